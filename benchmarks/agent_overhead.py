@@ -1,10 +1,10 @@
-"""Times a round of agents: its searches at once against one after the other, and what the engine itself takes.
+"""Times an agent's round: concurrent searches against sequential ones, and the overhead of the engine itself.
 
     python benchmarks/agent_overhead.py [--searches 8] [--ms 200] [--rounds 20] [--json]
 
-Tools sleep for `--ms` milliseconds; the planner replies at once. The overhead is the time of a round less its longest
-search: the policy, messages, checks of calls, numbering and the trail, of an image of 1,024 x 768 and sources of 1,200
-characters. The first round, which encodes the image, counts too.
+Tools sleep for `--ms` milliseconds; the planner replies immediately. The overhead is the time of a round minus its
+longest search: policy, messages, validation of calls, numbering of sources and the trail, with a 1,024 x 768 image and
+sources of 1,200 characters. It includes the first round, which encodes the image.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class SearchWords(BaseModel):
 
 
 def sleeping_search(seconds: float) -> Tool:
-    """Returns a search that sleeps for `seconds`, then finds five sources of 1,200 characters."""
+    """Returns a search that sleeps for `seconds` and then finds five sources of 1,200 characters."""
 
     async def search(arguments: SearchWords, run: AgentRun) -> Observation:
         await asyncio.sleep(seconds)
@@ -67,7 +67,7 @@ def searching_planner(rounds: int, searches: int) -> ScriptedPlanner:
 
 
 def seconds_of(rounds: int, searches: int, search_s: float) -> tuple[float, float]:
-    """Returns the wall time and the processor time of a run in seconds."""
+    """Returns the wall-clock time and CPU time of a run in seconds."""
     image = Image.effect_noise((1024, 768), 50).convert("RGB")
     engine = Engine(searching_planner(rounds, searches), [sleeping_search(search_s)], context_tokens=32_768)
     budget = Budget(rounds=rounds + 1, tokens=10**9)
@@ -79,8 +79,8 @@ def seconds_of(rounds: int, searches: int, search_s: float) -> tuple[float, floa
 
 
 def measure(searches: int, ms: float, rounds: int) -> dict[str, float]:
-    """Returns the figures: milliseconds, and how many times as fast searches at once are."""
-    seconds_of(1, 1, 0)  # imports and schemas
+    """Returns the times in milliseconds and the speedup of concurrent searches."""
+    seconds_of(1, 1, 0)  # warm-up: imports and schemas
     parallel, _ = seconds_of(1, searches, ms / 1000)
     serial, _ = seconds_of(searches, 1, ms / 1000)
     wall, processor = (seconds / (rounds + 1) * 1000 for seconds in seconds_of(rounds, searches, 0))
@@ -107,12 +107,12 @@ def main() -> None:
         print(json.dumps(figures, indent=2))
         return
     print(
-        f"{args.searches} searches of {args.ms:g} ms: {figures['parallel_ms']} ms at once, {figures['serial_ms']} ms "
-        f"one after the other, {figures['speedup']} times as fast"
+        f"{args.searches} searches of {args.ms:g} ms: {figures['parallel_ms']} ms concurrently, "
+        f"{figures['serial_ms']} ms sequentially, speedup {figures['speedup']}"
     )
     print(
-        f"the engine's own time per round of {args.searches} searches: {figures['overhead_ms_per_round']} ms, "
-        f"{figures['overhead_processor_ms_per_round']} ms of them on a processor"
+        f"engine overhead per round of {args.searches} searches: {figures['overhead_ms_per_round']} ms, "
+        f"of which {figures['overhead_processor_ms_per_round']} ms of CPU time"
     )
 
 

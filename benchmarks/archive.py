@@ -1,10 +1,11 @@
-"""Asks the articles of any knowledge base by slightly changed main images of theirs: is the right one found first?
+"""Queries any knowledge base with slightly changed main images of its articles: is the right article found first?
 
     python -m benchmarks.archive --kb wikipedia_en_ray_charles_2015-06.zimaa --out artifacts/charles
 
-builds the index with a profile, as `omgm serve --kb` does, and then asks step 1 about each main image cropped to at
-least 85 % a side, scaled to 50 to 100 %, turned by up to 10 degrees and saved as a JPEG of quality 50 to 90. Articles
-that share a main image count as one. It prints Recall@1 and @5 with the number of images, and writes `archive.json`.
+builds the index with a profile, as `omgm serve --kb` does, and then queries step 1 with each main image cropped to at
+least 85 % per side, scaled to 50 to 100 %, rotated by up to 10 degrees and saved as a JPEG of quality 50 to 90.
+Articles that share a main image count as one. It prints Recall@1 and @5 with the number of images and writes
+`archive.json`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ SEED = 11
 
 
 def ranks(index: Index, search: EntitySearch, kb: Path, images: Path | None) -> list[int]:
-    """Returns the rank, from 0, at which each main image's entity is found by its changed image; -1 if it is not."""
+    """Returns the rank (from 0) of each main image's entity when queried with the changed image; -1 if not found."""
     format = index.manifest.inputs.kb_format
     source = open_images(images or images_beside(kb, format), kb, format)
     owners: dict[bytes, set[int]] = {}
@@ -79,7 +80,7 @@ def main() -> None:
     index = Index.open(args.out / "index", encoder=encoder, image_weight=profile.search.image_weight)
     found = np.array(ranks(index, EntitySearch(encoder, index, 5), args.kb, args.images))
     if not len(found):
-        parser.error(f"{args.kb}: no entity has a readable main image to ask about")
+        parser.error(f"{args.kb}: no entity has a readable main image to query with")
     result = {
         "entities": len(index),
         "images": len(found),

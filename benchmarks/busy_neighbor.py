@@ -1,10 +1,10 @@
-"""Times retrieval beside busy processes, for several ways in which OpenMP's threads may wait for each other.
+"""Times retrieval while other processes are busy, for several ways in which OpenMP threads can wait for each other.
 
     python benchmarks/busy_neighbor.py --index INDEX --queries test.csv --query-images queries
 
-Each way is a process of its own, started with its environment variables. They take turns on the same questions, in a
-new random order every round, beside 0, 1 and 2 processes that do nothing but compute. So other load on the machine
-affects all of them alike. The figures are milliseconds of single queries: read the ratios.
+Each way runs in its own process, started with its environment variables. The processes take turns on the same
+questions, in a new random order every round, while 0, 1 and 2 other processes keep computing. Other load on the machine
+thus affects all ways alike. Figures are milliseconds per single query; compare the ratios.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PER_TURN = 4
 
 
 def answer_turns(args: argparse.Namespace) -> None:
-    """Retrieves for lists of query numbers, and answers by the milliseconds of each."""
+    """Retrieves for lists of query numbers and replies with the milliseconds of each query."""
     from benchmarks.retrieval import read_queries
     from evaluation.datasets import load
     from omgm.opening import open_retriever
@@ -72,7 +72,7 @@ def busy(count: int) -> Iterator[None]:
 
 
 def worker(variables: dict[str, str]) -> Answerer:
-    """Starts the process of `answer_turns` with OpenMP set up in one way."""
+    """Starts a process that runs `answer_turns` with the given environment variables for OpenMP."""
     kept = {name: value for name, value in os.environ.items() if name not in CONTROLLED}
     return Answerer([sys.executable, __file__, *sys.argv[1:], "--turns"], kept | variables)
 

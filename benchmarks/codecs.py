@@ -1,9 +1,9 @@
-"""Times step 2's late interaction by token codec on the CPU: tokens unpacked, then compared, for one query.
+"""Times step 2's late interaction on the CPU for each token codec: unpacking and comparing tokens, one query at a time.
 
     python benchmarks/codecs.py --sections 20 140 540 --length 128 --out FILE
 
 A store of random tokens is encoded with each codec. A query has 20 candidates at random places in it, with `--sections`
-sections in all. Milliseconds are medians; `unpack` is reading and unpacking, `max_sim` everything.
+sections in total. Milliseconds are medians; `unpack` covers reading and unpacking, `max_sim` everything.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def make_store(codec: TokenCodec, rows: int, length: int) -> TokenStore:
 
 
 def make_spans(sections: int, rows: int, seed: int) -> list[range]:
-    """Draws the places of candidates with `sections` sections in all, as evenly as they can be shared."""
+    """Draws places for candidates with `sections` sections in total, divided as evenly as possible."""
     rng = np.random.default_rng(seed)
     sizes = [sections // CANDIDATES + (candidate < sections % CANDIDATES) for candidate in range(CANDIDATES)]
     return [range(start, start + size) for size in sizes for start in [int(rng.integers(0, rows - size + 1))]]
 
 
 def median_ms(runs: Sequence[Callable[[], object]], rounds: int) -> float:
-    """Returns the median time of the runs, which take turns, in milliseconds."""
+    """Returns the median time in milliseconds of runs that take turns."""
     times = []
     for number in range(_WARM_UP + rounds):
         for run in runs:
@@ -68,7 +68,7 @@ def measure(codec: TokenCodec, sections: int, rows: int, length: int, rounds: in
     """Measures a codec with one number of sections and returns its row."""
     store = make_store(codec, rows, length)
     query = torch.randn(1, TOKENS, length, generator=torch.Generator().manual_seed(1))
-    places = [make_spans(sections, rows, seed) for seed in range(8)]  # tokens come from memory, not from a cache
+    places = [make_spans(sections, rows, seed) for seed in range(8)]  # tokens must come from memory, not from a cache
 
     def score(spans: list[range]) -> object:
         return max_sim_spans(query, store.gather(spans), [0] * len(spans), spans)

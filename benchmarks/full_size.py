@@ -1,6 +1,6 @@
-"""Models of full size with random weights and a synthetic index in memory, so that nothing has to be downloaded.
+"""Full-size models with random weights and a synthetic index in memory, so that nothing has to be downloaded.
 
-Their output is noise, but they cost as much as the real ones on made-up images and texts.
+Their output is noise, but they take as long as the real models on synthetic images and texts.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Sizes:
         reranker: Step 3's model.
         entities: Number of vectors that step 1 searches.
         stored: Number of sections in the token store; entities share them.
-        most_sections: Largest number of sections of an entity.
+        most_sections: Maximum number of sections of an entity.
         section_words: Median number of words of a section.
     """
 
@@ -97,7 +97,7 @@ TINY = Sizes(
     most_sections=6,
     section_words=12,
 )
-"""Small sizes, to run the same code without a GPU in seconds."""
+"""Small sizes, to run the same code in seconds without a GPU."""
 
 
 class SyntheticIndex:
@@ -105,7 +105,7 @@ class SyntheticIndex:
 
     Args:
         sizes: Number of entities and sections.
-        token_shape: Number of tokens of a section and their length.
+        token_shape: Number of tokens per section and their dimension.
         device: The device of vectors and tokens.
     """
 
@@ -155,7 +155,7 @@ class SyntheticIndex:
     token_rows = section_rows
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Returns the whole store and where the spans begin, like a store in GPU memory."""
+        """Returns the whole store and the starts of the spans, like a store in GPU memory."""
         return StoredTokens(self.values, self.scales, np.array([span.start for span in spans], np.int64))
 
 
@@ -203,13 +203,13 @@ def queries(count: int) -> list[Query]:
 
 
 def words(rng: random.Random, median: int) -> str:
-    """Returns a made-up text with a log-normal number of words around a median."""
+    """Returns a made-up text with a log-normally distributed number of words."""
     return " ".join(rng.choices(WORDS, k=max(3, round(median * rng.lognormvariate(0, 0.6 if median > 20 else 0.2)))))
 
 
 @contextmanager
 def _placed(device: str, dtype: torch.dtype) -> Iterator[None]:
-    """Creates new tensors on a device and with a dtype."""
+    """Creates new tensors on a device with a dtype."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype)
     try:
@@ -220,5 +220,5 @@ def _placed(device: str, dtype: torch.dtype) -> Iterator[None]:
 
 
 def weight_bytes(module: nn.Module) -> int:
-    """Returns the bytes of a module's weights."""
+    """Returns the size of a module's weights in bytes."""
     return sum(weight.nbytes for weight in module.parameters())

@@ -1,11 +1,11 @@
-"""Measures the paper profile on one GPU, with models of full size and random weights.
+"""Measures the paper profile on one GPU, with full-size models and random weights.
 
-    python benchmarks/gpu.py --out artifacts/bench-gpu             on a GPU of 80 GB
+    python benchmarks/gpu.py --out artifacts/bench-gpu             on an 80 GB GPU
     python benchmarks/gpu.py --size tiny --out artifacts/bench     the same code anywhere, in seconds
 
-The peak of the GPU is measured in the same run: one large matrix product and one large copy. Every part is timed alone,
+The GPU's peak is measured in the same run, with one large matrix product and one large copy. Each part is timed alone,
 with a synchronization before and after, and then the whole retrieval as the service runs it, with and without CUDA
-graphs. FLOPs are PyTorch's own count; bytes are those that a pass has to read: weights, vectors, tokens. Writes
+graphs. FLOPs are PyTorch's own count; bytes are those that a pass must read: weights, vectors, tokens. Writes
 `gpu.json` and `gpu.md`.
 """
 
@@ -86,13 +86,13 @@ class DeviceTimer:
         return milliseconds
 
     def row(self, part: str, batch: int, call: Callable[[], Any], moved: int = 0) -> Row:
-        """Measures a call: median and 95th percentile, FLOPs and bytes, and their share of the peak.
+        """Measures a call: median and 95th percentile, FLOPs and bytes, and their shares of the peak.
 
         Args:
             part: Name of the row.
             batch: Queries per call.
             call: The call.
-            moved: Bytes that it has to read.
+            moved: Bytes that it must read.
         """
         times = self.times(call)
         with FlopCounterMode(display=False) as counter:
@@ -114,7 +114,7 @@ class DeviceTimer:
         }
 
     def find_peaks(self, side: int, copied: int, dtype: torch.dtype) -> Row:
-        """Measures the peak: one large matrix product, and one large copy with reads and writes counted."""
+        """Measures the peak with one large matrix product and one large copy, counting reads and writes."""
         a, b = (torch.randn(side, side, device=self.device).to(dtype) for _ in range(2))
         source = torch.empty(copied, dtype=torch.uint8, device=self.device)
         target = torch.empty_like(source)
@@ -185,7 +185,7 @@ def prepare(encoder: ClipEncoder, images: Sequence[Image.Image]) -> torch.Tensor
 def with_graphs(
     timer: DeviceTimer, encoder: Any, fusion: Any, retriever: Retriever[Any], batches: Sequence[int]
 ) -> list[Row]:
-    """Measures both towers and the retrieval with the image towers as CUDA graphs."""
+    """Measures both towers and the whole retrieval with the image towers captured as CUDA graphs."""
     encoder.use_cuda_graphs()
     fusion.use_cuda_graphs()
     rows = []
@@ -215,7 +215,7 @@ def as_markdown(report: Row) -> str:
     peaks = report["peaks"]
     lines = [
         f"{report['device']}, {report['dtype']}, commit {report['commit']}, `{report['command']}`. In this run "
-        f"the GPU reaches {peaks['tflops']} TFLOP/s (matrix product of side {peaks['matmul_side']}) and "
+        f"the GPU reaches {peaks['tflops']} TFLOP/s (square matrix product, side {peaks['matmul_side']}) and "
         f"{peaks['copy_gbps']} GB/s (copy).",
         "",
         "| part | batch | p50 ms | p95 ms | queries/s | TFLOP/s (share) | GB/s (share) |",

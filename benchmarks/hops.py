@@ -1,12 +1,12 @@
-"""Asks questions of several hops about flags: by retrieval alone, and by the agent `auto` with a scripted planner.
+"""Asks multi-hop questions about flags: by retrieval alone, and by the agent `auto` with a scripted planner.
 
     python benchmarks/hops.py --index INDEX --kb kb_wiki.json --facts facts.csv --images QUERIES [--limit N] [--json]
 
-The index must be built from the knowledge base. A question asks for the capital of the neighbor with which the pictured
-flag's country shares its longest border, or of that neighbor's own such neighbor. Answers are the capital's names in
-`facts.csv` and in the knowledge base; borders come from the knowledge base. The planner is a script, not a model: it
-reads what the tools return as a model would, and knows nothing else. So the figure says whether tools and engine carry
-a chain of hops, not how well a model plans.
+The index must be built from the knowledge base. A question asks for the capital of the neighbor with which the flag's
+country shares its longest border, or for the capital of that neighbor's neighbor in the same sense. Answers are the
+capital's names in `facts.csv` and in the knowledge base; borders come from the knowledge base. The planner is a script,
+not a model: it reads only what the tools return, as a model would. The figures therefore show whether tools and engine
+support a chain of hops, not how well a model plans.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _RESULT = re.compile(r"^\[(\d+)\] (.+?)(?:, [^,]+)? \((https?://[^)]*)\)$", re.M
 
 @dataclass(frozen=True, slots=True)
 class HopQuestion:
-    """A question with its answer; `path` names the countries of its hops, the pictured one first."""
+    """A question with its answer; `path` names the countries along the hops, starting with the one in the image."""
 
     image: Path
     question: str
@@ -53,7 +53,7 @@ class HopQuestion:
 
 
 def longest_border(text: str) -> str | None:
-    """Returns the neighbor with the longest border of a text in the knowledge base's form, `None` without borders.
+    """Returns the neighbor with the longest border in a text of the knowledge base, `None` if it lists no borders.
 
     Example:
         >>> longest_border("border countries (2): Libya 989 km; Mali 1,359 km")
@@ -65,7 +65,7 @@ def longest_border(text: str) -> str | None:
 
 
 def questions(kb: Mapping[str, Any], facts: Sequence[Mapping[str, str]], images: Path) -> Iterator[HopQuestion]:
-    """Yields the questions whose hops all lead to countries of the facts and of the knowledge base."""
+    """Yields the questions whose hops all lead to countries in both the facts and the knowledge base."""
     texts = {entry["title"]: "\n".join(entry["section_texts"]) for entry in kb.values()}
     capitals = {row["name"]: row["capital"] for row in facts if row["capital"] and row["name"] in texts}
     for row in facts:
@@ -83,7 +83,7 @@ def questions(kb: Mapping[str, Any], facts: Sequence[Mapping[str, str]], images:
 
 
 def next_step(messages: Sequence[Message], schema: Mapping[str, Any] | None) -> ChatReply:
-    """Plans for these questions: opens one article after the other and reads the next country from its borders."""
+    """Plans for these questions: opens one article after another and reads the next country from its borders."""
     if schema is not None:
         return ChatReply(json.dumps({"sufficient": False, "answer": "", "sources": [], "missing": "the neighbor"}))
     hops = 3 if "has its longest border?" in _text(messages[1]) else 2
@@ -123,7 +123,7 @@ def compare(omgm: OMGM, asked: Sequence[HopQuestion]) -> dict[str, Any]:
 
 
 def is_right(answer: str | None, expected: str) -> bool:
-    """Returns whether an answer contains one of the expected ones (`|` between them), accents and signs aside.
+    """Returns whether an answer contains one of the expected ones (separated by `|`), ignoring accents and punctuation.
 
     Example:
         >>> is_right("Sanaa", "Sana'a"), is_right("Pretoria (executive)", "Pretoria|Cape Town")

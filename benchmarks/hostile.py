@@ -1,11 +1,11 @@
-"""Sends 10,000 hostile requests to a real service and looks how it takes them; `make bench-hostile`.
+"""Sends 10,000 hostile requests to a real service and checks how it handles them; `make bench-hostile`.
 
     python benchmarks/hostile.py --index INDEX --out hostile.json
 
-A part of them is made by schemathesis from the service's own OpenAPI document (extra `dev`), the others by
-`hostile_requests.py`. The service runs in a second process, on a copy of the index that it may change. It fails if a
-response is 5xx (but 503 and 504, as documented), if a request gets neither a response nor the end of its connection, or
-if a good request is not answered afterwards. Memory is compared with what it was after the first tenth.
+Schemathesis generates some of them from the service's own OpenAPI document (extra `dev`), `hostile_requests.py` the
+others. The service runs in a second process, on a copy of the index that it may change. It fails if a response is 5xx
+(other than 503 and 504, as documented), if a request gets neither a response nor a closed connection, or if a good
+request is not answered afterwards. Memory at the end is compared with memory after the first tenth of the requests.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from omgm.commands.common import add_index, add_profile
 from retriever.files import write_json
 
 TIMEOUT_S = 60.0
-"""How long a request may stay without a response or an end."""
+"""How long a request may go without a response or a closed connection."""
 DRIP_S = 2.0
-"""How long a slow client goes on before it leaves."""
+"""How long a slow client keeps sending before it disconnects."""
 EXPECTED = (503, 504)
-"""What is documented of 5xx."""
+"""The 5xx statuses that are documented."""
 
 
 async def send(address: Address, request: HostileRequest) -> int | str:
-    """Sends a request in its manner; returns the status of the response, or what happened in its place."""
+    """Sends a request in its manner; returns the response's status, or what happened instead."""
     writer = None
     try:
         async with asyncio.timeout(TIMEOUT_S):
@@ -92,7 +92,7 @@ async def _drip(writer: asyncio.StreamWriter, data: bytes) -> str:
 
 
 async def send_all(address: Address, requests: Sequence[HostileRequest], at_once: int) -> Counter[tuple[str, str]]:
-    """Sends requests, `at_once` at a time; returns how often each kind had which outcome."""
+    """Sends requests, `at_once` at a time; returns how often each kind of request had each outcome."""
     outcomes: Counter[tuple[str, str]] = Counter()
     left = iter(requests)
 
@@ -105,11 +105,11 @@ async def send_all(address: Address, requests: Sequence[HostileRequest], at_once
 
 
 def schema_cases(document: dict[str, Any], count: int, seed: int) -> Iterator[Any]:
-    """Yields about `count` cases that schemathesis makes of an OpenAPI document, valid and invalid ones."""
+    """Yields about `count` cases that schemathesis generates from an OpenAPI document, valid and invalid ones."""
     import hypothesis
     from schemathesis import GenerationMode, openapi
 
-    schema: Any = openapi.from_dict(document)  # whose results may be errors, which the service's document has none of
+    schema: Any = openapi.from_dict(document)  # its results may be errors, but the service's document has none
     operations = [found.ok() for found in schema.get_all_operations()]
     modes = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
     settings = hypothesis.settings(
@@ -124,7 +124,7 @@ def schema_cases(document: dict[str, Any], count: int, seed: int) -> Iterator[An
 
 
 def _drawn(strategy: Any, settings: Any, seed: int) -> list[Any]:
-    """Returns examples of a strategy of hypothesis."""
+    """Returns examples drawn from a Hypothesis strategy."""
     import hypothesis
 
     cases: list[Any] = []
@@ -132,7 +132,7 @@ def _drawn(strategy: Any, settings: Any, seed: int) -> list[Any]:
     def collect(case: Any) -> None:
         cases.append(case)
 
-    with suppress(hypothesis.errors.Unsatisfiable):  # such as an operation that no request is invalid for
+    with suppress(hypothesis.errors.Unsatisfiable):  # such as an operation for which every request is valid
         given: Any = hypothesis.given  # not typed in full
         draw: Any = hypothesis.seed(seed)(settings(given(strategy)(collect)))
         draw()
@@ -140,7 +140,7 @@ def _drawn(strategy: Any, settings: Any, seed: int) -> list[Any]:
 
 
 def send_cases(url: str, cases: Iterable[Any]) -> Counter[tuple[str, str]]:
-    """Sends the cases of schemathesis; returns outcomes as `send_all`."""
+    """Sends the cases of schemathesis; returns outcomes as `send_all` does."""
     import requests
 
     outcomes: Counter[tuple[str, str]] = Counter()
@@ -151,20 +151,20 @@ def send_cases(url: str, cases: Iterable[Any]) -> Counter[tuple[str, str]]:
                 outcome = str(case.call(base_url=url, session=session, timeout=TIMEOUT_S).status_code)
             except requests.Timeout:
                 outcome = "hung"
-            except (requests.RequestException, ValueError) as error:  # such as a header that no client sends
+            except (requests.RequestException, ValueError) as error:  # such as a header that no client can send
                 outcome = type(error).__name__
             outcomes[f"schema: {case.method} {case.operation.path}", outcome] += 1
     return outcomes
 
 
 def faults(outcomes: Counter[tuple[str, str]]) -> dict[str, int]:
-    """Returns the outcomes that must not be, with their counts."""
+    """Returns the forbidden outcomes with their counts."""
     bad = {key for key in outcomes if key[1] == "hung" or (key[1][:1] == "5" and key[1] not in map(str, EXPECTED))}
     return {f"{kind}: {outcome}": outcomes[kind, outcome] for kind, outcome in sorted(bad)}
 
 
 def resident_mib(process: subprocess.Popen[bytes]) -> float | None:
-    """Returns the memory that a process and those that it started have now, in MiB; `None` without Linux's /proc."""
+    """Returns the resident memory of a process and its descendants in MiB; `None` without Linux's /proc."""
     if not Path(f"/proc/{process.pid}/status").is_file():
         return None
     lines = [line for folder in folders_of(process) for line in (folder / "status").read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""Makes image files that mean harm: damaged ones, polyglots, and small files that become large."""
+"""Makes malicious image files: damaged ones, polyglots and decompression bombs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000")
 
 @functools.cache
 def whole_image(kind: str, size: tuple[int, int] = (96, 64), seed: int = 0) -> bytes:
-    """Returns a small image file of a format."""
+    """Returns a small valid image file in a format."""
     draw = random.Random(seed)
     image = Image.new("RGB", size, (draw.randrange(256), 40, 90))
     pen = ImageDraw.Draw(image)
@@ -29,7 +29,7 @@ def whole_image(kind: str, size: tuple[int, int] = (96, 64), seed: int = 0) -> b
 
 
 def hostile_image(draw: random.Random) -> tuple[str, bytes]:
-    """Returns an image file that is not one, or not quite, and what is wrong with it."""
+    """Returns what is wrong with a file, and the file: not an image, or a broken one."""
     kind = draw.choice(FORMATS)
     whole = whole_image(kind, seed=draw.randrange(50))
     wrong = draw.choice(("flipped", "truncated", "spliced", "polyglot", "bomb", "noise", "chunks"))
@@ -64,7 +64,7 @@ def _png(width: int, height: int, pixels: bytes, more: bytes = b"", depth: int =
 
 @functools.cache
 def _black(width: int, height: int) -> bytes:
-    """Returns a whole PNG of one bit per pixel: some ten kilobytes that become tens of megabytes."""
+    """Returns a valid PNG with one bit per pixel: tens of kilobytes that decompress to tens of megabytes."""
     return _png(width, height, zlib.compress(bytes((width + 7) // 8 + 1) * height), depth=1)
 
 
@@ -73,7 +73,7 @@ def _gif(width: int, height: int) -> bytes:
 
 
 def _tiff(draw: random.Random) -> bytes:
-    """Returns a TIFF whose directory says anything, or refers to itself."""
+    """Returns a TIFF whose directory has arbitrary entries or refers to itself."""
     tags = [(draw.choice((256, 257, 258, 259, 262, 273, 277, 278, 279, 34665)), draw.randrange(14)) for _ in range(12)]
     values = [struct.pack("<HHII", tag, kind, draw.choice((1, 2**31)), draw.randrange(2**32)) for tag, kind in tags]
     return b"II*\0" + struct.pack("<IH", 8, len(values)) + b"".join(values) + struct.pack("<I", 8)
@@ -81,7 +81,7 @@ def _tiff(draw: random.Random) -> bytes:
 
 _ZIPPED = zlib.compress(bytes(32 * 2**20))  # 32 MiB in 32 KB
 _BOMBS: tuple[Callable[[random.Random], bytes], ...] = (
-    lambda draw: _black(draw.randrange(6000, 6500, 100), 6000),  # large, and allowed
+    lambda draw: _black(draw.randrange(6000, 6500, 100), 6000),  # large, but allowed
     lambda _: _black(12_000, 12_000),
     lambda _: _png(2**31 - 1, 2**31 - 1, b"\0"),
     lambda _: _png(1, 60_000_000, b"\0"),

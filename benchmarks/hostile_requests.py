@@ -1,4 +1,4 @@
-"""Makes requests that mean harm: hostile images, odd encodings, malformed HTTP. Equal seeds make equal requests."""
+"""Makes malicious requests: hostile images, odd encodings, malformed HTTP. Equal seeds give equal requests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, Literal
 from benchmarks.hostile_images import hostile_image, whole_image
 
 Manner = Literal["whole", "half", "drip", "cut", "reset", "leave"]
-"""How a request is sent: at once; at once, and nothing more on this connection; byte by byte and never finished; cut in
-the middle; whole, but the connection is reset at once; whole, but the connection is closed while the answer comes."""
+"""How a request is sent: in one piece; in one piece, then the client's side is shut down; byte by byte, never finished;
+truncated; whole, but the connection is reset immediately; whole, but the connection is closed during the response."""
 
 QUESTION = "What is the capital of this country?"
 BOUNDARY = "hostile"
@@ -46,7 +46,7 @@ def hostile_requests(count: int, seed: int) -> list[HostileRequest]:
 
 
 def http(path: str, body: bytes, content_type: str, *headers: str, method: str = "POST") -> bytes:
-    """Returns a request of HTTP/1.1 that closes its connection."""
+    """Returns an HTTP/1.1 request that closes its connection."""
     lines = [f"{method} {path} HTTP/1.1", "Host: test", "Connection: close", f"Content-Length: {len(body)}"]
     lines += [f"Content-Type: {content_type}", *headers]
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
@@ -72,7 +72,7 @@ def form(image: bytes, question: bytes = QUESTION.encode(), options: bytes = b"{
 
 
 def good_request() -> bytes:
-    """Returns a request that nothing is wrong with."""
+    """Returns a valid request."""
     return _upload("/answer", whole_image("JPEG"))
 
 

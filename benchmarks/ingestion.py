@@ -1,11 +1,11 @@
-"""Memory and speed of reading a large knowledge base and of building its index.
+"""Measures memory and speed of reading a large knowledge base and building its index.
 
     python benchmarks/ingestion.py --entities 100000 --folder /tmp/ingestion
 
-Writes a knowledge base in E-VQA's format unless the folder has it: made-up words, always the same; 3 to 9 sections and
-2 to 4 image URLs per article; about 10 KB each, like the published one; a small image for every tenth article. Then
-each part runs in its own process, for which the system reports the peak memory: reading alone; articles, ids and images
-as `build_index` handles them; and all of `build_index` with models that cost nothing.
+Writes a knowledge base in E-VQA's format unless the folder has one: made-up words, always the same; 3 to 9 sections and
+2 to 4 image URLs per article; about 10 KB each, like the published one; a small image for every tenth article. Each
+part then runs in its own process, whose peak memory the system reports: reading alone; articles, ids and images as
+`build_index` handles them; and all of `build_index` with models that cost nothing.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def write_knowledge_base(folder: Path, entities: int, sections: tuple[int, int] 
     """Writes a knowledge base and its images unless they exist; returns the file and the image folder.
 
     Args:
-        folder: Where they go.
+        folder: Where to write them.
         entities: Number of articles.
-        sections: Fewest and most sections of an article.
+        sections: Minimum and maximum number of sections per article.
     """
     kb, images = folder / f"kb_{entities}.json", folder / "images"
     images.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def _entries(words: Sequence[str], entities: int, sections: tuple[int, int]) -> 
 
 
 class FreeModels:
-    """Summarizer, dual encoder and fusion encoder that cost nothing; vectors depend on the length of the text."""
+    """Summarizer, dual encoder and fusion encoder that cost nothing; vectors depend on the text length."""
 
     name = fingerprint = "free"
     dimension, token_shape = _DIMENSION, _TOKENS
@@ -110,7 +110,7 @@ class FreeModels:
             yield entity.title
 
     def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
-        """Returns one vector for each length of text."""
+        """Returns a vector that depends on each text's length."""
         drawn = [np.random.default_rng(len(text)).normal(size=_DIMENSION) for text in texts]
         return torch.nn.functional.normalize(torch.tensor(np.array(drawn), dtype=torch.float32), dim=-1)
 

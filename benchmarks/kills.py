@@ -1,12 +1,12 @@
-"""Kills builds and live updates at random moments (SIGKILL), and counts what is lost.
+"""Kills builds and live updates at random moments (SIGKILL) and counts what is lost.
 
     python benchmarks/kills.py --kills 50 --out kills.json
 
-During updates, three threads of a process put and remove articles and a fourth compacts the index over and over. Each
-writes down what it is about to do and what was acknowledged. After every kill the index is opened with all checksums
-compared, and every acknowledged change must be there; the last unacknowledged one of a thread may be there or not. In
-the end the index is compacted and compared with one built of the same articles in one go. A killed build is started
-again until it completes, and is then compared with one that was never killed.
+During updates, three threads of a process put and remove articles while a fourth repeatedly compacts the index. Each
+logs what it is about to do and what was acknowledged. After every kill, the index is opened with all checksums
+verified, and every acknowledged change must be present; a thread's last unacknowledged change may or may not be.
+Finally, the index is compacted and compared with one built from the same articles in one go. A killed build is
+restarted until it completes, and its result is compared with that of a build that was never killed.
 
 Articles have up to two image keys and sections with images of their own; a killed build has labeled images as well.
 Models are stand-ins: vectors seeded by a hash of what they encode.
@@ -49,7 +49,7 @@ from retriever.files import write_json, write_whole
 from retriever.types import ArticleImage, Entity, Section
 
 BASE = 24
-"""Entities of the index that is changed; a build that is killed has three times as many."""
+"""Entities in the index that is updated; a killed build has three times as many."""
 THREADS = 3
 
 
@@ -92,14 +92,14 @@ def _seeded(contents: Sequence[bytes], length: int) -> torch.Tensor:
 
 
 def article(name: str, edition: int) -> Entity:
-    """Returns an edition of an article: every third one has no image, every third one two, one of them a section's."""
+    """Returns an edition of an article: a third have no image, a third have two, one of them a section's."""
     sections = tuple(Section(f"Part {i}", f"Edition {edition} of {name}, part {i}.", i) for i in range(edition % 3 + 1))
     images = tuple(ArticleImage(f"{name}-{edition}-{i}.png", i or None) for i in range(edition % 3))
     return Entity(name, f"{name} {edition}", sections, images[0].url if images else None, images=images)
 
 
 def write_images(entity: Entity, folder: Path) -> None:
-    """Writes the images of an article, each of a color of its own."""
+    """Writes the images of an article, each in its own color."""
     for image in entity.images:
         draw(folder / image.url)
 
@@ -111,7 +111,7 @@ def draw(path: Path) -> Path:
 
 
 def build(articles: Sequence[Entity], folder: Path, out: Path, labeled: Sequence[LabeledImage] = ()) -> None:
-    """Builds an index of articles in `out`."""
+    """Builds an index of the articles in `out`."""
     images, kb = folder / "images", folder / f"{out.name}.jsonl"
     images.mkdir(exist_ok=True)
     lines = []
@@ -144,7 +144,7 @@ def _build(kb: Path, images: Path, out: Path, labeled: Sequence[LabeledImage] = 
 
 
 def update(folder: Path, seed: int) -> None:
-    """Changes the index in `folder` until it is killed; runs in a process of its own."""
+    """Changes the index in `folder` until the process is killed; runs in its own process."""
     index = LiveIndex.open(folder / "index", write=True)
     editor = Editor(index, ExtractiveSummarizer, StandInEncoder(), StandInFusion())
     source, use = FolderImages(folder / "images"), index.manifest.inputs.image_use
@@ -171,7 +171,7 @@ def update(folder: Path, seed: int) -> None:
 
 
 def check_updates(kills: int, folder: Path, choose: random.Random) -> dict[str, int]:
-    """Kills a process that changes an index, again and again; returns what was counted."""
+    """Repeatedly kills a process that changes an index; returns the counts."""
     counts = dict.fromkeys(("kills", "acknowledged", "lost", "corrupt", "differing"), 0)
     names = [f"{thread}-{number}" for thread in range(THREADS) for number in range(0, BASE, THREADS)]
     editions = dict.fromkeys(names, 1)
@@ -218,7 +218,7 @@ def check_updates(kills: int, folder: Path, choose: random.Random) -> dict[str, 
 
 
 def check_builds(kills: int, folder: Path, choose: random.Random) -> dict[str, int]:
-    """Kills builds, again and again; returns what was counted."""
+    """Repeatedly kills builds; returns the counts."""
     counts = dict.fromkeys(("kills", "builds", "corrupt", "differing"), 0)
     articles = [article(f"{number}", number) for number in range(3 * BASE)]
     (folder / "photos").mkdir()
@@ -233,7 +233,7 @@ def check_builds(kills: int, folder: Path, choose: random.Random) -> dict[str, i
             arguments = (folder / "whole.jsonl", folder / "images", out, labeled)
             started = time.perf_counter()
             if not _killed(_build, arguments, choose.uniform(0, longest)):
-                longest = time.perf_counter() - started  # it was faster
+                longest = time.perf_counter() - started  # the build finished before the kill
                 break
             counts["kills"] += 1
         _build(folder / "whole.jsonl", folder / "images", out, labeled)
@@ -251,13 +251,13 @@ def _files(folder: Path) -> dict[str, bytes]:
     names = (*FILES, OWNERS) if (folder / OWNERS).exists() else FILES
     paths = [folder / name for name in names] + sorted((folder / "images").iterdir())
     report = read_report(folder)
-    report.pop("self_retrieval", None)  # a build measures it, a compaction keeps what the build found
+    report.pop("self_retrieval", None)  # measured by a build, only carried over by a compaction
     files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
     return files | {"report.json": json.dumps(report).encode()}
 
 
 def _killed(work: Callable[..., None], arguments: tuple[Any, ...], seconds: float) -> bool:
-    """Runs `work` in a process and kills it after a while; returns false if it ended by itself before."""
+    """Runs `work` in a process and kills it after `seconds`; returns false if it ended by itself before that."""
     process: BaseProcess = _processes().Process(target=work, args=arguments)
     process.start()
     process.join(seconds)
@@ -265,19 +265,19 @@ def _killed(work: Callable[..., None], arguments: tuple[Any, ...], seconds: floa
         os.kill(process.pid or 0, signal.SIGKILL)
     process.join()
     if process.exitcode not in (0, -signal.SIGKILL):
-        raise RuntimeError(f"the process ended with {process.exitcode} before it was killed")
+        raise RuntimeError(f"the process exited with status {process.exitcode} before it was killed")
     return process.exitcode != 0
 
 
 def _processes() -> Any:
-    """Returns a context whose processes start at once, because their parent has imported everything."""
+    """Returns a context whose processes start quickly, because their parent has already imported everything."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["benchmarks.kills"])
     return context
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Kills, counts, and writes the report."""
+    """Runs the benchmark and writes the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=50, metavar="N", help="of builds, and of updates (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
@@ -297,6 +297,6 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    from benchmarks.kills import main as run  # under its own name, by which its processes find it
+    from benchmarks.kills import main as run  # under its real module name, so that child processes can import it
 
     run()

@@ -1,9 +1,9 @@
-r"""Measures what is declined when a third of the entities are left out of the index.
+r"""Measures how often answers are declined when a third of the entities are left out of the index.
 
     python -m benchmarks.left_out --kb kb_wiki.json --images DIR --dataset evqa --queries dev.csv --query-images DIR \
         --out DIR [--profile P]
 
-Which entities are left out follows from a hash of their ids; every second question is asked.
+A hash of their ids determines which entities are left out; every second question is asked.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ BATCH = 32
 
 
 def left_out(entity_id: str) -> bool:
-    """Returns whether an entity is one of the third that the index lacks."""
+    """Returns whether an entity belongs to the third that is left out."""
     return hashlib.sha256(entity_id.encode()).digest()[1] % 3 == 0
 
 
 def write_rest(kb: Path, out: Path) -> Path:
-    """Writes the knowledge base (E-VQA's JSON, or JSON lines) without what is left out; returns the file."""
+    """Writes the knowledge base (E-VQA's JSON, or JSON lines) without the left-out entities; returns the file."""
     text = kb.read_text(encoding="utf-8")
     if guess_format(kb) == "evqa":
         rest = json.dumps({key: entry for key, entry in json.loads(text).items() if not left_out(key)})
@@ -72,8 +72,8 @@ def main() -> None:
         for result, is_held in zip(retriever.retrieve(queries), known, strict=True):
             answered = not is_declined(result.recognized, retriever.recognition.threshold)
             (held if is_held else absent).append(answered)
-    print(f"of {len(held)} questions about what the index holds, answered {sum(held) / max(1, len(held)):.3f}")
-    print(f"of {len(absent)} about what it does not, declined {1 - sum(absent) / max(1, len(absent)):.3f}")
+    print(f"of {len(held)} questions about entities in the index, answered {sum(held) / max(1, len(held)):.3f}")
+    print(f"of {len(absent)} about entities left out, declined {1 - sum(absent) / max(1, len(absent)):.3f}")
 
 
 if __name__ == "__main__":

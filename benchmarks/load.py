@@ -1,16 +1,16 @@
-"""Loads the service from a second process and compares it with its own pipeline; `make bench-load`.
+"""Puts load on the service from a second process and compares it with the bare pipeline; `make bench-load`.
 
     python benchmarks/load.py --index INDEX --queries test.csv --query-images queries --out load.json
 
 Three processes take turns while the others idle: the service, the same service with batches of one, and the bare
-pipeline (decode, retrieve, generate; no HTTP). First the capacity of each, with as many callers as fill two batches,
-and the latency of one request at a time; both in turns, so that other load on the machine affects all alike. Then
-open loops of Poisson arrivals (`open_loop.py`) on the service at multiples of its capacity.
+pipeline (decode, retrieve, generate; no HTTP). First, the capacity of each, with enough callers to fill two batches,
+and the latency of one request at a time are measured in turns, so that other load on the machine affects all alike.
+Then the service gets open-loop load with Poisson arrivals (`open_loop.py`) at multiples of its capacity.
 
-The client shares the machine's cores with the service: a capacity is one of this machine with its client. Nothing is
-pinned to a core, since the service uses two as well; `client_cpu`, `server_cpu` and `foreign_cpu` say how many cores
-the client, the service and all other processes took during a load. The capacity is measured again at the end: if it has
-changed by much, the machine was not quiet and the figures compare nothing.
+The client shares the machine's cores with the service, so a measured capacity includes the client's cost. Nothing is
+pinned to a core, since the service uses two as well; `client_cpu`, `server_cpu` and `foreign_cpu` are the numbers of
+cores that the client, the service and all other processes used during a load. The capacity is measured again at the
+end: if it has changed much, the machine was not quiet and the figures are not comparable.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.open_loop import arrival_times, closed_loop, figures_of, open_loop, request_bytes
 from benchmarks.processes import cores_between, cpu_seconds, peak_memory
 from benchmarks.started import Address, Answerer, answer_lines, service
-from evaluation.datasets import find_query_image, load
-from omgm.commands.common import add_index, add_profile, add_questions
+from evaluation.datasets import find_query_image
+from omgm.commands.common import add_index, add_profile, add_questions, load_questions
 from omgm.commands.serve import limit_threads
 from omgm.profile import load_profile
 from retriever.files import write_json
@@ -46,25 +46,25 @@ GOALS = {
     "share_of_capacity": 0.9,
     "p99_against_0.8": 3.0,
 }
-"""Shares and gains at least, times at most; the last two at 2 and at 10 times the capacity."""
+"""Minimum shares and gains, maximum times; the last two apply at 2 and at 10 times the capacity."""
 Pairs = list[tuple[bytes, str]]
 """Images and questions."""
 
 
 def read_questions(args: argparse.Namespace) -> Pairs:
-    """Returns the images, as bytes, and their questions; each image once."""
+    """Returns the images as bytes with a question each; each image occurs once."""
     paths: dict[Path, str] = {}
-    for question in load(args.dataset, args.queries):
+    for question in load_questions(args):
         path = find_query_image(args.query_images, question.image_id)
         if path is not None:
             paths.setdefault(path, question.question)
     if not paths:
-        raise ValueError(f"{args.query_images}: has none of the questions' images")
+        raise ValueError(f"{args.query_images}: contains none of the questions' images")
     return [(path.read_bytes(), question) for path, question in paths.items()]
 
 
 def answer_turns(args: argparse.Namespace) -> None:
-    """Answers batch size and seconds by answers per second and milliseconds per batch."""
+    """Given batch size and seconds, replies with answers per second and milliseconds per batch."""
     from omgm.opening import open_retriever
     from omgm.parts import build_generator
     from omgm.server import freeze_objects
@@ -96,7 +96,7 @@ def answer_turns(args: argparse.Namespace) -> None:
 
 
 def bare_pipeline(args: argparse.Namespace) -> Answerer:
-    """Starts the process of `answer_turns`."""
+    """Starts a process that runs `answer_turns`."""
     paths = {"--index": args.index, "--queries": args.queries, "--query-images": args.query_images}
     named = {"--profile": args.profile, "--dataset": args.dataset, **paths}
     settings = [part for value in args.overrides for part in ("--set", value)]
@@ -130,13 +130,13 @@ def compare(args: argparse.Namespace, services: dict[str, Address], bare: Answer
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Runs everything; returns the report."""
-    # In the environment of all processes: OpenMP reads it once, when PyTorch is imported.
+    # Set in the environment of all processes: OpenMP reads it only once, when PyTorch is imported.
     limit_threads(load_profile(args.profile, args.overrides).serving.model_threads)
     asked = read_questions(args)
     requests = [request_bytes(image, question) for image, question in asked]
     with ExitStack() as stack:
         bare = stack.enter_context(closing(bare_pipeline(args)))
-        # There are few images, and each counts as a new one.
+        # There are only a few images, and each must count as a new one.
         serve = partial(service, args.profile, args.index, workers=args.workers)
         settings = ["serving.cache_mib=0", *args.overrides]
         process, address = stack.enter_context(serve(settings))

@@ -1,13 +1,13 @@
-r"""Writes a data set of logos: the topics of a checkout of github/explore, asked about by changed images of theirs.
+r"""Writes a data set of logos: the topics in a checkout of github/explore, queried with changed copies of their images.
 
     python -m benchmarks.logos --topics explore/topics --out logos
     omgm build-index --kb logos/kb.jsonl --images logos/images --out logos/index
     omgm evaluate --no-answers --index logos/index --dataset plain --queries logos/card.jsonl \
         --query-images logos/queries --out logos/run
 
-`card.jsonl` asks about logos on white, turned by up to 10 degrees, scaled, on one color; `bare.jsonl` about logos
-without their ground, on one color or a made-up scene. All are JPEG. Nothing of the topics is part of this project.
-A flat folder of PNG files will do, too, such as `png/` of walkxcode/dashboard-icons.
+`card.jsonl` asks about logos on white, rotated by up to 10 degrees, scaled, on one color; `bare.jsonl` about logos with
+the background removed, on one color or a made-up scene. All are JPEG. None of the topics are part of this project.
+A flat folder of PNG files works, too, such as `png/` of walkxcode/dashboard-icons.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ QUESTION = "What is this used for?"
 
 
 def bare(path: Path, rng: random.Random) -> Image.Image:
-    """Returns a logo without its ground, turned, on one color or a scene."""
+    """Returns a logo with its background removed, rotated, on one color or a scene."""
     logo = Image.open(path).convert("RGBA")
     logo.thumbnail((SIDE, SIDE))
     logo = logo.rotate(rng.uniform(-10, 10), expand=True, resample=Image.Resampling.BICUBIC)
@@ -43,7 +43,7 @@ def bare(path: Path, rng: random.Random) -> Image.Image:
 
 
 def card(path: Path, rng: random.Random) -> Image.Image:
-    """Returns a logo on white, turned, on one color or on white."""
+    """Returns a logo on white, rotated, on one color or on white."""
     logo = Image.open(path).convert("RGBA")
     logo.thumbnail((SIDE, SIDE))
     white = Image.new("RGBA", logo.size, "white")
@@ -112,7 +112,7 @@ def _name(path: Path, topics: Path) -> str:
 
 
 def _is_variant(stem: str, stems: set[str]) -> bool:
-    """Returns whether an image is a variant of another one by its name: `fox-light` of `fox`."""
+    """Returns whether an image is by its name a variant of another one, like `fox-light` of `fox`."""
     words = stem.split("-")
     return any("-".join(words[:end]) in stems for end in range(1, len(words)))
 

@@ -5,11 +5,12 @@ r"""Benchmarks step 2's late interaction over stored tokens: this project's kern
 
 A batch has 20 candidates per query, each with 1 to 60 sections of 32 tokens, at random places in a store of random unit
 tokens. On a GPU, the Triton kernel (with 1 to 8 sections per program) is compared with the usual PyTorch code: gather
-the candidates into a padded tensor, one batched product, maximum, sum. All are captured in CUDA graphs and timed by
-events, without Python's overhead. On a CPU, the PyTorch path is compared with the same code and with maxsim-cpu (`pip
-install maxsim-cpu==0.1.0`), which only supports float32. Batches cycle through `--sets` lists of candidates, so that
-tokens come from memory and not from a cache. `difference` is the largest difference from a float64 computation of a
-section's score, as a mean over query tokens. GB/s counts the sections that must be read, even if a method reads more.
+the candidates into a padded tensor, one batched product, maximum, sum. All are captured in CUDA graphs and timed with
+CUDA events, which excludes Python's overhead. On a CPU, the PyTorch path is compared with the same code and with
+maxsim-cpu (`pip install maxsim-cpu==0.1.0`), which supports only float32. Batches cycle through `--sets` lists of
+candidates, so that tokens come from memory and not from a cache. `difference` is the largest difference from a float64
+computation of a section's score, as a mean over query tokens. GB/s counts the sections that must be read, even if a
+method reads more.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ TILES = (1, 2, 4, 8)
 _CHUNK = 4096
 _WARM_UP = 3
 _MAXSIM_CPU_LENGTH = 256
-"""maxsim-cpu 0.1.0 gave wrong scores for longer tokens (512, 768), and crashed once."""
+"""maxsim-cpu 0.1.0 gave wrong scores for longer tokens (512, 768) and crashed once."""
 
 Kernel = Callable[[], Tensor]
 
@@ -58,7 +59,7 @@ class RandomStore:
     scales: Tensor | None
 
     def bytes_of(self, sections: int) -> int:
-        """Returns the bytes of a number of sections."""
+        """Returns the size of a number of sections in bytes."""
         parts = [self.values] if self.scales is None else [self.values, self.scales]
         return sections * sum(part[0].nbytes for part in parts)
 
@@ -117,7 +118,7 @@ def kernel(batch: PairBatch, store: RandomStore, tile: int | None = None) -> Ker
 
 
 def padded(batch: PairBatch, store: RandomStore) -> Kernel:
-    """Returns the usual code: gather, pad, one batched product. The places to gather from are computed beforehand."""
+    """Returns the usual code: gather, pad, one batched product. The indices to gather are precomputed."""
     device, work = store.values.device, torch.float16 if store.values.is_cuda else torch.float32
     size, pairs = len(batch.queries), batch.query_of.tolist()
     lists: list[list[int]] = [[] for _ in range(size)]
@@ -144,7 +145,7 @@ def padded(batch: PairBatch, store: RandomStore) -> Kernel:
 
 
 def maxsim_cpu(batch: PairBatch, store: RandomStore) -> Kernel:
-    """Returns maxsim-cpu's code with one call per pair: its sections are adjacent, so nothing is copied."""
+    """Returns maxsim-cpu's code with one call per pair; a pair's sections are adjacent, so nothing is copied."""
     library = importlib.import_module("maxsim_cpu")
 
     values, queries = store.values.numpy(), batch.queries.numpy()
@@ -218,7 +219,7 @@ def _captured(run: Kernel) -> Callable[[], float]:
 
 
 def copy_bandwidth(device: torch.device) -> float:
-    """Measures a large copy in GB/s, with reads and writes counted."""
+    """Measures a large copy in GB/s, counting reads and writes."""
     source = torch.ones((2**30 if device.type == "cuda" else 2**27) // 4, device=device)
     target = torch.empty_like(source)
     taken = milliseconds([lambda: target.copy_(source)], 20, device.type == "cuda")
@@ -293,7 +294,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     rows, rounds = args.rows or (200_000 if on_gpu else 2_000), args.rounds or (25 if on_gpu else 4)
     if min(*sizes, *lengths, args.entities, args.most, args.sets, rounds) < 1 or rows < args.most:
         parser.error("all numbers must be at least 1, and --rows at least --most")
-    # maxsim-cpu reads it on import; use as many threads as PyTorch.
+    # Use as many threads as PyTorch; maxsim-cpu reads the variable on import.
     os.environ.setdefault("RAYON_NUM_THREADS", str(torch.get_num_threads()))
     torch.manual_seed(0)
     bandwidth = copy_bandwidth(device)

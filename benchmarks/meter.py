@@ -1,4 +1,4 @@
-"""Seconds and memory of this process by stage, read from Linux's /proc."""
+"""Measures time and memory of this process by stage, from Linux's /proc."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class Meter:
-    """Seconds and peak memory by stage: resident, and without the pages of mapped files."""
+    """Seconds and peak memory by stage: total resident, and without pages of mapped files."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -21,7 +21,7 @@ class Meter:
 
     @contextmanager
     def stage(self, name: str) -> Generator[None]:
-        """Measures a block; another one of the same name adds to it."""
+        """Measures a block; blocks with the same name add up."""
         forget_peak()
         started = time.perf_counter()
         with anonymous_peak() as anonymous:
@@ -31,7 +31,7 @@ class Meter:
         self.peak_anon_mb[name] = max(self.peak_anon_mb.get(name, 0), *anonymous)
 
     def around(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
-        """Returns a function that is measured whenever it is called."""
+        """Returns `function` wrapped so that every call is measured."""
 
         def measured(*args: Any, **options: Any) -> Any:
             with self.stage(name):
@@ -41,14 +41,14 @@ class Meter:
 
 
 def forget_peak() -> None:
-    """Makes the peak memory of this process what it has now; without effect where the system cannot."""
+    """Resets this process's peak memory to its current value; no effect where the system does not support it."""
     clear = Path("/proc/self/clear_refs")
     if clear.exists():
         clear.write_text("5")
 
 
 def peak_mb() -> float:
-    """Returns the peak resident memory since `forget_peak`, in MB; where the system cannot, since the start."""
+    """Returns the peak resident memory in MB since `forget_peak`, or since the start if resetting is not supported."""
     status = Path("/proc/self/status")
     if status.exists():
         return round(int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024)
@@ -57,7 +57,7 @@ def peak_mb() -> float:
 
 @contextmanager
 def anonymous_peak() -> Generator[list[float]]:
-    """Yields a list that holds the peak of `anonymous_mb` in a block, which a thread reads every 10 ms."""
+    """Yields a list that holds the peak of `anonymous_mb` within the block, sampled by a thread every 10 ms."""
     peak, done = [anonymous_mb()], threading.Event()
 
     def watch() -> None:
@@ -75,6 +75,6 @@ def anonymous_peak() -> Generator[list[float]]:
 
 
 def anonymous_mb() -> float:
-    """Returns the resident memory that is no page of a file, in MB; 0 where the system does not tell."""
+    """Returns the resident memory not backed by a file, in MB; 0 where the system does not report it."""
     status = Path("/proc/self/status")
     return round(int(status.read_text().split("RssAnon:")[1].split()[0]) / 1024) if status.exists() else 0

@@ -1,7 +1,7 @@
-"""An open-loop HTTP client: requests leave at times fixed beforehand, however the service keeps up.
+"""An open-loop HTTP client: requests are sent at predetermined times, whether or not the service keeps up.
 
-Latency counts from the time at which a request was to leave, so a client that falls behind cannot hide it. Plain
-sockets of asyncio, a new connection for each request: a client must cost less than what it measures.
+Latency counts from a request's scheduled time, so that a client that falls behind cannot hide it. It uses plain asyncio
+streams and a new connection per request, because a client must cost less than what it measures.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What became of a request.
+    """The outcome of a request.
 
     Attributes:
-        outcome: The HTTP status, or what happened in its place.
+        outcome: The HTTP status, or what happened instead.
         ended: When the response ended, in seconds from the start of the load.
-        seconds: From the time at which it was to leave until then.
-        lag: How much later it left, in seconds.
+        seconds: Seconds from the scheduled time until then.
+        lag: Seconds between the scheduled and the actual time of sending.
     """
 
     outcome: int | str
@@ -53,7 +53,7 @@ def request_bytes(image: bytes, question: str) -> bytes:
 
 
 def arrival_times(rate: float, seconds: float, seed: int, uniform: bool = False) -> list[float]:
-    """Returns times in [0, seconds): of a Poisson process with `rate` arrivals per second, or evenly spaced."""
+    """Returns times in [0, seconds): a Poisson process with `rate` arrivals per second, or evenly spaced."""
     if uniform:
         return [number / rate for number in range(int(rate * seconds))]
     draw, times, now = random.Random(seed), [], 0.0
@@ -101,7 +101,7 @@ async def open_loop(address: tuple[str, int], requests: Sequence[bytes], times: 
 async def closed_loop(
     address: tuple[str, int], requests: Sequence[bytes], seconds: float, callers: int
 ) -> tuple[float, list[float]]:
-    """Lets `callers` ask one after the other; returns answers per second and the seconds that each took.
+    """Runs `callers` that each send one request after another; returns answers per second and each answer's seconds.
 
     Raises:
         OSError: A request was not answered.
@@ -124,7 +124,7 @@ async def closed_loop(
 
 
 def figures_of(replies: Sequence[Reply], seconds: float, capacity: float) -> dict[str, Any]:
-    """Returns the figures of one load: rates per second, latencies of the answered and of the refused in ms."""
+    """Returns the figures of one load: rates per second, and latencies of answered and refused requests in ms."""
     answered = [reply.seconds * 1000 for reply in replies if reply.outcome == 200]
     refused = [reply.seconds * 1000 for reply in replies if reply.outcome == 429]
     rate = len(answered) / max([seconds, *(reply.ended for reply in replies if reply.outcome == 200)])

@@ -1,17 +1,17 @@
-"""What working ahead brings to a build: against one that does one thing at a time, and the encoder's idle time.
+"""Measures what look-ahead gains in a build, compared with doing one thing at a time, and the encoder's idle time.
 
     python benchmarks/pipeline.py --entities 400 --out artifacts/pipeline.json
 
-`serial`: a profile's models build an index of drawn images (JPEG, 1024 x 768, the drawings of `updates.py`), in turns
-as `build_index` does it and without any look-ahead: an image is read, then the next one, then the batch is encoded,
-then its result is written. Both indexes must be the same byte for byte. A third build also encodes the sections of one
-entity at a time, as `build_index` did once; its tokens may differ in their last bits.
+`serial`: a profile's models build an index of drawn images (JPEG, 1024 x 768, the drawings of `updates.py`),
+alternately as `build_index` does and without any look-ahead: one image is read after another, then the batch is
+encoded, then its result is written. Both indexes must be identical byte for byte. A third build also encodes the
+sections of one entity at a time, as `build_index` once did; its tokens may differ in the last bits.
 
-`busy`: the knowledge base of `scale.py` and models that sleep for 20 ms per batch, as a GPU would work. `busy` is the
-share of the two stages with models in which one of them works, `busy_all` that of the whole build.
+`busy`: the knowledge base of `scale.py` and models that sleep for 20 ms per batch, standing in for a GPU. `busy` is the
+share of the two model stages' time during which a model works, `busy_all` that share of the whole build.
 
-`before`: the knowledge base of `serial` built by the code in another folder, an older commit, and by this one, in
-turns, each with its own profile and weights. Models are loaded before the clock starts.
+`before`: the knowledge base of `serial`, built alternately by the code of an older commit in another folder and by the
+current code, each with its own profile and weights. Models are loaded before the clock starts.
 
     git archive COMMIT | tar x -C OLD
     python benchmarks/pipeline.py --parts before --before OLD --entities 200 --rounds 3
@@ -59,7 +59,7 @@ from omgm import parts
 from omgm.profile import load_profile
 try:
     from omgm.indexing import build
-except ModuleNotFoundError:  # before this module was made
+except ModuleNotFoundError:  # in commits before this module existed
     from omgm.parts import build
 profile, (kb, images, out) = load_profile(sys.argv[1]), map(Path, sys.argv[2:])
 models = {"encoder": parts.build_encoder(profile), "fusion": parts.build_fusion(profile)}
@@ -96,7 +96,7 @@ class OneByOne:
 
 
 class SleepingModels(FreeModels):
-    """Models that take 20 ms per batch and no processor, and remember for how long they worked."""
+    """Models that take 20 ms per batch without using a CPU, and record how long they worked."""
 
     def __init__(self) -> None:
         self.seconds, self.calls = 0.0, 0
@@ -124,7 +124,7 @@ class SleepingModels(FreeModels):
 
 
 def measured(kb: Path, images: Path, out: Path, **options: Any) -> Meter:
-    """Builds an index, and returns what its stages took."""
+    """Builds an index and returns the time and memory of its stages."""
     meter = Meter()
     shutil.rmtree(out, ignore_errors=True)
     with ExitStack() as patches:
@@ -141,7 +141,7 @@ def files_of(index: Path) -> dict[str, bytes]:
 
 
 def write_drawings(entities: int, folder: Path) -> tuple[Path, Path]:
-    """Writes a knowledge base of drawings of 1024 x 768 pixels; returns its file and the folder of its images."""
+    """Writes a knowledge base of 1024 x 768 drawings; returns its file and the folder of its images."""
     images, lines = folder / "images", list[str]()
     images.mkdir(parents=True)
     for number in range(entities):
@@ -153,7 +153,7 @@ def write_drawings(entities: int, folder: Path) -> tuple[Path, Path]:
 
 
 def measure_before(entities: int, rounds: int, profile_name: str, folder: Path, before: Path) -> dict[str, Any]:
-    """Builds the same knowledge base by the code in two folders, in turns; returns seconds by folder."""
+    """Builds the same knowledge base alternately with the code in two folders; returns seconds by folder."""
     kb, images = write_drawings(entities, folder)
     seconds: dict[str, list[tuple[float, float]]] = {"before": [], "now": []}
     for number in range(rounds):
@@ -234,7 +234,7 @@ def measure_busy(entities: int, folder: Path) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Measures, and writes the report."""
+    """Runs the benchmark and writes the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=["serial", "busy", "before"], default=["serial", "busy"])
     parser.add_argument("--entities", type=int, default=400, metavar="N", help="of `serial` (%(default)s)")

@@ -1,4 +1,4 @@
-"""Memory and processor time of other processes, read from Linux's /proc."""
+"""Reads memory and CPU time of other processes from Linux's /proc."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 
 
 def folders_of(process: subprocess.Popen[bytes]) -> list[Path]:
-    """Returns the folders in Linux's /proc of a process and of those that it started, such as the reader's."""
+    """Returns the /proc folders of a process and its descendants, such as the reader's."""
     folder = Path(f"/proc/{process.pid}")
     started = [path.read_text().split() for path in folder.glob("task/*/children")]
     return [folder, *(Path(f"/proc/{pid}") for pids in started for pid in pids)]
 
 
 def peak_memory(process: subprocess.Popen[bytes], reset: bool = False) -> float | None:
-    """Returns the most memory in MiB that a process had since the last reset, and those that it started.
+    """Returns the peak memory in MiB of a process and its descendants since the last reset.
 
-    Pages that several share count several times. `None` where Linux's /proc is missing.
+    Shared pages count once per process. Returns `None` without Linux's /proc.
     """
     if not Path(f"/proc/{process.pid}/status").is_file():
         return None
@@ -32,9 +32,9 @@ def peak_memory(process: subprocess.Popen[bytes], reset: bool = False) -> float 
 
 
 def cpu_seconds(process: subprocess.Popen[bytes]) -> dict[str, float] | None:
-    """Returns the time, and processor times of this client, a process with those that it started, and all.
+    """Returns the current time, and CPU times of this client, of a process with its descendants, and of all processes.
 
-    `None` without Linux's /proc.
+    Returns `None` without Linux's /proc.
     """
     if not Path("/proc/stat").is_file():
         return None
@@ -44,13 +44,13 @@ def cpu_seconds(process: subprocess.Popen[bytes]) -> dict[str, float] | None:
     return {
         "wall": time.perf_counter(),
         "client": time.process_time(),
-        "server": sum(int(fields[11]) + int(fields[12]) for fields in stats) / tick,  # they begin with field 3
+        "server": sum(int(fields[11]) + int(fields[12]) for fields in stats) / tick,  # `fields` starts at field 3
         "all": sum(int(ticks) for ticks in (user, nice, system, *interrupts)) / tick,
     }
 
 
 def cores_between(before: dict[str, float] | None, after: dict[str, float] | None) -> dict[str, float | None]:
-    """Returns the cores that the client, the service and others took between two readings of `cpu_seconds`."""
+    """Returns the numbers of cores that client, service and others used between two readings of `cpu_seconds`."""
     if before is None or after is None:
         return dict.fromkeys(("client_cpu", "server_cpu", "foreign_cpu"))
     wall, client, server, everybody = (after[name] - before[name] for name in ("wall", "client", "server", "all"))

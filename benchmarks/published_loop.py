@@ -1,8 +1,8 @@
-"""A plain re-creation of the published training loop of step 2, from facts about it, not from its code.
+"""A plain re-creation of step 2's published training loop, from facts about it, not from its code.
 
-Every sample decodes and encodes 17 images, each through the frozen tower; every text is tokenized anew and padded to
-the longest that the model reads; the question, the evidence and the 15 negatives go through the Q-Former with eager
-attention; AdamW and OneCycleLR; no cache, no sharing within a batch.
+Every sample decodes 17 images and encodes each with the frozen tower; every text is tokenized again and padded to the
+model's maximum length; the question, the evidence and the 15 negatives go through the Q-Former with eager attention;
+AdamW and OneCycleLR; no cache, no sharing within a batch.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class PublishedSamples(Dataset[tuple[Tensor, Tensor, Tensor]]):
 
     def __getitem__(self, sample: int) -> tuple[Tensor, Tensor, Tensor]:
         """Returns pixels, token ids and mask of the question and its 16 candidates."""
-        generator = np.random.default_rng([0, 0, sample, 1])  # what the trainer draws in its first epoch
+        generator = np.random.default_rng([0, 0, sample, 1])  # same draws as the trainer in its first epoch
         sections, _ = self.samples.draw(sample, generator, "pooled")
         question = self.questions[sample]
         files = [self.folder / "queries" / f"{question.image_id}.jpg"]

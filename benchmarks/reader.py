@@ -3,10 +3,10 @@
     python -m benchmarks.reader --evqa questions.csv [--errors 3]
     python -m benchmarks.reader --squad dev-v2.0.json xquad.en.json [--blind]
 
-`questions.csv` has the columns of Encyclopedic-VQA with `evidence` filled. An answer is right if it equals a reference
-after normalization or, for a reference that is a number, if its first number is within 10 % of it. Files in SQuAD's
-format are measured by exact match and F1, an abstention counting 0, and by the share of questions left unanswered,
-among those with an answer and among the others. `--blind` keeps the articles that the weights were not trained on.
+`questions.csv` has the columns of Encyclopedic-VQA with `evidence` filled in. An answer is right if it equals a
+reference after normalization or, for a numerical reference, if its first number is within 10 % of it. Files in SQuAD's
+format are measured by exact match and F1 (an abstention scores 0) and by the share of abstentions, separately for
+answerable and unanswerable questions. `--blind` keeps only articles that the weights were not trained on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from retriever.types import Evidence
 from training.reader.questions import SpanQuestion, normalize, overlap, read_evqa, read_squad, share_of
 
 FEW = 10
-"""Articles with fewer paragraphs are not searched: XQuAD has five of each."""
+"""Articles with fewer paragraphs are not searched: XQuAD has only five per article."""
 
 
 def correct(answer: str | None, references: Sequence[str]) -> bool:
@@ -77,8 +77,8 @@ def by_overlap(questions: Sequence[SpanQuestion], reader: ExtractiveReader) -> N
         exact.append(float(answer is not None and text in references))
         f1.append(max(overlap(text, reference) for reference in references))
     print(f"{len(exact)} answerable questions: exact match {np.mean(exact):.3f}, F1 {np.mean(f1):.3f}")
-    print(f"unanswered: {np.mean(silent):.3f} of them, {np.mean(other or [False]):.3f} of {len(other)} others")
-    print(f"{np.median(times):.2f} ms a question (median), {np.quantile(times, 0.95):.2f} ms (p95)")
+    print(f"abstained: {np.mean(silent):.3f} of them, {np.mean(other or [False]):.3f} of {len(other)} unanswerable")
+    print(f"{np.median(times):.2f} ms per question (median), {np.quantile(times, 0.95):.2f} ms (p95)")
 
 
 def section_recall(questions: Sequence[SpanQuestion], reranker: BM25) -> None:

@@ -1,11 +1,11 @@
-r"""Fits recognition on several data sets at once, as the embedded profile's was (docs/log.md).
+r"""Fits recognition on several data sets at once, as was done for the embedded profile (docs/log.md).
 
     python -m benchmarks.recognition --profile embedded --threshold 0.3 \
         --set-of world/index evqa world/questions.csv world/queries \
         --set-of coins/index plain coins/bare.jsonl coins/queries
 
-Each data set has an index of its own, built with the profile. `omgm calibrate` fits to one; a recognition for images of
-any kind has to be fitted to several, because what scores say of unknown things differs between kinds of things.
+Each data set has its own index, built with the profile. `omgm calibrate` fits to one data set; recognition for images
+of any kind must be fitted to several, because the scores of unknown things differ between kinds of things.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> None:
     trials: dict[str, list[Trial]] = {}
     keys = set()
     for index, dataset, queries, images in args.sets:
-        cache = ImageCache(CACHE_BYTES)  # one each, since ids of images are those of one data set
+        cache = ImageCache(CACHE_BYTES)  # one per data set, since image ids are only unique within one
         encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
         retriever = open_retriever(profile, Path(index), encoder=encoder, fusion=fusion)
         retriever.steps = [step for step in retriever.steps if step.name != "step3"]
@@ -56,12 +56,12 @@ def main() -> None:
         trials[queries] = list(collect(retriever, list(load(dataset, queries)), Path(images)))
         print(f"{queries}: {len(trials[queries])} trials", flush=True)
     if len(keys) > 1:
-        parser.error("the indexes have different numbers of image keys, or different tokens")
+        parser.error("the indexes have different numbers of image keys or different tokens")
     every = [trial for own in trials.values() for trial in own]
     recognition = fit(every, args.threshold)
     fitted = {"fitted_to": keys.pop(), "threshold": args.threshold, "bias": recognition.bias}
     print(json.dumps(fitted | asdict(recognition.weights), indent=1))
-    print("declined of what the index lacks / answered of what it holds, on images that it was not fitted to")
+    print("share declined if not in the index / answered if in the index, on images it was not fitted to")
     print("threshold", *THRESHOLDS)
     halves = [fit([trial for trial in every if trial.fold != fold]) for fold in range(FOLDS)]
     for name, own in trials.items():

@@ -1,11 +1,11 @@
-"""Measures retrieval latency, and how much time stored tokens save in step 2.
+"""Measures retrieval latency and how much time stored tokens save in step 2.
 
     python benchmarks/retrieval.py --profile embedded --index INDEX --queries test.csv --query-images queries
 
-Times are wall clock once the images are decoded, as in `omgm evaluate`; at batch size 1 every question is asked once,
-so the steps' caches of articles fill on the way. Step 2 then runs on the same candidates in three ways: with the
-index's stored tokens, computing them with each candidate's image encoded once, and computing them like the paper's
-published code, with the image encoded again for every section. All three use `FusionRerank`. Candidates' images are
+Times are wall-clock times after the images are decoded, as in `omgm evaluate`. At batch size 1 every question is asked
+once, so the steps' article caches fill along the way. Step 2 then runs on the same candidates in three ways: with the
+index's stored tokens; computing tokens, with each candidate's image encoded once; and computing them as the paper's
+published code does, encoding the image again for every section. All three use `FusionRerank`. Candidates' images are
 decoded beforehand, from the index's thumbnails.
 """
 
@@ -64,7 +64,7 @@ def latency(retriever: Retriever[Index], queries: Sequence[Query], batch: int) -
 
 
 class RecomputedTokens:
-    """An `EntityIndex` that computes section tokens whenever they are requested.
+    """An `EntityIndex` that computes section tokens on request.
 
     Args:
         index: The index that provides everything else.
@@ -164,7 +164,7 @@ def read_queries(questions: Sequence[Question], images: Path, limit: int) -> lis
         if path is not None:
             queries.append(Query(load_image(path), question.question, question.id))
     if not queries:
-        raise ValueError(f"{images}: has none of the questions' images")
+        raise ValueError(f"{images}: contains none of the questions' images")
     return queries
 
 
@@ -189,7 +189,7 @@ def as_text(report: dict[str, Any]) -> str:
             lines.append(f"| {what} | {step2['p50_ms'][name]:.0f} | {step2['ratio'][name]} |")
         lines += [
             "",
-            f"Largest difference of a score: {step2['largest_score_difference']:g} ({step2['queries']} queries)",
+            f"Largest score difference: {step2['largest_score_difference']:g} ({step2['queries']} queries)",
         ]
     return "\n".join(lines)
 

@@ -1,25 +1,25 @@
-"""Building, searching and verifying indexes of many entities, with a stand-in for the models.
+"""Builds, searches and verifies indexes of many entities, with stand-ins for the models.
 
     python benchmarks/scale.py --entities 10000 100000 --folder artifacts/bench-scale --out artifacts/scale.json
 
-The knowledge base is generated in E-VQA's shape: 2 to 7 sections an article (4.5 on average) of 100 to 380 made-up
-words, an image for every tenth article. The stand-in encoder is fast: it makes up a vector for each entity's number.
-Vectors lie in clusters, those in clusters of clusters, with far more variance in some directions than in others, as
-those of trained encoders do (one cluster for 50 entities: species of a genus, churches of a town). Among uniform noise
-in hundreds of dimensions all neighbors are nearly equally far, so which 20 are the best is chance, and a search that
-looks only at what is near has nothing to gain. A query is an entity's vector with noise, at a cosine of about 0.9.
+The knowledge base is generated in E-VQA's shape: 2 to 7 sections per article (4.5 on average) of 100 to 380 made-up
+words, an image for every tenth article. The stand-in encoder is fast: it derives a vector from each entity's number.
+Vectors lie in clusters, and those in clusters of clusters, with far more variance in some directions than in others,
+like those of trained encoders (one cluster per 50 entities: species of a genus, churches of a town). In uniform noise
+of hundreds of dimensions, all neighbors would be almost equally far away: the best 20 would be a matter of chance, and
+approximate search could not work. A query is an entity's vector plus noise, at a cosine of about 0.9.
 
-For every number of entities, two parts run, each in a process of its own: `build` (`build_index` by stages, then
-opening with all checksums) and `search` (each kind of entity index over the same vectors, without articles).
+For every number of entities, two parts run, each in its own process: `build` (`build_index` by stages, then opening
+with all checksums verified) and `search` (each kind of entity index over the same vectors, without articles).
 `scale.json` has, per number of entities:
 
-- `build_s`, `peak_rss_mb`: seconds and peak resident memory per stage, pages of mapped files included
-- `peak_anon_mb`: without these pages, which the system takes back when others need the memory (read every 10 ms)
-- `index_bytes`: size of the index that was built
+- `build_s`, `peak_rss_mb`: seconds and peak resident memory per stage, including pages of mapped files
+- `peak_anon_mb`: without these pages, which the system can reclaim (sampled every 10 ms)
+- `index_bytes`: size of the index
 - `search`: per kind `build_s`, `peak_rss_mb`, `peak_anon_mb`, `beyond_index_mb` (of the latter, what is left without
   FAISS's index), `bytes`, `faiss`, `parameters`, `rescored`, `recall@20_at_build`
-- `search_ms_p50`, `recall@20_against_exact`: per kind, of single queries, which the build did not measure with
-- `update_ms_p50`: from a change to its acknowledgment, without a service; `found_ms_p50`: until a search has found it
+- `search_ms_p50`, `recall@20_against_exact`: per kind, for single queries that were not used by the build
+- `update_ms_p50`: from a change to its acknowledgment, without a service; `found_ms_p50`: until a search finds it
 """
 
 from __future__ import annotations
@@ -76,17 +76,17 @@ STAGES = {
     "shared_images": "shared images",
     "describe_files": "checksums",
 }
-"""The functions that `build_index` calls, and what their stages are called."""
+"""The functions that `build_index` calls, and the names of their stages."""
 _QUERIES = 500
 _PER_CLUSTER, _PER_GROUP = 50, 20
 
 
 class ClusteredVectors:
-    """Unit vectors of made-up entities, each always the same.
+    """Unit vectors of made-up entities, the same on every call.
 
     Args:
-        entities: Their number.
-        dimension: Length of a vector.
+        entities: Number of entities.
+        dimension: Dimension of the vectors.
     """
 
     def __init__(self, entities: int, dimension: int) -> None:
@@ -123,7 +123,7 @@ class ClusteredVectors:
 
 
 class StandIn(FreeModels):
-    """Models that cost little: titles as summaries, ones as tokens, and a made-up vector for each entity.
+    """Cheap models: titles as summaries, ones as tokens, and a made-up vector for each entity.
 
     Args:
         vectors: The entities' vectors.
@@ -143,18 +143,18 @@ class StandIn(FreeModels):
         return torch.from_numpy(self._vectors.stored([int(text.split()[1]) for text in texts]))
 
     def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
-        """Returns the query for an entity that depends on the first pixel."""
+        """Returns the query for an entity that the first pixel determines."""
         pixels = [int.from_bytes(image.convert("RGB").crop((0, 0, 1, 1)).tobytes()) for image in images]
         return torch.from_numpy(self._vectors.queries([pixel % self._vectors.entities for pixel in pixels]))
 
 
 def size_of(folder: Path) -> int:
-    """Returns the bytes of all files in a folder."""
+    """Returns the total size of all files in a folder in bytes."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]:
-    """Builds an index of a generated knowledge base and opens it with all checksums compared."""
+    """Builds an index of a generated knowledge base and opens it with all checksums verified."""
     kb, images = write_knowledge_base(folder, entities, (2, 7))
     meter, models, out = Meter(), StandIn(ClusteredVectors(entities, dimension)), folder / "index"
     shutil.rmtree(out, ignore_errors=True)
@@ -183,7 +183,7 @@ def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]
 
 
 def measure_updates(folder: Path, models: StandIn) -> dict[str, float | int]:
-    """Adds articles with images to an index, and looks for the summary of each at once; see `updates.measure`."""
+    """Adds articles with images to an index and searches for each one's summary at once; see `updates.measure`."""
     with closing(LiveIndex.open(folder, encoder=models, fusion=models, write=True)) as index:
         editor = Editor(index, lambda: models, models, models)
 
@@ -200,7 +200,7 @@ def measure_updates(folder: Path, models: StandIn) -> dict[str, float | int]:
 
 
 def measure_search(entities: int, dimension: int, folder: Path, kinds: Sequence[SearchKind]) -> dict[str, Any]:
-    """Builds each kind of entity index over the same vectors and asks it single queries."""
+    """Builds each kind of entity index over the same vectors and runs single queries."""
     vectors, keys = ClusteredVectors(entities, dimension), folder / "keys.npy"
     array: FloatArray = np.lib.format.open_memmap(keys, mode="w+", dtype=np.float32, shape=(entities, dimension))
     for start in range(0, entities, 4096):

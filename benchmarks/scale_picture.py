@@ -25,10 +25,10 @@ PANELS = ("search p50, ms", "peak memory of the build, MB", "recall@20 against e
 
 
 def draw(report: dict[str, Any], path: Path) -> None:
-    """Draws one panel per figure, with a line per kind of entity index."""
+    """Draws one panel per metric, with a line per kind of entity index."""
     runs = sorted((int(entities), run) for entities, run in report["runs"].items() if run.get("search_ms_p50"))
     if not runs:
-        raise ValueError("the report has no run of the part `search`")
+        raise ValueError("the report has no run with the part `search`; run benchmarks/scale.py first")
     figure, panels = pyplot.subplots(1, len(PANELS), figsize=(11, 3.2), layout="constrained")
     kinds = dict.fromkeys(kind for _, run in runs for kind in run["search_ms_p50"])
     for kind in kinds:

@@ -1,4 +1,4 @@
-"""A planner that plays a script and stands in for a model."""
+"""A planner that follows a script in place of a model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from llm.messages import Message
 from llm.replies import ChatReply
 
 Play = Callable[[Sequence[Message], Mapping[str, Any] | None], ChatReply]
-"""Takes the messages of a request and the JSON schema that the reply should have; returns the reply."""
+"""Takes a request's messages and the JSON schema for the reply; returns the reply."""
 
 
 class ScriptedPlanner:
-    """A `Planner` whose replies a function decides.
+    """A `Planner` whose replies are computed by a function.
 
     Args:
         play: The function.

@@ -1,4 +1,4 @@
-"""Processes that benchmarks start: a service, and ones that answer lines of JSON."""
+"""Starts processes for benchmarks: a service, and processes that answer lines of JSON."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Address = tuple[str, int]
 def service(
     profile: str, index: Path, settings: Sequence[str] = (), workers: int = 1
 ) -> Iterator[tuple[subprocess.Popen[bytes], Address]]:
-    """Starts a service on a free port; yields its process and address once it takes requests.
+    """Starts a service on a free port; yields its process and address once it accepts requests.
 
     Args:
         profile: The name or file of its profile.
         index: The index.
-        settings: What overrides the profile's, as `KEY=VALUE`.
-        workers: Processes that answer.
+        settings: Overrides of the profile's settings, as `KEY=VALUE`.
+        workers: Number of worker processes.
 
     Raises:
         OSError: It did not start; standard error says why.
@@ -39,7 +39,7 @@ def service(
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
-        if not process.stdout.readline():  # printed once all workers take requests
+        if not process.stdout.readline():  # printed once all workers accept requests
             raise OSError("the service did not start; standard error says why")
         yield process, ("127.0.0.1", port)
     finally:
@@ -52,7 +52,7 @@ class Answerer:
 
     Args:
         command: Its command line.
-        environment: Its environment; by default that of this process.
+        environment: Its environment variables; by default this process's.
 
     Raises:
         OSError: It did not start; standard error says why.
@@ -80,7 +80,7 @@ class Answerer:
 
 
 def answer_lines(answer: Callable[[Any], Any]) -> None:
-    """Answers each line of standard input by one of standard output, after one that says that all is ready."""
+    """Prints a line when ready, then answers each line of standard input with a line on standard output."""
     print("ready", flush=True)
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), flush=True)

@@ -1,4 +1,4 @@
-"""Selects part of a data set: some entities with their questions, or training and validation split by image.
+"""Selects part of a data set: some entities with their questions, or a training and a validation split by image.
 
     python benchmarks/subset.py --kb kb_wiki.json --queries dev.csv --contains images/flag/ --out DIR
     python benchmarks/subset.py --queries dev.csv --split 0.67 --seed 0 --by image --out DIR
@@ -8,8 +8,8 @@ the text, and the questions about them. The second writes `train.csv` and `valid
 an InfoSeek file the outputs are `queries.jsonl`, or `train.jsonl` and `validation.jsonl`, with their `_withkb` and
 `_qtype` files.
 
-The side of an image depends on its id and the seed alone, so the E-VQA and InfoSeek files of one data set are split
-alike, with or without a filter. All columns are kept.
+Which side an image falls on depends only on its id and the seed, so the E-VQA and InfoSeek files of a data set are
+split alike, with or without a filter. All columns are kept.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KEYS = ("image", "entity")
 
 
 def write_kb(kb: Path, contains: str, out: Path) -> set[str]:
-    """Writes the entities whose main image or id contains a text to `out/kb_wiki`, unchanged; returns their ids.
+    """Writes the entities whose main image or id contains a text, unchanged, to `out/kb_wiki`; returns their ids.
 
     Raises:
         ValueError: There are none.

@@ -1,4 +1,4 @@
-"""Step 2's training against a plain re-creation of the published loop: samples per second, hours, memory.
+"""Compares step 2's training with a plain re-creation of the published loop: samples per second, hours, memory.
 
     python benchmarks/train.py --out artifacts/bench-train.json                  embedded sizes, on a CPU
     python benchmarks/train.py --size full --device cuda --out ...               BLIP-2's sizes, random weights, one GPU
@@ -7,14 +7,14 @@
 Both loops use the same weights, samples, text limit and precision, and take turns in one run.
 `benchmarks/published_loop.py` describes the published one.
 
-`samples_per_s` is the trainer's once features and token ids are on disk; `hours_191k` is one epoch of the paper's
-191,000 samples with it, plus the time to encode 200,000 images and to tokenize the articles of 200,000 entities at the
-rates measured here.
+`samples_per_s` is the trainer's rate once features and token ids are on disk; `hours_191k` is the time of one epoch of
+the paper's 191,000 samples at that rate, plus the time to encode 200,000 images and tokenize the articles of 200,000
+entities at the rates measured here.
 
 `--curves` trains both from the same weights on the same samples for 200 steps, with recipe `paper` and a learning rate
-of 1e-3, at which a small random model learns something; texts are cut at 64 tokens. Dropout makes two runs differ: the
-published loop runs twice, and what those two differ by, in means over 10 steps, is the noise that the trainer's curve
-is compared with.
+of 1e-3, at which a small random model learns something; texts are truncated to 64 tokens. Dropout makes any two runs
+differ: the published loop runs twice, and the difference between these two, in means over 10 steps, is the noise that
+the trainer's curve is compared with.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     published = PublishedLoop(build(args.size).to(device), data, samples, device, args.precision, args.workers, BATCH)
     rows: dict[str, list[float]] = {"ours": [], "published": []}
     for loop in (trainer, published):
-        loop.step()  # buffers, kernels, workers
+        loop.step()  # warm-up: buffers, kernels, workers
     for _ in range(args.rounds):
         for name, loop in (("ours", trainer), ("published", published)):
             steps = args.steps * (4 if name == "ours" else 1)
@@ -145,9 +145,9 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def compare_curves(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Trains with both loops; returns how far their losses are apart."""
+    """Trains with both loops; returns how far apart their losses are."""
     device, steps = torch.device(args.device), 200
-    data = write_data(folder, replace(SIZES, side=64))  # small images: only speed depends on their size
+    data = write_data(folder, replace(SIZES, side=64))  # small images: their size affects only speed
     samples, texts, store, _ = prepared(build(args.size, CURVE_TOKENS).to(device), data, folder, device)
     losses: dict[str, list[float]] = {"ours": [], "published": [], "published again": []}
     trainer = Trainer(build(args.size, CURVE_TOKENS).to(device), samples, texts, store, device, args.precision)
@@ -186,7 +186,7 @@ def compare_curves(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def build(size: str, longest: int = 512) -> QFormerFusion:
-    """Builds the model with random weights, equal at every call; it reads up to `longest` tokens."""
+    """Builds the model with random weights, the same on every call; it reads up to `longest` tokens."""
     torch.manual_seed(0)
     if size == "full":
         return build_fusion(PAPER, "cpu", torch.float32)
@@ -201,7 +201,7 @@ def build(size: str, longest: int = 512) -> QFormerFusion:
 def prepared(
     fusion: QFormerFusion, data: RerankerData, folder: Path, device: torch.device
 ) -> tuple[SampleSet, Rows, FeatureStore, dict[str, float]]:
-    """Prepares the trainer's data anew; returns them and the rates of doing so."""
+    """Prepares the trainer's data from scratch; returns it and the rates of preparing it."""
     started = time.perf_counter()
     preparation = prepare(
         data,
@@ -278,7 +278,7 @@ class Trainer:
 
 
 def wait(device: torch.device) -> None:
-    """Waits for a GPU."""
+    """Waits until a GPU is idle."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

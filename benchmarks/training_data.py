@@ -1,8 +1,8 @@
-"""A made-up data set of E-VQA's shape for the benchmarks of step 2's training.
+"""A made-up data set of E-VQA's shape for benchmarking step 2's training.
 
-Sections have a median of 156 tokens and a mean of 215 (log-normal, sigma 0.8): 120 words of English in BERT's pieces.
-An article has 4.65 sections on average, as the paper's code meets 93 among 20 entities. Images are JPEGs of noise over
-a gradient.
+Sections have a median of 156 tokens (120 English words in BERT's word pieces), a mean of 215 (log-normal, sigma 0.8).
+An article has 4.65 sections on average: the paper's code sees 93 among 20 entities. Images are JPEGs of noise over a
+gradient.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class DataSizes:
         entities: Articles, each with one image.
         query_images: Images of questions.
         side: Longer side of an image in pixels.
-        image_files: Different image files; all others are links to them.
+        image_files: Number of distinct image files; all others are links to them.
     """
 
     questions: int
@@ -56,7 +56,7 @@ class DataSizes:
 
 
 def write_data(folder: Path, sizes: DataSizes) -> RerankerData:
-    """Writes `kb.jsonl`, `negatives.json` and images, unless the folder has them; returns the training's data."""
+    """Writes `kb.jsonl`, `negatives.json` and images, unless the folder has them; returns the training data."""
     if not (folder / "negatives.json").is_file():
         folder.mkdir(parents=True, exist_ok=True)
         _write_images(folder, sizes)
@@ -130,7 +130,7 @@ def _write_images(folder: Path, sizes: DataSizes) -> None:
     for name, count, prefix in (("images", sizes.entities, ""), ("queries", sizes.query_images, "q")):
         (folder / name).mkdir()
         for number in range(count):
-            # Links cost no disk; every one is decoded as a file of its own.
+            # Links take no disk space; each one is decoded as a separate file.
             (folder / name / f"{prefix}{number}.jpg").hardlink_to(
                 folder / "files" / f"{number % sizes.image_files}.jpg"
             )

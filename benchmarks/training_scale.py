@@ -1,15 +1,15 @@
-"""Memory of step 2's training at the paper's scale, and features of ViT-g's size streamed from disk.
+"""Measures memory of step 2's training at the paper's scale, and streaming ViT-g-sized features from disk.
 
     python benchmarks/training_scale.py memory --folder /tmp/scale --out artifacts/training-memory.json
     python benchmarks/training_scale.py stream --folder /tmp/scale --out artifacts/training-stream.json
 
-`memory` makes up E-VQA's sizes (191,000 questions, 100,000 articles, 200,000 images), trains one epoch of a tiny model
-on them with the real `train_reranker`, and samples the resident memory all along. Texts are cut at 64 tokens so that an
-epoch ends within the hour on two cores: token ids are on disk, so that memory hardly depends on it.
+`memory` makes up a data set of E-VQA's size (191,000 questions, 100,000 articles, 200,000 images), trains a tiny model
+on it for one epoch with the real `train_reranker`, and samples resident memory throughout. Texts are truncated to 64
+tokens so that an epoch takes less than an hour on two cores; token ids are on disk, so this hardly affects memory.
 
 `stream` writes random features of 20,000 images at ViT-g's size (0.72 MB each, 14.5 GB), drops them from the page cache
-where it may, and feeds batches of 8 questions to a stand-in for the Q-Former that sleeps: the share of its time that it
-waits for data is reported for several step times.
+if allowed, and feeds batches of 8 questions to a stand-in for the Q-Former that sleeps. For several step times, it
+reports the share of time spent waiting for data.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ VIT_G = (257, 1408)
 
 
 def main() -> None:
-    """Runs one of the two."""
+    """Runs `memory` or `stream`."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["memory", "stream"])
     parser.add_argument("--folder", type=Path, required=True, help="folder of the data")
@@ -125,7 +125,7 @@ class MemorySampler:
 
 
 def stream(args: argparse.Namespace) -> dict[str, Any]:
-    """Feeds batches with features of ViT-g's size and returns how long the model waits for them."""
+    """Feeds batches with ViT-g-sized features and returns how long the model waits for them."""
     folder = args.folder / "stream"
     data = write_data(folder, STREAM)
     torch.manual_seed(0)
@@ -168,7 +168,7 @@ def stream(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def random_features(folder: Path, images: ImageTable) -> FeatureStore:
-    """Returns a store of random features, written unless they exist."""
+    """Returns a store of random features, writing it unless it exists."""
     store = FeatureStore(folder, np.ones(len(images.names), np.int64), VIT_G)
     folder.mkdir(parents=True, exist_ok=True)
     generator = np.random.default_rng(0)
@@ -180,7 +180,7 @@ def random_features(folder: Path, images: ImageTable) -> FeatureStore:
 
 
 def drop_from_cache(store: FeatureStore) -> bool:
-    """Asks the kernel to drop the shards from its page cache; returns whether it could be asked."""
+    """Asks the kernel to drop the shards from its page cache; returns whether the system supports this."""
     if not hasattr(os, "posix_fadvise"):
         return False
     for number in range(len(store.shards())):

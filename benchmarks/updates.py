@@ -1,10 +1,10 @@
-"""Measures live updates through a running service: milliseconds until a change is acknowledged, and until it is found.
+"""Measures live updates of a running service: milliseconds until a change is acknowledged, and until it is found.
 
     python benchmarks/updates.py --changes 50 --out updates.json
 
 It builds an index of drawn images with the profile's models, serves it on a free port, puts new articles one by one
-(`update_ms`: the request, with an upload of an image) and asks for each at once (`found_ms`: from the beginning of the
-request until the answer of `/retrieve` that names it).
+(`update_ms`: the request, including an image upload) and asks for each immediately (`found_ms`: from the start of the
+request until the response of `/retrieve` that names it).
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ def article(number: int) -> dict[str, Any]:
 
 
 def measure(numbers: range, put: Callable[[int], object], find: Callable[[int], bool]) -> dict[str, float | int]:
-    """Makes changes one by one and asks for each at once.
+    """Makes changes one by one and asks for each immediately.
 
     Args:
         numbers: The articles.
         put: Changes the index; returns when the change is acknowledged.
-        find: Asks for the article, and returns whether it was found.
+        find: Asks for the article and returns whether it was found.
 
     Returns:
-        Percentiles in ms of the change alone (`update`) and together with the question (`found`), and the number of
+        Percentiles in ms of the change alone (`update`) and of change and query together (`found`), and the number of
         articles that were `not_found`.
     """
     updates, found, lost = list[float](), list[float](), 0
@@ -75,7 +75,7 @@ def measure(numbers: range, put: Callable[[int], object], find: Callable[[int], 
 
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """Measures and prints the report."""
+    """Runs the benchmark and prints the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--profile", default="embedded", metavar="P", help="(%(default)s)")
     parser.add_argument("--entities", type=int, default=200, metavar="N", help="in the index (%(default)s)")

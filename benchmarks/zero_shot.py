@@ -2,9 +2,9 @@
 
     python benchmarks/zero_shot.py --run RUN [--json]
 
-The shipped encoder was trained with the drawings and summaries of the demo's countries (`demo/countries.csv`). A run of
-`omgm evaluate` over images of more flags shows how it does on flags that it has never seen. The country is read from
-the image's id, `..._country_<ISO code>_<n>`; queries with other images are only counted.
+The shipped encoder was trained on the drawings and summaries of the demo's countries (`demo/countries.csv`). A run of
+`omgm evaluate` over images of more flags shows how well it does on flags that it has never seen. The country is read
+from the image's id, `..._country_<ISO code>_<n>`; queries with other images are only counted.
 """
 
 from __future__ import annotations

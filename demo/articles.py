@@ -28,7 +28,7 @@ TITLES = {
 CLAIMS = re.compile(
     r"meaning|history|note:|stands? for|represent|symboli|is for|similar|derived|adopted|introduced|in use"
 )
-"""Words of a description that go beyond what can be seen: they are invented, so they are no part of an article."""
+"""Words that take a description beyond what is visible; such claims are invented and must not be in an article."""
 
 FORMAL = re.compile(
     r"\b(Republic|Kingdom|States?|Commonwealth|Principality|Federation|Confederation|Union|Sultanate|Duchy|Nation)\b"
@@ -78,12 +78,12 @@ def _values(country: Country) -> dict[str, str]:
 
 
 def _number_of(country: Country, field: str) -> str:
-    """Returns the key of the wordings that suit a list: `field` with `_none`, `_one` or `_many`."""
+    """Returns the key of the wordings for a list: `field` with `_none`, `_one` or `_many`."""
     return field + {0: "_none", 1: "_one"}.get(len(items(country, field)), "_many")
 
 
 def _groups(country: Country) -> dict[str, list[tuple[str, ...]]]:
-    """Returns the wordings of each section; those in one tuple stay together, in order."""
+    """Returns the wordings of each section; those in a tuple stay together, in order."""
 
     def known(*fields: str) -> list[tuple[str, ...]]:
         return [(field,) for field in fields if country[field]]
@@ -122,7 +122,7 @@ def _groups(country: Country) -> dict[str, list[tuple[str, ...]]]:
 
 
 def _look(flag: Flag, rng: random.Random | None) -> str:
-    """Describes the flag in a sentence; with `rng`, in random words that claim nothing about meaning or history."""
+    """Describes the flag in a sentence; with `rng`, in random wording that claims nothing about meaning or history."""
     drawn = (describe(flag, rng) for _ in range(40))
     plain = next((text for text in drawn if not CLAIMS.search(text)), "") if rng else ""
     return " ".join((plain or describe(flag)).split()).rstrip(".") + "."
@@ -131,7 +131,7 @@ def _look(flag: Flag, rng: random.Random | None) -> str:
 def article(country: Country, flag: Flag) -> ArticleEntry:
     """Writes the article about a country.
 
-    The same country gets the same words every time. An unknown fact gets no sentence.
+    A country always gets the same text. An unknown fact gets no sentence.
 
     Args:
         country: A row of countries.csv.

@@ -1,4 +1,4 @@
-"""Procedural, cluttered backgrounds: heaps of fruit, shelves of cartons, walls, skies, leaves."""
+"""Procedural, cluttered backgrounds: piles of fruit, shelves of cartons, walls, skies, leaves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from demo.colors import RGB
 
 Size = tuple[int, int]
 
-FRUIT: tuple[tuple[RGB, float], ...] = (  # color, length over breadth
+FRUIT: tuple[tuple[RGB, float], ...] = (  # color, length over width
     ((190, 40, 35), 1.0), ((210, 60, 40), 1.1), ((235, 130, 25), 1.0), ((230, 170, 40), 1.0), ((225, 205, 60), 1.3),
     ((235, 200, 50), 2.8), ((150, 180, 60), 1.1), ((70, 120, 40), 2.6), ((90, 150, 50), 1.0), ((225, 110, 30), 3.4),
     ((90, 30, 60), 1.0), ((120, 40, 45), 1.2), ((60, 45, 60), 1.7), ((190, 145, 90), 1.3), ((150, 105, 65), 1.2),
@@ -76,7 +76,7 @@ def _fruit(
 
 
 def _heap(rng: random.Random, size: Size) -> Image.Image:
-    """Paints a heap of fruit of one or two kinds."""
+    """Paints a pile of fruit of one or two kinds."""
     width, height = size
     kinds = rng.sample(FRUIT, rng.choice((1, 1, 2)))
     image = Image.new("RGB", size, _tint(rng, (50, 40, 35)))

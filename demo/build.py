@@ -38,15 +38,15 @@ def write_demo(folder: Path, seed: int = 0, questions_per_country: int = 4) -> N
 
     The files are `kb_wiki.json`, `images/flag/<code>.png`, `queries/<code>_<n>.jpg`, `train.csv`, `validation.csv` and
     `test.csv`, and the test split again as `infoseek_test.jsonl`, `infoseek_test_withkb.jsonl` and
-    `infoseek_test_qtype.jsonl`. A complete folder is left alone if it was written with the same arguments and code.
+    `infoseek_test_qtype.jsonl`. A complete folder is left unchanged if it was written with the same arguments and code.
 
     Args:
         folder: Created if it does not exist.
-        seed: Seed of the photographs, and of the kinds and wordings of the questions.
+        seed: Seed of the photographs and of the kinds and wordings of the questions.
         questions_per_country: Each has its own photograph; one goes to validation, one to test, the others to training.
 
     Raises:
-        ValueError: Fewer than 3 questions per country: a split would be empty.
+        ValueError: There are fewer than 3 questions per country, so a split would be empty.
     """
     if questions_per_country < 3:
         raise ValueError(f"questions_per_country must be at least 3, one for each split, got {questions_per_country}")
@@ -84,7 +84,7 @@ def _write_images(folder: Path, flags: dict[str, Flag], rows: list[Row], seed: i
 
 
 def _source_hash() -> str:
-    """Returns a hash of this folder's code and data, on which the demo depends."""
+    """Returns a hash of this folder's code and data, which determine the demo."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.iterdir()):
         if path.suffix in (".py", ".toml", ".csv"):
@@ -110,7 +110,7 @@ def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Writes the demo to the folder that the command line names."""
+    """Writes the demo to the folder given on the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m demo.build", description="Write the data set 'flags of the world'."
     )

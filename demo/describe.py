@@ -1,4 +1,4 @@
-"""Describes flags in plain English: one fixed caption each, or any of very many wordings (demo/wording.toml)."""
+"""Describes flags in plain English: with one fixed caption each, or in one of many wordings (demo/wording.toml)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _article(noun: str) -> str:
 
 
 def describe(flag: Flag, rng: random.Random | None = None) -> str:
-    """Describes a flag in plain English: by its fixed caption or, with `rng`, in one of very many wordings.
+    """Describes a flag in plain English: with its fixed caption or, given `rng`, in one of many wordings.
 
     Random wordings may leave parts out and may end with a clause about the meaning of the colors.
 
@@ -69,7 +69,7 @@ def describe(flag: Flag, rng: random.Random | None = None) -> str:
 
 
 def _base(writer: Writer, layers: Sequence[Layer]) -> tuple[str, str, list[int]]:
-    """Returns the color of a plain field or "", the words for the lowest layers, and the layers still to describe."""
+    """Returns the color of a plain field or "", the words for the lowest layers, and the layers left to describe."""
     first, rest = layers[0], list(range(1, len(layers)))
     four = quarters(layers)
     if four:
@@ -97,7 +97,7 @@ def _bands(writer: Writer, layer: Layer) -> str:
     slim, edges = _without_edges(bands_of([layer])[1])
     way = writer.say("word", "horizontal" if horizontal else "vertical")
     weights = [band.end - band.start for band in slim]
-    near = 1.4 if edges else 1.1  # an edged band is as wide as the others with or without its edges
+    near = 1.4 if edges else 1.1  # the others may be as wide as an edged band with or without its edges
     equal = max(weights) < near * min(weights)
     names, n = [writer.color(band.color) for band in slim], len(slim)
     count, words = writer.number(n), writer.say("word", "bands")
@@ -115,7 +115,7 @@ def _bands(writer: Writer, layer: Layer) -> str:
 
 
 def _without_edges(bands: list[Band]) -> tuple[list[Band], list[tuple[str, str]]]:
-    """Merges broad bands with the thin ones around them; returns the bands, and the colors (broad, thin) of those."""
+    """Merges broad bands with the thin ones around them; returns the bands and the merged colors (broad, thin)."""
     slim, edges, i = bands[:1], [], 1
     while i < len(bands):
         if i + 3 < len(bands) and bands[i].color == bands[i + 2].color and _is_edge(bands, i):
@@ -218,7 +218,7 @@ def _noun(writer: Writer, layer: Layer, region: Region, ratio: float, plural: bo
 
 
 def _merged(writer: Writer, parts: Sequence[_Part]) -> list[_Part]:
-    """Joins parts at the same place, such as a crescent and a star; four or more become an emblem."""
+    """Joins parts in the same place, such as a crescent and a star; four or more become an emblem."""
     runs: list[list[_Part]] = []
     for part in parts:
         if runs and runs[-1][-1].region.beside(part.region) and not writer.chance(0.1):

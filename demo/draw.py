@@ -1,4 +1,4 @@
-"""Draws flags: paints the layers of the flag language (docs/flag-language.md) one over the other."""
+"""Draws flags: paints the layers of the flag language (docs/flag-language.md) on top of each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def draw(flag: Flag, height: int = 160) -> Image.Image:
 
     Raises:
         ValueError: `height` is below 1, or a layer has an unknown operation, option, color or kind of emblem, or lacks
-            a word. The message names the operation and what is wrong.
+            a word. The message names the operation and the problem.
     """
     if height < 1:
         raise ValueError(f"height must be at least 1 pixel, got {height}")

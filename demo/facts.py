@@ -1,4 +1,4 @@
-"""Facts about the world's countries, and how they are written (demo/countries.csv, docs/facts.md)."""
+"""Facts about the world's countries and how they are written (demo/countries.csv, docs/facts.md)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def url_of(country: Country) -> str:
 
 
 def with_article(name: str) -> str:
-    """Returns a country's name as it is written inside a sentence.
+    """Returns a country's name as written inside a sentence.
 
     Example:
         >>> with_article("Netherlands"), with_article("France")
@@ -83,7 +83,7 @@ def items(country: Country, field: str) -> list[str]:
 
 
 def join(parts: list[str]) -> str:
-    """Joins items to a list in prose.
+    """Joins items into a list in prose.
 
     Example:
         >>> join(["Iran", "Iraq", "Syria"])

@@ -1,4 +1,4 @@
-"""Folds painted layers into what people would name: outlines, repeated shapes and quarters."""
+"""Folds painted layers into what a person would name: outlines, repeated shapes and quarters."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def quarters(layers: Sequence[Layer]) -> tuple[list[str], int] | None:
 
 
 def fold(layers: Sequence[Layer]) -> list[Layer]:
-    """Folds layers: a shape on a slightly larger one becomes one with an edge, repeated ones get a count."""
+    """Folds layers: a shape on a slightly larger one becomes one with an edge; repeated shapes get a count."""
     told: list[Layer] = []
     for layer in layers:
         seen = [word.split("*")[0] for below in told[:-1] for word in below.words]
@@ -100,9 +100,9 @@ def _text(point: tuple[float, float]) -> str:
 
 
 def _edged(under: Layer, over: Layer, seen: Collection[str]) -> Layer | None:
-    """Returns `over` with the color of `under` as its edge, if the two look like that.
+    """Returns `over` with the color of `under` as its edge, if the two look like an edged shape.
 
-    A star is an outline if it has one of the colors `seen` below it.
+    A star is an outline if its color is one of the colors `seen` below it.
     """
     if under.operation != over.operation or "edge" in over.options or {"edge", "count"} & under.options.keys():
         return None

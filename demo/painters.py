@@ -13,7 +13,7 @@ from demo.pen import Pen
 from demo.shapes import Point, arc, crescent, placed, rotated, star, stripe
 from demo.union import union_flag
 
-BLUNT = {5: 0.382, 6: 0.577}  # radius of the notches of a regular star; other numbers of points are sharper
+BLUNT = {5: 0.382, 6: 0.577}  # inner radius of a regular star; stars with other numbers of points are sharper
 
 
 def _ink(layer: Layer, index: int = 0) -> RGB:
@@ -23,7 +23,7 @@ def _ink(layer: Layer, index: int = 0) -> RGB:
 
 
 def _edges(layer: Layer, width: float) -> list[tuple[float, RGB]]:
-    """Returns the strokes (width, color) of a shape with an optional edge, the widest first."""
+    """Returns the strokes (width, color) of a shape with an optional edge, widest first."""
     inner = (width, _ink(layer))
     if "edge" not in layer.options:
         return [inner]
@@ -101,7 +101,7 @@ def _triangle(canvas: Canvas, layer: Layer) -> None:
     tip, top, bottom = canvas.at(layer.number("depth", 0.4), 0.5), canvas.at(0, 0), canvas.at(0, 1)
     (outer, edge), (_, ink) = _edges(layer, 0)[0], _edges(layer, 0)[-1]
     if outer:
-        # the edge is outside: strokes of twice its width along both sides, half hidden by the triangle
+        # the edge is outside: strokes of twice its width along both sides, the triangle hiding half of them
         for corner in (top, bottom):
             far = (2 * corner[0] - tip[0], 2 * corner[1] - tip[1])
             canvas.polygon(stripe(far, tip, outer * canvas.height), edge)
@@ -193,7 +193,7 @@ def _group(layer: Layer) -> list[Point]:
     longest, tall = -(-n // rows), layer.number("tall", spread * 0.7)
     places, left = [], n
     for row in range(rows):
-        # if the number does not divide, rows alternate as 6 and 5 do: the shorter ones stand in the gaps
+        # if the number is not divisible, rows alternate (6 and 5 stars), the shorter ones filling the gaps
         count = min(left, longest if n % rows == 0 or row % 2 == 0 else longest - 1)
         y = (2 * row / (rows - 1) - 1) * tall if rows > 1 else 0.0
         gap = 2 * spread / max(1, longest - 1)

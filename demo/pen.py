@@ -21,7 +21,7 @@ class Pen:
         y: Center of the emblem in pixels.
         r: Radius of the emblem in pixels.
         angle: Clockwise rotation in degrees.
-        inks: The emblem's colors; indices beyond the last one wrap around.
+        inks: The emblem's colors; an index beyond the last one wraps around.
     """
 
     canvas: ImageDraw.ImageDraw

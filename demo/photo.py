@@ -60,7 +60,7 @@ def draw_poses(count: int, generator: torch.Generator, ratios: torch.Tensor | No
     Args:
         count: Number of flags B.
         generator: Source of randomness.
-        ratios: Width over height of each flag, float [B]; without it they are drawn between 1.4 and 2.
+        ratios: Width over height of each flag, float [B]; drawn between 1.4 and 2 by default.
     """
     draws = torch.rand(len(RANGES), count, 1, 1, generator=generator)
     poses = {name: low + (high - low) * draw for (name, (low, high)), draw in zip(RANGES.items(), draws, strict=True)}
@@ -70,12 +70,12 @@ def draw_poses(count: int, generator: torch.Generator, ratios: torch.Tensor | No
 
 
 def compose(flags: torch.Tensor, backgrounds: torch.Tensor, pose: Poses, frame: float) -> torch.Tensor:
-    """Puts flags in front of backgrounds; returns float32 [B, 3, H, W] in 0..255, not yet lit.
+    """Composes flags onto backgrounds; returns float32 [B, 3, H, W] in 0..255, not yet lit.
 
     Args:
         flags: Drawings, uint8 [B, 3, h, w].
         backgrounds: uint8 [B, 3, H, W].
-        pose: What `draw_poses` returned.
+        pose: Poses from `draw_poses`.
         frame: Width over height of the photograph.
     """
     high, wide = backgrounds.shape[-2:]
@@ -104,7 +104,7 @@ def compose(flags: torch.Tensor, backgrounds: torch.Tensor, pose: Poses, frame: 
 
 
 def _inside(place: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
-    """Returns how much of each pixel is between -.5 and .5, for a side of `pixels` pixels, not clamped to 0..1."""
+    """Returns the coverage of each pixel by [-.5, .5], for a side of `pixels` pixels, not clamped to 0..1."""
     return torch.addcmul(0.5 + 0.5 * pixels, place.abs(), -pixels)
 
 
@@ -122,7 +122,7 @@ def light(scene: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _camera(image: Image.Image, rng: random.Random) -> Image.Image:
-    """Adds what a lens and a file add: slight blur, sensor noise, JPEG loss."""
+    """Adds camera artifacts: slight blur, sensor noise, JPEG compression."""
     if rng.random() < 0.5:
         image = image.filter(ImageFilter.GaussianBlur(rng.uniform(0.2, 0.005 * image.height)))
     if rng.random() < 0.6:

@@ -1,4 +1,4 @@
-"""Writes questions about photographs of flags, answered by the demo's articles, as E-VQA and InfoSeek have them."""
+"""Writes questions about photographs of flags, answered by the demo's articles, in E-VQA's and InfoSeek's formats."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class QuestionKind(TypedDict):
     Attributes:
         section: The section with the answer, a key of `TITLES`.
         ask: Wordings for all splits.
-        test: Wordings for the test split alone.
+        test: Wordings for the test split only.
         answer: "number" or "time" for answers that are not names.
         list: True if the answer has several parts.
     """
@@ -80,7 +80,7 @@ def _kinds() -> dict[str, QuestionKind]:
 
 
 def _value(country: Country, kind: str) -> str:
-    """Returns the fact that a kind asks for, as the article writes it; empty if there is none."""
+    """Returns the fact that a kind of question asks for, as the article writes it; empty if unknown."""
     if kind == "seat":
         one = len(items(country, "capital")) == 1
         return (country["seat_of_government"] or country["capital"]) if one else ""
@@ -100,12 +100,12 @@ def _other_names(text: str) -> list[str]:
 
 
 def kinds_of(country: Country) -> list[str]:
-    """Returns the kinds of questions that a country's article can answer, in the order of questions.toml."""
+    """Returns the kinds of questions that a country's article answers, in the order of questions.toml."""
     return [kind for kind in _kinds() if _value(country, kind)]
 
 
 def _aliases(country: Country, kind: str) -> list[str]:
-    """Returns other correct answers than the written one."""
+    """Returns correct answers other than the one in the article."""
     text, raw = _value(country, kind), country.get(kind, "")
     found = list(_other_names(text))
     if kind == "population":

@@ -1,8 +1,8 @@
-"""Writes questions whose evidence is a list of labeled values, as infoboxes and data sheets have them.
+"""Writes questions whose evidence is a list of labeled values, as in infoboxes and data sheets.
 
     python -m demo.records --out questions.csv
 
-Half of the questions are about such a list, half about the articles' prose. They are training data of the extractive
+Half of the questions are about such a list, half about the articles' prose. They are training data for the extractive
 reader (`training/reader`), which otherwise learns from prose alone. Every fourth country is left out.
 """
 
@@ -41,13 +41,13 @@ LABELS = {
     "calling_code": ("Calling code", "Telephone code"),
     "demonym": ("Demonym", "Nationality: noun"),
 }
-"""Labels that introduce a fact."""
+"""Labels for each fact."""
 DETAILS = ("", "", "", "", " (2025 est.)", " (est.)", ", rounded")
 SEPARATORS = ("\n", "\n", "; ", " ", ";\n")
 
 
 def sheet(country: Country, rng: random.Random) -> str:
-    """Writes the facts about a country as labeled values, in any order."""
+    """Writes the facts about a country as labeled values in random order."""
     fields = [field for field in LABELS if country[field]]
     fields = rng.sample(fields, rng.randint(2 * len(fields) // 3, len(fields)))
     lines = []

@@ -30,7 +30,7 @@ SIZES = {  # option, default, small below, big above, and the words for it
 class Region:
     """A place in words: the wording `place`, and the `which color holder` it refers to.
 
-    `shape` is the noun if the operation alone does not name it, `layout` is how several stars are arranged, and
+    `shape` is the noun if the operation alone does not determine it, `layout` is how several stars are arranged, and
     `shared` means that two things in this region belong together.
     """
 
@@ -178,7 +178,7 @@ def _holder(
     ratio: float,
     bands: tuple[bool, list[Band]],
 ) -> Region | None:
-    """Returns the region of the shape below that holds a thing of radius `reach` at `point`, if there is one."""
+    """Returns the region of the underlying shape that contains a thing of radius `reach` at `point`, if any."""
     x, y = point
     for layer in reversed(layers[:index]):
         color, operation = layer.words[0] if layer.words else "", layer.operation

@@ -48,14 +48,14 @@ def star(points: int, inner: float, angle: float) -> tuple[Point, ...]:
 
 
 def crescent(inner: float, shift: float) -> list[Point]:
-    """Returns a crescent of radius 1 that opens upward: a disc less a disc of radius `inner`, moved up by `shift`.
+    """Returns a crescent of radius 1 that opens upward: a disc minus a disc of radius `inner` moved up by `shift`.
 
     Raises:
         ValueError: The circles do not cross, so there is no crescent.
     """
     reach = (1 - inner * inner + shift * shift) / (2 * shift) if shift > 0 else 2.0
     if not abs(reach) < 1:
-        raise ValueError(f"a crescent with inner={inner:g} shift={shift:g} has no horns: try shift = 1.05 - inner")
+        raise ValueError(f"inner={inner:g} shift={shift:g} gives no crescent: try shift = 1.05 - inner")
     outer = acos(reach) * 180 / pi
     bite = acos(max(-1.0, min(1.0, (reach - shift) / inner))) * 180 / pi
     return [*arc(0, 0, 1, 1, outer, 360 - outer, 48), *arc(0, -shift, inner, inner, 360 - bite, bite, 48)]

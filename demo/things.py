@@ -208,7 +208,7 @@ def _taegeuk(pen: Pen) -> None:
     tilted.polygon(1, arc(0, 0, 1, 1, 90, 270, 24))
     tilted.polygon(0, arc(-0.5, 0, 0.5, 0.5, 0, 360, 20))
     tilted.polygon(1, arc(0.5, 0, 0.5, 0.5, 0, 360, 20))
-    # the broken ones of the three bars, from the middle outward
+    # which of the three bars are broken, from the middle outward
     for turn, broken in ((-56.3, ()), (56.3, (0, 2)), (123.7, (0, 1, 2)), (-123.7, (1,))):
         for bar in range(3):
             y = 0.78 + 0.13 * bar

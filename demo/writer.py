@@ -1,4 +1,4 @@
-"""A small grammar of wordings (demo/wording.toml), and a writer that chooses among them."""
+"""A small grammar of wordings (demo/wording.toml) and a writer that chooses among them."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Writer:
         return "".join(parts)
 
     def color(self, word: str) -> str:
-        """Returns words for `name`, `name#rrggbb` or `name*2`, mostly the same throughout a description."""
+        """Returns words for `name`, `name#rrggbb` or `name*2`, mostly consistent within a description."""
         name = word.split("*")[0].split("#")[0]
         if name not in self.colors or self.chance(0.12):
             options = self.words["color"].get(name, [name])
@@ -84,7 +84,7 @@ class Writer:
         return self.colors[name]
 
     def colors_of(self, words: Sequence[str]) -> str:
-        """Returns words for the one or two main colors of a thing."""
+        """Returns words for a thing's one or two main colors."""
         names = list(dict.fromkeys(self.color(word) for word in words))
         if len(names) > 2 or self.chance(0.5):
             return "-and-".join(names[:2])

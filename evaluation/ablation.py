@@ -10,16 +10,16 @@ from evaluation.records import QueryRecord
 
 STEPS = ("1", "1+2", "1+2+3")
 SectionChoice = tuple[str | None, int | None]
-"""The id of an entity and the number, as published, of one of its sections."""
+"""An entity's id and the published number of one of its sections."""
 
 
 def step_table(records: Iterable[QueryRecord]) -> list[dict[str, Any]]:
     """Computes entity recall@1 and section recall@1 for step 1 alone, for steps 1+2 and for steps 1+2+3.
 
-    Step 1 alone takes the lead (first) section of its best entity. Steps 1+2 take the section with the largest `sim_m`
-    of the best entity after step 2, the lead if none has a `sim_m`. Steps 1+2+3 take the evidence of the run. Entity
-    recall is over the queries whose right entity is known, section recall over those whose right section is known;
-    `None` if there are none. A failed query counts as wrong.
+    Step 1 alone takes the lead (first) section of its best entity. Steps 1+2 take, from the best entity after step 2,
+    the section with the largest `sim_m`, or the lead if no section has one. Steps 1+2+3 take the run's evidence. Entity
+    recall covers the queries whose right entity is known, section recall those whose right section is known; either is
+    `None` if there are no such queries. A failed query counts as wrong.
 
     Raises:
         ValueError: There are no records.
@@ -56,7 +56,7 @@ def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def choices(record: QueryRecord) -> dict[str, SectionChoice]:
-    """Returns the entity and the section that each of `STEPS` chooses."""
+    """Returns the entity and section that each of `STEPS` chooses."""
     last = record.candidates[0].entity if record.candidates else None
     evidence = record.evidence
     return {
@@ -72,7 +72,7 @@ def _best(record: QueryRecord, step: str, *, by_sim_m: bool) -> SectionChoice:
         return None, None
     entity = ranking[0][0]
     candidate = next((c for c in record.candidates if c.entity == entity), None)
-    if candidate is None:  # a later step dropped it, and its sections with it
+    if candidate is None:  # a later step dropped it together with its sections
         return entity, None
     scored = [(section.sim_m, section.index) for section in candidate.sections if section.sim_m is not None]
     if by_sim_m and scored:

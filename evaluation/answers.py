@@ -1,4 +1,4 @@
-"""Exact match as E-VQA's and InfoSeek's evaluation scripts define it; E-VQA's learned judge is in `bem.py`."""
+"""Exact match as defined by the evaluation scripts of E-VQA and InfoSeek; E-VQA's learned judge is in `bem.py`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TINY = 1e-12  # the official script adds it to lengths and subtracts it from th
 
 
 def evqa_match(answer: str, references: Sequence[str], *, multi_answer: bool = False) -> bool:
-    """Returns whether an answer matches any of the references by E-VQA's exact match.
+    """Returns whether an answer matches any reference under E-VQA's exact match.
 
-    Items of a `multi_answer` reference are separated by `&&`, those of the answer by a comma, " and " or " & "; the two
-    lists match if they share half of their union. A reference that is empty after normalization matches nothing.
+    The items of a `multi_answer` reference are separated by `&&`, those of the answer by a comma, " and " or " & ". The
+    two lists match if they share at least half of their union. A reference that normalizes to "" matches nothing.
 
     Example:
         >>> evqa_match("Red, white and blue", ["blue&&white&&red&&gold"], multi_answer=True)
@@ -36,7 +36,7 @@ def evqa_match(answer: str, references: Sequence[str], *, multi_answer: bool = F
 
 
 def text_match(answer: str, aliases: Sequence[str]) -> bool:
-    """Returns whether an answer equals any alias after InfoSeek's normalization, its rule for strings and times.
+    """Returns whether an answer equals any alias after normalization: InfoSeek's rule for strings and times.
 
     Example:
         >>> text_match("The Hague.", ["Den Haag", "Hague"])
@@ -47,10 +47,10 @@ def text_match(answer: str, aliases: Sequence[str]) -> bool:
 
 
 def numeric_match(answer: str, accepted: tuple[float, float]) -> bool:
-    """Returns whether a number or a range matches the accepted range, by InfoSeek's rule.
+    """Returns whether a number or range matches the accepted range under InfoSeek's rule.
 
-    A number has to lie in the accepted range, ends included; a range has to lie in it or share half of the union with
-    it. As in the official script, an answer without a number counts as zero.
+    A number must lie in the accepted range, ends included. A range must lie in it, or the overlap of the two must be at
+    least half of their union. As in the official script, an answer without a number counts as zero.
 
     Example:
         >>> numeric_match("about 1,050 m", (900, 1100)), numeric_match("5-20", (9, 11))
@@ -68,16 +68,16 @@ def numeric_match(answer: str, accepted: tuple[float, float]) -> bool:
 
 
 def read_numbers(text: str) -> tuple[float, ...]:
-    """Reads the number or the range (lower end first) of a text as InfoSeek's script does; `()` without a number.
+    """Reads the number or range (lower end first) in a text as InfoSeek's script does; returns `()` if there is none.
 
-    Only the first two numbers count; if the second is lower, only the first. A point before the first digit is dropped.
+    Only the first two numbers count, and only the first if the second is lower. A point before the first digit is cut.
 
     Example:
         >>> read_numbers("1,234.5 to 2,000 km"), read_numbers("9-10"), read_numbers("-5"), read_numbers("many")
         ((1234.5, 2000.0), (9.0, 10.0), (-5.0,), ())
     """
     spaced = "".join(
-        # unlike "\d", str.isdigit also accepts superscripts, as in "10 km²-20 km²"
+        # unlike "\d", str.isdigit also accepts superscripts, such as the one in "10 km²-20 km²"
         " - " if char == "-" and before.isdigit() else char
         for before, char in zip(f" {text}", text, strict=False)
     )
@@ -98,9 +98,9 @@ def normalize(text: str) -> str:
 
 
 def _evqa_normalize(text: str) -> str:
-    """Applies E-VQA's normalization: like `normalize`, also without "the answer is" and with number words as digits.
+    """Applies E-VQA's normalization: `normalize`, then drops "the answer is" and turns number words into digits.
 
-    The official list of contractions is not needed: punctuation is removed before, so it changes both sides alike.
+    The official list of contractions is not needed: punctuation is removed first, so it would change both sides alike.
 
     Example:
         >>> _evqa_normalize("The answer is: Two meters.")

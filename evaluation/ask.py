@@ -1,4 +1,4 @@
-"""Asks the questions of a run batch by batch; a query that fails does not take its batch with it."""
+"""Asks the questions of a run batch by batch; a failed query does not fail its batch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Asker:
     def ask(self, batch: Sequence[Question], bem: Bem | None = None) -> list[QueryRecord]:
         """Retrieves, answers and judges a batch.
 
-        A query fails if its image is missing or unreadable, or if the retriever or the generator raise for it alone.
+        A query fails if its image is missing or unreadable, or if the retriever or generator raises for it alone.
 
         Args:
             batch: The questions.
@@ -101,12 +101,12 @@ class Asker:
 def _each(
     do: Callable[[Sequence[T]], list[R]], items: list[T], ids: list[str], failures: dict[str, str], stage: str
 ) -> dict[str, R]:
-    """Returns results by id. If the batch fails, its items are tried one by one; `failures` gets the reasons."""
+    """Returns results by id. If the batch fails, tries its items one by one and adds the reasons to `failures`."""
     if not items:
         return {}
     try:
         return dict(zip(ids, do(items), strict=True))
-    except Exception as error:  # models and servers raise anything; one failed query must not end the run
+    except Exception as error:  # models and servers can raise anything; one failed query must not end the run
         logger.warning("%s of %d queries failed: %s", stage, len(items), error)
         if len(items) == 1:
             failures[ids[0]] = f"{stage}: {type(error).__name__}: {error}"

@@ -1,6 +1,6 @@
-"""BEM, E-VQA's learned judge of whether an answer is equivalent to a reference, given the question.
+"""BEM, E-VQA's learned judge: is an answer equivalent to a reference, given the question?
 
-The published model is a TensorFlow Hub module; docs/metrics.md says how to export it to a folder for `load_bem`.
+The published model is a TensorFlow Hub module; docs/metrics.md explains how to export it to a folder for `load_bem`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MASKS = ("attention_mask", "input_mask")
 class Bem:
     """Scores (candidate, reference, question) as `[CLS] candidate [SEP] reference [SEP] question [SEP]`.
 
-    Input of more than `longest` tokens is cut, the longest of the three texts first; the published code fails on it.
+    Input of more than `longest` tokens is truncated, longest of the three texts first; the published code fails on it.
 
     Args:
         tokenize: Returns the token ids of each text, without special tokens.
@@ -59,7 +59,7 @@ class Bem:
         self.longest, self.width, self.fingerprint = longest, width, fingerprint
 
     def score(self, triples: Sequence[tuple[str, str, str]]) -> NDArray[np.float32]:
-        """Returns, for (candidate, reference, question), the probability [N] that the first two are equivalent.
+        """Returns for each triple the probability that candidate and reference are equivalent, float32 [N].
 
         Rows of similar length share a batch, which does not change their scores.
         """
@@ -72,7 +72,7 @@ class Bem:
         return scores
 
     def equivalent(self, triples: Sequence[tuple[str, str, str]]) -> list[bool]:
-        """Returns for each triple whether its score reaches E-VQA's `THRESHOLD`."""
+        """Returns whether each triple's score reaches E-VQA's `THRESHOLD`."""
         return [bool(score >= THRESHOLD) for score in self.score(triples)]
 
     def _row(self, parts: Sequence[list[int]]) -> tuple[list[int], list[int]]:
@@ -92,7 +92,7 @@ class Bem:
 
 
 def cut(parts: Sequence[list[int]], budget: int) -> list[list[int]]:
-    """Cuts the ends of the longest parts until all parts together have at most `budget` tokens.
+    """Truncates the longest parts until all parts together have at most `budget` tokens.
 
     Example:
         >>> cut([[1, 2, 3, 4], [5], [6, 7, 8]], 6)
@@ -107,10 +107,10 @@ def cut(parts: Sequence[list[int]], budget: int) -> list[list[int]]:
 def load_bem(folder: Path) -> Bem:
     """Loads the judge from a folder with `vocab.txt` and `model.onnx`, or `config.json` and `model.safetensors`.
 
-    A model with three token types sees candidate, reference and question as three segments, like the published one; for
+    A model with three token types sees candidate, reference and question as three segments, like the published one. For
     a model with two types (a pair classifier), reference and question share the second. ONNX models are assumed to have
     three unless a `config.json` beside them says otherwise (`type_vocab_size`). An ONNX model without a mask input gets
-    rows padded to 512 tokens like in the published code, so that it sees the same input.
+    rows padded to 512 tokens, as in the published code.
 
     Raises:
         ValueError: A file is missing, the model is not a suitable classifier, or onnxruntime is not installed.
@@ -122,14 +122,14 @@ def load_bem(folder: Path) -> Bem:
 
     vocabulary = folder / "vocab.txt"
     if not vocabulary.is_file():
-        raise ValueError(f"{folder}: no vocab.txt; BEM needs that of BERT base uncased (docs/metrics.md)")
-    # no special tokens: "[SEP]" in an answer is plain text, as for the published tokenizer
+        raise ValueError(f"{folder}: no vocab.txt; BEM needs the one of BERT base uncased (docs/metrics.md)")
+    # no special tokens: "[SEP]" in an answer is plain text, as in the published tokenizer
     tokenizer = Tokenizer(WordPiece.from_file(str(vocabulary), unk_token="[UNK]"))
     tokenizer.normalizer = BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = BertPreTokenizer()
     start, end = tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")
     if start is None or end is None:
-        raise ValueError(f"{vocabulary}: no [CLS] or no [SEP]; not a vocabulary of BERT")
+        raise ValueError(f"{vocabulary}: [CLS] or [SEP] is missing; not a BERT vocabulary")
 
     def tokenize(texts: list[str]) -> list[list[int]]:
         return [encoding.ids for encoding in tokenizer.encode_batch(texts, add_special_tokens=False)]
@@ -155,7 +155,7 @@ def _bert(folder: Path) -> Logits:
     model, report = load(folder, dtype=torch.float32, use_safetensors=True, output_loading_info=True)
     if report["missing_keys"] or model.config.num_labels != 2:
         missing = ", ".join(sorted(report["missing_keys"])) or "a head with two classes"
-        raise ValueError(f"{folder}: not a BERT classifier with two classes, it lacks {missing}")
+        raise ValueError(f"{folder}: not a BERT classifier with two classes: {missing} missing")
     model.eval()
 
     @torch.inference_mode()
@@ -168,7 +168,7 @@ def _bert(folder: Path) -> Logits:
 
 
 def _onnx(path: Path) -> tuple[Logits, int | None]:
-    """Loads the model; returns it with the width that rows must be padded to, `None` if any width will do."""
+    """Loads the model; returns it with the width that rows must be padded to, `None` if it accepts any width."""
     try:
         onnxruntime: Any = importlib.import_module("onnxruntime")
     except ImportError as error:
@@ -192,16 +192,14 @@ def _onnx(path: Path) -> tuple[Logits, int | None]:
         }
         output = np.asarray(session.run(None, feed)[0], dtype=np.float32)
         if output.shape != (len(arrays[0]), 2):
-            raise ValueError(
-                f"{path}: output of shape {output.shape} for {len(arrays[0])} rows; two classes are expected"
-            )
+            raise ValueError(f"{path}: output of shape {output.shape} for {len(arrays[0])} rows; expected two classes")
         return output
 
     return logits, width
 
 
 def _fingerprint(folder: Path) -> str:
-    """Returns a hash of the files in a folder (16 hex digits), ONNX and vocabulary included."""
+    """Returns a hash of the files in a folder, including ONNX model and vocabulary (16 hex digits)."""
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.iterdir() if path.suffix in (".json", ".onnx", ".safetensors", ".txt")):
         digest.update(f"{path.name} {sha256_of(path)}\n".encode())

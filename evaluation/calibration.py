@@ -38,7 +38,8 @@ class Calibration:
 
     Attributes:
         bins: The bins, from 0 to 1.
-        ece: The mean over answers of |accuracy - confidence| in their bin; `None` without answers.
+        ece: Expected calibration error: |accuracy - confidence| of each bin, averaged over answers; `None` without
+            answers.
         n: Number of answers with a confidence.
     """
 

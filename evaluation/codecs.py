@@ -1,7 +1,7 @@
-"""Measures what token codecs cost (`omgm tokens measure`): every codec from one float16 index, without rebuilding it.
+"""Measures what token codecs cost (`omgm tokens measure`), using one float16 index for all of them.
 
-Steps 1 and 2 encode every question once. For each codec the tokens of its candidates are encoded again in memory and
-steps 2 and 3 repeated, so that only sections that the questions reach are touched, however many the index holds.
+Steps 1 and 2 encode every question once. For each codec, the tokens of its candidates are re-encoded in memory, and
+steps 2 and 3 run again. Only the sections of candidates are touched, however large the index is.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ CODECS = (
 )
 LOSS = 0.5
 _SAMPLE = 4096
-"""Sections of which the reconstruction error is measured."""
+"""Number of sections used to measure the reconstruction error."""
 
 
 @dataclass(slots=True)
 class _CodecRun:
-    """A codec with the outcome of every question so far."""
+    """A codec with the outcomes of all questions so far."""
 
     index: ReencodedIndex
     outcomes: list[Outcome] = field(default_factory=list)
@@ -68,17 +68,17 @@ def measure_codecs(
         questions: Questions that name their entities or sections.
         query_images: The folder of their images.
         codecs: Names of codecs; float16 is always measured.
-        loss: The most points of Recall@1 and of section recall that the chosen codec loses.
+        loss: How many points of Recall@1 and of section recall the chosen codec may lose.
         batch_size: Queries per batch.
         progress: Whether to show a progress bar.
 
     Returns:
-        A row per codec in `codecs`, the name of the smallest within `loss` in `chosen`, and what was measured. Shares
-        are 0 to 1, losses in points.
+        A row per codec in `codecs`, the name of the smallest codec within `loss` in `chosen`, and a description of the
+        measurement. Shares are 0 to 1, losses in points.
 
     Raises:
-        ValueError: The index stores other tokens or none, the pipeline is another one, a codec is unknown, or there are
-            no questions that name entities or sections.
+        ValueError: The index has no float16 tokens, the pipeline is not steps 1, 2 and 3, a codec is unknown, or no
+            question names an entity or section.
     """
     _check(retriever, questions)
     parsed = {codec.name: codec for codec in map(TokenCodec.parse, (EXACT, *codecs))}
@@ -114,7 +114,7 @@ def measure_codecs(
 
 
 def choose(rows: Sequence[Mapping[str, Any]], loss: float) -> str:
-    """Returns the codec with the fewest bytes among those that lose at most `loss` points of either recall."""
+    """Returns the smallest codec that loses at most `loss` points of either recall."""
     within = [
         row
         for row in rows
@@ -124,9 +124,9 @@ def choose(rows: Sequence[Mapping[str, Any]], loss: float) -> str:
 
 
 def reconstruction_error(tokens: Iterable[Tensor], codec: TokenCodec) -> dict[str, float | None]:
-    """Returns the mean relative L2 error and the mean cosine of tokens that were encoded and decoded.
+    """Returns the mean relative L2 error and the mean cosine of tokens after encoding and decoding.
 
-    With a pooled codec, a token is compared with the nearest of those that are left.
+    With a pooling codec, a token is compared with the nearest remaining one.
 
     Args:
         tokens: Blocks of float32 tokens [R, M, H], normalized over H.
@@ -151,10 +151,10 @@ def as_markdown(measured: Mapping[str, Any]) -> str:
     tokens, length = measured["token_shape"]
     questions = counted(measured["n_queries"], "question")
     lines = [
-        f"{questions}, sections of {tokens} tokens of length {length}; error and cosine over "
+        f"{questions}, sections of {tokens} tokens of dimension {length}; error and cosine over "
         f"{counted(measured['n_sections'], 'section')}",
         "",
-        "| codec | bytes a section | error | cosine | Recall@1 | lost | p | section recall | lost | p |",
+        "| codec | bytes per section | error | cosine | Recall@1 | lost | p | section recall | lost | p |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in measured["codecs"]:
@@ -166,7 +166,7 @@ def as_markdown(measured: Mapping[str, Any]) -> str:
             else:
                 cells += [percent(found["value"]), f"{found['loss']:.2f}", f"{found['p']:.3f}"]
         lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", f"The smallest that loses at most {measured['loss']:g} points: `{measured['chosen']}`"]
+    lines += ["", f"The smallest codec that loses at most {measured['loss']:g} points: `{measured['chosen']}`"]
     return "\n".join(lines) + "\n"
 
 
@@ -176,17 +176,17 @@ def _check(retriever: Retriever[Index], questions: Sequence[Question]) -> None:
     if stored != EXACT or not index.manifest.counts.token_sections:
         found = f"stores tokens as {stored}" if index.manifest.counts.token_sections else "has no tokens"
         raise ValueError(
-            f"{index.folder}: {found}, but codecs are measured from float16; build an index for it with "
+            f"{index.folder}: {found}, but measuring codecs needs float16 tokens; build an index for it with "
             "`omgm build-index --set fusion.tokens=float16` and another --out"
         )
     if not any(question.entity_ids or question.section_index is not None for question in questions):
-        raise ValueError("there are no questions that name entities or sections, so there is no recall to measure")
+        raise ValueError("no question names an entity or section, so there is no recall to measure")
 
 
 def _ask(
     retriever: Retriever[Index], batch: Sequence[Question], folder: Path, runs: Mapping[str, _CodecRun]
 ) -> list[int]:
-    """Adds the outcomes of a batch to every run, and returns the rows of all its candidates."""
+    """Adds the outcomes of a batch to every run and returns the rows of all its candidates."""
     queries = {question.id: query for question in batch if (query := _query(question, folder)) is not None}
     asked = list(queries.values())
     replay = replayed(retriever, asked)
@@ -236,7 +236,7 @@ def _section(outcome: Outcome) -> float | None:
 
 
 def _compared(exact: Iterable[float | None], coded: Iterable[float | None]) -> dict[str, Any] | None:
-    """Compares the scores of the same questions with those of float16; `None` if no question has one."""
+    """Compares a codec's scores with those of float16 on the same questions; `None` if no question has one."""
     pairs = [(a, b) for a, b in zip(exact, coded, strict=True) if a is not None and b is not None]
     if not pairs:
         return None

@@ -14,9 +14,9 @@ from evaluation.significance import LEVEL, RESAMPLES, difference, figure
 from retriever.wording import counted
 
 QuestionKey = tuple[str, str, str]
-"""Id, image and words of a question."""
+"""Id, image and text of a question."""
 MetricScores = dict[str, dict[QuestionKey, float]]
-"""By metric, the score of each question that has one, 0 to 1."""
+"""For each metric, the scores (0 to 1) of the questions that have one."""
 HARMONIC = "infoseek, harmonic mean of the splits"
 _LATENCIES = ("retrieve_p50", "answer_p50")
 
@@ -39,8 +39,8 @@ class FinishedRun:
 def compare(folders: Sequence[Path], *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Any]:
     """Compares runs over the questions that they have in common.
 
-    Questions are the same if id, image and words are. Failed and unanswered ones count as wrong. Metrics that only some
-    of the runs have are listed under `not_compared`. P-values are not corrected for multiple comparisons.
+    Two questions are the same if their ids, images and texts are. Failed and unanswered questions count as wrong.
+    Metrics that not all runs have are listed under `not_compared`. P-values are not corrected for multiple comparisons.
 
     Args:
         folders: Folders that `omgm evaluate` wrote, at least two; the others are compared with the first.
@@ -60,7 +60,7 @@ def compare(folders: Sequence[Path], *, resamples: int = RESAMPLES, seed: int = 
     _same_dataset(runs)
     common = [key for key in runs[0].outcomes if all(key in run.outcomes for run in runs)]
     if not common:
-        raise ValueError("the runs have no question in common (same id, image and words); compare runs of one file")
+        raise ValueError("the runs have no question in common (same id, image and text); compare runs of one file")
     tables = [_metric_scores(run, common) for run in runs]
     names = list(dict.fromkeys(name for table in tables for name in table))
     shared = [name for name in names if all(name in table for table in tables)]
@@ -85,7 +85,7 @@ def load_run(folder: Path) -> FinishedRun:
     """Loads a run from its `metrics.json` and `queries.jsonl`.
 
     Raises:
-        ValueError: A file is missing or was not written by `omgm evaluate`, or the run is that of an agent.
+        ValueError: A file is missing or was not written by `omgm evaluate`, or the run evaluates an agent.
     """
     for name in ("metrics.json", RECORDS):
         if not (folder / name).is_file():
@@ -96,9 +96,7 @@ def load_run(folder: Path) -> FinishedRun:
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{folder}: not a run of omgm evaluate ({type(error).__name__}: {error})") from error
     if "mode" in metrics:
-        raise ValueError(
-            f"{folder}: a run of an agent ({metrics['mode']}); only runs without --mode have these figures"
-        )
+        raise ValueError(f"{folder}: a run of an agent ({metrics['mode']}); only runs without --mode can be compared")
     outcomes = {(record.id, *record.asks): outcome_of(record) for record in read_records(folder / RECORDS)}
     if not outcomes or not dataset:
         raise ValueError(f"{folder}: the run has no questions or does not name its data set")
@@ -106,12 +104,7 @@ def load_run(folder: Path) -> FinishedRun:
 
 
 def _metric_scores(run: FinishedRun, keys: Sequence[QuestionKey]) -> MetricScores:
-    """Returns, by metric, the score of each question that has one.
-
-    Args:
-        run: The run.
-        keys: The questions to include.
-    """
+    """Returns, for each metric, the scores of the questions in `keys` that have one."""
     outcomes = {key: run.outcomes[key] for key in keys}
     members = list(outcomes.values())
     table: MetricScores = {}
@@ -180,7 +173,7 @@ def _same_dataset(runs: Sequence[FinishedRun]) -> None:
 
 
 def _labels(folders: Sequence[Path]) -> list[str]:
-    """Returns the shortest path ends that tell the folders apart, numbered if a folder is given twice."""
+    """Returns the shortest path suffixes that tell the folders apart, numbered if a folder is given twice."""
     whole = [folder.resolve().parts for folder in folders]
     for depth in range(1, max(map(len, whole)) + 1):
         labels = ["/".join(parts[-depth:]) for parts in whole]

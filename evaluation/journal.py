@@ -1,4 +1,4 @@
-"""The lines of a run, one per question: a run that was killed resumes, and one that is repeated redoes what failed."""
+"""A run's JSON lines, one per question: a killed run resumes, and a repeated run redoes what failed."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ def fill(
     *,
     progress: bool = True,
 ) -> None:
-    """Writes a JSON line for each item: first what is missing, then anew what an earlier call has to do again.
+    """Writes a JSON line for each item: first the missing ones, then again those of earlier calls that `again` picks.
 
-    Lines are on disk batch by batch. Those that are written anew are in `<name>.again.jsonl` until all of them are
-    there, and then replace their lines. What this call itself writes is not done a second time.
+    Lines reach the disk batch by batch. Repeated lines go to `<name>.again.jsonl` and replace the old ones once all of
+    them are there. Lines that this call writes are not repeated.
 
     Args:
         path: The file, created if absent.
-        items: Yields the items, from the first one each time.
+        items: Returns an iterator over all items; called more than once.
         total: How many there are.
         batch: Items per call of `do`.
         do: Returns one row per item, with its `id`.
-        again: Says, for an item's position and its row of an earlier call, whether to do it again.
+        again: Returns, given an item's position and its row from an earlier call, whether to do it again.
         progress: Whether to show a progress bar.
 
     Raises:
-        ValueError: The file holds more than `total` lines, or is damaged.
+        ValueError: The file has more than `total` lines or is damaged.
     """
-    newer = path.with_name(f"{path.stem}.again.jsonl")
+    newer = repeated_lines(path)
     _replace_lines(path, newer)  # of a call that was killed
     before = _append(path, items, total, batch, do, path.stem, progress)
     places = {place for place, row in enumerate(islice(read_rows(path), before)) if again(place, row)}
@@ -59,14 +59,21 @@ def fill(
         _replace_lines(path, newer)
 
 
-def read_rows(path: Path) -> Iterator[Row]:
-    """Yields the rows of a file of JSON lines.
+def repeated_lines(path: Path) -> Path:
+    """Returns where `fill` keeps lines that are written anew until all of them are there."""
+    return path.with_name(f"{path.stem}.again.jsonl")
+
+
+def read_rows(path: Path, *, unfinished: bool = False) -> Iterator[Row]:
+    """Yields the rows of a file of JSON lines; of an `unfinished` one without a last line that a kill cut short.
 
     Raises:
-        ValueError: A line is not a JSON object; the message names file and line.
+        ValueError: A line is not a JSON object; the message names the file and line.
     """
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
+            if unfinished and not line.endswith(b"\n"):
+                return
             try:
                 yield dict(json.loads(line))
             except (ValueError, TypeError) as error:
@@ -74,7 +81,7 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def warn_of_failures(out: Path, reasons: Iterable[str | None]) -> None:
-    """Logs how many questions of a run failed, and why the first of them did.
+    """Logs how many questions of a run failed and why the first of them did.
 
     Args:
         out: The folder of the run.
@@ -83,7 +90,7 @@ def warn_of_failures(out: Path, reasons: Iterable[str | None]) -> None:
     listed = list(reasons)
     if failed := [reason for reason in listed if reason is not None]:
         logger.warning(
-            "%d of %d questions failed, the first: %s; evaluate into %s again to ask only these",
+            "%d of %d questions failed; the first: %s; evaluate into %s again to retry only the failed ones",
             *(len(failed), len(listed), failed[0], out),
         )
 
@@ -109,11 +116,9 @@ def _append(
 
 
 def _replace_lines(path: Path, newer: Path) -> None:
-    """Replaces the lines of a file by those of another one with the same ids, in the same order; deletes the other."""
+    """Replaces lines of a file with those of another that have the same ids and order; deletes the other file."""
     if newer.is_file():
-        with newer.open("rb") as file:
-            whole = (json.loads(line) for line in file if line.endswith(b"\n"))  # a kill cuts the last one short
-            write_lines(path, _replaced(read_rows(path), whole))
+        write_lines(path, _replaced(read_rows(path), read_rows(newer, unfinished=True)))
         newer.unlink()
 
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from evaluation.datasets import Question
 
 Scores = dict[str, float]
-"""Scores of one answer by metric, 0 to 1. The first is the data set's own metric, which `accuracy` reports."""
+"""Scores (0 to 1) of one answer by metric. The first is the data set's own metric, which `accuracy` reports."""
 
 NOTES = {
-    "evqa_exact_match": "BEM is missing, so this is exact match alone: a lower bound of E-VQA's own figure.",
-    "string_match": "No chat model judged the answers (--judge-url, --judge-model); this is matching of strings.",
-    "token_f1": "The tokenizers of F1-Recall are missing (pip install 'omgm[dynvqa]'), so this is token F1 alone.",
+    "evqa_exact_match": "Measured without BEM: this is exact match alone, a lower bound of E-VQA's own metric.",
+    "string_match": "No chat model judged the answers (--judge-url, --judge-model); this is string matching.",
+    "token_f1": "F1-Recall's tokenizers are not installed (pip install 'omgm[dynvqa]'); this is token F1 alone.",
 }
 """Notes that a report shows beside a main metric."""
 
@@ -33,9 +33,9 @@ def judge(question: Question, answer: str | None) -> Scores:
 
 
 def judge_all(questions: Sequence[Question], answers: Sequence[str | None], bem: Bem | None = None) -> list[Scores]:
-    """Scores many answers; with `bem`, E-VQA's first metric is its own, otherwise exact match.
+    """Scores many answers; E-VQA's first metric is BEM's with `bem`, exact match without.
 
-    BEM judges all answers without an exact match at once, each with every reference; the best reference counts.
+    BEM judges all answers without an exact match in one call, each against every reference; the best reference counts.
     """
     scores = [judge(question, answer) for question, answer in zip(questions, answers, strict=True)]
     if bem is None:

@@ -1,4 +1,4 @@
-"""The figures of a run: Recall@K, section recall, accuracy, latency. Every query stays in the denominator."""
+"""The metrics of a run: Recall@K, section recall, accuracy, latency. Every query stays in the denominator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METRIC_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The part of a query's record that the figures need.
+    """The part of a query's record that the metrics need.
 
     Attributes:
         id: The question's id.
@@ -36,8 +36,8 @@ class Outcome:
         unanswered: Whether the generator abstained.
         failed: Why the query failed, if it did.
         gold_missing: Whether the index lacks all right entities.
-        section_ranks: In reading order, the rank (from 1) of the right section (`section`, absent if the data set names
-            none) and of the first section that contains an answer (`pseudo`); `None` if there is none.
+        section_ranks: In reading order, the rank (from 1) of the right section (`section`; absent if the data set names
+            none) and of the first section that contains an answer (`pseudo`); `None` if not among the candidates.
         answer_scores: The answer's score by each metric, the data set's own first; empty without a generator.
         confidence: The generator's confidence, if it has one.
         entity_known: Whether the data set names the right entity; otherwise the query does not count in Recall@K.
@@ -58,12 +58,12 @@ class Outcome:
 
 
 def ranked(scores: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Returns (entity, score) pairs, best first, ties by entity: the order of metrics and run files."""
+    """Returns (entity, score) pairs, best first, ties broken by entity id: the order of metrics and run files."""
     return sorted(scores, key=lambda pair: (-pair[1], pair[0]))
 
 
 def rank_of(gold: Collection[str], scores: Sequence[tuple[str, float]]) -> int | None:
-    """Returns the rank (from 1) of the first right entity, `None` if there is none.
+    """Returns the rank (from 1) of the first right entity, or `None`.
 
     Example:
         >>> rank_of({"b"}, [("b", 0.5), ("a", 0.5)])
@@ -75,8 +75,8 @@ def rank_of(gold: Collection[str], scores: Sequence[tuple[str, float]]) -> int |
 def recall_at_k(ranks: Sequence[int | None], k: int) -> float:
     """Returns the share of queries with a right entity among their first `k`.
 
-    Papers of this field call it Recall@K, TREC calls it Success@K. TREC's recall is the share of all relevant documents
-    that were found; the two are equal for queries with one right entity.
+    This field's papers call it Recall@K; TREC calls it Success@K. TREC's recall is the share of all relevant documents
+    that were found; the two are equal for queries with a single right entity.
 
     Example:
         >>> recall_at_k([1, 3, None, 20], k=3)
@@ -96,7 +96,7 @@ def percentile(milliseconds: Sequence[float], q: float) -> float | None:
 
 
 def percent(share: float | None) -> str:
-    """Returns a share as text in percent, the scale of everything printed; `metrics.json` keeps fractions.
+    """Formats a share in percent, the unit of everything printed; `metrics.json` keeps fractions.
 
     Example:
         >>> percent(0.9694), percent(None)
@@ -106,7 +106,7 @@ def percent(share: float | None) -> str:
 
 
 def latency_of(timings: Sequence[Mapping[str, float]], *, answered: bool) -> dict[str, Any]:
-    """Returns percentiles in milliseconds over the `timings_ms` of single queries.
+    """Returns percentiles in milliseconds from the `timings_ms` of single queries.
 
     Args:
         timings: One mapping per query.
@@ -127,10 +127,10 @@ def latency_of(timings: Sequence[Mapping[str, float]], *, answered: bool) -> dic
 
 
 def summarize(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
-    """Computes the figures of a run: `step1`, `step2`, `step3`, `answer`, counts and breakdowns.
+    """Computes the metrics of a run: `step1`, `step2`, `step3`, `answer`, counts and breakdowns.
 
-    Queries that failed, were not answered or ask about an entity missing from the index count as wrong. A share over
-    no queries is `None`.
+    Queries count as wrong if they failed, were not answered, or ask about an entity that the index lacks. A share of
+    zero queries is `None`.
 
     Args:
         outcomes: One per query.
@@ -168,7 +168,7 @@ def metric_names(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def is_unseen_question(outcome: Outcome) -> bool:
-    """Returns whether a query belongs to InfoSeek's split of unseen questions; all others are of unseen entities."""
+    """Returns whether a query belongs to InfoSeek's split of unseen questions; all others belong to unseen entities."""
     return outcome.groups.get("split", "").endswith("unseen_question")
 
 
@@ -231,7 +231,7 @@ def _figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def _accuracy(outcomes: Sequence[Outcome]) -> float | None:
-    """Returns the mean of the data set's own score over the queries that a generator was asked."""
+    """Returns the mean of the data set's own score over the queries that were put to a generator."""
     return _mean([_score(o) for o in outcomes if o.answer_correct is not None])
 
 

@@ -1,4 +1,4 @@
-"""Evaluation from Python: a question file in, figures and a table for pandas out.
+"""Evaluation from Python: a question file in, metrics and a table for pandas out.
 
 from evaluation.notebook import evaluate_file
 
@@ -42,8 +42,8 @@ def evaluate_file(
         retriever: The retriever, such as `OMGM.retriever`.
         queries: The question file.
         query_images: The folder of its images.
-        out: The folder of the run, with the report; called again with the same arguments, the run is read from
-            it, and only what failed is asked again.
+        out: The folder for the run and its report; another call with the same arguments reads the run from it and
+            asks only the failed questions again.
         dataset: Format of the file, a key of `evaluation.datasets.LOADERS`.
         generator: Answers from the evidence; `None` measures retrieval alone.
         limit: Evaluate the first questions only.
@@ -58,7 +58,7 @@ def evaluate_file(
 
 
 def as_row(record: QueryRecord) -> dict[str, Any]:
-    """Returns a record as a flat dict, a row of a table: the best candidate, ranks, scores and the answer."""
+    """Returns a record as a flat table row: the best candidate, ranks, scores and the answer."""
     best = record.candidates[0] if record.candidates else None
     evidence = record.evidence
     return {

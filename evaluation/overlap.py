@@ -1,4 +1,4 @@
-"""Token overlap of an answer with references: Dyn-VQA's F1-Recall as published, and token F1, its correction."""
+"""Token overlap of an answer with references: Dyn-VQA's F1-Recall as published, and a corrected token F1."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _DROPPED = {
 
 
 def token_f1(answer: str, references: Sequence[str]) -> float:
-    """Returns the F1 of an answer's tokens with those of the best reference, 0 to 1, counting repetitions.
+    """Returns the F1 (0 to 1) of an answer's tokens against the best reference's, counting repetitions.
 
-    Unlike F1-Recall, it processes both sides alike (`vqa_process`), superfluous words cost precision, and it needs no
-    segmenter: a token is a word, or one Chinese character.
+    Unlike F1-Recall, it processes both sides alike (`vqa_process`), penalizes superfluous words through precision, and
+    needs no segmenter: a token is a word or a single Chinese character.
 
     Example:
         >>> token_f1("It was painted by Vincent van Gogh", ["Vincent van Gogh"])
@@ -39,8 +39,9 @@ def token_f1(answer: str, references: Sequence[str]) -> float:
 def f1_recall(answer: str, references: Sequence[str], language: str) -> float:
     """Returns Dyn-VQA's F1-Recall as its script computes it: the share of the best reference's tokens in the answer.
 
-    Despite its name it is a recall: an answer that lists everything is right. Only the answer loses punctuation and
-    articles and gets digits for number words, so "The Beatles" as answer to "The Beatles" scores one half.
+    Despite its name, it is a recall: an answer that lists everything is right. Only the answer is stripped of
+    punctuation and articles and gets digits for number words, so answering "The Beatles" when that is the reference
+    scores one half.
 
     Args:
         answer: The answer.

@@ -11,7 +11,7 @@ S = TypeVar("S")
 def reading_order(candidates: Sequence[tuple[str, Sequence[S]]]) -> list[tuple[str, S | None]]:
     """Returns (entity, section) pairs by rank: all sections of the best entity, best first, then the next entity's.
 
-    An entity without sections keeps its rank, with `None`. So the first pair is always the evidence of the run.
+    An entity without sections keeps its rank, with `None`; thus the first pair is always the evidence of the run.
 
     Example:
         >>> reading_order([("a", [2, 0]), ("b", []), ("c", [1])])
@@ -26,8 +26,8 @@ def reading_order(candidates: Sequence[tuple[str, Sequence[S]]]) -> list[tuple[s
 def contains_answer(text: str, answers: Sequence[str]) -> bool:
     """Returns whether a text contains one of the answers, ignoring case, even inside a longer word.
 
-    This is what Pseudo Recall counts, as in the evaluations of FLMR and PreFLMR. An answer that is a list (`&&`) needs
-    all of its items.
+    Pseudo Recall, as evaluated by FLMR and PreFLMR, counts this. For an answer that is a list (`&&`), the text must
+    contain every item.
 
     Example:
         >>> contains_answer("The flag is red and white.", ["blue", "White"]), contains_answer("red", ["red&&white"])

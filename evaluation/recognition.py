@@ -1,7 +1,7 @@
-"""Fits `retriever.recognition` to a set of models: when is the best candidate what the image shows?
+"""Fits `retriever.recognition` for a set of models: when is the best candidate what the image shows?
 
-Every question is asked twice, the second time without its gold entities, as if the index did not hold them. So no
-second index is needed to learn what scores look like for a thing that the index does not know.
+Every question is asked twice, the second time without its gold entities, as if the index lacked them. This shows what
+scores look like for unknown entities without building a second index.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from retriever.types import Options, Query, RetrievalResult
 logger = logging.getLogger(__name__)
 
 _RIDGE = 1e-4
-"""Keeps coefficients of standardized signs finite where they separate right from wrong."""
+"""Keeps the coefficients of standardized signs finite if these separate right from wrong perfectly."""
 FOLDS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A question asked once, with or without its gold entities in the index, and what its scores looked like.
+    """A question asked once, with or without its gold entities in the index, and the signs in its scores.
 
     Attributes:
         image_id: The query's image.
@@ -46,19 +46,19 @@ class Trial:
 
     @property
     def fold(self) -> int:
-        """The half of the images that its image is in, 0 or 1."""
+        """Which half of the images its image is in, 0 or 1."""
         return hashlib.sha256(self.image_id.encode()).digest()[0] % FOLDS
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How a recognition does on images that it was not fitted to.
+    """Recognition measured on images that it was not fitted to.
 
     Attributes:
-        answered: Share of the questions about what the index holds that are answered.
-        declined: Share of the questions about what it does not hold that are declined.
-        wrong: Share of wrong entities among the answered questions, held or not.
-        n: Number of questions, each of which counts once as held and once as not.
+        answered: Share of the questions about entities in the index that are answered.
+        declined: Share of the questions about entities not in the index that are declined.
+        wrong: Share of wrong entities among the answered questions of both kinds.
+        n: Number of questions; each counts once with its entity in the index and once without.
     """
 
     answered: float
@@ -74,7 +74,7 @@ def collect(
     batch: int = 32,
     done: Callable[[int], None] = lambda count: None,
 ) -> Iterator[Trial]:
-    """Yields two trials per question whose image can be read: as it is, and without its gold entities.
+    """Yields two trials for each question whose image is readable: with the whole index, and without gold entities.
 
     Args:
         retriever: A pipeline whose first step honors `Options.exclude`.
@@ -106,7 +106,7 @@ def _queries(
             if path is None:
                 raise ValueError(f"{folder}: no image {question.image_id!r}")
             image = load_image(path)
-            set_content(image, question.image_id)  # models with a cache encode it once for both
+            set_content(image, question.image_id)  # models with a cache encode it once for both trials
         except ValueError as error:
             logger.warning("%s: left out", error)
             continue
@@ -122,16 +122,16 @@ def _trial(question: Question, result: RetrievalResult, gold: tuple[int, ...], h
 
 
 def fit(trials: Sequence[Trial], threshold: float = 0.5) -> Recognition:
-    """Returns the logistic regression that makes the verdicts of the trials most likely.
+    """Fits a logistic regression to the verdicts of the trials (maximum likelihood).
 
     Raises:
-        ValueError: All of them have the same verdict.
+        ValueError: All trials have the same verdict.
     """
     right = torch.tensor([float(trial.right) for trial in trials], dtype=torch.float64)
     if not 0 < float(right.sum()) < len(right):
         raise ValueError(
-            "calibration needs images that retrieval gets right and images that it gets wrong, in both halves of them; "
-            "give it more questions"
+            "calibration needs images that retrieval gets right and images that it gets wrong in both halves of the "
+            "data; use more questions"
         )
     values = torch.tensor([[getattr(trial.signs, name) for name in SIGNS] for trial in trials], dtype=torch.float64)
     mean, spread = values.mean(0), values.std(0).clamp(min=1e-9)
@@ -156,7 +156,7 @@ def fit(trials: Sequence[Trial], threshold: float = 0.5) -> Recognition:
 
 
 def report(trials: Sequence[Trial], threshold: float = 0.5) -> Report:
-    """Measures recognition on unseen images: it is fitted on one half of them and tried on the other, both ways."""
+    """Measures recognition on unseen images by twofold cross-validation: fit on one half, test on the other."""
     answered: list[tuple[Trial, bool]] = []
     for fold in range(FOLDS):
         recognition = fit([trial for trial in trials if trial.fold != fold], threshold)

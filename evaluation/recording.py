@@ -1,19 +1,28 @@
-"""The record of a query, made from what the retriever and the generator returned."""
+"""Builds the record of a query from the results of the retriever and the generator."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evaluation.datasets import Question
-from evaluation.judge import Scores, judge
+from evaluation.journal import Row, read_rows, repeated_lines
+from evaluation.judge import Scores, judge, judge_all
 from evaluation.metrics import rank_of
 from evaluation.passages import contains_answer, reading_order
 from evaluation.records import CandidateRecord, GoldRecord, QueryRecord, SectionRecord
 from retriever.evidence import best_evidence
+from retriever.files import write_lines
 from retriever.protocols import EntityIndex
 from retriever.types import Candidate, Generation, RetrievalResult
 
+if TYPE_CHECKING:
+    from evaluation.bem import Bem
+
+_JUDGED_AT_ONCE = 256
 RIGHT = 0.5
 """The lowest score of a right answer, for metrics with more than two values."""
 
@@ -33,13 +42,13 @@ def make_record(
 
     Args:
         question: The question.
-        index: The index that candidates' rows refer to.
+        index: The index that the candidates' rows refer to.
         result: The candidates; `None` if retrieval failed.
         generation: The answer; `None` if there is none.
         with_generator: Whether the run has a generator.
         failed: Why the query failed, if it did.
         timings_ms: Milliseconds of its batch.
-        scores: The answer's scores if a model judged it (`judge.judge_all`); otherwise `judge.judge` does.
+        scores: The answer's scores if a model judged it (`judge.judge_all`); otherwise `judge.judge` computes them.
     """
     question = _as_spelled(question, index)
     candidates = [] if result is None else result.candidates
@@ -75,13 +84,36 @@ def make_record(
         span=None if generation is None else generation.span,
         unanswered=with_generator and failed is None and answer is None,
         answer_scores=dict(scores or {}),
-        answer_correct=next(iter(scores.values())) >= RIGHT if scores else None,
+        answer_correct=_is_right(scores),
         timings_ms=timings_ms,
     )
 
 
+def judge_again(path: Path, questions: Sequence[Question], bem: Bem | None) -> None:
+    """Judges the answers on record once more, in `queries.jsonl` and what repeats a part of it, with `bem` or without.
+
+    Nothing is asked. A kill loses nothing: each file is replaced at once.
+    """
+    asked = {question.id: question for question in questions}
+
+    def judged(file: Path) -> Iterator[Row]:
+        rows = read_rows(file, unfinished=True)
+        while batch := list(islice(rows, _JUDGED_AT_ONCE)):
+            scores = judge_all([asked[row["id"]] for row in batch], [row["answer"] for row in batch], bem)
+            for row, own in zip(batch, scores, strict=True):
+                yield row | {"answer_scores": own, "answer_correct": _is_right(own)}
+
+    for file in (path, repeated_lines(path)):
+        if file.is_file():
+            write_lines(file, judged(file))
+
+
+def _is_right(scores: Scores | None) -> bool | None:
+    return next(iter(scores.values())) >= RIGHT if scores else None
+
+
 def _as_spelled(question: Question, index: EntityIndex) -> Question:
-    """Returns a question with the ids of its entities as the index spells them: `'` for `%27`."""
+    """Returns the question with entity ids as the index spells them: `'` for `%27`."""
     rows = [(id, index.row_of(id)) for id in question.entity_ids]
     return replace(question, entity_ids=tuple(id if row is None else index.entity(row).id for id, row in rows))
 

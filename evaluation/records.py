@@ -1,4 +1,4 @@
-"""What a run notes of each query, with every score: one JSON line per query in `queries.jsonl`."""
+"""The record of a query with all its scores: one JSON line per query in `queries.jsonl`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RECORDS = "queries.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class SectionRecord:
-    """The scores of a candidate's section, `None` where it was not scored; `index` is its number as published."""
+    """The scores of a candidate's section, `None` if not scored; `index` is its published number."""
 
     index: int
     sim_m: float | None = None
@@ -27,15 +27,15 @@ class SectionRecord:
 
 @dataclass(frozen=True, slots=True)
 class CandidateRecord:
-    """A candidate as the last step left it, with its sections, best first.
+    """A candidate after the last step, with its sections, best first.
 
     Attributes:
         entity: Id of the entity.
         title: Title of its article.
         sim_c: Step 1's score.
-        sim_m: Step 2's score, the best of its sections.
-        score: The score that the candidates are ranked by.
-        lead: Number of the article's first section, as published; `None` without sections.
+        sim_m: Step 2's score of its best section.
+        score: The score that ranks the candidates.
+        lead: Published number of the article's first section; `None` without sections.
         sections: Its sections.
     """
 
@@ -56,7 +56,7 @@ class GoldRecord:
         entities: Ids of the right entities.
         titles: Titles of those in the index.
         missing: Whether the index lacks all of them.
-        section: Number of the right section, as published; `None` if the data set names none.
+        section: Published number of the right section; `None` if the data set names none.
         section_title: Its title, if the index has the section.
         answers: The right answers.
     """
@@ -71,30 +71,30 @@ class GoldRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRecord:
-    """One query of a run. Fields and their order are those of a line of `queries.jsonl`.
+    """One query of a run. The fields and their order are those of a line of `queries.jsonl`.
 
     Attributes:
         id: Id of the question.
-        question: Its words.
+        question: Its text.
         image_id: Id of its image.
         question_type: Its type in the data set.
         split: Its split.
         category: Its category.
-        gold: What is right.
+        gold: The right entities, section and answers.
         failed: Why the query failed, if it did.
         candidates: The candidates, best first.
-        rankings: After each step, (entity, score) pairs as the step left them.
-        ranks: After each step, the rank of the right entity.
-        evidence: The section that the answer was read from.
+        rankings: The (entity, score) pairs after each step.
+        ranks: The rank of the right entity after each step.
+        evidence: The section given to the generator.
         section_correct: Whether that is the right section; `None` if the data set names none.
-        section_ranks: Ranks of sections, see `Outcome.section_ranks`.
-        answer: The generator's answer, `None` if it abstained or there was no generator.
+        section_ranks: Ranks of sections; see `Outcome.section_ranks`.
+        answer: The generator's answer; `None` if it abstained or there was no generator.
         confidence: The generator's confidence, if it has one.
         span: Start and end of the answer in the evidence, for an extractive reader.
         unanswered: Whether the generator abstained.
         answer_scores: The answer's score by each metric, the data set's own first; empty without a generator.
         answer_correct: Whether the answer is right; `None` without a generator.
-        timings_ms: Milliseconds of retrieval, its steps and the generator for the whole batch, and the batch's size.
+        timings_ms: Milliseconds of retrieval, its steps and the generator for the whole batch, and the batch size.
     """
 
     id: str
@@ -121,7 +121,7 @@ class QueryRecord:
 
     @property
     def asks(self) -> tuple[str, str]:
-        """The image and the words: what makes two queries of different files the same."""
+        """Image and text, which identify the same query in different files."""
         return self.image_id, self.question
 
 
@@ -129,7 +129,7 @@ _FIELDS = {field.name for field in fields(QueryRecord)}
 
 
 def to_json(record: QueryRecord) -> dict[str, Any]:
-    """Returns a record as a line of `queries.jsonl` holds it; a section is a list `[index, sim_m, sim_t, score]`."""
+    """Returns a record in the form of `queries.jsonl`; a section becomes a list `[index, sim_m, sim_t, score]`."""
     row = asdict(record)
     for candidate, written in zip(record.candidates, row["candidates"], strict=True):
         written["sections"] = [astuple(section) for section in candidate.sections]
@@ -137,11 +137,11 @@ def to_json(record: QueryRecord) -> dict[str, Any]:
 
 
 def from_json(row: Mapping[str, Any]) -> QueryRecord:
-    """Returns the record that a line of `queries.jsonl` holds, also one that an older version wrote.
+    """Returns the record in a line of `queries.jsonl`, including lines written by older versions.
 
     Raises:
         KeyError: A field is missing.
-        TypeError: A field has another type.
+        TypeError: A field has the wrong type.
     """
     candidates = [
         CandidateRecord(**candidate | {"sections": [SectionRecord(*section) for section in candidate["sections"]]})
@@ -162,7 +162,7 @@ def read_records(path: Path | str) -> Iterator[QueryRecord]:
     """Yields the records of a run, one at a time.
 
     Raises:
-        ValueError: A line is not a record; the message names file and line.
+        ValueError: A line is not a record; the message names the file and line.
     """
     with Path(path).open("rb") as file:
         for number, line in enumerate(file, start=1):
@@ -174,7 +174,7 @@ def read_records(path: Path | str) -> Iterator[QueryRecord]:
 
 
 def outcome_of(record: QueryRecord) -> Outcome:
-    """Returns the part of a record that the figures need."""
+    """Returns the part of a record that the metrics need."""
     return Outcome(
         id=record.id,
         groups={"question_type": record.question_type, "split": record.split, "category": record.category},

@@ -1,4 +1,4 @@
-"""The three steps again with other tokens of the same sections: what does not depend on those is computed once."""
+"""Replays the three steps with re-encoded section tokens, computing everything that does not depend on them once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CACHED_ENTITIES = 512
 
 
 class ReencodedIndex:
-    """An index whose tokens are encoded by another codec when they are asked for; an `EntityIndex`.
+    """An `EntityIndex` whose tokens are encoded with another codec on access.
 
     Args:
         index: An index of float16 tokens.
@@ -71,7 +71,7 @@ class ReencodedIndex:
         return self._index.token_rows(row)
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Returns the tokens of spans, encoded and unpacked as an index of the codec would."""
+        """Returns the tokens of spans, encoded and unpacked as in an index that uses the codec."""
         found = [self._encoded(span) for span in spans or [range(0)]]
         scales = [part.scales for part in found if part.scales is not None]
         encoded = EncodedTokens(torch.cat([part.values for part in found]), torch.cat(scales) if scales else None)
@@ -85,15 +85,15 @@ class ReencodedIndex:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The results of a batch that do not depend on the stored tokens: of step 1, query encoder and text reranker.
+    """The results of a batch that do not depend on stored tokens: those of step 1, query encoder and text reranker.
 
     Attributes:
         candidates: The candidates of step 1.
         fusion: Returns the queries' tokens.
         reranker: Scores each passage once.
-        step2: The step whose settings are used.
-        step3: The same of step 3.
-        trim_borders: Whether uniform borders are cut off query images.
+        step2: Supplies the settings of step 2.
+        step3: Supplies the settings of step 3.
+        trim_borders: Whether uniform borders are cropped from query images.
     """
 
     candidates: list[list[Candidate]]
@@ -104,19 +104,19 @@ class Replay:
     trim_borders: bool
 
     def retriever(self, index: ReencodedIndex) -> Retriever[ReencodedIndex]:
-        """Returns the pipeline on other tokens, for the same queries only."""
+        """Returns the pipeline on the re-encoded tokens, for the same queries only."""
         second = FusionRerank(self.fusion, index, self.step2.alpha, self.step2.mode)
         third = SectionRerank(self.reranker, index, self.step3.beta)
         return Retriever([_Known(self.candidates), second, third], index, trim_borders=self.trim_borders, splits=False)
 
 
 def replayed(retriever: Retriever[Index], queries: Sequence[Query]) -> Replay:
-    """Runs step 1; the result lets the other steps run several times, each with other tokens.
+    """Runs step 1; with the result, the other steps can run several times on different tokens.
 
     Raises:
-        ValueError: The pipeline is not made of steps 1, 2 and 3.
+        ValueError: The pipeline does not consist of steps 1, 2 and 3.
     """
-    wrong = ValueError("only a pipeline of steps 1, 2 and 3 can be replayed with other tokens")
+    wrong = ValueError("only a pipeline of steps 1, 2 and 3 can be replayed with different tokens")
     if len(retriever.steps) != 3:
         raise wrong
     step1, step2, step3 = retriever.steps
@@ -130,7 +130,7 @@ def replayed(retriever: Retriever[Index], queries: Sequence[Query]) -> Replay:
 
 
 class _Known:
-    """Step 1 with its result known."""
+    """Step 1 with a precomputed result."""
 
     name = "step1"
 
@@ -143,7 +143,7 @@ class _Known:
 
 
 class _EncodedOnce:
-    """A fusion encoder that returns the tokens of its first batch whenever it is called."""
+    """A fusion encoder that always returns the tokens of its first batch."""
 
     def __init__(self, fusion: FusionEncoder) -> None:
         self._fusion = fusion
@@ -160,18 +160,18 @@ class _EncodedOnce:
         return self._fusion.fingerprint
 
     def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> Tensor:
-        """Encodes the first time."""
+        """Encodes the first batch and returns the same tokens from then on."""
         if self._tokens is None:
             self._tokens = self._fusion.encode(images, texts)
         return self._tokens
 
     def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> Tensor:
-        """Encodes sections, which are not remembered."""
+        """Encodes sections, without caching."""
         return self._fusion.encode_sections(images, texts)
 
 
 class _ScoredOnce:
-    """A text reranker that scores the passages of an article once per question, even if their order changes later."""
+    """A text reranker that scores an article's passages once per question, even if their order changes later."""
 
     def __init__(self, reranker: TextReranker) -> None:
         self._reranker = reranker

@@ -1,4 +1,4 @@
-"""The HTML report of a run: one file with everything it shows, images included."""
+"""The HTML report of a run: one self-contained file, images included."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write_report(out: Path, query_images: Path, entity_image: EntityImage | None
     Args:
         out: The folder of the run.
         query_images: The folder of its query images.
-        entity_image: Finds the main image of an entity by its id; without it, cases show the query's image alone.
+        entity_image: Finds the main image of an entity by its id; without it, cases show only the query's image.
 
     Returns:
         The path of the report.
@@ -46,7 +46,7 @@ def write_report(out: Path, query_images: Path, entity_image: EntityImage | None
     for record, outcome in zip(read_records(out / RECORDS), outcomes, strict=True):
         if outcome.id in chosen:
             cases.append(_case(record, outcome, query_images, entity_image))
-        without_answer = outcome.failed is not None or outcome.unanswered  # these are listed beyond the limit
+        without_answer = outcome.failed is not None or outcome.unanswered  # listed even beyond the limit
         if len(queries) < _LISTED_QUERIES * (1 + without_answer):
             queries.append(_row(record, outcome))
     environment = Environment(loader=PackageLoader("evaluation", "."), autoescape=True, undefined=StrictUndefined)
@@ -64,7 +64,7 @@ def write_report(out: Path, query_images: Path, entity_image: EntityImage | None
 
 
 def is_right(outcome: Outcome) -> bool:
-    """Returns whether a query's answer is right; without a generator its section, or else its entity."""
+    """Returns whether a query's answer is right; without a generator, its section, or failing that its entity."""
     if outcome.answer_correct is not None:
         return outcome.answer_correct
     if outcome.section_correct is not None:
@@ -114,7 +114,7 @@ def _case(
 
 
 def _row(record: QueryRecord, outcome: Outcome) -> list[str]:
-    """Returns verdict, id, question, answer (or reason of failure), gold answers, evidence and groups."""
+    """Returns verdict, id, question, answer (or why it failed), gold answers, evidence and groups."""
     evidence = record.evidence
     section = "" if evidence is None else f"{evidence.entity_title}: {evidence.section_title}"
     answer = outcome.failed if outcome.failed is not None else record.answer or ""
@@ -134,7 +134,7 @@ def _data_uri(path: Path | None) -> str | None:
 
 
 def _excerpt(text: str, span: tuple[int, int] | None) -> Iterator[tuple[str, bool]]:
-    """Yields the evidence around the answer in pieces, each with whether it is the answer."""
+    """Yields the evidence around the answer in pieces, each with a flag for the answer itself."""
     start, end = span or (0, 0)
     first = max(0, min(start - _EXCERPT // 2, len(text) - _EXCERPT))
     last = max(first + _EXCERPT, end)
@@ -144,7 +144,7 @@ def _excerpt(text: str, span: tuple[int, int] | None) -> Iterator[tuple[str, boo
 
 
 def _curves(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """Returns Recall@K of entities after every step that changed it, and of sections if the right ones are known."""
+    """Returns entity Recall@K after every step that changed it, and section Recall@K if the right ones are known."""
     named: list[tuple[str, list[float]]] = []
     for step in sorted({step for outcome in outcomes for step in outcome.ranks}):
         values = recall_curve(outcomes, step, _CHART_K)
@@ -178,7 +178,7 @@ def _breakdowns(metrics: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _stages(latency: Mapping[str, Any]) -> list[tuple[str, float, float, float]]:
-    """Returns (stage, median ms, 95th percentile, median as a share of the longest) of every timed stage."""
+    """Returns (stage, median ms, 95th percentile, median as a share of the slowest stage's) of every timed stage."""
     p50, p95 = latency["stages_p50"], latency["stages_p95"]
     longest = max(p50.values(), default=0.0) or 1.0
     order = sorted(p50, key=lambda stage: (stage == "generate", stage))

@@ -1,4 +1,4 @@
-"""One evaluation, from questions and images to figures (`omgm evaluate`)."""
+"""Runs an evaluation, from questions and images to metrics (`omgm evaluate`)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from evaluation.ask import Asker
@@ -19,6 +20,7 @@ from evaluation.datasets import Question, forget_listings
 from evaluation.datasets.coverage import unknown_entities
 from evaluation.journal import fill, warn_of_failures
 from evaluation.metrics import Outcome, latency_of, summarize
+from evaluation.recording import judge_again
 from evaluation.records import RECORDS, outcome_of, read_records, to_json
 from evaluation.report import write_report
 from evaluation.trec import write_trec
@@ -59,10 +61,10 @@ def evaluate(
     step with `qrels.txt`, and `report.html`. Records are written batch by batch: a run that is killed and restarted
     with the same arguments resumes after its last whole batch. A query fails if its image is missing or unreadable, or
     if the retriever or the generator raise for it alone. It then counts as wrong. Called again with the same arguments,
-    a run asks once more only what failed.
+    a run asks once more only what failed. With another `bem`, or without, its answers are judged again and not asked.
 
     Latency is measured on single queries: `retrieve` is the time of the steps once the image is decoded, `answer` that
-    of the steps and the generator. If `batch_size` is larger than 1, up to 100 questions are asked again for it.
+    of the steps and the generator. If `batch_size` is larger than 1, up to 100 questions are asked again to measure it.
 
     Args:
         retriever: The retriever.
@@ -72,23 +74,24 @@ def evaluate(
         out: The folder to write to, created if absent.
         dataset: Name of the data set in the report; by default the style of the questions.
         profile_name: Name of the profile in the report.
-        settings: Settings to note in the report.
+        settings: Settings to record in the report.
         index_info: Description of the index in the report; by default its name and size.
         batch_size: Queries per batch.
         progress: Whether to show a progress bar.
-        bem: E-VQA's learned judge; without it, exact match takes its place and the report says so.
+        bem: E-VQA's learned judge; without it, exact match is used and the report says so.
         entity_image: Finds the main image of an entity by its id, for the report.
 
     Returns:
         The content of `metrics.json`.
 
     Raises:
-        ValueError: There are no questions, two share an id, `query_images` is no folder, or `out` holds another run.
+        ValueError: There are no questions, two share an id, `query_images` is no folder, or `out` holds another run
+            (`bem` apart).
     """
     query_images, out = Path(query_images), Path(out)
     _check(questions, query_images, batch_size)
     _warn_of_unknown(questions, retriever.index)
-    forget_listings()  # a run in the same process may have failed for want of images that are there now
+    forget_listings()  # images that an earlier run in this process missed may exist now
     out.mkdir(parents=True, exist_ok=True)
     index = retriever.index
     header: dict[str, Any] = {
@@ -98,14 +101,15 @@ def evaluate(
         "index": index_info or {"name": index.name, "counts": {"entities": len(index)}},
     }
     header |= {} if bem is None else {"bem": bem.fingerprint}
-    claim(out, header | {"generator": generator and generator.name, "batch_size": batch_size}, questions)
+    records = out / RECORDS
+    adapt = {} if generator is None else {"bem": lambda: judge_again(records, questions, bem)}
+    claim(out, header | {"generator": generator and generator.name, "batch_size": batch_size}, questions, adapt)
 
     def generate(requests: Sequence[GenerationRequest]) -> list[Generation]:
         assert generator is not None
         return _loop().submit(generator.generate(requests)).result()
 
     asker = Asker(retriever, None if generator is None else generate, query_images)
-    records = out / RECORDS
     _ask_all(asker, questions, bem, records, batch_size, progress)
     latency = _latency(asker, questions, records, batch_size)
     outcomes = [outcome_of(record) for record in read_records(records)]
@@ -119,9 +123,9 @@ def evaluate(
 
 @cache
 def _loop() -> BackgroundLoop:
-    """Returns the event loop of all runs, since a generator's connections belong to the loop that opened them.
+    """Returns the event loop shared by all runs, because a generator's connections belong to the loop that opened them.
 
-    It has a thread of its own: in a notebook, the caller's thread already runs a loop.
+    It runs in its own thread: in a notebook, the caller's thread already runs a loop.
     """
     loop = BackgroundLoop()
     atexit.register(loop.close)
@@ -143,7 +147,7 @@ def _ask_all(
 
 
 def _latency(asker: Asker, questions: Sequence[Question], path: Path, batch_size: int) -> dict[str, Any]:
-    """Returns percentiles in milliseconds over single queries: those of the run itself if its batch size is 1."""
+    """Returns percentiles in milliseconds over single queries, taken from the run itself if its batch size is 1."""
     if batch_size == 1:
         timings = [record.timings_ms for record in read_records(path) if record.failed is None]
     else:
@@ -180,7 +184,7 @@ def _check(questions: Sequence[Question], query_images: Path, batch_size: int) -
 
 
 def _warn_of_unknown(questions: Sequence[Question], index: EntityIndex) -> None:
-    """Logs a warning if the index has none of the entities that the questions name, before hours are spent on them."""
+    """Warns, before hours are spent, if the index has none of the entities that the questions name."""
     wanted = {entity for question in questions for entity in question.entity_ids}
     if wanted and all(index.row_of(entity) is None for entity in wanted):
         logger.warning("%s", unknown_entities(wanted))
@@ -193,19 +197,27 @@ def check_ids(ids: Sequence[str]) -> None:
         ValueError: There are none, or two are the same.
     """
     if not ids:
-        raise ValueError("there are no questions: the question file has no usable one")
+        raise ValueError("there are no questions: the question file has no usable row")
     if len(set(ids)) != len(ids):
         raise ValueError("two questions share an id; give every question its own")
 
 
-def claim(out: Path, header: Mapping[str, Any], questions: Sequence[Question]) -> None:
-    """Writes what this run is to `run.json`, or checks that the run in the folder is the same."""
+def claim(
+    out: Path,
+    header: Mapping[str, Any],
+    questions: Sequence[Question],
+    adapt: Mapping[str, Callable[[], None]] = MappingProxyType({}),
+) -> None:
+    """Writes what this run is to `run.json`, or checks that the run in the folder is the same.
+
+    `adapt` has the keys that may differ, see `check_note`.
+    """
     digest = hashlib.sha256("\n".join(map(repr, questions)).encode()).hexdigest()
-    check_note(out / "run.json", {**header, "questions_sha256": digest})
+    check_note(out / "run.json", {**header, "questions_sha256": digest}, adapt=adapt)
 
 
 def commit() -> str | None:
-    """Returns the commit of the code, with `-dirty` if it was changed since; `None` outside a repository."""
+    """Returns the commit of the code, with `-dirty` if there are uncommitted changes; `None` outside a repository."""
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
@@ -213,5 +225,5 @@ def commit() -> str | None:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
     except (OSError, subprocess.SubprocessError) as error:
-        logger.warning("the commit is not known: %s", error)
+        logger.warning("cannot determine the commit: %s", error)
         return None

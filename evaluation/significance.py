@@ -1,4 +1,4 @@
-"""Bootstrap intervals of a figure, and paired randomization tests of two runs over the same questions.
+"""Bootstrap intervals of a figure, and paired randomization tests of two runs on the same questions.
 
 A figure is the mean of a score over questions, or the harmonic mean of such means over groups of questions (InfoSeek's
 overall score). Both methods depend only on how often each score occurs, so they draw counts instead of questions.
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 RESAMPLES = 10_000
 LEVEL = 0.95
-"""The share of the resamples inside an interval."""
+"""Share of the resamples inside an interval."""
 _EXACT_UP_TO = 14  # with this many different questions, all 2 ** 14 ways to swap are tried
 _CELLS = 4_000_000  # counts in memory at a time
 _TINY = 1e-12  # tolerance for sums of the same scores in another order
@@ -81,7 +81,7 @@ def difference(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Difference:
-    """Tests how much higher `second` is than `first`, over the same questions in the same order.
+    """Tests how much higher `second` scores than `first` on the same questions in the same order.
 
     Args:
         first: [N] scores of one run.
@@ -109,10 +109,10 @@ def difference(
 def _parts(columns: Sequence[ScoreArray], groups: Groups) -> list[Floats]:
     """Returns the scores of each group, [N_g, columns]."""
     if len({len(column) for column in columns}) != 1 or (groups is not None and len(groups) != len(columns[0])):
-        raise ValueError("scores and groups need one entry for each question, in the same order")
+        raise ValueError("scores and groups need one entry per question, in the same order")
     table = np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
     if not len(table) or not np.isfinite(table).all():
-        raise ValueError("scores must be finite numbers, at least one")
+        raise ValueError("scores must be at least one finite number")
     if groups is None:
         return [table]
     names = [str(group) for group in groups]

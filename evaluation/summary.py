@@ -1,4 +1,4 @@
-"""The main figures of a run as text, in percent, for the terminal."""
+"""The main metrics of a run as text, in percent, for the terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from retriever.wording import counted
 
 
 def as_text(metrics: Mapping[str, Any]) -> str:
-    """Returns the main figures of a `metrics.json` as lines of text, in percent."""
+    """Returns the main metrics of a `metrics.json` as lines of text, in percent."""
     lines = [f"{metrics['dataset']}, profile {metrics['profile']}: {counted(metrics['n_queries'], 'question')}"]
     if metrics["n_failed"]:
         lines[0] += f", {metrics['n_failed']} failed"

@@ -1,4 +1,4 @@
-"""Finds alpha and beta from the records of a run (`omgm sweep`) by fusing its scores again; no model runs."""
+"""Finds alpha and beta from the records of a run (`omgm sweep`) by fusing its scores again, without running a model."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def sweep(
     report_split: str | None = None,
     out: Path | None = None,
 ) -> dict[str, Any]:
-    """Finds alpha and beta, and with `report` the figures they reach on another split.
+    """Finds alpha and beta and, with `report`, the metrics they reach on another split.
 
-    Alpha is chosen by Recall@1 after step 2, then beta by section recall@1, each in the middle of the values within one
+    Alpha is chosen by Recall@1 after step 2, then beta by section recall@1; each is the middle of the values within one
     standard error of the best (`retriever.fusion.choose_weight`). Beta is `None` if no query has a labeled section.
 
-    Step 3 only scored the sections of the entity that the run ranked first. If another alpha ranks another first,
-    `sim_t` is missing and `sim_m` alone chooses the section; `n_without_sim_t` counts these queries, and a run with the
-    new alpha gives their exact figures.
+    Step 3 scored only the sections of the entity that the run ranked first. If a different alpha ranks another entity
+    first, `sim_t` is missing and `sim_m` alone chooses the section; `n_without_sim_t` counts these queries. For exact
+    figures, make a run with the new alpha.
 
     Args:
         tune: The records of a run, as `records.read_records` yields them.
@@ -59,16 +59,16 @@ def sweep(
         The content of `sweep.json`: the choice, and a row for each alpha and each beta.
 
     Raises:
-        ValueError: There are no records, nothing was found for any of them, a grid is empty, or
-            `report` has the name or a query of the tuning split.
+        ValueError: There are no records, no query has candidates, a grid is empty, or `report` has the name or a query
+            of the tuning split.
     """
     if not alphas or not betas:
         raise ValueError("alphas and betas need at least one value each")
     if report is not None and report_split in (None, tune_split):
-        raise ValueError(f"report_split must differ from {tune_split!r}, the split that was tuned on")
+        raise ValueError(f"report_split must differ from the tuning split, {tune_split!r}")
     tuning = [_scores(record) for record in tune]
     if tuning and not any(scores.entities for scores in tuning):
-        raise ValueError(f"{tune_split}: nothing was found for any of the questions, so there is nothing to tune on")
+        raise ValueError(f"{tune_split}: no question has candidates, so there is nothing to tune on")
     by_alpha = [{"alpha": alpha, **_entity_figures(tuning, alpha)} for alpha in alphas]
     alpha = choose_weight({row["alpha"]: row["recall@1"] for row in by_alpha}, len(tuning))
     by_beta = [{"beta": beta, **_section_figures(tuning, alpha, beta)} for beta in betas]
@@ -147,7 +147,7 @@ def _section_figures(queries: Sequence[_Scores], alpha: float, beta: float) -> d
 
 
 def best_section(sections: Sequence[SectionRecord], beta: float) -> int:
-    """Returns the number, as published, of the section that `beta` ranks first."""
+    """Returns the published number of the section that `beta` ranks first."""
     fused = fuse([section.sim_m for section in sections], [section.sim_t for section in sections], beta)
     return sections[max(range(len(fused)), key=fused.__getitem__)].index
 

@@ -20,9 +20,9 @@ _DEPTH = 20  # sections per query in sections.run
 def write_trec(records: Iterable[QueryRecord], out: Path, tag: str) -> None:
     """Writes `qrels.txt` with one `<step>.run` per step, and `qrels.sections.txt` with `sections.run`.
 
-    Ties are ordered by id and written with slightly falling scores, because trec_eval reads scores in single precision,
-    ignores ranks and orders ties its own way. A section is named `<entity>#<its number>` and scored 1 / rank; the first
-    20 are listed. White space in an id becomes `%20`, since it separates columns.
+    Ties are ordered by id and written with slightly decreasing scores, because trec_eval reads scores in single
+    precision, ignores ranks and breaks ties in its own way. A section is named `<entity>#<its number>` and scored
+    1 / rank; the first 20 are listed. Whitespace in an id becomes `%20`, because it separates columns.
     """
     with contextlib.ExitStack() as stack:
         files: dict[str, TextIO] = {}

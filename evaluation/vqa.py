@@ -1,11 +1,11 @@
-"""VQA accuracy over the answers of ten people (VQA v2, OK-VQA), and relaxed accuracy, with 5 % tolerance."""
+"""VQA accuracy over ten annotators' answers (VQA v2, OK-VQA), and relaxed accuracy, with 5 % tolerance."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-ENOUGH = 3  # an answer that this many people gave is fully right
+ENOUGH = 3  # an answer that this many annotators gave is fully right
 
 _PUNCTUATION = ';/[]"{}()=+\\_-><@`,?!'
 _COMMA_IN_NUMBER = re.compile(r"\d,\d")
@@ -27,10 +27,11 @@ _WHOLE = "ma'am o'clock 'twas y'all y'all'll 'ow's'at"
 
 
 def vqa_accuracy(answer: str, references: Sequence[str]) -> float:
-    """Returns the official VQA accuracy of an answer against the answers of (ten) people, 0 to 1.
+    """Returns the official VQA accuracy (0 to 1) of an answer against those of (ten) annotators.
 
-    Each person is left out in turn: the score is a third for each of the others who gave this answer, at most 1; the
-    accuracy is the mean. As in the official script, nothing is processed, not even case, if all people agree.
+    Each annotator is left out in turn; the score is then a third for each of the others who gave this answer, at most
+    1, and the accuracy is the mean. As in the official script, if all annotators agree, no text is processed at all,
+    not even lowercased.
 
     Example:
         >>> vqa_accuracy("Two.", ["2"] * 3 + ["three"] * 7)
@@ -41,7 +42,7 @@ def vqa_accuracy(answer: str, references: Sequence[str]) -> float:
     if len(set(said)) > 1:
         said, given = [vqa_process(reference) for reference in said], vqa_process(given)
     agreeing = sum(reference == given for reference in said)
-    # with one of those who agree left out, one fewer agrees
+    # leaving out one of those who agree leaves one fewer
     with_them, without_them = min(1.0, (agreeing - 1) / ENOUGH), min(1.0, agreeing / ENOUGH)
     return (agreeing * with_them + (len(said) - agreeing) * without_them) / len(said) if said else 0.0
 
@@ -49,7 +50,7 @@ def vqa_accuracy(answer: str, references: Sequence[str]) -> float:
 def relaxed_match(answer: str, reference: str) -> bool:
     """Returns whether two numbers differ by at most 5 % of the reference, or two texts only in case.
 
-    A percent sign divides by 100. A reference of zero is compared as text, since any share of it is zero.
+    A percent sign divides by 100. A reference of zero is compared as text, because 5 % of it is zero.
 
     Example:
         >>> relaxed_match("104", "100"), relaxed_match("5%", "0.051"), relaxed_match("Blue", "blue")
@@ -62,10 +63,10 @@ def relaxed_match(answer: str, reference: str) -> bool:
 
 
 def vqa_process(text: str) -> str:
-    r"""Processes a text like the official VQA evaluation does before comparing.
+    r"""Processes a text as the official VQA evaluation does before comparing.
 
-    The result is in lower case, without punctuation (apostrophes, colons and points before a digit stay) and articles,
-    with digits for number words and the missing apostrophes of known contractions.
+    Lowercases, removes articles and punctuation (except apostrophes, colons and points before a digit), turns number
+    words into digits, and restores missing apostrophes in known contractions.
 
     Example:
         >>> vqa_process("The U.S. doesnt have two-door cars!")
@@ -80,7 +81,7 @@ def vqa_process(text: str) -> str:
 
 
 def _contractions() -> dict[str, str]:
-    """Returns the correct form for each contraction that lacks one apostrophe."""
+    """Returns the correct form of each contraction that lacks an apostrophe."""
     forms = [f"{word}n't" for word in _NEGATED.split()] + _WHOLE.split()
     forms += [f"{word}'{ending}" for ending, words in _ENDINGS.items() for word in words.split()]
     forms = [form.replace("'n't", "n't") for form in forms]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -191,6 +192,11 @@ class Index:
     def name(self) -> str:
         """The name of the knowledge base that the index was built from."""
         return self.manifest.name
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what a search finds: of the manifest, with the checksums of all files, and of `image_weight`."""
+        return hashlib.sha256(self.manifest.to_json() + repr(self.image_weight).encode()).hexdigest()[:16]
 
     def __len__(self) -> int:
         """Returns the number of entities."""

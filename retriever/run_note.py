@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from retriever.files import read_object, write_json
 
 
-def check_note(path: Path, inputs: Mapping[str, Any], *, write: bool = True) -> bool:
+def check_note(
+    path: Path,
+    inputs: Mapping[str, Any],
+    *,
+    write: bool = True,
+    adapt: Mapping[str, Callable[[], None]] = MappingProxyType({}),
+) -> bool:
     """Checks that a run was started with the same inputs; returns whether one was started at all.
 
     Args:
         path: The file that notes the inputs.
         inputs: The inputs of this run; what is not JSON is noted as text.
         write: Whether to note them if no run was started.
+        adapt: Inputs that may differ, each with a function that adapts the run to the new value before it is noted.
 
     Raises:
         ValueError: The inputs differ, or the note is damaged; the message names the differences.
@@ -32,6 +40,10 @@ def check_note(path: Path, inputs: Mapping[str, Any], *, write: bool = True) -> 
     except ValueError as error:
         raise ValueError(f"{path}: damaged ({error}); {fix}") from error
     different = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
-    if different:
+    if not adapt.keys() >= set(different):
         raise ValueError(f"{path}: from a run with another {', '.join(different)}; {fix}")
+    for key in different:
+        adapt[key]()
+    if different:
+        write_json(path, now)
     return True

@@ -1,4 +1,4 @@
-"""A headless Chromium for tests of pages; without one, the tests that ask for it are skipped and no others."""
+"""A headless Chromium for tests of web pages; without one, only the tests that use it are skipped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FLAGS = (
 
 
 def started(profile: Path) -> Iterator[Browser]:
-    """Yields a browser with a fresh profile; skips the test where Chromium or selenium is missing."""
+    """Yields a browser with a fresh profile; skips the test if Chromium or selenium is missing."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install -e .[dev]")
     chromium, driver_path = shutil.which("chromium"), shutil.which("chromedriver")
     if not (chromium and driver_path):
@@ -42,7 +42,7 @@ def by_id(page: Browser, name: str) -> Any:
 
 
 def wait(page: Browser, condition: Callable[[], Any]) -> None:
-    """Waits until `condition` holds, at most 30 seconds; what it reads may be replaced meanwhile."""
+    """Waits at most 30 seconds until `condition` holds; elements that it reads may be replaced meanwhile."""
     from selenium.common.exceptions import StaleElementReferenceException
     from selenium.webdriver.support.ui import WebDriverWait
 
@@ -50,7 +50,7 @@ def wait(page: Browser, condition: Callable[[], Any]) -> None:
 
 
 def screenshot(page: Browser, name: str) -> None:
-    """Saves an image of the page where SCREENSHOTS names a folder."""
+    """Saves a screenshot of the page if the variable SCREENSHOTS names a folder."""
     folder = os.environ.get("SCREENSHOTS")
     if folder:
         page.save_screenshot(f"{folder}/{name}.png")

@@ -6,23 +6,23 @@ from collections.abc import Iterator
 
 import pytest
 
-import retriever.models  # noqa: F401  first: test modules import transformers before anything of ours
+import retriever.models  # noqa: F401  first, because test modules import transformers before any of our modules
 from tests.browser import Browser, started
 
 collect_ignore = ["lavis/oracle.py"]
-"""Runs in an environment of its own, `make test-lavis`."""
+"""Runs in its own environment, see `make test-lavis`."""
 
 
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A headless Chromium; skips the test where there is none."""
+    """A headless Chromium; skips the test if there is none."""
     yield from started(tmp_path_factory.mktemp("profile"))
 
 
 @pytest.fixture(scope="session")
 def transformers_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of `transformers serve`; it takes long to start, and answers for any model that a request names."""
-    from tests.fakes.transformers_server import transformers_serve  # here, because it imports httpx
+    """The address of `transformers serve`, which is slow to start and serves any model that a request names."""
+    from tests.fakes.transformers_server import transformers_serve  # not at the top, because it imports httpx
 
     with transformers_serve(tmp_path_factory.mktemp("transformers")) as url:
         yield url

@@ -23,9 +23,9 @@ COUNTRIES = ("br", "ca", "fr", "jp", "ke", "np")
 
 
 def write_examples(folder: Path) -> None:
-    """Writes a knowledge base of six flags, an index of it by the embedded profile, and questions.
+    """Writes a knowledge base of six flags, an index of it built with the embedded profile, and questions.
 
-    It holds `kb.json`, `images/flag/<code>.png`, `index/`, `photo.jpg` (the flag of Japan), `questions.csv` (two
+    The folder gets `kb.json`, `images/flag/<code>.png`, `index/`, `photo.jpg` (the flag of Japan), `questions.csv` (two
     questions about each country, E-VQA's columns) and their images, `queries/<code>_<n>.jpg`.
     """
     world = {code: countries()[code] for code in COUNTRIES}
@@ -48,7 +48,7 @@ def write_examples(folder: Path) -> None:
 def run_blocks(page: Path) -> int:
     """Runs the Python blocks of a Markdown page in order in one namespace; a block may `await`.
 
-    Tracebacks name the page and the line in it.
+    Tracebacks show the page and its line number.
 
     Returns:
         The number of blocks.
@@ -65,7 +65,7 @@ def run_blocks(page: Path) -> int:
 
 
 def python_blocks(text: str) -> list[tuple[int, str]]:
-    """Returns the code between "```python" and "```", each with the number of lines before it."""
+    """Returns the blocks between "```python" and "```", each with the number of lines before it."""
     blocks: list[tuple[int, str]] = []
     start = None
     lines = text.splitlines()

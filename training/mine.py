@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from PIL import Image
@@ -22,9 +25,17 @@ from training.questions import TrainingQuestion
 logger = logging.getLogger(__name__)
 
 
+class FingerprintedIndex(EntityIndex, Protocol):
+    """An index whose content a killed run can recognize."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of everything that the index holds."""
+
+
 def mine_negatives(
     encoder: DualEncoder,
-    index: EntityIndex,
+    index: FingerprintedIndex,
     questions: Iterable[TrainingQuestion],
     query_image_of: Callable[[str], Path | None],
     out: Path,
@@ -56,7 +67,7 @@ def mine_negatives(
 
     Raises:
         ValueError: `out` is a folder, no image can be read, or the journal is damaged or was started with another
-            encoder, index size, `k` or `trim_borders`.
+            encoder, index, `k` or `trim_borders`, with other gold entities, or with `images` where this run has none.
     """
     if out.is_dir():  # to fail now rather than after hours
         raise ValueError(f"{out}: is a folder, but a file is needed; choose another name")
@@ -66,9 +77,11 @@ def mine_negatives(
     out.parent.mkdir(parents=True, exist_ok=True)
     header: dict[str, object] = {
         "encoder": encoder.fingerprint,
+        "index": index.fingerprint,
         "k": k,
-        "entities": len(index),
         "trim_borders": trim_borders,
+        "images": images is not None,
+        "gold": hashlib.sha256(json.dumps(gold).encode()).hexdigest()[:16],
     }
     with Journal(out.with_name(out.name + ".journal"), header) as journal:
         # Group the images by entity, so that the images of an entity are encoded only once.

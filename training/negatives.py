@@ -2,7 +2,8 @@
 
     {image_id: {"gt_entity_pos_img": URL or null, "top_20": [{"entry": entity id, "similarity": sim_c}, …]}, …}
 
-The key is "top_20" whatever the number of entities. "similarity" is an addition, as in EchoSight's files.
+The key is "top_20" for any number of entities. "similarity" is an addition. EchoSight's files are read, too: they have
+the list of entities in the place of the object, and name an image by its file, without folders and extension.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def read_negatives(path: Path) -> dict[str, MinedNegatives]:
     """Reads mined negatives by image id, one image at a time.
 
     Raises:
-        ValueError: The file is not in the format of `write_negatives`; the message names the image and the field.
+        ValueError: The file is in neither format; the message names the image and the field.
     """
     negatives = {}
     try:
@@ -72,9 +73,9 @@ def read_negatives(path: Path) -> dict[str, MinedNegatives]:
 
 def _mined(path: Path, image_id: str, row: Any) -> MinedNegatives:
     try:
-        # The same entities are found for many images, so share their strings.
-        found = {sys.intern(str(entry["entry"])): entry.get("similarity", math.nan) for entry in row["top_20"]}
-        positive = row.get("gt_entity_pos_img")
+        entries, positive = (row, None) if isinstance(row, list) else (row["top_20"], row.get("gt_entity_pos_img"))
+        # The same entities are found for many images: one string for each.
+        found = {sys.intern(str(entry["entry"])): entry.get("similarity", math.nan) for entry in entries}
         return MinedNegatives(tuple(found), array("f", found.values()), None if positive is None else str(positive))
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f'{path}: {image_id}: expected {{"top_20": [{{"entry": …}}, …]}}, got {row!r}') from error
@@ -125,7 +126,7 @@ class Journal:
             except (ValueError, TypeError) as error:
                 raise ValueError(f"damaged ({error})") from error
             if not self._end and value != header:
-                raise ValueError(f"started with {json.dumps(value)}, not {json.dumps(header)}")
+                raise ValueError(f"started with another {', '.join(_different(value, header))}")
             self._end += len(line)
         self._file.truncate(self._end)
         if not self._end:
@@ -168,3 +169,9 @@ class Journal:
         """Closes the file."""
         with naming(self._path):
             self._file.close()
+
+
+def _different(value: object, header: dict[str, object]) -> list[str]:
+    """Returns the keys under which a journal's first line differs from a header."""
+    before = value if isinstance(value, dict) else {}
+    return [key for key in before | header if before.get(key) != header.get(key)]

@@ -1,1 +1,1 @@
-"""Training of the embedded weights: random flags, imagined countries and the runs. Not part of the wheel."""
+"""Trains the embedded weights: random flags, imagined countries and the training runs. Not part of the wheel."""

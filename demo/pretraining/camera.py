@@ -1,4 +1,4 @@
-"""A camera for batches of drawings: backgrounds to stand in front of, and what a lens adds."""
+"""A camera for batches of drawings: backgrounds to place them on, and lens artifacts."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class Camera:
             drawings: uint8 [B, 3, h, w].
             ratios: Width over height of each, float [B].
             generator: Source of randomness.
-            scenes: What is behind each, uint8 [B, 3, S, S]; by default `self.scenes`.
-            flat: Share of drawings that are printed on something stiff: they do not wave, and turn farther.
-            small: Share of drawings that take up less of the frame.
+            scenes: The background of each, uint8 [B, 3, S, S]; by default `self.scenes`.
+            flat: Share of drawings printed on something stiff: these do not wave and rotate farther.
+            small: Share of drawings that fill less of the frame.
         """
         scenes = self.scenes(len(drawings), generator) if scenes is None else scenes
         return soften(photograph_batch(drawings, scenes, generator, ratios, flat=flat, small=small), generator)
@@ -68,7 +68,7 @@ def to_pixels(image: Image.Image) -> Tensor:
 
 
 def soften(images: Tensor, generator: torch.Generator) -> Tensor:
-    """Puts some images out of focus, and adds a little noise to all."""
+    """Blurs some images and adds a little noise to all."""
     blurred = functional.avg_pool2d(functional.pad(images, (1, 1, 1, 1), mode="replicate"), 3, stride=1)
     amount = (torch.rand(len(images), 1, 1, 1, generator=generator) * 1.6 - 0.6).clamp(min=0)
     noise = torch.randn(images.shape, generator=generator) * 0.02

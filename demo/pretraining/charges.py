@@ -50,7 +50,7 @@ class Studio:
         return f"{self.rng.uniform(low, high):.3g}"
 
     def shade(self, name: str) -> str:
-        """Returns the name with this flag's shade of it, a little off the usual one."""
+        """Returns the name with this flag's shade of the color, slightly off the usual one."""
         if name not in self.shades:
             spread = 4 if name in ("white", "black") else 13
             light = self.rng.gauss(1, 0.12)
@@ -59,7 +59,7 @@ class Studio:
         return self.shades[name]
 
     def color(self, *others: str) -> str:
-        """Returns a color that contrasts with `others`, or with the first of them if none contrasts with all."""
+        """Returns a color that contrasts with all `others`, or at least with the first if none contrasts with all."""
         near = {name for other in others for name in _family(other.partition("#")[0])}
         used = [name for name in self.shades if name not in near]
         if used and self.chance(0.35):
@@ -68,13 +68,13 @@ class Studio:
         return self.shade(self.draw(weights)) if weights else self.color(*others[:-1])
 
     def charge_color(self, *others: str) -> str:
-        """Returns a color that contrasts with `others`, more often white or yellow, as most real charges are."""
+        """Returns a color that contrasts with `others`, favoring white and yellow, as most real charges have."""
         near = {name for other in others for name in _family(other.partition("#")[0])}
         name = self.rng.choice(LIGHT)
         return self.shade(name) if name not in near and self.chance(0.55) else self.color(*others)
 
     def colors(self, n: int) -> list[str]:
-        """Returns `n` colors, neighbors different."""
+        """Returns `n` colors, adjacent ones different."""
         found = [self.color()]
         while len(found) < n:
             far = [found[0]] if len(found) == 2 and self.chance(0.75) else []

@@ -1,4 +1,4 @@
-"""Endless training batches of designs: two images of each, to be told apart from all others."""
+"""Endless training batches of designs: two images of each, to be matched among all others."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from demo.pretraining.designs import Design, one_color, paint, random_design, ra
 from training.augment import vary
 
 SIDE = 128  # of a painted design, squeezed to a square
-CUT_OUT = 0.45  # share of designs on another ground in the photograph
-SEAMLESS = 0.6  # share of these whose ground is one color that goes on behind them
-PRINTED = 0.7  # share of designs that are printed on something stiff; the others wave like a flag
-ONE_COLOR = 0.3  # share of photographs in front of one color
-SQUEEZED = 0.5  # share of designs whose proportions change, as those of a whole image do that is squeezed to a square
-ALIKE = 0.01  # mean difference, in 0..1, below which two designs are no negatives of each other
+CUT_OUT = 0.45  # share of designs on a different ground in the photograph
+SEAMLESS = 0.6  # share of these whose ground is one color that continues into the background
+PRINTED = 0.7  # share of designs printed on something stiff; the others wave like a flag
+ONE_COLOR = 0.3  # share of photographs with a background of one color
+SQUEEZED = 0.5  # share of designs whose proportions change, as when a whole image is squeezed to a square
+ALIKE = 0.01  # mean difference, in 0..1, below which two designs are not negatives of each other
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class DesignBatch:
     """Two images of each of N designs.
 
     Attributes:
-        keys: The designs as they are or, now and then, another photograph; float32 [N, 3, S, S] in 0..1.
+        keys: The designs as painted or, sometimes, another photograph; float32 [N, 3, S, S] in 0..1.
         photographs: float32 [N, 3, S, S] in 0..1.
         alike: Pairs of different designs that look alike, bool [N, N].
     """
@@ -45,9 +45,9 @@ class DesignBatches:
         camera: Takes the photographs, S pixels wide and high.
         count: Designs N per batch; half of them are near twins of the other half.
         seed: Seed of everything random.
-        photographed: Share of the keys that are photographs, too.
-        cut_out: Share of designs that stand on another ground in the photograph, as a logo without a ground may.
-        small: Share of photographs in which the design takes up less of the frame.
+        photographed: Share of keys that are also photographs.
+        cut_out: Share of designs on a different ground in the photograph, as happens to logos without a background.
+        small: Share of photographs in which the design fills less of the frame.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class DesignBatches:
 
 
 def joined(first: DesignBatch, second: DesignBatch) -> DesignBatch:
-    """Returns one batch of two, whose designs are negatives of each other."""
+    """Joins two batches, whose designs become negatives of each other."""
     return DesignBatch(
         torch.cat([first.keys, second.keys]),
         torch.cat([first.photographs, second.photographs]),
@@ -91,7 +91,7 @@ def joined(first: DesignBatch, second: DesignBatch) -> DesignBatch:
 def photograph_designs(
     camera: Camera, designs: Sequence[Design], rng: random.Random, cut_out: float = CUT_OUT
 ) -> Tensor:
-    """Returns one photograph of each design, float32 [N, 3, S, S] in 0..1; a share `cut_out` is on another ground."""
+    """Returns a photograph of each design, float32 [N, 3, S, S] in 0..1; a share `cut_out` is on a different ground."""
     generator = torch.Generator().manual_seed(rng.getrandbits(62))
     clean = torch.stack([_square(design) for design in designs])
     shown, scenes = _shown(camera, designs, clean, rng, generator, cut_out)
@@ -107,15 +107,15 @@ def _shown(
     generator: torch.Generator,
     cut_out: float = CUT_OUT,
 ) -> tuple[Tensor, Tensor]:
-    """Returns designs, some of them on another ground, and what is behind them: uint8 [N, 3, h, h] and [N, 3, S, S].
+    """Returns designs, some on a different ground, and their backgrounds: uint8 [N, 3, h, h] and [N, 3, S, S].
 
     Args:
-        camera: Has the scenes.
+        camera: Supplies the scenes.
         designs: N designs.
-        clean: As painted, uint8 [N, 3, h, h].
-        rng: Source of randomness for what is painted.
-        generator: Source of randomness for what is photographed.
-        cut_out: Share of designs on another ground.
+        clean: The designs as painted, uint8 [N, 3, h, h].
+        rng: Source of randomness for painting.
+        generator: Source of randomness for photographing.
+        cut_out: Share of designs on a different ground.
     """
     shown, scenes = clean.clone(), _scenes(camera, len(designs), generator)
     for number, design in enumerate(designs):

@@ -1,4 +1,4 @@
-"""Generates random designs: an endless supply of logos, labels, posters and patterns, and near twins of a given one."""
+"""Generates random designs: an endless supply of logos, labels, posters and patterns, and near twins of given ones."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from demo.pretraining.ink import Sheet
 from demo.pretraining.layers import FIGURES, GROUNDS, LETTERING, Painter, plain
 
 RATIOS = (1.0, 1.0, 1.0, 1.33, 0.75, 1.6, 0.6, 2.2)
-FINE = 2  # designs are painted this much larger than asked for and then scaled down, which smooths edges
+FINE = 2  # designs are painted at this multiple of their size and then downscaled, which smooths edges
 
 
 @dataclass(frozen=True, slots=True)
 class DesignLayer:
-    """One painter with all that it depends on besides what it paints on."""
+    """A painter with everything it depends on except what it paints on."""
 
     paint: Painter
     colors: tuple[RGB, ...]
@@ -52,7 +52,7 @@ def random_design(rng: random.Random) -> Design:
 
 
 def similar_design(design: Design, rng: random.Random) -> Design:
-    """Returns a near twin of `design`, of which one layer other than the ground is drawn anew, repainted or gone."""
+    """Returns a near twin of `design`, with one layer other than the ground redrawn, recolored or removed."""
     layers = list(design.layers)
     number = rng.randrange(1, len(layers))
     edit = rng.random()
@@ -66,7 +66,7 @@ def similar_design(design: Design, rng: random.Random) -> Design:
 
 
 def with_twins(draw: Callable[[random.Random], Design], count: int, rng: random.Random) -> list[Design]:
-    """Returns designs that `draw` makes, every second one a near twin of its predecessor."""
+    """Returns designs from `draw`, with every second one replaced by a near twin of its predecessor."""
     designs: list[Design] = []
     for number in range(count):
         designs.append(similar_design(designs[-1], rng) if number % 2 else draw(rng))
@@ -74,7 +74,7 @@ def with_twins(draw: Callable[[random.Random], Design], count: int, rng: random.
 
 
 def random_ground(rng: random.Random) -> DesignLayer:
-    """Returns the ground of another design."""
+    """Returns the ground of a random design."""
     return random_layer(GROUNDS, [random_color(rng) for _ in range(2)], rng)
 
 
@@ -94,7 +94,7 @@ def paint(design: Design, height: int = 128) -> Image.Image:
 
 
 def cut_out(design: Design, height: int = 128) -> Image.Image:
-    """Paints a design without its ground as an RGBA image: what differs between a black and a white ground is gone."""
+    """Paints a design without its ground as RGBA: alpha follows from the difference on black and on white ground."""
     black, white = (
         np.asarray(
             paint(replace(design, layers=(DesignLayer(plain, (color,), 0), *design.layers[1:])), height), np.float32
@@ -102,18 +102,18 @@ def cut_out(design: Design, height: int = 128) -> Image.Image:
         for color in ((0, 0, 0), (255, 255, 255))
     )
     alpha = 1 - (white - black).mean(axis=2, keepdims=True) / 255
-    colors = black / np.maximum(alpha, 1 / 255)  # on black, a pixel is its color times alpha
+    colors = black / np.maximum(alpha, 1 / 255)  # on black, a pixel's value is its color times alpha
     return Image.fromarray(np.concatenate([colors, 255 * alpha], axis=2).round().clip(0, 255).astype(np.uint8))
 
 
 def random_layer(painters: Mapping[Painter, float], palette: list[RGB], rng: random.Random) -> DesignLayer:
-    """Returns a layer by one of the painters, in the colors of `palette`."""
+    """Returns a layer by a random one of the painters, in the colors of `palette`."""
     painter = rng.choices(list(painters), list(painters.values()))[0]
     return DesignLayer(painter, tuple(rng.sample(palette, len(palette))), rng.getrandbits(48))
 
 
 def random_color(rng: random.Random) -> RGB:
-    """Draws a color: often saturated, now and then white or nearly black."""
+    """Draws a color: often saturated, sometimes white or nearly black."""
     kind = rng.random()
     if kind < 0.12:
         return 255, 255, 255

@@ -11,21 +11,21 @@ from demo.pretraining.design_batches import CUT_OUT, DesignBatch, DesignBatches,
 from demo.pretraining.flag_batches import FlagBatch, FlagBatches
 from demo.pretraining.stickers import StickerBatches
 
-KNOWN, MADE_UP, CLEAN = 28, 52, 40  # flags per batch: of the knowledge base, random, and those with a clean drawing too
+KNOWN, MADE_UP, CLEAN = 28, 52, 40  # flags per batch: of the knowledge base, random, and with a clean drawing as well
 DESIGNS = 96
 
 Batch = tuple[FlagBatch, DesignBatch]
 
 
 class EncoderBatches(Dataset[Batch]):
-    """Flags and designs by step, each batch from (seed, step) alone.
+    """Flags and designs by step; each batch depends only on (seed, step).
 
     Args:
         size: Side of an image in pixels.
         summaries: Summaries of the articles, by country code.
         seed: Seed of everything random.
-        cut_out: Share of designs on another ground in the photograph.
-        small: Share of photographs in which the design takes up less of the frame.
+        cut_out: Share of designs on a different ground in the photograph.
+        small: Share of photographs in which the design fills less of the frame.
         designs: Designs per batch.
         stickers: Stickers per batch, which follow the designs.
     """
@@ -54,7 +54,7 @@ class EncoderBatches(Dataset[Batch]):
 
     @functools.cached_property
     def _sources(self) -> tuple[FlagBatches, DesignBatches, StickerBatches]:
-        """The generators, made in the process that uses them: their scenes take 90 MB."""
+        """The generators, created in the process that uses them because their scenes take 90 MB."""
         camera = Camera(self.size, self.seed)
         return (
             FlagBatches(camera, KNOWN, MADE_UP, self.summaries, self.seed),

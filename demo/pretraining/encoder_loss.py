@@ -1,4 +1,4 @@
-"""What step 1's pretraining optimizes and how it is validated."""
+"""The loss and the validation of step 1's pretraining."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from retriever.models.small_clip import SmallCLIP, resized_positions
 from training.losses import clip_loss, same_pairs
 
 MADE_UP = 400
-"""Flags, designs and stickers of a validation."""
+"""Number of flags, designs and stickers per validation."""
 
 
 def encoder_loss(encoder: ClipEncoder, batch: Batch, size: int) -> Tensor:
-    """Returns CLIP's loss between photographs, clean images and texts: of each two of them, a scalar.
+    """Returns CLIP's loss over each pair of photographs, clean images and texts, a scalar.
 
     Args:
         encoder: An encoder with a `SmallCLIP`.
-        batch: Its images may be larger than the encoder's.
-        size: Side in pixels to which images are resized.
+        batch: The batch; its images may be larger than the encoder's.
+        size: Side in pixels that images are resized to.
     """
     flags, designs = batch
     shown = [flags.photographs, flags.drawings, designs.photographs, designs.keys]
@@ -44,7 +44,7 @@ def encoder_loss(encoder: ClipEncoder, batch: Batch, size: int) -> Tensor:
     scale = encoder.model.logit_scale.exp().clamp(max=100)
     same = same_pairs(flags.looks)
     clean = len(flag_drawings)
-    # Photographs against clean images, of flags and designs together.
+    # Photographs against clean images, flags and designs together.
     unlike = torch.block_diag(same[:clean, :clean], designs.alike)
     left = torch.cat([flag_photos[:clean], photos])
     right = torch.cat([flag_drawings, keys])
@@ -70,9 +70,9 @@ def image_vectors(encoder: ClipEncoder, images: Tensor, size: int) -> Tensor:
 
 
 def encoder_validation(encoder: ClipEncoder, texts: dict[str, str]) -> Callable[[], dict[str, float]]:
-    """Returns a function that measures Recall@1 on new photographs, of flags that are known or not and of designs.
+    """Returns a function that measures Recall@1 on new photographs of known flags, unknown flags and designs.
 
-    What is unknown comes in near twins. Flags are found by their texts and by their drawings, designs by clean images.
+    Unknown ones come as near twins. Flags are retrieved by their texts and by their drawings, designs by clean images.
     """
     rng = random.Random("validation")
     flags = load_flags()

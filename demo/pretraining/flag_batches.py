@@ -1,4 +1,4 @@
-"""Endless training batches of flags: photographs, clean drawings and descriptions, generated anew at every step."""
+"""Endless training batches of flags: photographs, clean drawings and descriptions, generated afresh at every step."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SYLLABLES = ("ba", "bel", "can", "dor", "el", "far", "go", "ha", "il", "jor", "k
 
 @dataclass(frozen=True)
 class FlagBatch:
-    """A batch of B flags, the first C of them with a clean drawing too.
+    """A batch of B flags, the first C of them with a clean drawing as well.
 
     Attributes:
         photographs: float32 [B, 3, S, S] in 0..1.
         drawings: float32 [C, 3, S, S] in 0..1.
-        texts: B descriptions, or none.
+        texts: B descriptions, or an empty list.
         looks: B fixed captions; flags that look alike share one.
         codes: B country codes, `None` for random flags.
     """

@@ -1,4 +1,4 @@
-"""The model that the pretraining of step 2 optimizes: every question against the sections of the whole batch."""
+"""The training objective of step 2's pretraining: every question against the sections of the whole batch."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from demo.pretraining.fusion_batches import SECTIONS, FusionBatch
 from retriever.models.qformer import QFormerFusion
 
 TEMPERATURE = 0.05
-ALPHA = 0.8  # weight of step 1 in the scores that are trained; the embedded profile has 0.75
+ALPHA = 0.8  # weight of step 1 in the trained scores; the embedded profile has 0.75
 FUSED_TEMPERATURE = 0.02
 DIVERSITY = 0.5
 QUESTION_TOKENS = 32
 SECTION_TOKENS = (32, 32, 64, 64, 96)
-"""Longest section by step, in turn: a step takes as long as its longest text, and most of what there is to learn is in
-images."""
+"""Maximum section length by step, in rotation: a step takes as long as its longest text, and most of the signal is in
+the images."""
 
 
 class FusionPretraining(nn.Module):
-    """A fusion encoder whose tokens are centered by the batch while it trains.
+    """A fusion encoder whose tokens are centered over the batch during training.
 
     Args:
         fusion: The encoder.
-        first: Step 1's image encoder, from pixel values to vectors. With it, the tower of `fusion` is trained too, and
-            also for the sum of both steps' scores: what step 1 confuses is what step 2 has to tell apart. Without it,
-            the tower is frozen.
+        first: Step 1's image encoder, from pixel values to vectors. With it, the tower of `fusion` is trained as well,
+            and the loss includes the sum of both steps' scores, so that step 2 learns to tell apart what step 1
+            confuses. Without it, the tower is frozen.
     """
 
     def __init__(self, fusion: QFormerFusion, first: Callable[[Tensor], Tensor] | None = None):
@@ -38,13 +38,13 @@ class FusionPretraining(nn.Module):
         self.first = first
 
     def train(self, mode: bool = True) -> FusionPretraining:
-        """Sets training mode for all but the image tower, whose norms keep their means; returns itself."""
+        """Sets training mode except for the image tower, whose norms keep their statistics; returns itself."""
         super().train(mode)
         self.fusion.vision.eval()
         return self
 
     def tokens(self, batch: FusionBatch, section_tokens: int) -> tuple[Tensor, Tensor]:
-        """Fuses questions [N, 32, H] and sections [N * SECTIONS, 32, H], not normalized."""
+        """Returns the tokens of questions [N, 32, H] and sections [N * SECTIONS, 32, H], not normalized."""
         with torch.autocast("cpu", dtype=torch.bfloat16):
             features = self.fusion.vision(self._shown(batch)).last_hidden_state.float()
             photographs, keys = features.chunk(2)
@@ -56,9 +56,9 @@ class FusionPretraining(nn.Module):
     def loss(self, batch: FusionBatch, step: int) -> Tensor:
         """Returns equation 6's loss over the sections of the whole batch, and over its questions for each evidence.
 
-        The mean of each token over the batch is subtracted first: what all images and texts share would otherwise make
-        up most of every cosine. Tokens of a pair that are alike cost something, since MaxSim can do without
-        different ones: a vector of the whole image in all of them would tell images apart nearly as well.
+        Each token's mean over the batch is subtracted first; otherwise, what all images and texts share would dominate
+        every cosine. Similar tokens within a pair are penalized, since MaxSim alone does not require diverse ones: a
+        single vector of the whole image, repeated in all tokens, would discriminate images nearly as well.
         """
         asked, told = centered(*self.tokens(batch, SECTION_TOKENS[step % len(SECTION_TOKENS)]))
         sim_m = max_sim(asked, told)
@@ -91,7 +91,7 @@ class FusionPretraining(nn.Module):
 
     @torch.no_grad()
     def metrics(self, batches: list[FusionBatch]) -> dict[str, float]:
-        """Returns shares of right entities, by kind, and of right sections, and the mean cosine within a pair."""
+        """Returns the shares of right entities by kind and of right sections, and the mean cosine within a pair."""
         hits, fused, evidence, cosines = [], [], [], []
         for batch in batches:
             asked, told = self.tokens(batch, SECTION_TOKENS[-1])
@@ -128,7 +128,7 @@ def _contrast(logits: Tensor, unlike: Tensor) -> Tensor:
 
 
 def centered(asked: Tensor, told: Tensor) -> tuple[Tensor, Tensor]:
-    """Subtracts from each of the tokens [_, 32, H] its mean over both, and normalizes."""
+    """Subtracts each token's mean over both inputs [_, 32, H] and normalizes."""
     mean = torch.cat([asked, told]).mean(dim=0, keepdim=True)
     return functional.normalize(asked - mean, dim=-1), functional.normalize(told - mean, dim=-1)
 

@@ -1,4 +1,4 @@
-"""Generates random flags: an endless supply of plausible ones, and near twins of a given one."""
+"""Generates random flags: an endless supply of plausible ones, and near twins of given ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def format_flag(flag: Flag) -> str:
 
 
 def random_flag(rng: random.Random) -> Flag:
-    """Returns a random flag: common layouts more often, every part of the flag language now and then."""
+    """Returns a random flag: common layouts more often, every part of the flag language sometimes."""
     studio = Studio(rng)
     ratio = studio.draw(RATIOS)
     layout = rng.choices(list(LAYOUTS), list(LAYOUTS.values()))[0]
@@ -31,7 +31,7 @@ def random_flag(rng: random.Random) -> Flag:
 
 
 def similar_flag(flag: Flag, rng: random.Random) -> Flag:
-    """Returns a near twin of `flag` that differs in one thing, such as a color, a place or a count."""
+    """Returns a near twin of `flag` that differs in one respect, such as a color, a position or a count."""
     while True:
         edit = rng.choice(EDITS)
         twin = replace(flag, layers=tuple(edit(list(flag.layers), rng)))

@@ -1,8 +1,8 @@
-"""Imagined entities beside the real countries, to choose settings on: what is seen decides, not what is known.
+"""Writes a data set of imagined entities beside the real countries, where images decide and knowledge does not help.
 
     python -m demo.pretraining.imagined --out DIR [--flags 300] [--designs 300] [--stickers 0] [--seed 1]
 
-Settings of the embedded profile that training does not find are chosen on such a world (docs/log.md).
+Settings of the embedded profile that are not trained are chosen on such a data set (docs/log.md).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from demo.pretraining.flag_batches import made_up_name, photograph_flags
 from demo.pretraining.generate import random_flag, similar_flag
 from demo.questions import questions
 
-SIDE = 144  # of a photograph, resized to a square as the models see it
+SIDE = 144  # of a photograph, resized to a square, as the models see it
 HEIGHT = 160  # of a main image
 
 Picture = Flag | Design
 
 
 def imagined_world(flags: int, designs: int, seed: int = 0) -> tuple[dict[str, Country], dict[str, Picture]]:
-    """Returns the real countries followed by imagined ones, and what their main images show, by code.
+    """Returns the real countries followed by imagined ones, and the content of their main images, by code.
 
     An imagined country has an invented name, the other facts of a real one, and a random flag or design; every second
-    of these is a near twin of its predecessor. Each real country has its own flag.
+    one is a near twin of its predecessor. Each real country has its own flag.
     """
     rng = random.Random(f"imagined {seed}")
     world = dict(countries())
@@ -72,22 +72,22 @@ def write_world(
 ) -> None:
     """Writes a data set in E-VQA's format: `kb_wiki.json`, `images/flag`, `queries`, `questions.csv`.
 
-    Questions and articles about designs are in made-up words: what is unlike the training images has texts that are
-    unlike the training texts.
+    Questions and articles about designs consist of made-up words, so that images unlike the training images come with
+    texts unlike the training texts.
 
     Args:
         folder: Created if it does not exist.
         flags: Number of imagined countries with a flag.
         designs: Number of imagined countries with a design instead of a flag.
-        photographs: Photographs of each; the questions about it share them.
+        photographs: Photographs per country, shared by the questions about it.
         questions_each: Questions per country.
         seed: Seed of everything random.
-        stickers: Number of the designs whose main image has no ground. Every second image of such a design is no
-            photograph, but shows it flat on one color.
+        stickers: Number of designs whose main image has no background. Every second query image of such a design is not
+            a photograph but shows it flat on one color.
     """
     world, pictures = imagined_world(flags, designs, seed)
     groundless = set(list(pictures)[len(pictures) - stickers :])
-    # Articles describe flags; what else an article has does not depend on the image.
+    # Articles describe flags; the rest of an article does not depend on the image.
     shown = load_flags()
     stand_in = shown[next(iter(shown))]
     described = {code: picture if isinstance(picture, Flag) else stand_in for code, picture in pictures.items()}
@@ -130,7 +130,7 @@ def write_world(
 
 
 def stuck(sticker: Image.Image, rng: random.Random) -> Image.Image:
-    """Returns an RGBA image turned by up to 10 degrees on a larger ground of one color."""
+    """Returns an RGBA image rotated by up to 10 degrees on a larger background of one color."""
     turned = sticker.rotate(rng.uniform(-10, 10), Image.Resampling.BICUBIC, expand=True)
     scale = rng.uniform(1, 1.8)
     color = rng.randrange(256), rng.randrange(256), rng.randrange(256)
@@ -141,12 +141,12 @@ def stuck(sticker: Image.Image, rng: random.Random) -> Image.Image:
 
 
 def foreign(text: str, rng: random.Random) -> str:
-    """Returns as many made-up words."""
+    """Replaces the words of a text with made-up words."""
     return " ".join(made_up_name(rng).lower() for _ in text.split())
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Writes a world."""
+    """Writes the data set to the folder given on the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m demo.pretraining.imagined",
         description=__doc__,

@@ -1,4 +1,4 @@
-"""The sheet that designs are painted on, and what every layer needs: colors, outlines, fills and lettering."""
+"""The sheet that designs are painted on, and helpers for all layers: colors, outlines, fills and lettering."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SYMBOLS = "".join(
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """A layer's place: the image so far, its pen, and the layer's colors, the first of which stands out."""
+    """What a layer is painted on: the image so far, its pen, and the layer's colors, the first of which stands out."""
 
     image: Image.Image
     pen: ImageDraw.ImageDraw
@@ -61,7 +61,7 @@ class Sheet:
         return self.rng.choice(self.colors)
 
     def place(self, margin: float = 0.1) -> Point:
-        """Draws a point, often the middle, else anywhere but in the margin (a share of each side)."""
+        """Draws a point: often the middle, otherwise anywhere outside the margin (a share of each side)."""
         width, height = self.size
         if self.rng.random() < 0.4:
             return width / 2, height / 2
@@ -69,7 +69,7 @@ class Sheet:
         return width * self.rng.uniform(low, high), height * self.rng.uniform(low, high)
 
     def fill(self, outline: Sequence[Point], color: RGB | None = None) -> None:
-        """Fills an outline: plainly, by a gradient, with stripes, or only along its edge."""
+        """Fills an outline with a solid color, a gradient or stripes, or strokes only its edge."""
         rng, first = self.rng, color or self.colors[0]
         kind = rng.random()
         if kind < 0.6:
@@ -131,7 +131,7 @@ def blob(x: float, y: float, r: float, rng: random.Random, fold: int = 1) -> lis
 
 
 def curve(points: Sequence[Point], closed: bool = False) -> list[Point]:
-    """Returns a smooth line through points, by Catmull and Rom."""
+    """Returns a smooth curve through points (a Catmull-Rom spline)."""
     count = len(points)
     line = []
     for i in range(count if closed else count - 1):
@@ -156,12 +156,12 @@ def curve(points: Sequence[Point], closed: bool = False) -> list[Point]:
 
 @cache
 def font(name: str, size: int) -> ImageFont.FreeTypeFont:
-    """Returns a font that comes with matplotlib, in pixels."""
+    """Returns a font that ships with matplotlib; `size` is in pixels."""
     return ImageFont.truetype(str(FONT_FOLDER / f"{name}.ttf"), size)
 
 
 def word(rng: random.Random, name: str, longest: int = 9) -> str:
-    """Draws a made-up word in a script that the font has."""
+    """Draws a made-up word in a script that the font supports."""
     scripts = list(SCRIPTS)[:3] if name.startswith(LATIN_ONLY) else list(SCRIPTS)
     first, last = rng.choices(scripts, [SCRIPTS[script] for script in scripts])[0]
     letters = "".join(chr(rng.randint(ord(first), ord(last))) for _ in range(rng.randint(1, longest)))

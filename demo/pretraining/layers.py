@@ -1,4 +1,4 @@
-"""The layers of a design: grounds that fill the sheet, figures that stand on it, and lettering."""
+"""The layers of a design: grounds that fill the sheet, figures on top, and lettering."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _stripes(sheet: Sheet) -> None:
 
 
 def _clouds(sheet: Sheet) -> None:
-    """Mixes two colors by noise of several grain sizes."""
+    """Mixes two colors with noise at several scales."""
     noise = np.zeros((64, 64))
     source = np.random.default_rng(sheet.rng.getrandbits(32))
     rough = sheet.rng.uniform(0.3, 0.9)
@@ -72,7 +72,7 @@ def _tiles(sheet: Sheet) -> None:
 
 
 def _leaves(sheet: Sheet) -> None:
-    """Lets shapes of all sizes fall over each other."""
+    """Scatters overlapping shapes of all sizes."""
     rng, (width, height) = sheet.rng, sheet.size
     for _ in range(rng.randint(25, 70)):
         x, y = rng.uniform(0, width), rng.uniform(0, height)
@@ -152,7 +152,7 @@ def _scribble(sheet: Sheet) -> None:
 
 
 def _mirrored(sheet: Sheet) -> None:
-    """Draws a figure and its mirror image, as many emblems are built."""
+    """Draws a figure and its mirror image, as in many emblems."""
     (x, y), r, rng = sheet.place(), sheet.unit * sheet.rng.uniform(0.15, 0.5), sheet.rng
     right: list[Point] = [(x, y - r)]
     right += [(x + r * rng.uniform(0.05, 1), y - r + 2 * r * (i + rng.random()) / 6) for i in range(rng.randint(2, 6))]
@@ -205,7 +205,7 @@ def _solid(sheet: Sheet) -> None:
 
 
 def _headline(sheet: Sheet) -> None:
-    """Writes one or a few large words, upright or turned."""
+    """Writes one or a few large words, upright or rotated."""
     rng, (width, height) = sheet.rng, sheet.size
     name = rng.choice(FONTS)
     text = "\n".join(word(rng, name) for _ in range(rng.choice((1, 1, 1, 2, 3))))

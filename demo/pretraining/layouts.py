@@ -214,7 +214,7 @@ def _quarters(s: Studio) -> list[str]:
 
 
 def _odd(s: Studio) -> list[str]:
-    """Returns one of the rarer designs: rays, palls, diamonds, waves, frames, panels."""
+    """Returns one of the rarer layouts: rays, palls, diamonds, waves, frames, panels."""
     a, b, c = s.colors(3)
     kind = s.rng.choice(["wedge", "pall", "diamond", "waves", "border", "panel", "panels", "poly", "side", "sunrise"])
     if kind == "wedge":

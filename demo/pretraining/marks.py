@@ -1,4 +1,4 @@
-"""Marks: designs without a ground as logos, icons and wordmarks are, in one color or a few."""
+"""Marks: designs without a background, like logos, icons and wordmarks, in one or a few colors."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from demo.pretraining.designs import Design, DesignLayer, random_color, random_d
 from demo.pretraining.ink import Sheet, font, word
 from demo.pretraining.layers import FIGURES, LETTERING, plain
 
-PLAIN_DESIGN = 0.4  # share of marks that are any design, its ground left out
+PLAIN_DESIGN = 0.4  # share of marks that are ordinary designs without their ground
 WORDMARKS = 0.15
-ICONS = 0.45  # share of the others that are drawn with a pen of one width
-GRID = 12  # cells of a side between which the strokes of an icon run
+ICONS = 0.45  # share of the others that are drawn with a pen of constant width
+GRID = 12  # cells per side of the grid that an icon's strokes follow
 LETTERS = ("DejaVuSans-Bold", "DejaVuSans", "DejaVuSerif-Bold", "DejaVuSansMono-Bold", "cmss10", "STIXGeneralBol")
 
 WHITE = DesignLayer(plain, ((255, 255, 255),), 0)
 
 
 def random_mark(rng: random.Random) -> Design:
-    """Returns a random design whose ground is white and is to be left out."""
+    """Returns a random design with a white ground that is meant to be left out."""
     if rng.random() < PLAIN_DESIGN:
         design = random_design(rng)
         return replace(design, layers=(WHITE, *design.layers[1:]))
     palette = [random_color(rng) for _ in range(rng.choice((1, 1, 2, 2, 3, 4)))]
-    palette = palette * 2 if len(palette) == 1 else palette  # painters take two
+    palette = palette * 2 if len(palette) == 1 else palette  # painters need two
     kind = rng.random()
     if kind < WORDMARKS:
         layers = [DesignLayer(_letters, tuple(palette), rng.getrandbits(48))]
@@ -40,7 +40,7 @@ def random_mark(rng: random.Random) -> Design:
 
 
 def _strokes(sheet: Sheet) -> None:
-    """Draws lines, boxes and arcs with one pen, between the points of a grid."""
+    """Draws lines, boxes and arcs between the points of a grid, with one pen."""
     rng, (width, height) = sheet.rng, sheet.size
     pen = max(2, round(sheet.unit * rng.uniform(0.025, 0.11)))
     ink = sheet.colors[0]
@@ -67,7 +67,7 @@ def _strokes(sheet: Sheet) -> None:
 
 
 def _letters(sheet: Sheet) -> None:
-    """Writes a word, or a few letters, as large as the sheet allows."""
+    """Writes a word or a few letters, as large as the sheet allows."""
     rng, (width, height) = sheet.rng, sheet.size
     name = rng.choice(LETTERS)
     text = word(rng, name, rng.choice((1, 2, 3, 8)))

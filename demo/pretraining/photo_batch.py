@@ -1,4 +1,4 @@
-"""Photographs of a whole batch of flags at once."""
+"""Photographs a whole batch of flags at once."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import torch
 from demo.photo import compose, draw_poses, light
 
 FRAME = 1.25  # width over height of the photograph
-SMALLEST = 0.45  # of its width otherwise
-STIFF_TILT = 2.0  # what is stiff turns up to this much farther than a flag
+SMALLEST = 0.45  # minimum factor by which `small` drawings are scaled down
+STIFF_TILT = 2.0  # stiff things rotate up to this many times as far as a flag
 
 
 def photograph_batch(
@@ -25,12 +25,12 @@ def photograph_batch(
         drawings: uint8 [B, 3, h, w], all flags resized to the same h x w.
         backgrounds: uint8 [B, 3, S, S].
         generator: Source of randomness.
-        ratios: Width over height of each drawing, float [B]; without it they are drawn between 1.4 and 2.
-        flat: Share of drawings on something stiff, which does not wave and may turn farther; the others are flags.
-        small: Share of drawings that take up less of the frame, down to a fifth of its width.
+        ratios: Width over height of each drawing, float [B]; drawn between 1.4 and 2 by default.
+        flat: Share of drawings on something stiff, which does not wave and may rotate farther; the others are flags.
+        small: Share of drawings that fill less of the frame, down to a fifth of its width.
 
     Raises:
-        ValueError: `drawings` and `backgrounds` are not uint8 [B, 3, _, _] of the same B.
+        ValueError: `drawings` and `backgrounds` are not uint8 [B, 3, _, _] with the same B.
     """
     for name, batch in (("drawings", drawings), ("backgrounds", backgrounds)):
         if batch.dtype != torch.uint8 or batch.ndim != 4 or batch.shape[1] != 3 or len(batch) != len(drawings):
@@ -50,7 +50,7 @@ def photograph_batch(
 
 
 def _grain(scene: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Softens a random run of the batch, and adds the noise of a poor sensor to another."""
+    """Softens a random slice of the batch and adds the noise of a poor sensor to another."""
     count = len(scene)
     if count > 3:
         third = count // 3

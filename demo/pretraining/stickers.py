@@ -1,4 +1,4 @@
-"""Training batches of stickers: marks without a ground, as an index shows them and stuck on anything."""
+"""Training batches of stickers: marks without a background, as an index renders them and placed on anything."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from indexes.grounds import COLORS
 from retriever.borders import MARGIN
 
 SIDE = 128  # of a sticker, squeezed to a square
-LEAST = 0.03  # share of a sticker that has to be seen
-SLIMMEST = 0.3  # of its shorter side by its longer one
-WHITE_KEYS = 0.4  # share of keys on white; the others are on any of the colors that an index takes
-FLAT = 0.55  # share of stickers that no camera took, but which are drawn on their ground
+LEAST = 0.03  # minimum opaque share of a sticker
+SLIMMEST = 0.3  # minimum ratio of its shorter to its longer side
+WHITE_KEYS = 0.4  # share of keys on white; the others are on any of the colors that an index uses
+FLAT = 0.55  # share of query stickers that are drawn directly on their ground instead of photographed
 ON_SCENE = 0.35  # share of these on a scene; the others are on one color
-TRIMMED = 0.75  # share of those on one color whose border was cut off
-CONTRAST = 0.15  # mean difference, in 0..1, that a sticker should have from a ground of one color
+TRIMMED = 0.75  # share of those on one color whose border is cropped
+CONTRAST = 0.15  # desired mean difference, in 0..1, of a sticker from a ground of one color
 TURN = 0.2  # radians
 
 _KEY_COLORS = torch.tensor([ImageColor.getrgb(color) for color in COLORS]) / 255
@@ -37,14 +37,14 @@ class StickerBatches:
         camera: Takes the photographs, S pixels wide and high.
         count: Stickers N per batch.
         seed: Seed of everything random.
-        small: Share of photographs in which the sticker takes up less of the frame.
+        small: Share of photographs in which the sticker fills less of the frame.
     """
 
     def __init__(self, camera: Camera, count: int, seed: int = 0, small: float = 0.0):
         self.camera, self.count, self.seed, self.small = camera, count, seed, small
 
     def __call__(self, step: int) -> DesignBatch:
-        """Returns the batch of `step`: keys on a color of the index, queries on any ground."""
+        """Returns the batch of `step`: keys on a color that an index uses, queries on any ground."""
         rng = random.Random(f"stickers {self.seed} {step}")
         generator = torch.Generator().manual_seed(rng.getrandbits(62))
         stickers, ratios = stickers_of(self.count, rng)
@@ -81,7 +81,7 @@ class StickerBatches:
         colors = seen_on(inks, torch.rand(count, 4, 3, generator=generator)).view(-1, 3, 1, 1)
         grounds = colors.expand(-1, 3, SIDE, SIDE).clone()
         for number in range(count):
-            if rng.random() < 0.6:  # the ground goes on behind what it is printed on
+            if rng.random() < 0.6:  # the ground continues into the background
                 scenes[number] = (colors[number] * 255).round().to(torch.uint8)
             elif rng.random() < 0.5:
                 ground = paint(Design(1.0, (random_ground(rng),)), SIDE // 2).resize((SIDE, SIDE))
@@ -92,10 +92,10 @@ class StickerBatches:
 
 
 def stickers_of(count: int, rng: random.Random) -> tuple[Tensor, Tensor]:
-    """Returns stickers cut to what is seen of them and squeezed to squares, and their width over height.
+    """Returns stickers cropped to their visible part and squeezed to squares, and their width over height.
 
     Returns:
-        Red, green, blue times alpha, and alpha: float32 [N, 4, h, h] in 0..1; and float [N].
+        Premultiplied RGB and alpha, float32 [N, 4, h, h] in 0..1; width over height, float [N].
     """
     found: list[Tensor] = []
     ratios: list[float] = []
@@ -124,15 +124,15 @@ def stick(
     turn: float,
     loose: float | Tensor,
 ) -> Tensor:
-    """Returns stickers on grounds, a frame squeezed to a square, float32 [N, 3, S, S] in 0..1.
+    """Returns stickers on grounds, in a frame squeezed to a square, float32 [N, 3, S, S] in 0..1.
 
     Args:
-        stickers: Colors times alpha, and alpha, float32 [N, 4, h, h].
+        stickers: Premultiplied RGB and alpha, float32 [N, 4, h, h].
         ratios: Width over height of each, float [N].
         grounds: float32 [N, 3, S, S] in 0..1.
         generator: Source of randomness.
         turn: Largest angle in radians.
-        loose: Share (of each) whose frame is up to twice as wide and high; the others fill it but for a margin.
+        loose: Share of stickers whose frame is up to twice as wide and high; the others fill it except for a margin.
     """
     count, side = len(stickers), grounds.shape[-1]
 
@@ -141,7 +141,7 @@ def stick(
 
     angle = uniform(-turn, turn)
     cos, sin = angle.cos(), angle.sin()
-    wide, high = ratios * cos + sin.abs(), ratios * sin.abs() + cos  # half of what surrounds it; its height is 2
+    wide, high = ratios * cos + sin.abs(), ratios * sin.abs() + cos  # half of its bounding box; its height is 2
     is_loose = torch.rand(count, generator=generator) < loose
     factor = torch.where(is_loose, 1 / uniform(0.5, 1), 1)
     margin = 2 * MARGIN * torch.maximum(wide, high) * uniform(0.3, 1.5)
@@ -161,7 +161,7 @@ def stick(
 
 
 def seen_on(inks: Tensor, candidates: Tensor) -> Tensor:
-    """Returns the first candidate that differs enough from a sticker's mean color, or the last one, [N, 3].
+    """Returns the first candidate that differs enough from a sticker's mean color, else the last one, [N, 3].
 
     Args:
         inks: Mean colors [N, 3] in 0..1.

@@ -1,4 +1,4 @@
-"""Training batches made by another process ahead of the steps that need them."""
+"""Training batches that other processes make ahead of the steps that need them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ AHEAD = 4  # batches
 
 
 class BatchStream(Generic[Batch]):
-    """Batches by step, which must be asked for in order, from any first one.
+    """Batches by step, which must be requested in order, starting at any step.
 
     Args:
-        batches: Makes the batch of a step from the step alone.
-        workers: Processes that make them; 0 makes each when it is asked for.
+        batches: Makes the batch of a step from the step number alone.
+        workers: Processes that make them; with 0, each batch is made on request.
     """
 
     def __init__(self, batches: Dataset[Batch], workers: int = 1):

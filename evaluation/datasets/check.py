@@ -1,4 +1,4 @@
-"""Checks whether the rows and the images of a question file can be used."""
+"""Checks whether the rows and images of a question file are usable."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Findings:
         groups: Number of questions in each group.
         skipped: Number of skipped rows by reason.
         errors: One for each invalid row and each unusable image.
-        missing: Ids of missing images, in the file's order.
+        missing: Ids of missing images, in file order.
         images: The layout of each image, `MISSING` or `UNREADABLE`, by id; empty if images were not checked.
-        repeated: Questions with the words and the image of an earlier one; not an error, since data sets have them.
-        answers: Number of questions by number of different right answers.
+        repeated: Number of questions with the same text and image as an earlier one; not an error, data sets have them.
+        answers: Number of questions by number of distinct right answers.
     """
 
     groups: Counter[QuestionGroup] = field(default_factory=Counter)
@@ -53,11 +53,11 @@ class Findings:
 
 
 def examine(items: Iterable[Item], query_images: Path | None = None) -> Findings:
-    """Examines rows, one at a time, and the headers of their images.
+    """Examines rows one at a time, and the headers of their images.
 
     Args:
         items: The rows, as `read` yields them.
-        query_images: The folder of query images; `None` does not check them.
+        query_images: The folder of query images; `None` skips checking them.
     """
     findings = Findings()
     hashes: set[int] = set()
@@ -83,8 +83,8 @@ def examine(items: Iterable[Item], query_images: Path | None = None) -> Findings
 def report(findings: Findings, known: Sections | None = None, example: str = "") -> dict[str, Any]:
     """Returns the findings ready for JSON, with `coverage` if the sections of a knowledge base are given.
 
-    `usable` is false if there are no questions, if a row or an image cannot be used, or if the knowledge base has none
-    of the entities that the questions name, which `unrelated` then says.
+    `usable` is false if there are no questions, if a row or image is unusable, or if the knowledge base has none of the
+    entities that the questions name (`unrelated` then has the message).
 
     Args:
         findings: The findings.
@@ -128,7 +128,7 @@ def _lines(result: Mapping[str, Any]) -> Iterator[str]:
     for reason, n in result["left_out"].items():
         yield f"  skipped        {n:,} ({reason})"
     if result["repeated"]:
-        yield f"  repeated       {result['repeated']:,} with the words and the image of an earlier question"
+        yield f"  repeated       {result['repeated']:,} with the text and image of an earlier question"
     if result["answers_mean"] is not None:
         several = result["with_several_answers"]
         yield f"  answers        {result['answers_mean']:.2f} per question; several for {counted(several, 'question')}"
@@ -147,7 +147,7 @@ def _lines(result: Mapping[str, Any]) -> Iterator[str]:
     if result["unrelated"]:
         yield f"\n{result['unrelated']}"
     yield from _examples("errors", result["first_errors"], result["errors"])
-    yield "" if result["usable"] else "\nnot usable as it is"
+    yield "" if result["usable"] else "\nnot usable as is"
 
 
 def _examples(title: str, examples: list[str], n: int) -> Iterator[str]:
@@ -188,7 +188,7 @@ def _image_status(folder: Path, image_id: str, findings: Findings, owners: dict[
         return MISSING
     layout, file = located
     if layout == "path" and (owner := owners.setdefault(file, image_id)) != image_id:
-        findings.errors.append(f"{file}: is the image of both {owner} and {image_id}; keep the folders of their paths")
+        findings.errors.append(f"{file}: matches both {owner} and {image_id}; keep the folders of their paths")
     try:
         with open_image(file, str(file)):
             return layout
@@ -205,7 +205,7 @@ def _counts(groups: Mapping[QuestionGroup, int], name: str) -> dict[str, int]:
 
 
 def _by_category(groups: Mapping[QuestionGroup, int]) -> dict[str, dict[str, int]]:
-    """Returns, by source of the image, how many questions' images are in which layout, missing or unreadable."""
+    """Returns, for each image source, how many questions' images have which layout, are missing or unreadable."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for group, n in groups.items():
         counts[group.category][group.image] += n

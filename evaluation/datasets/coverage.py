@@ -11,11 +11,11 @@ from retriever.types import Entity
 from retriever.wording import counted
 
 Sections = Mapping[str, frozenset[int]]
-"""The section numbers of each entity in a knowledge base, by an id that questions name."""
+"""The section numbers of each entity in a knowledge base, by the entity id that questions use."""
 
 
 class QuestionGroup(NamedTuple):
-    """Questions that are counted together; `image` is the layout of their images, or what is wrong with them."""
+    """Attributes of questions counted together; `image` is the layout of their images, or what is wrong with them."""
 
     question_type: str
     split: str
@@ -26,7 +26,7 @@ class QuestionGroup(NamedTuple):
 
 
 def sections_in(entities: Iterable[Entity], wanted: set[str]) -> dict[str, frozenset[int]]:
-    """Returns the section numbers of the entities that are meant, by the wanted ids as questions spell them."""
+    """Returns the section numbers of the wanted entities, by their ids as questions spell them."""
     ids = WantedIds(wanted)
     found: list[frozenset[int]] = []
     for entity in entities:
@@ -36,7 +36,7 @@ def sections_in(entities: Iterable[Entity], wanted: set[str]) -> dict[str, froze
 
 
 def unknown_entities(wanted: Collection[str], example: str = "") -> str:
-    """Says that a knowledge base has none of the entities that questions name.
+    """Returns a message that a knowledge base has none of the entities that questions name.
 
     Args:
         wanted: The ids that questions name, at least one.
@@ -46,7 +46,7 @@ def unknown_entities(wanted: Collection[str], example: str = "") -> str:
     ids = f", where ids look like {example!r}" if example else ""
     return (
         f"none of the entities that the questions name ({named}) is in the knowledge base{ids}; "
-        "is it the one that they are about, and --dataset the right one?"
+        "are the knowledge base and --dataset the right ones?"
     )
 
 
@@ -54,7 +54,7 @@ def coverage(groups: Mapping[QuestionGroup, int], known: Sections) -> dict[str, 
     """Counts questions: all of them, and those of each question type and split.
 
     Of the questions `with_entity`, `entity_known` counts those with an entity in the knowledge base; of those
-    `with_section`, `section_known` counts those whose section one of these entities has. The others are never right.
+    `with_section`, `section_known` counts those whose section exists in such an entity. The others cannot be right.
 
     Args:
         groups: The number of questions in each group.

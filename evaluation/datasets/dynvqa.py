@@ -14,8 +14,8 @@ def read_dynvqa(path: Path) -> Iterator[Item]:
     """Yields the questions of a Dyn-VQA file.
 
     All versions are accepted: answers may be texts or numbers and may be nested one level (202410); rows with a null
-    (202408) or empty (202410) answer are skipped. The image is given by its URL or, in a copy, by a path. The question
-    that names the entity is `golden_query`, in all but one version `gloden_query`.
+    (202408) or empty (202410) answer are skipped. The image is given by its URL or, in a local copy, by a path. The
+    question that names the entity is `golden_query`, spelled `gloden_query` in all versions but one.
 
     Raises:
         ValueError: The file cannot be read.
@@ -39,7 +39,7 @@ def _question(row: Row, where: str) -> Question | SkippedRow:
 
 
 def _golden(row: Row) -> str:
-    """Returns the query that names the entity; one row of 202406 has a NaN in its place."""
+    """Returns the query that names the entity; one row of 202406 has NaN instead."""
     value = row.get("golden_query", row.get("gloden_query"))
     return value.strip() if isinstance(value, str) else ""
 

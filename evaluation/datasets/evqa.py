@@ -13,11 +13,11 @@ EVQA_COLUMNS = ("question", "answer", "dataset_image_ids", "question_type", "wik
 
 
 def read_evqa(path: Path, *, two_hop: bool = False) -> Iterator[Item]:
-    """Yields the questions of an E-VQA file; ids number the kept rows, as in the paper's code.
+    """Yields the questions of an E-VQA file; ids count the kept rows, as in the paper's code.
 
     Args:
         path: A CSV file with at least the columns `EVQA_COLUMNS`.
-        two_hop: Whether to keep questions of type `2_hop`; their evidence is in two articles, so they get no section.
+        two_hop: Whether to keep questions of type `2_hop`; their evidence spans two articles, so they get no section.
 
     Raises:
         ValueError: A column is missing, or the file is not CSV.
@@ -40,8 +40,9 @@ def _question(row: Mapping[str, str], question_id: str, where: str) -> Question:
     if question_type not in EVQA_TYPES:
         raise ValueError(f"{where}: field question_type: {question_type!r} is not one of {', '.join(EVQA_TYPES)}")
     section = "" if question_type == "2_hop" else row.get("evidence_section_id", "").strip()
+    section = section.removesuffix(".0")  # as pandas writes integers of a column with gaps
     if section and not section.isdecimal():
-        raise ValueError(f"{where}: field evidence_section_id must be an integer of at least 0, got {section!r}")
+        raise ValueError(f"{where}: field evidence_section_id must be an integer, at least 0, got {section!r}")
     image_id, *others = alternatives(row, "dataset_image_ids", where)
     return Question(
         id=question_id,

@@ -23,16 +23,16 @@ def export(folder: Path, out: Path, split: str | None = None, *, progress: bool 
     """Writes the images to `out/images/`, then `out/questions.jsonl`, and returns the number of questions.
 
     Args:
-        folder: A dataset that `Dataset.save_to_disk` wrote, with the columns that `plain_question` names, or with usual
-            other names. The column `image` holds images or their names; without ids, a row has its number as its id;
-            other columns are ignored.
+        folder: A dataset written by `Dataset.save_to_disk`, with the columns that `plain_question` names or common
+            synonyms. The column `image` holds images or their names. A row without an id gets its number as its id.
+            Other columns are ignored.
         out: The folder to write to.
         split: The split of a `DatasetDict`.
         progress: Whether to show a progress bar.
 
     Raises:
-        ValueError: `datasets` is not installed, the folder is not a dataset, or a row is invalid; the message names row
-            and field.
+        ValueError: `datasets` is not installed, the folder is not a dataset, or a row is invalid; the message names the
+            row and field.
     """
     data = _open(folder, split)
     (out / IMAGES).mkdir(parents=True, exist_ok=True)
@@ -51,9 +51,7 @@ def _open(folder: Path, split: str | None) -> Any:
         raise ValueError(f"{folder}: not a dataset that save_to_disk wrote ({error})") from error
     if isinstance(data, datasets.DatasetDict):
         if split not in data:
-            raise ValueError(
-                f"{folder}: has the splits {', '.join(data)}; name one of them with --split, not {split!r}"
-            )
+            raise ValueError(f"{folder}: has the splits {', '.join(data)}; pass one of them as --split, got {split!r}")
         data = data[split]
     has_images = isinstance(data.features.get("image"), datasets.Image)
     return data.cast_column("image", datasets.Image(decode=False)) if has_images else data
@@ -71,7 +69,7 @@ def _write(path: Path, rows: Iterable[tuple[str, Row]]) -> None:
 
 
 def _with_image_name(row: Row, folder: Path, where: str) -> Row:
-    """Returns a row with the name of its image file, which is written if the row holds the image."""
+    """Returns a row with the name of its image file; writes the file if the row holds the image itself."""
     row = renamed(row)
     kept = {name: row[name] for name in FIELDS if row.get(name) is not None}
     if "answers" in kept:
@@ -85,11 +83,11 @@ def _with_image_name(row: Row, folder: Path, where: str) -> Row:
 
 
 def _write_image(data: bytes, folder: Path, where: str) -> str:
-    """Writes an image unless it exists and returns its name, a hash: images shared by questions are stored once."""
+    """Writes an image unless it exists; returns its name, a hash: images shared by questions are stored once."""
     name = hashlib.sha256(data).hexdigest()[:32]
     with open_image(data, f"{where}: field image") as image:
         extension = _KEPT_FORMATS.get(image.format or "")
-    if extension is None:  # a format that find_query_image does not look for
+    if extension is None:  # find_query_image does not look for this format
         data, extension = encoded(load_image(data, where)), ".png"
     if not (folder / f"{name}{extension}").exists():
         write_whole(folder / f"{name}{extension}", data)

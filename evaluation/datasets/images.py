@@ -1,4 +1,4 @@
-"""Finds the images of questions in the folder layout of any data set."""
+"""Finds the images of questions in any data set's folder layout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOURCES = ("inaturalist", "landmarks")
 
 
 def find_query_image(folder: Path, image_id: str) -> Path | None:
-    """Returns the path of a question's image, `None` if there is none; `locate` lists the places."""
+    """Returns the path of a question's image, `None` if there is none; see `locate` for the layouts."""
     located = locate(folder, image_id)
     return located[1] if located else None
 
@@ -51,7 +51,7 @@ def locate(folder: Path, image_id: str) -> tuple[str, Path] | None:
 
 
 def forget_listings() -> None:
-    """Lists folders anew from now on, so that images that came since are found."""
+    """Drops cached folder listings, so that images added since are found."""
     _listing.cache_clear()
     _names.cache_clear()
 

@@ -18,10 +18,10 @@ CSV_COLUMNS = ("data_id", "question", "answer", "dataset_image_ids", "wikipedia_
 def read_infoseek(path: Path) -> Iterator[Item]:
     """Yields the questions of an InfoSeek file.
 
-    `NAME.jsonl` needs `NAME_withkb.jsonl` (entities) beside it, and uses `NAME_qtype.jsonl` if that exists. Without it,
-    a question is numerical if its `answer_eval` has a range, and otherwise of type string.
+    `NAME.jsonl` needs `NAME_withkb.jsonl` (entities) beside it and uses `NAME_qtype.jsonl` if that exists. Without the
+    latter, a question is numerical if its `answer_eval` has a range, and otherwise of type string.
 
-    `NAME.csv` names articles of the subset of 100,000 by their URLs. If `NAME.jsonl` is beside it, answers and splits
+    `NAME.csv` refers to articles of the 100,000-article subset by URL. If `NAME.jsonl` is beside it, answers and splits
     come from there, as in the official evaluation.
 
     Raises:
@@ -102,7 +102,7 @@ def _question(row: Row, data_id: str, question_type: str | None, where: str) -> 
     numerical = question_type == "numerical"
     return Question(
         id=data_id,
-        question=sys.intern(text(row, "question", where)),  # 934 thousand rows share few wordings
+        question=sys.intern(text(row, "question", where)),  # 934,000 rows share few wordings
         image_id=text(row, "image_id", where),
         answers=answers if numerical else texts(accepted, "answer_eval", where),
         entity_ids=(),
@@ -110,7 +110,7 @@ def _question(row: Row, data_id: str, question_type: str | None, where: str) -> 
         data_split=sys.intern(text(row, "data_split", where)),
         numeric_range=_range(accepted, where) if numerical else None,
         style="infoseek",
-        reference=answers[0],  # `answer_eval` begins with any alias, "cn" before "China"
+        reference=answers[0],  # `answer_eval` may start with an obscure alias: "cn" before "China"
     )
 
 

@@ -10,11 +10,11 @@ from evaluation.datasets.question import Item, Question
 from evaluation.datasets.rows import Row, json_file, name, optional_text, questions, text
 
 PEOPLE = 10
-"""The number of answers to each question, on which VQA accuracy is defined."""
+"""Number of answers per question that VQA accuracy is defined for."""
 
 
 def read_okvqa(path: Path) -> Iterator[Item]:
-    """Yields the questions of `OpenEnded_mscoco_val2014_questions.json` or a file named like it.
+    """Yields the questions of `OpenEnded_mscoco_val2014_questions.json` or a file with a similar name.
 
     The answers are in `mscoco_val2014_annotations.json` beside it. No question names an entity.
 
@@ -40,7 +40,7 @@ def read_okvqa(path: Path) -> Iterator[Item]:
             raise ValueError(f"{where}: field question_id: {question_id!r} has no entry in {answers_path.name}")
         place, annotation = answered[question_id]
         if name(annotation, "image_id", place) != image_id:
-            raise ValueError(f"{place}: field image_id must be that of the question, {image_id}")
+            raise ValueError(f"{place}: field image_id must be the question's, {image_id}")
         topic = optional_text(annotation, "question_type", place)
         return Question(
             id=question_id,
@@ -61,11 +61,11 @@ def annotations_of(path: Path) -> Path:
     """Returns the path of the file with the answers to a question file.
 
     Raises:
-        ValueError: The name of the question file does not have "questions" in it.
+        ValueError: The name of the question file does not contain "questions".
     """
     if "questions" not in path.name:
         raise ValueError(
-            f"{path}: the name of a VQA question file has 'questions' in it, that of its answers 'annotations'"
+            f"{path}: the file name must contain 'questions'; its answers are in a file with 'annotations' instead"
         )
     return path.with_name(path.name.replace("OpenEnded_", "").replace("questions", "annotations"))
 

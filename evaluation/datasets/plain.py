@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from evaluation.datasets.question import Item, Question
 from evaluation.datasets.rows import Row, csv_rows, json_file, json_lines, name, optional_text, questions, text, texts
-from indexes.formats.fields import folded
+from indexes.formats.fields import Names, field_of, folded
 from indexes.formats.json_rows import has_lines
 from indexes.formats.streams import read_items, starts_with
 
@@ -29,39 +29,45 @@ _OTHERS = {
     "entity": ("entity_id", "entity_ids", "wikidata_id", "wikidata_ids", "qids"),
 }
 """Names that fields have in question files of others, without case, spaces, `_` and `-`; the first one counts."""
+FIELDS = ("id", "image", "question", "answers", "options", "entity", "section", "type", "split", "category")
+"""Fields of a row."""
+NO_NAMES: Names = {}
 _ANSWERS = ("original_answer", "answer", "answers", "value", "text", "aliases")
-"""Members of an object that holds answers: those of KILT, TriviaQA, SQuAD and VQA."""
+"""Members of an object that hold answers, in KILT, TriviaQA, SQuAD and VQA."""
 _SIGNS = {
     "infoseek": ("data_id", {"answer_eval", "data_split", "entity_text", "wikipedia_url"}),
     "evqa": ("dataset_image_ids", {"encyclopedic_vqa_split", "evidence_section_id", "wikipedia_title"}),
     "dynvqa": ("question_id", {"golden_query", "gloden_query"}),
 }
-"""What rows of other data sets have: the first field and one of the others."""
+"""Fields that identify rows of other data sets: the first one and any of the others."""
 
 
-def read_plain(path: Path) -> Iterator[Item]:
+def read_plain(path: Path, names: Names = NO_NAMES) -> Iterator[Item]:
     """Yields the questions of JSON lines, of a JSON list or object, or of CSV; `plain_question` says what a row holds.
 
-    A row may hold several questions about its image (`_questions_in`). A row without an id has its number as its id. In
-    CSV, `|` separates several answers or entities.
+    A row may hold several questions about its image (`_questions_in`). A row without an id gets its number as its id.
+    In CSV, `|` separates several answers or entities.
+
+    Args:
+        path: The file.
+        names: What fields are called in it, where they do not have one of the usual names.
 
     Raises:
         ValueError: The file cannot be read.
     """
-    return questions(_numbered(path), _question, "id")
+    return questions(_numbered(path, names), _question, "id")
 
 
-def _numbered(path: Path) -> Iterator[tuple[str, Row | ValueError]]:
+def _numbered(path: Path, names: Names) -> Iterator[tuple[str, Row | ValueError]]:
     number = 0
-    for where, row in _rows(path):
+    for where, row in _rows(path, names):
         try:
             if not isinstance(row, dict):
                 raise row if isinstance(row, ValueError) else ValueError(f"{where}: not a JSON object")
-            named = renamed(row)
-            if number == 0 and "entity" not in named and (dataset := _dataset_of(row)):
+            if number == 0 and "entity" not in row and (dataset := _dataset_of(row)):
                 why = "as plain it has no entities and is scored by other rules"
                 logger.warning("%s: looks like a file for --dataset %s; %s", path, dataset, why)
-            for place, one in _questions_in(named, where):
+            for place, one in _questions_in(row, where, names):
                 number += 1
                 yield place, {"id": number, **one}
         except ValueError as error:
@@ -69,12 +75,19 @@ def _numbered(path: Path) -> Iterator[tuple[str, Row | ValueError]]:
             yield where, error
 
 
-def _rows(path: Path) -> Iterator[tuple[str, Any]]:
+def _rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
+    """Yields the rows of a file with their places; those that are objects have our names."""
+    rows: Iterable[tuple[str, Any]]
+    name: Callable[[Row, Names], Row] = renamed
     if any(suffix.lower() == ".csv" for suffix in path.suffixes[-2:]):
-        return ((where, _split(row) if isinstance(row, dict) else row) for where, row in csv_rows(path, ()))
-    if path.is_file() and starts_with(path, "["):
-        return ((f"{path}: item {number}", row) for number, row in read_items(path))
-    return json_lines(path) if not path.is_file() or has_lines(path) else _in_object(path)
+        rows, name = csv_rows(path, ()), _split
+    elif path.is_file() and starts_with(path, "["):
+        rows = ((f"{path}: item {number}", row) for number, row in read_items(path))
+    elif not path.is_file() or has_lines(path):
+        rows = json_lines(path)
+    else:
+        return _in_object(path, names)
+    return ((where, name(row, names) if isinstance(row, dict) else row) for where, row in rows)
 
 
 def _dataset_of(row: Row) -> str:
@@ -82,57 +95,58 @@ def _dataset_of(row: Row) -> str:
     return next((name for name, (first, others) in _SIGNS.items() if first in row and others & row.keys()), "")
 
 
-def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
+def _in_object(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
     """Yields the rows in a JSON object: itself, its members by their ids or images, or those of the only list in it."""
     content = json_file(path)
-    own = renamed(content)
+    own = renamed(content, names)
     lists = {
         key: value
         for key, value in content.items()
         if isinstance(value, list) and value and all(isinstance(one, dict) for one in value)
     }
     if "question" in own or ("questions" in own and "image" in own):
-        yield str(path), content
+        yield str(path), own
     elif content and all(isinstance(value, dict) for value in content.values()):
         for key, row in content.items():
-            yield f"{path}: entry {key!r}", {"id": key, "image": key, **renamed(row)}
+            yield f"{path}: entry {key!r}", {"id": key, "image": key, **renamed(row, names)}
     elif len(lists) == 1:
         for key, rows in lists.items():
-            yield from ((f"{path}: {key}[{position}]", row) for position, row in enumerate(rows))
+            yield from ((f"{path}: {key}[{position}]", renamed(row, names)) for position, row in enumerate(rows))
     else:
         fields = ", ".join(content) or "none"
-        raise ValueError(f"{path}: expected an object per question, or one list of them; it has the fields {fields}")
+        raise ValueError(f"{path}: expected an object per question or one list of them; it has the fields {fields}")
 
 
-def _split(row: dict[str, str]) -> Row:
+def _split(row: Row, names: Names) -> Row:
     """Returns a row of CSV with its values of several parts as lists, and its section as a number."""
-    named = {key: value for key, value in renamed(row).items() if value != ""}
+    named = {key: value for key, value in renamed(row, names).items() if value != ""}
     lists = {key: str(named[key]).split("|") for key in ("answers", "entity") if key in named}
     section = str(named.get("section", ""))
     return named | lists | ({"section": int(section)} if section.isdecimal() else {})
 
 
-def renamed(row: Row) -> Row:
-    """Returns a row whose fields have our names."""
+def renamed(row: Row, names: Names = NO_NAMES) -> Row:
+    """Returns a row whose fields have our names: those that `names` says, or else usual ones."""
     given = {folded(key): key for key in reversed(row)}
-    named = dict(row)
+    mapped = {field: value for field in names if (value := field_of(row, field, names)[1]) is not None}
+    named = row | mapped
     for field, others in _OTHERS.items():
         found = next((given[folded(other)] for other in (field, *others) if folded(other) in given), None)
-        if field not in row and found is not None:
+        if field not in named and found is not None:
             named[field] = row[found]
     return named
 
 
-def _questions_in(row: Row, where: str) -> Iterator[tuple[str, Row]]:
+def _questions_in(row: Row, where: str, names: Names) -> Iterator[tuple[str, Row]]:
     """Yields the questions of a row, with their places: itself, those in its list `questions`, or its members.
 
-    Those in a list are objects, or texts beside lists of as many answers, types, categories and sections; members are
-    objects with a question. Everything else belongs to each.
+    Items of the list are objects, or texts with parallel lists of answers, types, categories and sections. Members are
+    objects with a question. All other fields apply to every question.
 
     Raises:
-        ValueError: There are more or fewer answers than questions.
+        ValueError: The numbers of answers and questions differ.
     """
-    members = {key: one for key, one in row.items() if isinstance(one, dict) and "question" in renamed(one)}
+    members = {key: one for key, one in row.items() if isinstance(one, dict) and "question" in renamed(one, names)}
     if members and "question" not in row and "questions" not in row:
         row = {key: row[key] for key in row if key not in members} | {"questions": list(members.values())}
     listed = row.get("questions")
@@ -145,26 +159,26 @@ def _questions_in(row: Row, where: str) -> Iterator[tuple[str, Row]]:
         raise ValueError(f"{where}: field answers has {len(lists['answers'])} for {len(listed)} questions")
     for number, one in enumerate(listed):
         beside = {key: value[number] for key, value in parallel.items()}
-        own = renamed(one) if isinstance(one, dict) else {"question": one, **beside}
+        own = renamed(one, names) if isinstance(one, dict) else {"question": one, **beside}
         id = {"id": f"{row['id']}_{number + 1}"} if "id" in row else {}
         yield f"{where}: question {number + 1}", {key: row[key] for key in row if key != "questions"} | id | own
 
 
 def _question(row: Row, where: str) -> Question:
-    """Builds the question of a row as others write it.
+    """Builds the question of a row that may use other field names.
 
     Raises:
-        ValueError: A field is missing or invalid; the message says what a missing one may be called.
+        ValueError: A field is missing or invalid; for a missing one, the message lists accepted names.
     """
     for field in ("image", "question", "answers"):
         if field not in row:
             names = ", ".join((field, *_OTHERS[field]))
-            hint = "; VQA's files, which keep answers apart, are of --dataset okvqa" if field == "answers" else ""
+            hint = "; VQA's files, with answers in a separate file, need --dataset okvqa" if field == "answers" else ""
             if dataset := _dataset_of(row):
                 hint = f"; or is the file for --dataset {dataset}?"
             raise ValueError(
                 f"{where}: field {field} is missing; the row has {', '.join(map(str, row))}; "
-                f"rename one of them to {names}{hint}"
+                f"rename one of them to {names}, or say which it is: --query-map {field}=NAME{hint}"
             )
     answers = answers_in(row["answers"]) or row["answers"]
     if isinstance(answers, list):
@@ -174,7 +188,7 @@ def _question(row: Row, where: str) -> Question:
 
 
 def _chosen(answer: Any, options: Any) -> Any:
-    """Returns the text of the option that an answer is the letter of, or else the answer."""
+    """Returns the text of the option if the answer is an option's letter, else the answer."""
     if isinstance(options, Mapping):
         return options.get(answer, answer) if isinstance(answer, str) else answer
     if not isinstance(options, list) or not isinstance(answer, str) or not re.fullmatch("[A-Z]", answer):
@@ -184,7 +198,7 @@ def _chosen(answer: Any, options: Any) -> Any:
 
 
 def answers_in(value: object) -> list[Any]:
-    """Returns the answers in a value: itself, those of a list, or those that objects name."""
+    """Returns the answers in a value: the value itself, the items of a list, or members of objects."""
     if isinstance(value, list):
         return [answer for one in value for answer in answers_in(one)]
     if isinstance(value, Mapping):
@@ -197,17 +211,17 @@ def plain_question(row: Row, where: str) -> Question:
     """Builds the question of a row.
 
     Required fields are `id`, `image` (a name or path in the image folder, or a URL), `question` and `answers`.
-    `entity`, one id or several, is needed for Recall@K; `section` is the number of the evidence in its article; `type`,
-    `split` and `category` break the figures down. Other fields are ignored.
+    `entity`, one id or several, is needed for Recall@K; `section` is the number of the evidence section in its article;
+    `type`, `split` and `category` break the metrics down. Other fields are ignored.
 
     Raises:
         ValueError: A field is missing or invalid.
     """
     entity, section = row.get("entity"), row.get("section")
     if section is not None and (not isinstance(section, int) or isinstance(section, bool) or section < 0):
-        raise ValueError(f"{where}: field section must be an integer of at least 0, got {section!r}")
+        raise ValueError(f"{where}: field section must be an integer, at least 0, got {section!r}")
     if section is not None and not entity:
-        raise ValueError(f"{where}: field section needs the field entity")
+        raise ValueError(f"{where}: field section requires the field entity")
     return Question(
         id=name(row, "id", where),
         question=text(row, "question", where),

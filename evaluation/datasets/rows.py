@@ -1,4 +1,4 @@
-"""Reads rows of question files one at a time; every error names file, line and field."""
+"""Reads rows of question files one at a time; every error names the file, line and field."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def questions(
     """Yields the item that `make` builds from each row, or the error of an invalid row.
 
     Args:
-        rows: The place and the content of each row.
+        rows: The place and content of each row.
         make: Builds the item from a row and its place; raises `ValueError`.
-        id_field: The field that holds `Question.id`, which must be unique; empty if ids are numbers of rows.
+        id_field: The field that holds `Question.id`, which must be unique; empty if ids are row numbers.
     """
     seen: set[str] = set()
     for where, row in rows:
@@ -46,7 +46,7 @@ def questions(
 
 
 def json_lines(path: Path) -> Iterator[tuple[str, Row | ValueError]]:
-    """Yields the objects of a JSON-lines file, which may be compressed, with their places; skips blank lines.
+    """Yields the objects of a JSON-lines file (possibly compressed) with their places; skips blank lines.
 
     Raises:
         ValueError: The file cannot be read.
@@ -59,7 +59,7 @@ def json_lines(path: Path) -> Iterator[tuple[str, Row | ValueError]]:
 
 
 def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str] | ValueError]]:
-    """Yields the rows of a CSV file as dicts, each with the line that it begins in.
+    """Yields the rows of a CSV file as dicts, each with the line that it starts on.
 
     Raises:
         ValueError: The file cannot be read, its header lacks one of `columns`, or it is not CSV in UTF-8.
@@ -80,9 +80,9 @@ def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str
                     yield where, dict(zip(header, values, strict=True))
                 elif values:
                     counts = f"{len(values)} fields, but the header has {len(header)}"
-                    yield where, ValueError(f"{where}: {counts}; is the line cut short?")
+                    yield where, ValueError(f"{where}: {counts}; is the line truncated?")
         except csv.Error as error:
-            raise ValueError(f"{path}: line {start}: not CSV ({error}); is the file cut short?") from error
+            raise ValueError(f"{path}: line {start}: not CSV ({error}); is the file truncated?") from error
 
 
 def json_file(path: Path) -> Row:
@@ -102,13 +102,13 @@ def text(row: Mapping[str, Any], field: str, where: str) -> str:
     """Returns a non-empty text field, stripped.
 
     Raises:
-        ValueError: It is missing, empty or not a text.
+        ValueError: The field is missing, empty or not text.
     """
     value = row.get(field)
     if field not in row:
         raise ValueError(f"{where}: field {field} is missing; the row has {', '.join(map(str, row)) or 'none'}")
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{where}: field {field} must be a non-empty text, got {value!r}")
+        raise ValueError(f"{where}: field {field} must be non-empty text, got {value!r}")
     return _whole(value.strip(), field, where)
 
 
@@ -116,16 +116,16 @@ def optional_text(row: Mapping[str, Any], field: str, where: str) -> str:
     """Returns a text field, "" if it is absent, null or empty.
 
     Raises:
-        ValueError: It is not a text.
+        ValueError: The field is not text.
     """
     return "" if row.get(field) in (None, "") else text(row, field, where)
 
 
 def name(row: Mapping[str, Any], field: str, where: str) -> str:
-    """Returns a field that holds an id or a name: a text, or an integer as text.
+    """Returns a field that holds an id or a name: text, or an integer converted to text.
 
     Raises:
-        ValueError: It is something else.
+        ValueError: The field holds something else.
     """
     value = row.get(field)
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else text(row, field, where)
@@ -135,24 +135,24 @@ def alternatives(row: Mapping[str, str], field: str, where: str) -> tuple[str, .
     """Splits a text field at `|`.
 
     Raises:
-        ValueError: No part is left.
+        ValueError: All parts are empty.
     """
     parts = tuple(part.strip() for part in text(row, field, where).split("|") if part.strip())
     if not parts:
-        raise ValueError(f"{where}: field {field} has nothing but separators")
+        raise ValueError(f"{where}: field {field} contains only separators")
     return parts
 
 
 def texts(values: object, field: str, where: str) -> tuple[str, ...]:
-    """Returns a list of texts and numbers as texts; a single value counts as a list of one.
+    """Returns a list of strings and numbers as strings; a single value counts as a list of one.
 
     Raises:
-        ValueError: It is empty, has an empty text, or something other than texts and numbers.
+        ValueError: The list is empty or contains an empty string or something other than strings and numbers.
     """
     listed = values if isinstance(values, list) else [values]
     good = [str(v).strip() for v in listed if isinstance(v, str | int | float) and not isinstance(v, bool)]
     if not good or not all(good) or len(good) != len(listed):
-        raise ValueError(f"{where}: field {field} must be a list of non-empty texts, got {values!r}")
+        raise ValueError(f"{where}: field {field} must be a list of non-empty strings, got {values!r}")
     return tuple(_whole(value, field, where) for value in good)
 
 
@@ -169,7 +169,7 @@ def _decoded(line: bytes, number: int, where: str) -> str:
     try:
         return (line.removeprefix(_BOM) if number == 1 else line).decode()
     except UnicodeDecodeError as error:
-        byte = f"its byte {error.start + 1} is 0x{line[error.start]:02x}"
+        byte = f"byte {error.start + 1} is 0x{line[error.start]:02x}"
         raise ValueError(f"{where}: not UTF-8 ({byte}); convert the file to UTF-8") from error
 
 
@@ -177,7 +177,7 @@ def _json_object(line: bytes, number: int, where: str) -> Row | ValueError:
     try:
         row = json.loads(_decoded(line, number, where), object_pairs_hook=unique_keys)
     except json.JSONDecodeError as error:
-        return ValueError(f"{where}: not JSON ({error}); is the file cut short, or of another --dataset?")
+        return ValueError(f"{where}: not JSON ({error}); is the file truncated, or of another --dataset?")
     except (ValueError, RecursionError) as error:
         return ValueError(str(error) if where in str(error) else f"{where}: {error}")
     return row if isinstance(row, dict) else ValueError(f"{where}: not a JSON object")
@@ -187,7 +187,7 @@ def _check_header(header: Sequence[str], columns: Sequence[str], path: Path) -> 
     missing = [column for column in columns if column not in header]
     if missing:
         raise ValueError(
-            f"{path}: line 1: no column {', '.join(missing)}; add it to the header, or name another --dataset"
+            f"{path}: line 1: no column {', '.join(missing)}; add it to the header, or choose another --dataset"
         )
     twice = sorted({column for column in header if header.count(column) > 1})
     if twice:
@@ -197,6 +197,6 @@ def _check_header(header: Sequence[str], columns: Sequence[str], path: Path) -> 
 def _whole(value: str, field: str, where: str) -> str:
     try:
         value.encode()
-    except UnicodeEncodeError as error:  # JSON can encode an unpaired surrogate, which no tokenizer accepts
+    except UnicodeEncodeError as error:  # JSON can contain an unpaired surrogate, which no tokenizer accepts
         raise ValueError(f"{where}: field {field} is not valid Unicode ({error.reason})") from error
     return value

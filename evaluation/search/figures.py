@@ -1,4 +1,4 @@
-"""The figures of an evaluation of a search agent, from the records of its questions."""
+"""The metrics of a search agent's evaluation, from the records of its questions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def search_metrics(
     """Returns the content of `metrics.json`.
 
     Args:
-        header: What identifies the run: `dataset`, `mode`, and what else `SearchRun.header` has.
-        records: A record per question.
-        steps: The scores of MMSearch's single steps by the step's name and the question's id.
-        verdicts: The judge's verdict on each record, `None` if strings are matched.
+        header: What identifies the run: `dataset`, `mode` and the entries of `SearchRun.header`.
+        records: One record per question.
+        steps: The scores of MMSearch's single-step tasks, by step name and question id.
+        verdicts: The judge's verdict on each record; `None` to score by string matching.
     """
     mode, mmsearch = header["mode"], header["dataset"] == "mmsearch"
     trails = [record["trail"] for record in records if record["trail"] is not None]
@@ -67,7 +67,7 @@ def search_metrics(
 
 
 def main_scores(records: Sequence[Record], verdicts: Sequence[Record] | None) -> list[float]:
-    """Returns the score of each record's answer: the judge's if there is one, else the data set's own."""
+    """Returns the score of each record's answer: the judge's verdict if there is one, else the data set's own score."""
     if verdicts is not None:
         return [float(verdict["verdict"] is True) for verdict in verdicts]
     return [float(next(iter(record["scores"].values()))) for record in records]
@@ -84,7 +84,7 @@ def _answers(
 
 
 def _judge_figures(records: Sequence[Record], verdicts: Sequence[Record]) -> dict[str, Any]:
-    """Compares the judge's readable verdicts with string matching."""
+    """Compares the judge's parsable verdicts with string matching."""
     pairs = [
         (verdict["verdict"], string_match(record["answer"], record["answers"]))
         for record, verdict in zip(records, verdicts, strict=True)
@@ -99,10 +99,10 @@ def _judge_figures(records: Sequence[Record], verdicts: Sequence[Record]) -> dic
 def _mmsearch_figures(
     mode: str, records: Sequence[Record], steps: Mapping[str, Mapping[str, float]]
 ) -> dict[str, float | None]:
-    """Returns MMSearch's four scores and the final one, 0 to 1; a question that a step's file lacks scores 0 there.
+    """Returns MMSearch's four scores and the final one, 0 to 1; a question missing from a step's file scores 0 there.
 
-    Scores of single steps belong to the pipeline of the paper; for other policies than `mmsearch` they are `None`, and
-    so is the final score.
+    The single-step scores belong to the paper's pipeline: for policies other than `mmsearch` they, and the final score,
+    are `None`.
     """
     scores: dict[str, float | None] = {
         "end_to_end": _mean([record["scores"]["mmsearch_f1"] for record in records]),

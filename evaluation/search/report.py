@@ -1,4 +1,4 @@
-"""The HTML report of an agent's evaluation: one file with its figures and some of its runs, round by round."""
+"""The HTML report of an agent's evaluation: one file with its metrics and some of its runs, round by round."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evaluation.metrics import percent
 from retriever.files import write_whole
 
 _CASES = 50
-"""Right questions that are shown, and as many wrong ones."""
+"""Number of right answers shown, and of wrong ones."""
 
 Record = Mapping[str, Any]
 
@@ -23,7 +23,7 @@ def write_report(out: Path, metrics: Mapping[str, Any], records: Sequence[Record
 
     Args:
         out: The folder of the run.
-        metrics: Its figures, as in `metrics.json`.
+        metrics: Its metrics, as in `metrics.json`.
         records: Its questions, as in `queries.jsonl`.
         scores: The score of each, 0 to 1.
     """

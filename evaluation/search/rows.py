@@ -1,4 +1,4 @@
-"""Rows of the files of search data sets: Parquet with embedded images, or JSON lines that name images."""
+"""Reads rows of search data sets: Parquet with embedded images, or JSON lines that name images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ImageFile = bytes | Path
 
 @dataclass(frozen=True, slots=True)
 class RowImages:
-    """The images of a row: those that were found, and the names of those that were not."""
+    """The images of a row that were found, and the names of those that were not."""
 
     found: tuple[ImageFile, ...] = ()
     missing: tuple[str, ...] = ()
@@ -27,11 +27,11 @@ NO_IMAGES = RowImages()
 
 
 def images_of(folder: Path, *fields: Any) -> RowImages:
-    """Returns the images of some fields: embedded ones, and files under `folder` by the longest suffix of a path."""
+    """Returns the images in some fields: embedded ones, and files under `folder` by longest matching path suffix."""
     found: list[ImageFile] = []
     missing: list[str] = []
     for field in fields:
-        # The form of the library datasets: the content, or a path without content.
+        # As the library `datasets` stores images: the bytes, or a path without bytes.
         value = field.get("bytes") or field.get("path") if isinstance(field, Mapping) else field
         if value is None or value == "":
             continue
@@ -48,7 +48,7 @@ def rows_of(path: Path, *, images: bool = True) -> Iterator[tuple[str, Row]]:
 
     Args:
         path: The file or folder.
-        images: Whether to read embedded images, which are most of such a file; otherwise these fields are absent.
+        images: Whether to read embedded images, which make up most of such a file; otherwise these fields are absent.
 
     Raises:
         ValueError: A file cannot be read, or the folder has none.
@@ -56,7 +56,7 @@ def rows_of(path: Path, *, images: bool = True) -> Iterator[tuple[str, Row]]:
     if path.is_dir():
         files = sorted(path.glob("*.parquet"))
         if not files:
-            raise ValueError(f"{path}: a folder without .parquet files")
+            raise ValueError(f"{path}: the folder has no .parquet files")
         for file in files:
             yield from rows_of(file, images=images)
     elif path.suffix == ".parquet":

@@ -1,4 +1,4 @@
-"""One evaluation of a search agent, from tasks to its files (`omgm evaluate --mode`)."""
+"""Runs an evaluation of a search agent, from tasks to result files (`omgm evaluate --mode`)."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from retriever.files import write_whole
 
 T = TypeVar("T")
 Ask = Callable[[SearchTask], Trail]
-"""Lets the agent answer a task; returns its trail. Raises `ValueError` if the task's image is unreadable."""
+"""Has the agent answer a task and returns its trail. Raises `ValueError` if the task's image is unreadable."""
 AskStep = Callable[[StepTask], tuple[str, int | None]]
-"""Lets the model do a single step; returns its reply, and the position of the website that it chose."""
+"""Has the model do a single step; returns its reply and the position of the website that it chose."""
 Verdict = Callable[[Question, str], tuple[bool | None, str]]
-"""Judges an answer; returns whether it is right, `None` if the judge's reply is unreadable, and that reply."""
+"""Judges an answer; returns whether it is right (`None` if the judge's reply cannot be parsed) and that reply."""
 
 _FAILED = "the model failed"
 
 
 @dataclass(frozen=True, slots=True)
 class SingleStep:
-    """MMSearch's task for a single step: how its tasks are read, and who does them."""
+    """One of MMSearch's single-step tasks: how to read its tasks and who does them."""
 
     read: Callable[[bool], Iterator[StepTask]]
     ask: AskStep
@@ -44,17 +44,17 @@ class SingleStep:
 
 @dataclass(frozen=True, slots=True)
 class SearchRun:
-    """What is evaluated, and how.
+    """What to evaluate and how.
 
     Attributes:
         dataset: The data set's name.
         mode: The agent's policy.
         read: Reads the tasks.
-        ask: Lets the agent answer a task.
-        steps: Tasks for single steps by their name, `rerank` and `summarization`.
-        verdict: Judges answers; without it, matching of strings does.
-        header: The rest of what identifies the run in `metrics.json`, such as profile, settings and index.
-        concurrency: Tasks that are asked at once.
+        ask: Has the agent answer a task.
+        steps: The single-step tasks by name, `rerank` and `summarization`.
+        verdict: Judges answers; without it, strings are matched.
+        header: What else identifies the run in `metrics.json`, such as profile, settings and index.
+        concurrency: Number of tasks asked concurrently.
     """
 
     dataset: str
@@ -72,8 +72,8 @@ def evaluate_search(run: SearchRun, out: Path) -> dict[str, Any]:
 
     `out` gets `metrics.json`, `report.html`, and one JSON line per question, with its trail, in `queries.jsonl`; those
     of single steps are in `rerank.jsonl` and `summarization.jsonl`, the judge's in `judge.jsonl`. A run that is killed
-    and restarted resumes after its last whole batch of `concurrency` questions; one that is called again with the same
-    arguments asks once more only what failed.
+    and restarted resumes after its last complete batch of `concurrency` questions. Another call with the same arguments
+    asks only the failed questions again.
 
     Returns:
         The content of `metrics.json`.
@@ -121,7 +121,7 @@ def _filled(
     do: Callable[[T], Record],
     again: Callable[[int, Record], bool],
 ) -> list[Record]:
-    """Fills a file of JSON lines (`fill`), `concurrency` items at once, and returns all of its records."""
+    """Fills a file of JSON lines (`fill`), `concurrency` items at a time, and returns all of its records."""
     with ThreadPoolExecutor(run.concurrency) as pool:
         fill(path, items, total, run.concurrency, lambda batch: pool.map(do, batch), again)
     return list(read_rows(path))
@@ -178,7 +178,7 @@ def _step(step: SingleStep, task: StepTask) -> Record:
 
 
 def _judged(run: SearchRun, record: Record) -> Record:
-    """Returns the verdict on a record's answer, with that answer: if it changes, it is judged again."""
+    """Returns the verdict on a record's answer, with that answer: a changed answer is judged again."""
     assert run.verdict is not None
     verdict: bool | None = False
     reply = ""
@@ -189,7 +189,7 @@ def _judged(run: SearchRun, record: Record) -> Record:
 
 
 def _requery_of(trail: Trail) -> str:
-    """Returns the first query of a trail's first text search; empty without one, and if the model wrote none."""
+    """Returns the first query of a trail's first text search; empty if there was no search or it had no query."""
     for one in trail["rounds"]:
         for call in one["calls"]:
             queries = call["arguments"].get("queries") if isinstance(call["arguments"], Mapping) else None

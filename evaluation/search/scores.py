@@ -1,4 +1,4 @@
-"""MMSearch's scores: token F1, and the requery, rerank and final scores (arXiv 2409.12959, section 2.3)."""
+"""MMSearch's scores: token F1 and the requery, rerank and final scores (arXiv 2409.12959, section 2.3)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 from evaluation.answers import normalize
 
 WEIGHTS = {"end_to_end": 0.75, "requery": 0.05, "rerank": 0.10, "summarization": 0.10}
-"""Weights of the final score, equation 1."""
+"""Weights of the final score (equation 1)."""
 
 
 def answer_f1(answer: str, references: Sequence[str]) -> float:
-    """Returns the F1 of an answer's words with those of the best reference, as MMSearch computes it.
+    """Returns the F1 of an answer's words against the best reference's, as MMSearch computes it.
 
-    Both lose case, punctuation and articles (SQuAD's rule). A date becomes one word, right or wrong as a whole.
+    Both are normalized by SQuAD's rule: lowercased, without punctuation and articles. A date becomes a single word.
 
     Example:
         >>> answer_f1("The United States", ["United States of America"])
@@ -39,7 +39,7 @@ def _f1(given: list[str], wanted: list[str]) -> float:
 
 
 def requery_score(requery: str, reference: str) -> float:
-    """Returns the mean of BLEU-1 (NLTK, smoothing 1, words as written) and ROUGE-L's F (rouge-score); 0 if it is empty.
+    """Returns the mean of BLEU-1 (NLTK, smoothing 1, words as written) and ROUGE-L's F (rouge-score); 0 if empty.
 
     Raises:
         ValueError: The extra `mmsearch` is not installed.
@@ -64,7 +64,7 @@ def _libraries() -> tuple[Callable[[list[list[str]], list[str]], float], Callabl
         absl: Any = importlib.import_module("absl.logging")
     except ImportError as error:
         raise ValueError(f"the requery score needs {error.name}: pip install 'omgm[mmsearch]'") from error
-    # Its handler closes the stream that was stderr at its import as soon as logging is configured anew.
+    # Its log handler closes whatever was stderr at import time as soon as logging is reconfigured.
     absl.get_absl_handler().python_handler.setStream(sys.__stderr__)
     smoothing = bleu.SmoothingFunction().method1
     scorer = rouge.RougeScorer(["rougeL"])
@@ -76,10 +76,10 @@ def _libraries() -> tuple[Callable[[list[list[str]], list[str]], float], Callabl
 
 
 def rerank_score(chosen: int | None, valid: Collection[int], unsure: Collection[int]) -> float:
-    """Returns 1 for a valid website, one half for an unsure one, 0 for any other, and 0 if none was chosen.
+    """Returns 1 for a valid website, one half for an unsure one, and 0 for any other or none.
 
     Args:
-        chosen: Position of the website from 0; `None` if the reply named none.
+        chosen: Position of the website, from 0; `None` if the reply named none.
         valid: Positions that are likely to hold the answer.
         unsure: Positions whose relevance is hard to tell.
     """

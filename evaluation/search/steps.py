@@ -1,4 +1,4 @@
-"""MMSearch's tasks for single steps: choose one of eight given websites, and answer from one given website."""
+"""MMSearch's single-step tasks: choose one of eight given websites, and answer from one given website."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WEBSITES = 8
 
 @dataclass(frozen=True, slots=True)
 class Website:
-    """A website as the data set gives it: its title, its snippet, its text and a screenshot."""
+    """A website as given by the data set: title, snippet, text and a screenshot."""
 
     title: str
     snippet: str
@@ -35,7 +35,7 @@ class StepTask:
         websites: Eight to choose from, or the one to answer from.
         images: The question's image, if it has one.
         image_search: A screenshot of the results of a search for that image.
-        valid: Positions from 0 of the websites that are likely to hold the answer.
+        valid: Positions (from 0) of the websites that are likely to hold the answer.
         unsure: Positions of those whose relevance is hard to tell.
     """
 
@@ -59,7 +59,7 @@ def read_rerank(path: Path, images: bool = True) -> Iterator[StepTask]:
             info = row.get(f"website{at}_info")
             if not isinstance(info, dict):
                 raise ValueError(f"{where}: field website{at}_info must be an object, got {info!r}"[:300])
-            # The data set's own snippets stand under either name.
+            # The data set's own snippets appear under either name.
             snippet = info.get("snippet") or info.get("text") or ""
             screenshot = images_of(path.parent, row.get(f"website{at}_head_screenshot")) if images else NO_IMAGES
             websites.append(Website(str(info.get("title") or ""), str(snippet), "", screenshot))

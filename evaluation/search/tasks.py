@@ -1,4 +1,4 @@
-"""The tasks that search agents are evaluated on: a question of any data set with its images."""
+"""The tasks that search agents are evaluated on: questions of any data set with their images."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from itertools import cycle
 from pathlib import Path
 
 from evaluation.datasets import find_query_image, load
+from evaluation.datasets.plain import NO_NAMES
 from evaluation.datasets.question import Question
 from evaluation.datasets.rows import Row, name, optional_text, text, texts
 from evaluation.search.rows import NO_IMAGES, RowImages, images_of, rows_of
+from indexes.formats.fields import Names
 
 PLUS_IMAGES = ("img_1", "img_2", "img_3", "img_4", "img_5")
 
@@ -25,8 +27,8 @@ class SearchTask:
 
     Attributes:
         question: The question with its answers.
-        images: Its images, the main one first; none for a question in words alone, or if images were not to be read.
-        requery: The search query that a person wrote for it; empty if unknown.
+        images: Its images, the main one first; none for a text-only question, or if images were not requested.
+        requery: The search query that a human wrote for it; empty if unknown.
         groups: The group of the question in each breakdown.
     """
 
@@ -40,18 +42,23 @@ TaskReader = Callable[[bool], Iterator[SearchTask]]
 """Yields all tasks, with their images if the argument is true. Raises `ValueError`."""
 
 
-def read_tasks(dataset: str, path: Path, images: Path | None, *, canary: str = "") -> TaskReader:
+def read_tasks(
+    dataset: str, path: Path, images: Path | None, *, canary: str = "", names: Names = NO_NAMES
+) -> TaskReader:
     """Returns the reader of a data set.
 
     Args:
         dataset: `mmsearch`, `mmsearch-plus`, or a key of `evaluation.datasets.LOADERS`.
-        path: The file of questions; of MMSearch the folder of its three files, or the first of them.
+        path: The question file; for MMSearch the folder of its three files, or the first of them.
         images: The folder of images that are not embedded.
         canary: The text that decrypts MMSearch-Plus.
+        names: See `evaluation.datasets.read`.
 
     Raises:
-        ValueError: A folder of images is needed.
+        ValueError: The data set needs a folder of images.
     """
+    if names and dataset in ("mmsearch", "mmsearch-plus"):
+        raise ValueError(f"--query-map: is for --dataset plain; the fields of {dataset} have fixed names")
     if dataset == "mmsearch":
         file = subset(path, "end2end") if path.is_dir() else path
         if file is None:
@@ -61,11 +68,11 @@ def read_tasks(dataset: str, path: Path, images: Path | None, *, canary: str = "
         return partial(_mmsearch_plus, path, images, canary)
     if images is None:
         raise ValueError(f"--query-images is needed: {dataset} names its images")
-    return partial(_questions, dataset, path, images)
+    return partial(_questions, dataset, path, images, names)
 
 
 def subset(path: Path, name: str) -> Path | None:
-    """Returns one of MMSearch's three files (`end2end`, `rerank`, `summarization`), given their folder or the first."""
+    """Returns one of MMSearch's files (`end2end`, `rerank`, `summarization`), given their folder or the first one."""
     folder = path if path.is_dir() else path.parent
     files = [folder / f"{name}{ending}" for ending in (".parquet", ".jsonl")]
     return next((file for file in files if file.is_file()), None)
@@ -98,7 +105,7 @@ def mmsearch_answers(row: Row, where: str) -> tuple[str, ...]:
 
 
 def _mmsearch_plus(path: Path, folder: Path | None, canary: str, images: bool) -> Iterator[SearchTask]:
-    """Yields the questions of MMSearch-Plus; ids are numbers of rows, since the data set has none."""
+    """Yields the questions of MMSearch-Plus; ids are row numbers, since the data set has none."""
     for number, (where, row) in enumerate(rows_of(path, images=images), start=1):
         plain = partial(_decrypted, canary=canary, where=where)
         question = Question(
@@ -115,7 +122,7 @@ def _mmsearch_plus(path: Path, folder: Path | None, canary: str, images: bool) -
 
 
 def _decrypted(value: str, canary: str, where: str) -> str:
-    """Decrypts a text of MMSearch-Plus: Base64 of the text combined (XOR) with the SHA-256 of the canary, repeated."""
+    """Decrypts a text of MMSearch-Plus: Base64 of the text XORed with the repeated SHA-256 of the canary."""
     if not canary:
         return value
     try:
@@ -123,11 +130,11 @@ def _decrypted(value: str, canary: str, where: str) -> str:
         key = hashlib.sha256(canary.encode()).digest()
         return bytes(byte ^ mask for byte, mask in zip(data, cycle(key), strict=False)).decode()
     except (binascii.Error, UnicodeDecodeError) as error:
-        raise ValueError(f"{where}: this text cannot be decrypted by --canary; is the file encrypted?") from error
+        raise ValueError(f"{where}: cannot decrypt this text with --canary; is the file encrypted?") from error
 
 
-def _questions(dataset: str, path: Path, folder: Path, images: bool) -> Iterator[SearchTask]:
-    for question in load(dataset, path):
+def _questions(dataset: str, path: Path, folder: Path, names: Names, images: bool) -> Iterator[SearchTask]:
+    for question in load(dataset, path, names):
         there = NO_IMAGES
         if images:
             found = find_query_image(folder, question.image_id)

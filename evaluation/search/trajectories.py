@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 ANSWER = "answer"
-"""The last step of a trajectory beside the tools."""
+"""The final step of a trajectory, alongside the tools."""
 STEPS = 20
-"""Steps that are reported one by one."""
+"""Number of steps reported individually."""
 
 Trail = Mapping[str, Any]
 """A trail as `agents.trail.AgentAnswer.as_dict` returns it."""
 
 
 def _steps_of(trail: Trail) -> list[list[str]]:
-    """Returns the tools called in each round, and `answer` for the round without calls that answers."""
+    """Returns the tools called in each round, and `answer` for the final round, which calls none."""
     steps = [[str(call["tool"]) for call in one["calls"]] for one in trail["rounds"]]
     answered = trail["answer"] is not None
     return [step or [ANSWER] * (answered and at == len(steps)) for at, step in enumerate(steps, start=1)]
@@ -25,8 +25,8 @@ def _steps_of(trail: Trail) -> list[list[str]]:
 def trajectory_figures(trails: Sequence[Trail], scores: Sequence[float]) -> dict[str, Any]:
     """Returns the statistics of all trajectories.
 
-    `next` holds P(next | tool): of all calls of a tool, the share that is followed by a call of the next tool (or by
-    the answer) in the immediately next round; P(image | zoom) is `next.zoom_in.image_search`. Since a round can have
+    `next` holds P(next | tool): the share of a tool's calls that are followed by a call of the next tool (or by the
+    answer) in the immediately following round; P(image | zoom) is `next.zoom_in.image_search`. Since a round can have
     several calls, the shares of one tool may add up to more than 1.
 
     Args:

@@ -1,4 +1,4 @@
-"""Answers judged by a chat model, as MMSearch-Plus does, and how far its verdicts agree with matching of strings."""
+"""Judges answers with a chat model, as MMSearch-Plus does, and measures its agreement with string matching."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ information that contradicts nothing. It is wrong if it names something else, he
 what was asked, or does not answer. Judge by the accepted answers only, not by what you know.
 
 Reply with JSON only: {"correct": true or false}"""
-"""The project's own prompt; the paper publishes none."""
+"""This project's own prompt; the paper publishes none."""
 
 VERDICT: Mapping[str, Any] = {
     "type": "object",
@@ -32,7 +32,7 @@ _RIGHT = ("true", "yes", "correct")
 
 
 def judge_messages(question: str, accepted: Sequence[str], answer: str) -> list[dict[str, Any]]:
-    """Returns the request for a verdict. The texts are JSON, so that an answer cannot pose as an instruction."""
+    """Returns the request for a verdict. Texts are passed as JSON, so that an answer cannot pose as an instruction."""
     given = {"question": question, "accepted_answers": list(accepted), "answer": answer}
     return [
         {"role": "system", "content": JUDGE},
@@ -41,7 +41,7 @@ def judge_messages(question: str, accepted: Sequence[str], answer: str) -> list[
 
 
 def read_verdict(reply: str) -> bool | None:
-    """Returns a verdict, `None` if the reply has none. Thoughts do not count; of several verdicts the last one does.
+    """Returns the last verdict in a reply, ignoring the model's thoughts; `None` if there is none.
 
     Example:
         >>> read_verdict('{"correct": true}'), read_verdict("Incorrect."), read_verdict("It depends.")
@@ -69,7 +69,7 @@ def string_match(answer: str | None, accepted: Sequence[str]) -> bool:
 def agreement(verdicts: Sequence[bool], matches: Sequence[bool]) -> dict[str, Any]:
     """Returns the share of answers on which a judge and string matching agree, and Cohen's kappa.
 
-    Kappa is `None` without answers, or if chance alone explains all agreement because both always say the same.
+    Kappa is `None` without answers, or if both always give the same verdict, so that chance explains all agreement.
 
     Example:
         >>> agreement([True, True, False, False], [True, False, False, False])["kappa"]

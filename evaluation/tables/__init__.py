@@ -1,1 +1,1 @@
-"""The paper's tables made again: what is measured (`runs`), beside what was published (`paper.toml`)."""
+"""Reproduces the paper's tables: figures measured here (`runs`) beside the published ones (`paper.toml`)."""

@@ -1,4 +1,4 @@
-"""Makes one table: measured rows beside the paper's, with the reason if nothing can be measured."""
+"""Makes one table: measured rows beside the paper's, or the reason why nothing can be measured."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _NO_QUESTIONS = "no questions were given (--queries, --query-images and --kb or 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTable:
-    """A table with what was measured for it.
+    """A table with its measured figures.
 
     Attributes:
         source: The paper's table.
         blocks: The measured figures; empty if nothing was measured.
-        notes: Why nothing was measured, what a sweep chose, what to know when comparing.
+        notes: Why nothing was measured, what a sweep chose, caveats for comparing.
         runs: Folder of the run behind each row.
     """
 
@@ -44,11 +44,11 @@ def make(
     Args:
         table: The table.
         runs: Makes runs over the questions; `None` if there are no questions.
-        given: Finished runs by label, for rows of their own.
+        given: Finished runs by label, each for a row of its own.
         tuned_on: The run that alpha and beta were chosen on, for the sweeps.
 
     Raises:
-        ValueError: A given run is not finished, or the questions are those of `tuned_on`.
+        ValueError: A given run is not finished, or some of the questions are also in `tuned_on`.
     """
     blocks: list[FigureBlock] = []
     notes: list[str] = []
@@ -93,7 +93,7 @@ def _given(table: PaperTable, label: str, folder: Path) -> tuple[FigureBlock | N
 
 
 def _swept(table: PaperTable, runs: TableRuns, tuned_on: Path | None) -> tuple[FigureBlock, str]:
-    """Returns the curve and a note; with `tuned_on`, the curve is that run's and the note reports what it chose."""
+    """Returns the curve and a note; with `tuned_on`, the curve is that run's and the note reports its choice."""
     alpha, beta = runs.components.alpha, runs.components.beta
     alphas, betas = (GRID, [beta]) if table.sweep == "alpha" else ([alpha], GRID)
     records = read_records(runs.folder("full") / RECORDS)
@@ -101,8 +101,8 @@ def _swept(table: PaperTable, runs: TableRuns, tuned_on: Path | None) -> tuple[F
     if tuned_on is None:
         result = sweep(records, alphas, betas, tune_split="the questions")
         note = (
-            f"The curve is over the given questions, so {_chosen(result, name)} is a choice and not a result; with "
-            "--tuned-on RUN the choice is made on another split and reported on these questions."
+            f"The curve is over the given questions, so {_chosen(result, name)} is a choice, not a result; with "
+            "--tuned-on RUN, the choice is made on another split and evaluated on these questions."
         )
         on = _measured_on(runs)
     else:
@@ -147,7 +147,7 @@ def _measured_on(runs: TableRuns) -> str:
 def _mismatch(table: PaperTable, dataset: str) -> str:
     if not table.styles or _style(dataset) in table.styles:
         return ""
-    return f"this table is about questions in the form of {' or '.join(table.styles)}, these are {dataset}"
+    return f"this table needs questions of {' or '.join(table.styles)}, these are of {dataset}"
 
 
 def _lacking(table: PaperTable, runs: TableRuns) -> str:

@@ -1,4 +1,4 @@
-"""The paper's tables as data: their rows, the place of their figures in a run's metrics, the published figures."""
+"""The paper's tables as data: rows, where their figures are in a run's metrics, and the published figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Cells = tuple[float | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A row to measure: its name, its run, the step it is about, and its name in rows of given runs."""
+    """A row to measure: its name, its run, the step it reports, and its name in rows of given runs."""
 
     name: str
     run: str
@@ -27,7 +27,7 @@ class FigureBlock:
     """Rows of figures under one heading, published or measured here.
 
     Attributes:
-        on: The questions they were measured on.
+        on: What they were measured on.
         columns: Names of the columns; one that ends in "[s]" holds seconds, the others percent.
         rows: Name and cells of each row.
     """
@@ -45,11 +45,11 @@ class PaperTable:
         id: "2" to "14", "figure3" to "figure5".
         title: Its title.
         caption: What its figures are.
-        columns: By style of question ("any" for all others), the columns with their places in `metrics.json`.
+        columns: For each style of question ("any" for all others), the columns with their places in `metrics.json`.
         rows: The rows to measure.
         paper: The published figures.
-        notes: What to know when comparing.
-        styles: The styles of question that it is about; all if empty.
+        notes: Caveats for comparing.
+        styles: The styles of question that it applies to; all if empty.
         sweep: "alpha" or "beta" if its rows are the values of a sweep.
     """
 

@@ -1,4 +1,4 @@
-"""The runs behind the tables, by the names that `paper.toml` uses: made when first needed, kept, and resumed."""
+"""The runs behind the tables, by their names in `paper.toml`: made when first needed, kept, and resumed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CANDIDATES: dict[str, Candidates] = {name: name for name in ("summary", "title"
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """The models and settings of a profile; `settings` is their description in reports, `bem` E-VQA's judge."""
+    """The models and settings of a profile; `settings` describes them in reports, `bem` is E-VQA's judge."""
 
     profile: str
     settings: Mapping[str, Any]
@@ -66,23 +66,23 @@ class Components:
 
     @property
     def candidates(self) -> Candidates:
-        """What step 1 searches."""
+        """Which keys step 1 searches."""
         return self.design["candidates"]
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionSet:
-    """Questions with the knowledge base that they are about.
+    """Questions with their knowledge base.
 
     Attributes:
         dataset: Name of the data set.
         questions: The questions.
         query_images: The folder of their images.
-        kb: The knowledge base; with `index`, only tables that need other indexes need it.
+        kb: The knowledge base; if `index` is given, only tables that need other indexes use it.
         images: The folder of its images.
-        index: The profile's index of it; by default it is built beside the runs.
-        kb_format: Format of `kb`; by default guessed.
-        names: The names that the fields of an entity have in `kb`, where they are not the usual ones.
+        index: The profile's index of it; by default, it is built beside the runs.
+        kb_format: Format of `kb`; guessed by default.
+        names: The names of an entity's fields in `kb`, if not the usual ones.
     """
 
     dataset: str
@@ -114,7 +114,7 @@ class _IndexKind(NamedTuple):
 
 
 class TableRuns:
-    """Makes runs by name under `out`: indexes in `indexes/`, runs in a folder per questions and settings.
+    """Makes runs by name under `out`: indexes in `indexes/`, runs in a folder per set of questions and settings.
 
     Args:
         components: The models that retrieve and answer.
@@ -129,10 +129,10 @@ class TableRuns:
         self._folder: Path | None = None
 
     def folder(self, name: str) -> Path:
-        """Returns the folder of a finished run, which is made now unless it exists.
+        """Returns the folder of a finished run, making the run first unless it exists.
 
         Raises:
-            ValueError: It cannot be made; the message says what is missing.
+            ValueError: The run cannot be made; the message says what is missing.
         """
         if self._folder is None:
             self._folder = self._out / "runs" / self._identity()
@@ -154,8 +154,8 @@ class TableRuns:
             progress=self._progress,
             bem=None if generator is None else self.components.bem,
         )
-        if metrics["n_failed"]:  # the runs that replay this one have to fit it, so it is not changed later
-            logger.warning("tables keep the run %s; delete %s to make all runs again", name, folder.parent)
+        if metrics["n_failed"]:  # not retried later, because the runs that replay this one must match it
+            logger.warning("tables keep run %s despite its failures; delete %s to redo all runs", name, folder.parent)
         return folder
 
     def metrics(self, name: str) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class TableRuns:
         """Returns why a run cannot be made: its index is not the given one and there is no `kb` to build it from."""
         if self.questions.kb is not None or self._searches(name) == self._own:
             return ""
-        return "this table needs other indexes than the profile's; name the knowledge base to build them from (--kb)"
+        return "this table needs indexes other than the profile's; pass the knowledge base to build them from (--kb)"
 
     def _searches(self, name: str) -> _IndexKind:
         """Returns the kind of index that a run searches."""
@@ -190,7 +190,7 @@ class TableRuns:
         return _IndexKind(self.components.candidates)
 
     def _plan(self, name: str) -> tuple[QueryRetriever, Generator | None]:
-        """Returns the retriever and the generator of a run; after the first "-" of its name follows the variant."""
+        """Returns the retriever and generator of a run; the part of its name after the first "-" is the variant."""
         kind, _, variant = name.partition("-")
         parts, index, generator = self.components, self._index(self._searches(name)), self.components.generator
         if kind == "full":
@@ -286,13 +286,13 @@ def refuse_tuned(tuned_on: Path, questions: Sequence[Question]) -> None:
         ValueError: `tuned_on` is not a run, or shares a question.
     """
     if not (tuned_on / RECORDS).is_file():
-        raise ValueError(f"--tuned-on: {tuned_on} has no {RECORDS}; name a folder that omgm evaluate or sweep wrote")
+        raise ValueError(f"--tuned-on: {tuned_on} has no {RECORDS}; pass a folder that omgm evaluate or sweep wrote")
     used = {record.asks for record in read_records(tuned_on / RECORDS)}
     shared = [question.id for question in questions if (question.image_id, question.question) in used]
     if shared:
         raise ValueError(
-            f"--queries: {len(shared)} of {len(questions)} questions, such as {shared[0]!r}, are among those that "
-            f"{tuned_on} tuned on; report on another split"
+            f"--queries: {len(shared)} of {len(questions)} questions, such as {shared[0]!r}, are also in the tuning "
+            f"run {tuned_on}; report on another split"
         )
 
 

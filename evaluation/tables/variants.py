@@ -1,4 +1,4 @@
-"""The variants of the paper's ablations: what step 2 sees, how it compares tokens, what the generator reads."""
+"""Variants for the paper's ablations: what step 2 sees, how it compares tokens, what the generator reads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GRAY = Image.new("RGB", (224, 224), (127, 127, 127))
 
 
 class BlindedEncoder:
-    """A fusion encoder without the image (it gets a gray one) or without the text (it gets an empty one).
+    """A fusion encoder that is blind to the image (it gets a gray one) or to the text (it gets an empty one).
 
     Args:
         fusion: The encoder.
@@ -37,7 +37,7 @@ class BlindedEncoder:
 
     def __init__(self, fusion: FusionEncoder, *, image: bool = True, text: bool = True) -> None:
         self._fusion, self._image, self._text = fusion, image, text
-        # The word "picture" is in the manifests of existing indexes.
+        # The manifests of existing indexes contain the word "picture".
         inputs = [name for name, seen in (("picture", image), ("text", text)) if seen]
         self.fingerprint = f"{fusion.fingerprint} seeing {' and '.join(inputs) or 'nothing'}"
 
@@ -60,17 +60,17 @@ class BlindedEncoder:
 
 
 def clip_itc(query: Tensor, firsts: Tensor) -> Tensor:
-    """Compares tokens like CLIP: the first query token with the first token of each section."""
+    """Compares tokens as in CLIP: the first query token with the first token of each section."""
     return firsts @ query[0]
 
 
 def qformer_itc(query: Tensor, firsts: Tensor) -> Tensor:
-    """Compares tokens like the Q-Former: the best of all query tokens for the first token of each section."""
+    """Compares tokens as in the Q-Former's ITC: the best of all query tokens for the first token of each section."""
     return (firsts @ query.T).amax(dim=1)
 
 
 class FirstTokenRerank:
-    """Step 2 with the first stored token of each section alone; entities rank by their best section (alpha = 0).
+    """Step 2 on only the first stored token of each section; entities rank by their best section (alpha = 0).
 
     Args:
         fusion: The encoder that the stored tokens of `index` were made with.
@@ -97,12 +97,12 @@ class FirstTokenRerank:
     def _ordered(self, query: Tensor, candidates: list[Candidate]) -> list[Candidate]:
         spans = [self._index.token_rows(candidate.row) for candidate in candidates]
         stored = self._index.gather(spans)
-        # A store in GPU memory comes back whole: take the candidates' rows before converting anything.
+        # A store in GPU memory is returned whole: select the candidates' rows before converting anything.
         starts = zip(stored.first.tolist(), spans, strict=True)
         wanted = [row for start, span in starts for row in range(start, start + len(span))]
         rows = torch.tensor(wanted, dtype=torch.int64, device=stored.values.device)
         found = EncodedTokens(stored.values[rows, :1], None if stored.scales is None else stored.scales[rows, :1])
-        if found.values.dtype == torch.uint8:  # packed signs, which MaxSim reads as they are
+        if found.values.dtype == torch.uint8:  # packed signs, which MaxSim reads without unpacking
             found = unpack_tokens(found, TokenCodec("bit1"))
         firsts = found.values[:, 0].float()
         if found.scales is not None:
@@ -122,12 +122,12 @@ class FirstTokenRerank:
 
 
 class RecordedRetriever:
-    """A retriever that returns what a finished run found, with another choice of the section; no model runs.
+    """A retriever that replays a finished run's results with a different choice of section; no model runs.
 
     Args:
         index: The index of the run.
         records: Its records.
-        choose: Returns the entity and the section to read for a record.
+        choose: Returns the entity and section to read for a record.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class RecordedRetriever:
         self._choices = {record.id: choose(record) for record in records}
 
     def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
-        """Returns the chosen section for each query, without rankings and times."""
+        """Returns the chosen section for each query, without rankings and timings."""
         return [RetrievalResult(query.id, self._candidates(*self._choices[query.id]), {}) for query in queries]
 
     def _candidates(self, entity: str | None, section: int | None) -> list[Candidate]:

@@ -74,7 +74,7 @@ def _shown(value: float | None, column: str) -> str:
 
 
 def _as_published(value: float | None, column: str) -> str:
-    """Returns a figure with up to two decimals, as the paper prints some."""
+    """Returns a figure with up to two decimals, as in the paper."""
     return _shown(value, column) if value is None or is_time(column) else f"{value:.2f}".removesuffix("0")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -59,19 +59,19 @@ Names = Mapping[str, str]
 """The names of an entity's fields in a knowledge base, as far as they are given; dots lead into objects."""
 
 
-def parse_names(pairs: Iterable[str]) -> dict[str, str]:
-    """Parses `field=name` pairs.
+def parse_names(pairs: Iterable[str], fields: Collection[str] = GUESSES, flag: str = "--map") -> dict[str, str]:
+    """Parses the `field=name` pairs of a flag; `fields` are those that may be named, by default an entity's.
 
     Raises:
-        ValueError: A pair is malformed, or entities have no such field.
+        ValueError: A pair is malformed, or there is no such field.
     """
     names = {}
     for pair in pairs:
         field, equals, name = pair.partition("=")
         if not equals or not name.strip():
-            raise ValueError(f"--map: expected FIELD=NAME, such as title=display_name, got {pair!r}")
-        if field.strip() not in GUESSES:
-            raise ValueError(f"--map: unknown field {field.strip()!r}; fields are {', '.join(GUESSES)}")
+            raise ValueError(f"{flag}: expected FIELD=NAME, such as {next(iter(fields))}=name, got {pair!r}")
+        if field.strip() not in fields:
+            raise ValueError(f"{flag}: unknown field {field.strip()!r}; fields are {', '.join(fields)}")
         names[field.strip()] = name.strip()
     return names
 

@@ -104,6 +104,7 @@ def add_questions(
         + ("" if images else "; for agents also mmsearch or mmsearch-plus"),
     )
     parser.add_argument("--queries", type=Path, required=required, metavar="FILE", help="the file of questions")
+    add_query_map(parser)
     parser.add_argument(
         "--query-images",
         type=Path,
@@ -111,6 +112,25 @@ def add_questions(
         metavar="DIR",
         help="the folder of their images",
     )
+
+
+def add_query_map(parser: argparse._ActionsContainer) -> None:
+    """Adds `--query-map`, which `question_names` reads."""
+    parser.add_argument(
+        "--query-map",
+        action="append",
+        default=[],
+        metavar="FIELD=NAME",
+        help="with --dataset plain, what a field (image, question, answers, …) is called in the file; may be repeated",
+    )
+
+
+def question_names(args: argparse.Namespace) -> dict[str, str]:
+    """Returns what the fields of questions are called in their file, by `--query-map`."""
+    from evaluation.datasets.plain import FIELDS
+    from indexes.formats.fields import parse_names
+
+    return parse_names(args.query_map, FIELDS, "--query-map")
 
 
 def add_training(parser: argparse.ArgumentParser, length: str) -> None:
@@ -219,14 +239,14 @@ def load_questions(args: argparse.Namespace) -> list[Question]:
     """Loads the questions of `--dataset` from `--queries`."""
     from evaluation.datasets import load
 
-    return load(args.dataset, existing(args.queries, "--queries"))
+    return load(args.dataset, existing(args.queries, "--queries"), question_names(args))
 
 
 def load_rows(args: argparse.Namespace) -> list[Question | ValueError]:
     """Loads the questions of `--dataset` from `--queries`, with an error in the place of each malformed row."""
     from evaluation.datasets import SkippedRow, read
 
-    rows = read(args.dataset, existing(args.queries, "--queries"))
+    rows = read(args.dataset, existing(args.queries, "--queries"), question_names(args))
     return [row for row in rows if not isinstance(row, SkippedRow)]
 
 

@@ -7,7 +7,16 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omgm.commands.common import add_action, add_json, add_reading, existing, print_json, reading_of
+from omgm.commands.common import (
+    add_action,
+    add_json,
+    add_query_map,
+    add_reading,
+    existing,
+    print_json,
+    question_names,
+    reading_of,
+)
 from retriever.wording import counted
 
 if TYPE_CHECKING:
@@ -21,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = add_action(actions, "check", about)
     check.add_argument("--dataset", required=True, metavar="NAME", help="evqa, infoseek, okvqa, dynvqa or plain")
     check.add_argument("--queries", type=Path, required=True, metavar="FILE", help="its question file")
+    add_query_map(check)
     check.add_argument("--query-images", type=Path, metavar="DIR", help="the images of the questions; else not checked")
     against = check.add_mutually_exclusive_group()
     against.add_argument("--index", type=Path, metavar="INDEX", help="the index with their entities")
@@ -47,7 +57,7 @@ def _check(args: argparse.Namespace) -> None:
     from retriever.files import write_whole
 
     folder = None if args.query_images is None else existing(args.query_images, "--query-images")
-    items = read(args.dataset, existing(args.queries, "--queries"))
+    items = read(args.dataset, existing(args.queries, "--queries"), question_names(args))
     findings = examine(progress_bar(items, desc="questions", unit="row"), folder)
     known, example = _known_sections(args, findings.entities)
     if args.missing is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,12 +24,18 @@ from omgm.commands.common import (
 
 if TYPE_CHECKING:
     from evaluation.datasets import Question
+    from evaluation.given import Found
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_inputs(parser, images=False)
     parser.add_argument("--no-answers", action="store_true", help="measure retrieval alone")
+    parser.add_argument(
+        "--step1",
+        metavar="FILE",
+        help="rerank the candidates in a file of retrieval results, or the right entities (gold), instead of searching",
+    )
     parser.add_argument("--bem", type=Path, metavar="DIR", help="E-VQA's learned judge of answers (docs/metrics.md)")
     parser.add_argument("--batch-size", type=positive, default=16, metavar="N", help="queries per batch (%(default)s)")
     evaluate_agent.add_arguments(parser)
@@ -48,8 +55,8 @@ def add_inputs(parser: argparse.ArgumentParser, *, images: bool = True) -> None:
 def run(args: argparse.Namespace) -> None:
     """Evaluates retrieval with its generator, or an agent; prints the main figures."""
     if args.mode is not None or args.dataset in evaluate_agent.MODES:
-        if args.no_answers or args.bem is not None:
-            raise ValueError("--no-answers and --bem are not for agents; remove them")
+        if args.no_answers or args.bem is not None or args.step1 is not None:
+            raise ValueError("--no-answers, --bem and --step1 are not for agents; remove them")
         evaluate_agent.run(args)
         return
     refuse_without_mode(args, evaluate_agent.ALL_OPTIONS)
@@ -62,6 +69,7 @@ def run(args: argparse.Namespace) -> None:
 
     from evaluation.ablation import as_markdown, step_table
     from evaluation.bem import load_bem
+    from evaluation.given import GivenCandidates
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
     from evaluation.summary import as_text
@@ -70,8 +78,14 @@ def run(args: argparse.Namespace) -> None:
     from retriever.files import write_json, write_whole
 
     bem = None if args.bem is None else load_bem(existing(args.bem, "--bem"))
+    given = None if args.step1 is None else _given(args.step1, questions)
     retriever = open_retriever(profile, args.index)
     index = retriever.index
+    settings = profile.model_dump(mode="json")
+    if given is not None:
+        found, settings["step1"] = given
+        retriever.steps = [GivenCandidates(found, index, profile.search.k), *retriever.steps[1:]]
+        retriever.recognition = None  # it is fitted to the scores of our step 1
     metrics = evaluate(
         retriever,
         None if args.no_answers else build_generator(profile),
@@ -80,7 +94,7 @@ def run(args: argparse.Namespace) -> None:
         args.out,
         dataset=args.dataset,
         profile_name=profile.name,
-        settings=profile.model_dump(mode="json"),
+        settings=settings,
         index_info=describe(index),
         batch_size=args.batch_size,
         bem=bem,
@@ -93,6 +107,18 @@ def run(args: argparse.Namespace) -> None:
         print_json(metrics)
     else:
         print(f"{as_text(metrics)}\n\n{as_markdown(rows)}\n{args.out / 'report.html'}")
+
+
+def _given(step1: str, questions: Sequence[Question]) -> tuple[Found, dict[str, str]]:
+    """Returns the candidates that `--step1` names, and what a run notes of them."""
+    from evaluation.given import GOLD, gold_candidates, read_candidates
+    from retriever.files import sha256_of
+
+    if step1 == GOLD:
+        return gold_candidates(questions), {"candidates": GOLD}
+    path = existing(Path(step1), "--step1")
+    found = read_candidates(path, dict.fromkeys(question.id for question in questions))
+    return found, {"candidates": path.name, "sha256": sha256_of(path)}
 
 
 def selected_questions(args: argparse.Namespace) -> list[Question]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.agents import OPTIONS, add_agent, agent_settings, with_model
-from omgm.commands.common import describe, existing, positive, print_json, profile_of
+from omgm.commands.common import describe, existing, positive, print_json, profile_of, question_names
 from retriever.wording import counted
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"--mode must be one of {', '.join([*policies, 'dynvqa-golden'])}; got {mode!r}")
     queries = existing(args.queries, "--queries")
     images = None if args.query_images is None else existing(args.query_images, "--query-images")
-    read = read_tasks(args.dataset, queries, images, canary=args.canary or "")
+    read = read_tasks(args.dataset, queries, images, canary=args.canary or "", names=question_names(args))
     corpus = Corpus(args.out / "corpus", record=True) if args.corpus is None else Corpus(args.corpus)
     planner_profile = with_model(profile, args.planner_url, args.model)
     settings = agent_settings(args, profile.agents)
@@ -219,9 +219,7 @@ def _as_text(metrics: dict[str, Any]) -> str:
         )
     if "judge" in metrics:
         judge = metrics["judge"]
-        lines.append(
-            f"judge     agrees with matching of strings on {percent(judge['agreement'])} of {judge['n']} answers"
-        )
+        lines.append(f"judge     agrees with string matching on {percent(judge['agreement'])} of {judge['n']} answers")
     calls = ", ".join(f"{tool} {n}" for tool, n in paths["calls"].items()) or "none"
     lines.append(f"calls     {calls}; P(image | zoom) {percent(paths['p_image_given_zoom'])}")
     lines.append(f"malformed {paths['malformed']} in {paths['malformed_trajectories']} of {paths['n']} trajectories")

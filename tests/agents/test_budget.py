@@ -19,7 +19,7 @@ from tests.fakes.planner import ScriptedPlanner, Words, calling, fake_tool, last
 
 def test_rounds_are_a_hard_stop() -> None:
     answer, planner = run([SEARCH], budget=Budget(rounds=3))
-    assert len(planner.asked) == 4  # and the last request, to which the answer is a call again
+    assert len(planner.asked) == 4  # including the last request, which is answered with yet another call
     assert answer.abstained and answer.stopped == "rounds"
 
 
@@ -39,11 +39,11 @@ def test_tokens_are_a_hard_stop_and_some_are_kept_for_the_answer() -> None:
 
 
 def test_the_estimate_learns_from_what_the_server_counts() -> None:
-    """Of a server that counts three times the estimate of some 2,000, two requests fit and a third would not."""
+    """With a server that counts three times the estimate of about 2,000, two requests fit and a third would not."""
     reply = ChatReply("", SEARCH.calls, prompt_tokens=6_000, completion_tokens=10)
     answer, planner = run([reply], budget=Budget(tokens=17_000))
     assert answer.stopped == "tokens" and len(planner.asked) == 2
-    assert answer.spent["tokens"] == 2 * 6_010  # without the lesson three requests, of which the last exceeds the limit
+    assert answer.spent["tokens"] == 2 * 6_010  # without the correction, a third request would exceed the limit
 
 
 def test_nothing_is_asked_that_the_budget_does_not_allow() -> None:

@@ -68,7 +68,7 @@ def test_a_query_may_have_a_line_break() -> None:
 
 
 def test_a_query_alone_in_the_tag_of_a_tool() -> None:
-    """As MMSearch-R1 writes it."""
+    """MMSearch-R1's format."""
     assert calls_of(ChatReply("<reason>I search.</reason><text_search>the  capital</text_search>"), NAMES)[0] == (
         Call("text_search", {"queries": "the  capital"}),
     )

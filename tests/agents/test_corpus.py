@@ -35,7 +35,7 @@ def test_a_replayed_run_is_bit_identical(tmp_path: Path) -> None:
 
 
 def test_the_time_of_a_tool_that_is_not_recorded_is_not_in_a_trail_with_a_corpus(tmp_path: Path) -> None:
-    """Such as `zoom_in`: it runs again in a replay, and takes another time."""
+    """Such as `zoom_in`: it runs again in a replay and takes a different time."""
 
     async def slow(arguments: Words, state: AgentRun) -> Observation:
         await asyncio.sleep(0.002)
@@ -73,7 +73,7 @@ def test_a_frozen_corpus_asks_nobody(tmp_path: Path) -> None:
 
 
 def test_who_records_the_same_at_once_gets_the_same(tmp_path: Path) -> None:
-    """Of two runs without a common cache, the first one to end decides what both saw, and what a replay sees."""
+    """If two runs share no cache, the first one to finish decides what both saw and what a replay sees."""
     numbers = iter(range(9))
 
     async def search(arguments: Words, state: AgentRun) -> Observation:

@@ -45,7 +45,7 @@ def test_numbers_run_on_over_rounds_and_a_source_keeps_its_number() -> None:
 
 
 def test_searches_of_a_round_run_at_once_and_are_numbered_by_call() -> None:
-    """Every search waits for all the others, and the first one called ends last."""
+    """Every search waits for all the others, and the first one called finishes last."""
     barrier = asyncio.Barrier(3)
     ended: list[str] = []
 
@@ -92,7 +92,7 @@ def test_runs_share_a_cache_that_expires() -> None:
 
 
 def test_runs_at_once_join_identical_searches() -> None:
-    """Both runs search for the same while the first search is under way: one is asked, one pays."""
+    """Both runs make the same search concurrently: only one is executed and paid for."""
     started, both = 0, asyncio.Event()
 
     async def search(arguments: Words, state: AgentRun) -> Observation:
@@ -171,7 +171,7 @@ def test_a_model_that_loops_is_asked_for_its_answer() -> None:
 
 
 def test_roles_alternate() -> None:
-    """Some chat templates refuse two messages of the user in a row."""
+    """Some chat templates refuse two consecutive user messages."""
     _, planner = run([SEARCH, "hm", SEARCH], budget=Budget(rounds=3))
     for asked in planner.asked:
         roles = [message["role"] for message in asked]
@@ -210,7 +210,7 @@ def test_calls_by_the_api_are_answered_in_its_way() -> None:
     assistant, first, second, problem = [*planner.asked[1][2:], None]
     assert assistant["content"] == "I search."
     names = [(call["id"], call["function"]["arguments"]) for call in assistant["tool_calls"]]
-    assert names == [("call_1_0", '{"queries": ["a"]}'), ("call_1_1", "{}")]  # servers refuse what is no JSON
+    assert names == [("call_1_0", '{"queries": ["a"]}'), ("call_1_1", "{}")]  # servers refuse invalid JSON
     assert (first["role"], first["tool_call_id"]) == ("tool", "call_1_0")
     assert first["content"] == (
         "<text_search_result>\nResult 1\nweb_info:\n[1] a (https://kb/a)\nall about a\n</text_search_result>"
@@ -244,7 +244,7 @@ def test_a_question_with_several_images() -> None:
 
 
 def page(text: str, chunks: int) -> Tool:
-    """Returns a tool that opens a page of the web."""
+    """Returns a tool that opens a web page."""
     found = Observation(tuple(Source("page", f"{n} {text}", "https://web", span=(n, n + 1)) for n in range(chunks)))
     return fake_tool("open_page", lambda arguments: found)
 

@@ -1,4 +1,4 @@
-"""A thousand malformed outputs of the model: no crash, no endless loop, an answer or an abstention."""
+"""A thousand malformed model outputs: no crash, no endless loop, always an answer or an abstention."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ FIELDS = [
 
 
 def malformed(random_: random.Random) -> str | ChatReply:
-    """Returns a reply that is wrong in one of many ways."""
+    """Returns a reply that is malformed in one of many ways."""
     whole = random_.choice(WHOLE)
     choices: list[Callable[[], str | ChatReply]] = [
         lambda: whole,
@@ -122,7 +122,7 @@ def tools() -> list[Tool]:
 
 
 def test_a_thousand_malformed_runs() -> None:
-    """Each run gets one reply after the other at random, in every policy."""
+    """Every policy gets a random sequence of replies."""
 
     given = tools()
 

@@ -54,7 +54,7 @@ def test_rounds_calls_and_what_the_answer_cites(tmp_path: Path) -> None:
         "[1] a <b> & \ufffdc (https://kb/a <b> & \ufffdc)", "[7] i (https://kb/i)", "[1] a <b> & \ufffdc", "[7] i",
     ]  # fmt: skip
     paths = [path.get("stroke") for path in drawing.iter(f"{SVG}path")]
-    assert paths.count("#2c7a2c") == 2  # from where each source was found first, to the answer
+    assert paths.count("#2c7a2c") == 2  # from where each source was first found to the answer
     assert paths.count("#777") == 4 and paths.count("#555") == 7  # calls; question, six rounds and answer
     fills = [box.get("fill") for box in drawing.iter(f"{SVG}rect")]
     assert fills.count("#fbe3e3") == 1 and fills.count("#fdeeda") == 1  # a failed call, a malformed reply

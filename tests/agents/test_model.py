@@ -156,7 +156,7 @@ def test_other_errors_are_raised() -> None:
         ),
         ({"content": None, "function_call": {"name": "f", "arguments": "{}"}}, ChatReply("", (ToolCall("f", "{}"),))),
         ({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, ChatReply("ab")),
-        # an unpaired surrogate, as it is and as a model escapes it in JSON; a whole pair stays
+        # an unpaired surrogate, raw and as a model escapes it in JSON; a complete pair is kept
         ({"content": "a\ud83d \\ud83d \\ud83d\\ude00"}, ChatReply("a\ufffd \\ufffd \\ud83d\\ude00")),
         (
             {"tool_calls": [{"function": {"name": "f\ude00", "arguments": '{"q": "\\uDE00"}'}}]},

@@ -1,4 +1,4 @@
-"""Replies in the forms that models write, right ones and wrong ones."""
+"""Replies in the forms that models write, correct and malformed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_python_is_read_but_not_run() -> None:
     assert json_object("{1} {'a': {}}") == {"a": {}}
     deep = json_object("{'a':" * 200 + "1" + "}" * 200)
     assert deep is not None and json_object("{'a':" * 999 + "1" + "}" * 999) is None
-    assert json_object("{'a':" * 201 + "1" + "}" * 201) == deep  # Python reads 200 brackets inside one another
+    assert json_object("{'a':" * 201 + "1" + "}" * 201) == deep  # Python's parser accepts 200 nested brackets
 
 
 @pytest.mark.parametrize(
@@ -121,6 +121,6 @@ def test_answers_that_only_sound_like_abstentions(text: str) -> None:
 
 
 def test_a_reply_of_empty_lines_takes_no_longer_than_another() -> None:
-    text = "a" + 45_000 * "\n" + "b"  # minutes, if every line were looked at from every earlier one
+    text = "a" + 45_000 * "\n" + "b"  # would take minutes if parsing were quadratic in the number of lines
     assert calls_of(ChatReply(text), ["text_search"]) == ((), "")
     assert plain_answer(text) == text

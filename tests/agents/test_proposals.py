@@ -1,4 +1,4 @@
-"""Proposed regions: of a map made by hand, of the shipped encoder, and of a tiny Grounding DINO."""
+"""Proposed regions: from a hand-made feature map, from the shipped encoder, and from a tiny Grounding DINO."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.fakes.models import FakeEncoder
 def test_what_differs_from_the_border_stands_out() -> None:
     cells = np.zeros((8, 8, 2), np.float32)
     cells[..., 0] = 1
-    cells[2:5, 3:7] = (0, 1)  # at a right angle to the rest
+    cells[2:5, 3:7] = (0, 1)  # orthogonal to the rest
     differs = contrast(cells)
     assert differs[3, 4] == pytest.approx(1) and differs[7, 0] == pytest.approx(0)
     assert differs[2, 4] == pytest.approx(6 / 9)  # three of its nine neighbors are background
@@ -68,7 +68,7 @@ def test_an_encoder_without_a_feature_map_is_refused() -> None:
 
 
 def test_grounding_dino(tmp_path: Path) -> None:
-    """A tiny checkpoint with random weights in the files of the published ones: its boxes mean nothing."""
+    """A tiny checkpoint with random weights in the published file layout: its boxes mean nothing."""
     folder = write_grounding_dino(tmp_path / "dino")
     settings = {"regions.model": folder, "regions.labels": ["flag", "logo"], "regions.box_threshold": 1}
     propose = build_proposer(load_profile("embedded", settings), FakeEncoder())

@@ -1,7 +1,7 @@
-"""Every bug of the published agents that was found in their tools, regions, engines and policies, absent here.
+"""Shows that bugs found in the tools, regions, engines and policies of the published agents are absent here.
 
-`ELSEWHERE` names the tests of other files that show one; those of the evaluation are in `tests/evaluation`. Left out is
-what has no counterpart here: classes of Google's HTML, devices in the source, a date in a prompt, missing requirements.
+`ELSEWHERE` names tests in other files that show one; those of the evaluation are in `tests/evaluation`. Bugs without a
+counterpart here are left out: classes in Google's HTML, hard-coded devices, a date in a prompt, missing requirements.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def test_mmsearch_the_example_of_the_prompt_is_a_website_that_exists() -> None:
 
 
 def test_mmsearch_a_sparse_page_keeps_what_is_on_it() -> None:
-    """The published code makes 331 x 54 of a page of 512 x 3000 and removes the space between its lines."""
+    """The published code reduces a page of 512 x 3000 to 331 x 54 and removes the space between its lines."""
     page = Image.new("RGB", (512, 3000), "white")
     for top in (100, 130, 1500):
         page.paste("black", (100, top, 300, top + 12))
@@ -129,13 +129,13 @@ def test_mmsearch_a_search_does_not_sleep_and_knows_no_world_size(monkeypatch: p
 
 
 def test_mmsearch_a_busy_engine_is_an_error_that_the_model_reads() -> None:
-    """After three answers of status 202 the published search returns nothing at all, and its caller crashes."""
+    """After three responses with status 202, the published search returns nothing at all, and its caller crashes."""
     with pytest.raises(ValueError, match="the search engine failed: status 202"):
         searching(202)
 
 
 def test_mmsearch_no_part_of_a_chunk_is_cut_off_when_it_is_ranked() -> None:
-    """There, words beyond the model's 200 tokens of a chunk of 300 words do not count."""
+    """There, the words of a 300-word chunk beyond the model's 200 tokens are ignored."""
     text = "filler " * 160 + "Niamey"
     [chunk] = chunks_of(text)
     assert len(chunk.text) <= CHUNK_CHARACTERS
@@ -165,7 +165,7 @@ def digest(part: Message) -> str:
 
 
 class Seeing(ScriptedPlanner):
-    """A model of `vsa` that names the image of each request, and counts how many requests run at once."""
+    """A model for `vsa` that names the image of each request and counts concurrent requests."""
 
     def __init__(self) -> None:
         super().__init__([""])
@@ -220,7 +220,7 @@ def test_vsa_tiny_images_with_alpha_can_be_sent_and_numbered(size: tuple[int, in
 
 
 def test_mindsearch_responses_reach_the_next_questions() -> None:
-    """There, the answers of a node's parents are compared with the wrong type and never passed on."""
+    """There, a type mismatch in a comparison keeps the answers of a node's parents from being passed on."""
     updates = iter(["a", "b"])
 
     class Planning(ScriptedPlanner):
@@ -274,7 +274,7 @@ def test_perplexica_a_search_has_a_time_limit() -> None:
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_perplexica_a_failure_ends_the_run_and_is_told(policy: str) -> None:
-    """There, nothing is awaited and no error is ever sent, so the caller waits forever."""
+    """There, nothing is awaited and errors are never sent, so the caller waits forever."""
     tools = [fake_tool("text_search"), fake_tool("image_search"), fake_tool("open_page"), fake_tool("ask_index")]
     answer = play(POLICIES[policy](), ScriptedPlanner([ChatError("out of memory", "http://model", 500)]), tools)
     assert answer.abstained and answer.stopped == "the model failed"
@@ -282,7 +282,7 @@ def test_perplexica_a_failure_ends_the_run_and_is_told(policy: str) -> None:
 
 
 def test_perplexica_results_belong_to_their_calls() -> None:
-    """The second search ends first; each call keeps its own results."""
+    """The second search finishes first; each call keeps its own results."""
     first_may_end = asyncio.Event()
 
     async def search(arguments: Words, state: AgentRun) -> Observation:

@@ -1,4 +1,4 @@
-"""`auto` with a real model behind `transformers serve`: tiny and random, so only the protocol is shown."""
+"""`auto` with a real model behind `transformers serve`: tiny and random, so this tests only the protocol."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.fakes.transformers_server import needs_server
 
 
 def write_model(folder: Path) -> Path:
-    """Writes a LLaMA that stops after a quarter of a second, whatever length is asked for; the server drops images."""
+    """Writes a LLaMA that stops after a quarter of a second, whatever the requested length; the server drops images."""
     from tests.fakes.chat_checkpoints import write_llama
 
     write_llama(folder, positions=32_768)
@@ -46,7 +46,7 @@ def test_auto_speaks_with_a_real_server(transformers_server: str, tmp_path: Path
             await client.aclose()
 
     answer = asyncio.run(run())
-    # A random model writes neither a verdict nor a call nor an answer in tags; all of it is counted and asked again.
+    # A random model writes neither a verdict nor a call nor a tagged answer; each failure is counted and retried.
     purposes = [request.purpose for one in answer.rounds for request in one.requests]
     assert purposes == ["inspect", "decide", "decide", "conclude"]
     assert answer.stopped == "rounds" and answer.malformed == 3

@@ -1,4 +1,4 @@
-"""The tools of an index over the three lands, and of images."""
+"""The tools for an index of the three lands, and for images."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.fakes.world import COLORS, FakeIndex, FakeRetriever, write_images
 
 
 class ExcludingRetriever(FakeRetriever):
-    """Leaves out what a query excludes, as step 1 does."""
+    """Leaves out the entities that a query excludes, as step 1 does."""
 
     def _retrieve(self, query: Query) -> RetrievalResult:
         result = super()._retrieve(query)
@@ -41,7 +41,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeIndex]:
 
 
 def flag() -> Image.Image:
-    """An image that is green but for a red corner of 100 x 100 pixels."""
+    """An image that is green except for a red corner of 100 x 100 pixels."""
     image = Image.new("RGB", (400, 300), "green")
     image.paste("red", (0, 0, 100, 100))
     return image
@@ -101,7 +101,7 @@ def test_what_the_caller_excludes_is_not_found(index: FakeIndex) -> None:
 
 
 def test_the_exclusion_is_per_run_and_image(index: FakeIndex) -> None:
-    """What one image's search found is not excluded for another image, nor for the next run."""
+    """Entities found by one image's search are not excluded for another image or the next run."""
     both = [call("zoom_in", box=[150, 150, 250, 250]), call("image_search")]
     both.append(call("image_search", image="image_crop_150_150_250_250"))
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What a trail says: the steps that are told as they happen, thumbnails, arguments, failures."""
+"""The content of a trail: steps reported as they happen, thumbnails, arguments, failures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ANSWER = "<answer>x [1]</answer>"
 
 
 def run(script: Script) -> tuple[AgentAnswer, Steps]:
-    """Returns the answer of a run and the steps that it told."""
+    """Returns a run's answer and the steps that it reported."""
     steps: Steps = []
     engine = Engine(ScriptedPlanner(script), [fake_tool("text_search"), zoom_in(), rotate()])
     policy = POLICIES["mmsearch-plus"]()

@@ -1,4 +1,4 @@
-"""The web: a SearXNG-shaped server and pages on loopback, fetched under the rules against private networks."""
+"""The web: a SearXNG-like server and pages on loopback, fetched under the rules against private networks."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_page_without_text_is_told(content: bytes) -> None:
 
 
 def test_a_page_of_480_000_tokens_does_not_hurt() -> None:
-    """Only the chunks that fit the question are read, wherever they stand."""
+    """Only the chunks relevant to the question are read, wherever they are on the page."""
     filler = [f"<p>Paragraph {n} is about rivers, mountains and weather of region {n}.</p>" for n in range(28_000)]
     filler[20_000] = "<p>The capital of Niger is Niamey.</p>"
     content = f"<html><body><article>{''.join(filler)}</article></body></html>".encode()
@@ -157,7 +157,7 @@ def test_half_an_emoji_in_a_result_is_replaced() -> None:
     body = b'{"results": [{"url": "https://web/a", "title": "t\\ud83d", "content": "cut \\ud83d"}]}'
     answer, _ = searched(lambda request: httpx.Response(200, content=body), "a")
     assert [(source.title, source.text) for source in answer.sources] == [("t\ufffd", "cut \ufffd")]
-    assert as_line(answer.as_dict())  # which no file could hold before
+    assert as_line(answer.as_dict())  # regression: this could not be written to a file
 
 
 def test_one_query_that_fails_leaves_the_others() -> None:

@@ -10,7 +10,7 @@ from benchmarks.gpu import main
 
 
 def image_flops(size: int, patch: int, width: int, layers: int, mlp: int, out: int) -> int:
-    """Two FLOPs a product: patches, then in each layer query, key, value, attention, output, MLP; last a projection."""
+    """Two FLOPs per multiply-add: patches; per layer query, key, value, attention, output, MLP; then a projection."""
     cells = (size // patch) ** 2
     tokens = cells + 1
     layer = tokens * width * 3 * width + 2 * tokens * tokens * width + tokens * width * width + 2 * tokens * width * mlp

@@ -13,7 +13,7 @@ from serving.settings import ServingSettings
 from tests.fakes.connection import address_of
 from tests.fakes.service import served
 
-# A pixel limit at which bombs are refused by their headers: decoding them is for `make bench-hostile`.
+# A pixel limit at which bombs are refused based on their headers: `make bench-hostile` decodes them.
 SETTINGS = ServingSettings(max_image_pixels=100_000)
 
 
@@ -28,7 +28,7 @@ def test_what_is_a_fault() -> None:
     assert faults(outcomes) == {"a: 500": 2, "c: hung": 1}
 
 
-@pytest.mark.filterwarnings("ignore")  # Pillow's, about what is wrong with images
+@pytest.mark.filterwarnings("ignore")  # Pillow's, about broken images
 def test_a_service_under_hostile_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hostile, "DRIP_S", 0.3)
     with served(tmp_path, SETTINGS) as world:

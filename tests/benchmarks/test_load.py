@@ -24,18 +24,18 @@ def test_arrivals_are_fixed_beforehand() -> None:
     times = arrival_times(100, 50, seed=3)
     assert times == arrival_times(100, 50, seed=3) != arrival_times(100, 50, seed=4)
     assert times == sorted(times) and times[-1] < 50
-    assert abs(len(times) - 5000) < 4 * 5000**0.5  # of a Poisson process, the variance is the mean
+    assert abs(len(times) - 5000) < 4 * 5000**0.5  # the variance of a Poisson distribution is its mean
     gaps = [b - a for a, b in pairwise(times)]
-    assert sum(gap > 0.01 for gap in gaps) / len(gaps) == pytest.approx(0.368, abs=0.03)  # exp(-1) exceed the mean
+    assert sum(gap > 0.01 for gap in gaps) / len(gaps) == pytest.approx(0.368, abs=0.03)  # a share exp(-1) is longer
 
 
 def test_figures() -> None:
-    """At 100 ms, 200 ms ... 1000 ms answered, one refused after 5 ms and one connection reset."""
+    """Answers after 100 ms, 200 ms ... 1000 ms, one refusal after 5 ms and one connection reset."""
     replies = [Reply(200, number, number / 10, 0.001) for number in range(1, 11)]
     replies += [Reply(429, 2.0, 0.005, 0.001), Reply("ConnectionResetError", 2.0, 0.1, 0.001)]
     found = figures_of(replies, seconds=8.0, capacity=2.0)
     assert (found["requests"], found["answered"], found["refused"]) == (12, 10, 1)
-    assert found["answered_per_s"] == 1.0  # the last one came after 10 s, 2 s after the load had ended
+    assert found["answered_per_s"] == 1.0  # the last answer came after 10 s, 2 s after the end of the load
     assert found["share_of_capacity"] == 0.5
     assert found["errors"] == {"ConnectionResetError": 1}
     assert found["latency_ms"] == {"p50": 550.0, "p95": 955.0, "p99": 991.0}
@@ -87,7 +87,7 @@ def test_the_processor_time_of_a_process() -> None:
     code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy!r}])"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"\n"
-        seconds = cpu_seconds(process)  # most of it of the process that it started
+        seconds = cpu_seconds(process)  # mostly used by its child process
         assert seconds is not None and 0.25 <= seconds["server"] <= 5 and seconds["all"] > seconds["server"]
         alone = int(Path(f"/proc/{process.pid}/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
         memory = peak_memory(process)

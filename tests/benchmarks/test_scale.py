@@ -71,5 +71,5 @@ def test_the_picture_has_a_line_per_kind(tmp_path: Path) -> None:
     scale_picture.draw({"runs": {"1000": run, "100": run, "10": {"build_s": {}}}}, tmp_path / "scale.svg")
     image = (tmp_path / "scale.svg").read_text()
     assert ">flat</text>" in image and ">hnsw</text>" in image and ">search p50, ms</text>" in image
-    with pytest.raises(ValueError, match="no run of the part `search`"):
+    with pytest.raises(ValueError, match="no run with the part `search`"):
         scale_picture.draw({"runs": {"10": {"build_s": {}}}}, tmp_path / "none.svg")

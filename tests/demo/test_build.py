@@ -16,7 +16,7 @@ from demo.flags import load_flags
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The demo of three countries: the whole one takes half a minute."""
+    """A demo of three countries: the full one takes half a minute."""
     folder = tmp_path_factory.mktemp("demo")
     few = {code: countries()[code] for code in ("fr", "jp", "np")}
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Captions: fixed ones worked out by hand, drawn ones that keep the facts."""
+"""Captions: fixed ones worked out by hand, and random ones that keep the facts."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_operation(line: str, points: dict[tuple[float, float], tuple[int, int, 
 
 
 def test_grid_of_fifty_stars() -> None:
-    # 5 rows of 6 and 4 rows of 5 in turn: the second row stands in the gaps of the first
+    # 5 rows of 6 alternating with 4 rows of 5: the second row fills the gaps of the first
     line = "1:1; field blue; stars white n=50 layout=grid rows=9 spread=.4 tall=.4 r=.02"
     assert pixel(line, 0.1, 0.1, 200) == WHITE
     assert pixel(line, 0.1, 0.2, 200) == BLUE
@@ -110,7 +110,7 @@ def test_grid_of_fifty_stars() -> None:
 
 
 def test_red_of_the_union_flag_turns_counterclockwise() -> None:
-    # near the upper hoist corner the broad white lies above the red, near the upper fly corner below it
+    # near the upper hoist corner the broad white is above the red, near the upper fly corner below it
     image = np.asarray(draw(parse("1:2; union box=0,0,1,1"), 300)).astype(int)
     upper_hoist, upper_fly = image[:, 60], image[:, 539]
     assert tuple(upper_hoist[20]) == WHITE
@@ -165,7 +165,7 @@ def test_every_flag_draws() -> None:
         image = draw(flag, 32)
         assert image.size == (round(32 * flag.ratio), 32), code
         drawings[code] = image.resize((48, 32)).tobytes()
-    # Romania and Chad, Indonesia and Monaco differ by shade or proportions only, and still differ
+    # Romania and Chad, and Indonesia and Monaco, differ only in shade or proportions, but they do differ
     assert len(set(drawings.values())) == 196
 
 

@@ -1,4 +1,4 @@
-"""The files in docker/ hold together: variables, volumes, versions, and commands that the command line takes."""
+"""The files in docker/ are consistent: variables, volumes, versions, and commands that the command line accepts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def example() -> dict[str, str]:
 
 
 def compose(settings: dict[str, str]) -> dict[str, Any]:
-    """Returns the file as compose reads it: variables first, where an empty one has its default, then YAML."""
+    """Returns the file as compose reads it: variables substituted (empty ones by their default), then parsed."""
     text = VARIABLE.sub(lambda found: settings.get(found["name"]) or (found["default"] or ":-")[2:], COMPOSE)
     loaded: dict[str, Any] = yaml.safe_load(text)
     return loaded
@@ -42,7 +42,7 @@ def test_every_variable_is_in_the_example() -> None:
     used = {found["name"]: found["default"] for found in VARIABLE.finditer(COMPOSE)}
     assert set(used) == set(example())
     told = {name: value for name, value in example().items() if not name.endswith("_TOKENIZER")}
-    assert told == {name: (used[name] or ":-")[2:] for name in told}  # the example says the defaults
+    assert told == {name: (used[name] or ":-")[2:] for name in told}  # the example lists the defaults
 
 
 @pytest.mark.parametrize("settings", [{}, example(), {"INDEX": "/data/index", "SERVICE_ARGS": "--set search.k=10"}])
@@ -90,7 +90,7 @@ def test_versions() -> None:
 
 
 def test_the_dashboard_shows_what_the_service_counts() -> None:
-    """Prometheus asks the service at the port it listens to, and Grafana asks Prometheus by the name it has there."""
+    """Prometheus scrapes the port that the service listens on, and Grafana queries Prometheus by its service name."""
     services = compose({})["services"]
     asked = yaml.safe_load((DOCKER / "prometheus.yml").read_text())["scrape_configs"][0]["static_configs"][0]["targets"]
     assert asked == ["service:8000"] and services["service"]["ports"][0].endswith(":8000")

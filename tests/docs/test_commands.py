@@ -1,4 +1,4 @@
-"""Every command in the documents exists, with the flags that it is shown with."""
+"""Every command in the documentation exists and accepts the flags shown."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from omgm.profile import parse_overrides
 from tests.paths import ROOT
 
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")} - {ROOT / "docs" / "log.md"})
-"""All but the log, which says what was run at its time."""
+"""All pages but the log, which records the commands of its time."""
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def shown(page: Path) -> Iterator[str]:
-    """Yields the commands of a page's shell blocks and of its code in running text, each on one line."""
+    """Yields the commands in a page's shell blocks and inline code, each on one line."""
     text = page.read_text(encoding="utf-8")
     for block in re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         for line in re.sub(r"\\\n", " ", block).splitlines():
@@ -43,7 +43,7 @@ def unknown(command: str) -> list[str]:
     flags = [word.partition("=")[0] for word in words if re.match(r"--\w", word)]
     if words[0] != "omgm":
         script = (ROOT / words[0]).read_text(encoding="utf-8")
-        adding = re.findall(r"^    (add_\w+)\(parser", script, re.MULTILINE)  # arguments that commands have, too
+        adding = re.findall(r"^    (add_\w+)\(parser", script, re.MULTILINE)  # arguments shared with `omgm` commands
         script += "".join(inspect.getsource(getattr(common, name)) for name in adding)
         return [flag for flag in flags if f'"{flag}"' not in script]
     here = parser()

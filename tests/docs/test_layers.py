@@ -1,4 +1,4 @@
-"""Imports point one way, as docs/architecture.md draws it. The code is read, not imported."""
+"""Imports point one way, as shown in docs/architecture.md. The code is parsed, not imported."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ LAYERS = (
     ("training", "evaluation", "serving", "agents", "demo"),
     ("omgm", "demo.pretraining"),
 )
-"""From bottom to top; a package imports only from layers below its own."""
+"""From bottom to top; a package imports only from lower layers."""
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
 FOREIGN_TO = {
     "retriever": {"argparse", "faiss", "fastapi", "http", "httpx", "llm", "starlette", "tqdm", "urllib", "uvicorn"},
     "serving": {"faiss", "torch", "transformers"},
     "agents": {"argparse", "faiss", "fastapi", "starlette", "torch", "transformers", "uvicorn"},
 }
-"""Modules that a package leaves to others."""
+"""Modules that a package must not import."""
 
 
 def package_of(module: str) -> str:
-    """Returns the package in `LAYERS` that a module belongs to, or its topmost package."""
+    """Returns the package in `LAYERS` that a module belongs to, or else its top-level package."""
     return "demo.pretraining" if f"{module}.".startswith("demo.pretraining.") else module.partition(".")[0]
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Yields the modules that a file imports, also inside of functions."""
+    """Yields the modules that a file imports, including imports inside functions."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -42,7 +42,7 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def imports_of(package: str) -> set[tuple[str, str]]:
-    """Returns the packages that a package's files import, each with the file."""
+    """Returns the packages that a package's files import, each with the importing file."""
     files = sorted((ROOT / package.replace(".", "/")).rglob("*.py"))
     assert files
     names = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files}
@@ -70,7 +70,7 @@ def test_a_package_leaves_to_others_what_is_theirs(package: str) -> None:
 
 
 def test_one_module_below_the_top_uses_the_hub() -> None:
-    """Everything else there works without its client, and so without a network."""
+    """Everything else there works without its client and thus without a network."""
     lower = [package for packages in LAYERS[:2] for package in packages]
     users = {file for package in lower for other, file in imports_of(package) if other == "huggingface_hub"}
     assert users == {"retriever.hub"}

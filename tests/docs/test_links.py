@@ -1,4 +1,4 @@
-"""Links between the Markdown pages of the repository lead somewhere."""
+"""Links between the repository's Markdown pages have existing targets."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
 
 
 def text_of(page: Path) -> str:
-    """Returns a page without its code, which may look like links and headings."""
+    """Returns a page without its code, which may contain lookalikes of links and headings."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     return re.sub(r"`[^`\n]*`", lambda code: re.sub(r"[\[\]]", "", code[0]), text)
 
 
 def anchors(text: str) -> set[str]:
-    """Returns the anchors that GitHub gives the headings of a page."""
+    """Returns the anchors that GitHub generates for the headings of a page."""
     found: set[str] = set()
     for heading in re.findall(r"^#+ +(.+?) *$", text, flags=re.MULTILINE):
         words = LINK.sub("", heading).lower()

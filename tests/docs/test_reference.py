@@ -1,4 +1,4 @@
-"""Documents list everything that they are the reference of."""
+"""Reference pages are complete."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOCS = ROOT / "docs"
 
 
 def settings(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Yields every setting of a profile by its dotted name, with its default as the tables write it."""
+    """Yields the dotted name of every profile setting, with its default as written in the tables."""
     for name, field in model.model_fields.items():
         part = field.annotation
         if isinstance(part, type) and issubclass(part, BaseModel):

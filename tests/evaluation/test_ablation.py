@@ -6,7 +6,7 @@ from tests.fakes.records import candidate, evidence, record
 
 
 def settled(gold: list[str], section: int | None, best: str, read: int) -> QueryRecord:
-    """A record whose steps all choose `best`, and the last one the section `read`."""
+    """A record whose steps all choose `best`; the last one chooses the section `read`."""
     return record(
         "q",
         gold=GoldRecord(gold, section=section),

@@ -1,4 +1,4 @@
-"""BEM with a tiny BERT of random weights: from safetensors, and as ONNX of a BERT written here by its definition."""
+"""BEM with a tiny random BERT: from safetensors, and as ONNX of a BERT implemented here from its definition."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def definition(folder: Path) -> Definition:
 
 
 def export(folder: Path, out: Path, masked: bool = False, width: int | None = None) -> None:
-    """Writes the same model to `out` as ONNX, without a mask as input (as the published one) or with it."""
+    """Writes the same model to `out` as ONNX, without a mask input (like the published one) or with it."""
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     out.mkdir(exist_ok=True)
@@ -98,7 +98,7 @@ def export(folder: Path, out: Path, masked: bool = False, width: int | None = No
     names = ["input_ids", "segment_ids", "attention_mask"][: len(inputs)]
     axes = {name: {0: "rows"} if width else {0: "rows", 1: "tokens"} for name in names}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the exporter that needs no further package is called deprecated
+        warnings.simplefilter("ignore")  # the exporter without further dependencies is deprecated
         torch.onnx.export(
             definition(folder), inputs, out / "model.onnx", dynamo=False, input_names=names, dynamic_axes=axes
         )
@@ -119,7 +119,7 @@ def test_the_input_is_candidate_reference_question(folder: Path) -> None:
     found = load_bem(folder).score([("Reds", "blue", "What color?")])
     assert found == pytest.approx([float(wanted)], abs=1e-5)
     marks = definition(folder)(torch.tensor([[2, 1, 1, 1, 3, 8, 3, 3]]), torch.tensor([[0, 0, 0, 0, 0, 1, 1, 2]]))
-    typed = load_bem(folder).score([("[SEP]", "blue", "")])  # three unknown words: what is typed marks nothing
+    typed = load_bem(folder).score([("[SEP]", "blue", "")])  # three unknown words: typed text is no special token
     assert typed == pytest.approx([float(torch.softmax(marks, dim=-1)[0, 1])], abs=1e-5)
     assert abs(found[0] - load_bem(folder).score([("blue", "Reds", "What color?")])[0]) > 1e-3
 
@@ -154,7 +154,7 @@ def test_onnx_is_safetensors(folder: Path, tmp_path: Path, masked: bool, width: 
 def test_what_is_too_long_is_cut_not_refused(folder: Path) -> None:
     bem = load_bem(folder)
     assert bem.longest == 40
-    # 36 tokens beside the four marks: the candidate gives way, three of it for one of the others' none
+    # 36 tokens besides the four special ones: only the candidate, the longest part, is truncated
     long = bem.score([("a " * 500, "b", "what color ?")])
     assert long == pytest.approx(bem.score([("a " * 32, "b", "what color ?")]), abs=1e-6)
     assert bem.score([("a " * 500, "b " * 500, "c " * 500)]) == pytest.approx(
@@ -191,7 +191,7 @@ def test_folders_that_are_none(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(ValueError, match=r"neither model\.onnx nor"):
         load_bem(tmp_path)
     (tmp_path / "vocab.txt").write_text("[UNK]\nred\n")
-    with pytest.raises(ValueError, match=r"no \[CLS\]"):
+    with pytest.raises(ValueError, match=r"\[CLS\] or \[SEP\] is missing"):
         load_bem(tmp_path)
 
 
@@ -206,7 +206,7 @@ def test_a_model_of_another_kind(tmp_path: Path) -> None:
     }
     BertModel(BertConfig(vocab_size=len(WORDS), **small)).save_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS))
-    with pytest.raises(ValueError, match=r"lacks classifier\.bias"):
+    with pytest.raises(ValueError, match=r"classifier\.bias.* missing"):
         load_bem(tmp_path)
 
 

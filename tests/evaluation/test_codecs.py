@@ -1,4 +1,4 @@
-"""Codecs measured on a small real index with fake models, against indexes that were built with them."""
+"""Codecs measured on a small real index with fake models, compared with indexes built with the codecs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CountingFusion(FakeFusion):
 
 
 class CountingReranker:
-    """BM25 that counts the questions it is asked."""
+    """BM25 that counts its questions."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -77,7 +77,7 @@ def test_a_replay_scores_like_an_index_of_the_codec(
     view = ReencodedIndex(exact, TokenCodec.parse(name))
     found = replayed(pipeline(exact), QUERIES).retriever(view).retrieve(QUERIES)
     expected = pipeline(built[name]).retrieve(QUERIES)
-    # The index was encoded from float32 and the view from float16, so that a value may be rounded to another level.
+    # The index was encoded from float32 and the view from float16, so a value may be rounded to a different level.
     tolerance = 1e-6 if name == "float16" else 0.03
     for ours, theirs in zip(found, expected, strict=True):
         sims = {c.row: c.sim_m for c in theirs.candidates}
@@ -137,11 +137,11 @@ def test_measured(built: dict[str, Index], tmp_path: Path) -> None:
         pipeline(index, fusion), questions, tmp_path / "queries", codecs=["int8"], batch_size=1, progress=False
     )
     assert (found["n_queries"], found["n_failed"], found["token_shape"], found["loss"]) == (4, 1, [32, 8], 0.5)
-    assert fusion.batches == 3  # a batch without an image asks no model
+    assert fusion.batches == 3  # a batch without images runs no model
     exact, coded = found["codecs"]
     assert [exact["codec"], coded["codec"]] == ["float16", "int8"]
     assert [exact["bytes_per_section"], coded["bytes_per_section"]] == [32 * 8 * 2, 32 * (8 + 2)]
-    # of four questions the last has no image; of three that name a section one names a wrong one
+    # of four questions, the last has no image; of three that name a section, one names a wrong one
     ireland = titles(index, pipeline(index).retrieve([IRELAND])[0])[0] == "Ireland"
     assert exact["recall@1"]["value"] == (2 + ireland) / 4 and exact["recall@1"]["n"] == 4
     assert exact["section_recall@1"]["value"] == pytest.approx(1 / 3) and exact["section_recall@1"]["n"] == 3
@@ -152,8 +152,8 @@ def test_measured(built: dict[str, Index], tmp_path: Path) -> None:
     assert json.loads(json.dumps(found)) == found
     table = as_markdown(found)
     assert "| `float16` | 512 | 0.0" in table and "| `int8` | 320 |" in table
-    assert table.splitlines()[0].startswith("4 questions, sections of 32 tokens of length 8;")
-    assert table.endswith("The smallest that loses at most 0.5 points: `int8`\n")
+    assert table.splitlines()[0].startswith("4 questions, sections of 32 tokens of dimension 8;")
+    assert table.endswith("The smallest codec that loses at most 0.5 points: `int8`\n")
 
 
 def test_questions_without_sections_have_no_section_recall(built: dict[str, Index], tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_errors_by_hand() -> None:
     cosine = 1.4 / 8**0.5
     found = reconstruction_error([token], TokenCodec("bit1"))
     assert found == {"error": pytest.approx((2 - 2 * cosine) ** 0.5, abs=1e-3), "cosine": pytest.approx(cosine)}
-    # two tokens at a right angle pooled to one: both are 45 degrees from it
+    # two orthogonal tokens pooled into one: both are 45 degrees from it
     pair = torch.eye(2)[None]
     found = reconstruction_error([pair, pair], TokenCodec("float16", 1))
     assert found == {"error": pytest.approx((2 - 2**0.5) ** 0.5, abs=1e-3), "cosine": pytest.approx(0.5**0.5)}
@@ -198,7 +198,7 @@ def test_other_tokens_and_unlabeled_questions_are_refused(built: dict[str, Index
     questions = write_questions(built["float16"], tmp_path / "queries")
     with pytest.raises(ValueError, match=r"int8: stores tokens as int8, .* --set fusion\.tokens=float16"):
         measure_codecs(pipeline(built["int8"]), questions, tmp_path)
-    with pytest.raises(ValueError, match="no questions that name entities or sections"):
+    with pytest.raises(ValueError, match="no question names an entity or section"):
         measure_codecs(pipeline(built["float16"]), [], tmp_path)
     with pytest.raises(ValueError, match="token codec 'int3' is unknown"):
         measure_codecs(pipeline(built["float16"]), questions, tmp_path, codecs=["int3"])

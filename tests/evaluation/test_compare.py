@@ -13,7 +13,7 @@ from tests.fakes.records import record, write_records
 
 
 def line(id: str, rank: int | None, score: float | None = None, **changes: Any) -> QueryRecord:
-    """A record whose entity and section have the same rank."""
+    """A record whose right entity and section have the same rank."""
     fields: dict[str, Any] = {
         "ranks": {"step1": rank},
         "section_ranks": {"section": rank, "pseudo": rank},

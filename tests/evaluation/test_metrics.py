@@ -165,7 +165,7 @@ def test_scores_and_section_ranks_add_up() -> None:
 def test_without_bem_the_figures_say_so() -> None:
     answer = summarize([scored("a", {"evqa_exact_match": 1.0}, {})], "evqa")["answer"]
     assert (answer["metric"], answer["accuracy"]) == ("evqa_exact_match", 1.0)
-    assert "BEM is missing" in answer["note"]
+    assert "Measured without BEM" in answer["note"]
 
 
 def test_graded_scores_are_averaged() -> None:

@@ -31,10 +31,10 @@ def test_token_f1_equals_values_by_hand(answer: str, references: list[str], scor
 @pytest.mark.parametrize(
     ("answer", "references", "score"),
     [
-        ("It was painted by Vincent van Gogh, I think", ["Vincent van Gogh"], 1.0),  # what is too much costs nothing
+        ("It was painted by Vincent van Gogh, I think", ["Vincent van Gogh"], 1.0),  # superfluous words cost nothing
         ("Gogh", ["Vincent van Gogh"], 1 / 3),
-        ("The Beatles", ["The Beatles"], 1 / 2),  # the answer alone loses its article
-        ("two", ["two"], 0.0),  # and its number words
+        ("The Beatles", ["The Beatles"], 1 / 2),  # only the answer loses its article
+        ("two", ["two"], 0.0),  # only the answer's number words become digits
         ("red red", ["red red red"], 2 / 3),
         ("No. Never.", ["No. Never."], 2 / 2),
         ("red", ["."], 0.0),

@@ -14,7 +14,7 @@ def test_reading_order() -> None:
     ("text", "answers", "there"),
     [
         ("The tower is 300 m high.", ["330 m", "300 M"], True),
-        ("A cathedral", ["cat"], True),  # inside a word too, as published
+        ("A cathedral", ["cat"], True),  # even inside a word, as published
         ("red and white", ["white && red"], True),
         ("red and blue", ["white&&red"], False),
         ("red", [" red "], True),

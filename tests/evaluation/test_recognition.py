@@ -9,7 +9,7 @@ from retriever.recognition import Signs
 
 
 def trials(count: int = 4000, seed: int = 0) -> list[Trial]:
-    """Right ones have a lead around 0.3, wrong ones around 0.2; the other signs are noise."""
+    """Right trials have a lead around 0.3, wrong ones around 0.2; the other signs are noise."""
     rng = random.Random(seed)
     collected = []
     for number in range(count):

@@ -55,7 +55,7 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
 def made_up(number: int, rng: random.Random) -> QueryRecord:
     names = [f"https://kb/entity {n}" for n in range(40)]
     entities = rng.sample(names, rng.choice([0, 5, 25]))
-    # few different scores, and some that differ by less than single precision holds
+    # few distinct scores, some of which differ by less than single precision can represent
     scores = [rng.choice([0.1, 0.25, 0.25 + 1e-12, 0.7, 0.9]) for _ in entities]
     ranking = sorted(zip(entities, scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
     candidates = [

@@ -28,13 +28,13 @@ def test_the_report_holds_everything(tmp_path: Path, images: Path) -> None:
     assert "the wave length of red is <mark>700</mark>" in " ".join(page.split()).replace("</blockquote>", "")
     assert page.count('data-verdict="right"') == 4
     assert [page.count(f'data-verdict="{verdict}"') for verdict in ("wrong", "unanswered", "failed")] == [1, 1, 0]
-    assert "BEM is missing, so this is exact match alone" in page
+    assert "Measured without BEM: this is exact match alone" in page
     assert "retrieval: RuntimeError: secret internals" in page
     assert [page.count(f"<td>{share}</td>") for share in ("75.0", "80.0")] >= [1, 1]  # the bin of confidence 0.75
 
 
 def listed(page: str) -> list[list[str]]:
-    """The queries that the page's script searches."""
+    """The queries listed for the page's search script."""
     found = re.search(r"const queries = (.*);  //", page)
     assert found is not None
     return json.loads(found[1])  # type: ignore[no-any-return]
@@ -87,6 +87,6 @@ def test_the_page_of_a_large_run_stays_small(tmp_path: Path, images: Path, monke
     questions = [ask(n, "red", WAVE, "700") for n in range(8)] + [ask(8, "absent", WAVE)]
     run(FakeRetriever(), images, tmp_path / "run", questions)
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert [row[1] for row in listed(page)] == ["q0", "q1", "q2", "q8"]  # what failed is listed even so
+    assert [row[1] for row in listed(page)] == ["q0", "q1", "q2", "q8"]  # failed queries are always listed
     assert "4 of 9, queries.jsonl has all" in " ".join(page.split())
     assert page.count('<article class="case"') == 2

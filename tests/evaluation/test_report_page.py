@@ -1,4 +1,4 @@
-"""The report in a browser: one box searches cases and queries."""
+"""The report in a browser: one search box for cases and queries."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_page_filters_its_queries(chromium: Any, tmp_path: Path) -> None:
     by_id(chromium, "search").clear()
     by_id(chromium, "search").send_keys("?")
     expected = {"wrong": ["q2", "q3", "q5", "q6", "q7"], "failed": ["q3", "q5", "q7"], "unanswered": ["q6"]}
-    for verdict, ids in expected.items():  # what failed or was not answered counts as wrong
+    for verdict, ids in expected.items():  # failed and unanswered queries count as wrong
         chromium.find_element("css selector", f"[data-show={verdict}]").click()
         assert listed(chromium) == ids
     assert by_id(chromium, "queries").text.endswith("no answer 1 Blueland: Blueland templated · val · colors")

@@ -43,12 +43,12 @@ def test_a_whole_run(tmp_path: Path, images: Path) -> None:
     # of ten queries three fail before retrieval and one asks for an entity that the index lacks
     recalls = {"recall@1": 0.6, "recall@5": 0.6, "recall@10": 0.6, "recall@20": 0.6}
     assert metrics["step1"] == metrics["step2"] == recalls
-    # the answers of five stand in the first section read, q9's in that of another entity; "999" and "1" stand nowhere
+    # five answers are in the first section read, q9's is in another entity's; "999" and "1" are in none
     sections = {f"section_recall@{k}": 5 / 9 for k in (1, 5, 10, 20)} | {"n_with_section": 9}
     pseudo = {f"pseudo_recall@{k}": share for k, share in ((1, 0.5), (5, 0.6), (10, 0.6), (20, 0.6))}
     assert metrics["step3"] == sections | pseudo
     assert (metrics["answer"]["metric"], metrics["answer"]["accuracy"]) == ("evqa_exact_match", 0.4)
-    assert "BEM is missing" in metrics["answer"]["note"]
+    assert "Measured without BEM" in metrics["answer"]["note"]
     assert metrics["by_category"]["other"] == {
         "n": 1,
         "step1_recall@1": 1.0,
@@ -67,7 +67,7 @@ def test_a_whole_run(tmp_path: Path, images: Path) -> None:
     assert set(metrics["latency_ms"]) >= {"retrieve_p50", "retrieve_p95", "answer_p50", "answer_p95"}
     assert metrics["latency_ms"]["n"] == 6
     assert metrics["latency_ms"]["stages_p50"]["step2"] == metrics["latency_ms"]["stages_p95"]["step2"] == 2.25
-    # every answer has a confidence of 0.75; of the five answers one is wrong, the abstention is none of them
+    # every answer has a confidence of 0.75; one of the five answers is wrong; the abstention does not count
     assert (metrics["calibration"]["n"], metrics["calibration"]["ece"]) == (5, pytest.approx(0.8 - 0.75))
     assert metrics["calibration"]["bins"][7] == {"low": 0.7, "high": 0.8, "n": 5, "confidence": 0.75, "accuracy": 0.8}
 
@@ -129,7 +129,7 @@ def test_questions_about_another_knowledge_base_are_warned_of(
 def test_run_files(tmp_path: Path, images: Path) -> None:
     questions = [QUESTIONS[0], ask(1, "blue", WAVE, "470"), QUESTIONS[3]]
     run(FakeRetriever(), images, tmp_path / "run", questions)
-    # blue shares nothing with red and green: the search returns red, equal scores then stand in the order of their ids
+    # blue shares nothing with red and green: the search returns red; equal scores are then ordered by id
     assert (tmp_path / "run" / "step1.run").read_text() == (
         "q0 Q0 https://kb/red 1 1.0 omgm-colors\n"
         "q0 Q0 https://kb/green 2 0.0 omgm-colors\n"
@@ -173,7 +173,7 @@ def test_resumed_equals_uninterrupted(tmp_path: Path, images: Path, torn: bytes)
         file.write(torn)
     second = FakeRetriever()
     run(second, images, killed)
-    assert second.asked[:3] == ["q5", "q6", "q8"]  # the rest is the sample that latency is measured on
+    assert second.asked[:3] == ["q5", "q6", "q8"]  # the rest is the sample for measuring latency
     assert without_times(killed) == without_times(whole)
 
 
@@ -187,7 +187,7 @@ def test_a_finished_run_asks_only_what_failed(tmp_path: Path, images: Path) -> N
 
 
 class RestoredGenerator(FakeGenerator):
-    """Answers "530" whatever would break the other one."""
+    """Answers "530" even to questions that break `FakeGenerator`."""
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         return [Generation("530", 0.75) for _ in requests]
@@ -215,7 +215,7 @@ def test_what_failed_is_asked_again_and_the_rest_is_kept(tmp_path: Path, images:
 
 
 class LoopRecorder(FakeGenerator):
-    """Notes the event loop that it runs in: an open connection cannot move to another."""
+    """Records the event loop that it runs in: an open connection cannot move to another."""
 
     def __init__(self) -> None:
         self.loops: list[asyncio.AbstractEventLoop] = []
@@ -275,12 +275,30 @@ def test_bem_judges_answers_without_an_exact_match(tmp_path: Path, images: Path)
     lines = lines_of(tmp_path / "run")
     assert (lines[2]["answer_scores"], lines[2]["answer_correct"]) == ({"evqa_bem": 1, "evqa_exact_match": 0}, True)
     assert lines[4]["answer_scores"] == {"evqa_bem": 0, "evqa_exact_match": 0}
-    assert "BEM is missing" not in (tmp_path / "run" / "report.html").read_text()
+    assert "Measured without BEM" not in (tmp_path / "run" / "report.html").read_text()
     other_bem = Bem(bem.tokenize, bem.logits, bem.marks, fingerprint="4567")
-    refused: list[dict[str, Any]] = [{}, {"bem": other_bem}]
-    for other in refused:
-        with pytest.raises(ValueError, match="from a run with another bem; choose"):
-            run(FakeRetriever(), images, tmp_path / "run", **other)
+    assert run(FakeRetriever(), images, tmp_path / "run", bem=other_bem)["bem"] == "4567"
+    assert model.judged == 1 + 1  # answers on record are judged again
+
+
+def test_the_judge_may_change(tmp_path: Path, images: Path) -> None:
+    bem = Bem(lambda texts: [[5]] * len(texts), YesModel().logits, marks=(1, 2), fingerprint="0123")
+    fresh = {judge: run(FakeRetriever(), images, tmp_path / f"{judge}", bem=judge) for judge in (None, bem)}
+    out, generator = tmp_path / "run", FakeGenerator()
+    run(FakeRetriever(), images, out, generator=generator)
+    whole = (out / "queries.jsonl").read_bytes()
+    (out / "queries.jsonl").write_bytes(whole[: whole.rindex(b'"answer"')])  # killed in the last line
+    for judge in (bem, None, bem):
+        metrics = run(FakeRetriever(), images, out, bem=judge, generator=generator)
+        assert metrics["answer"] == fresh[judge]["answer"]
+        ours, others = lines_of(out), lines_of(tmp_path / f"{judge}")
+        assert [line | {"timings_ms": 0} for line in ours] == [line | {"timings_ms": 0} for line in others]
+    with pytest.raises(ValueError, match="from a run with another bem, settings; choose"):
+        run(FakeRetriever(), images, out, settings={"alpha": 0.5})
+    (out / "alone").mkdir()
+    run(FakeRetriever(), images, out / "alone", generator=None)
+    with pytest.raises(ValueError, match="from a run with another bem; choose"):  # it has no answers
+        run(FakeRetriever(), images, out / "alone", generator=None, bem=bem)
 
 
 def test_runs_that_cannot_begin_are_refused(tmp_path: Path, images: Path) -> None:
@@ -308,8 +326,8 @@ def test_a_run_whose_questions_all_fail_has_a_report(
     metrics = run(FakeRetriever(), images, tmp_path / "run", [QUESTIONS[3]])
     assert (metrics["n_failed"], metrics["answer"]["accuracy"], metrics["latency_ms"]["retrieve_p50"]) == (1, 0.0, None)
     assert (tmp_path / "run" / "report.html").is_file()
-    assert "1 of 1 questions failed, the first: image: " in caplog.text
-    assert f"evaluate into {tmp_path / 'run'} again to ask only these" in caplog.text
+    assert "1 of 1 questions failed; the first: image: " in caplog.text
+    assert f"evaluate into {tmp_path / 'run'} again to retry only the failed ones" in caplog.text
 
 
 def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:
@@ -320,7 +338,7 @@ def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:
         "step2   recall@1  60.0  recall@5  60.0  recall@10  60.0  recall@20  60.0",
         "step3   section recall@1  55.6",
         "answer  evqa_exact_match  40.0",
-        "        BEM is missing, so this is exact match alone: a lower bound of E-VQA's own figure.",
+        "        Measured without BEM: this is exact match alone, a lower bound of E-VQA's own metric.",
     ]
     assert lines[6].startswith("time    retrieve p50 ")
 

@@ -33,14 +33,14 @@ def write_questions(folder: Path) -> Path:
 
 
 def asked(server: FakeChatServer) -> list[str]:
-    """Returns the questions that the server was asked, in order, and forgets them."""
+    """Returns the questions that the server received, in order, and forgets them."""
     prompts = [body["messages"][-1]["content"] for body in server.bodies]
     server.bodies.clear()
     return [f"Question {n}?" for text in prompts for n in range(QUESTIONS) if f"Question {n}?" in json.dumps(text)]
 
 
 def without_times(out: Path, images: Path) -> dict[str, bytes]:
-    """The files of a run without times and commit, and the report written again from them."""
+    """The files of a run without times and commit, with the report regenerated from them."""
     lines: list[dict[str, Any]] = []
     for text in (out / "queries.jsonl").read_text(encoding="utf-8").splitlines():
         line = json.loads(text)

@@ -83,7 +83,7 @@ def test_drawn_and_exact_agree_on_groups() -> None:
     groups = [place % 2 for place in range(28)]
     fewer = difference(first, second, groups)
     assert fewer.exact is (fewer.n_differing <= 14)
-    # every question twice: too many to try, so it is drawn; compare with swaps drawn question by question
+    # every question twice: too many swaps to enumerate, so they are sampled; compare with sampling per question
     first, second, groups = np.tile(first, 2), np.tile(second, 2), groups * 2
     drawn = difference(first, second, groups, resamples=50_000)
     assert not drawn.exact
@@ -111,7 +111,7 @@ def test_the_seed_decides() -> None:
 
 def test_many_distinct_scores_are_drawn_in_pieces() -> None:
     scores = np.random.default_rng(0).random(5000)
-    found = figure(scores, resamples=1000)  # 5 million counts, more than are held at a time
+    found = figure(scores, resamples=1000)  # 5 million counts, more than are kept in memory at a time
     error = scores.std() / np.sqrt(5000)
     assert found.low == pytest.approx(scores.mean() - 1.96 * error, abs=error / 4)
     assert found.high == pytest.approx(scores.mean() + 1.96 * error, abs=error / 4)

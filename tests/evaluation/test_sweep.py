@@ -122,7 +122,7 @@ def test_each_step_earns_its_place() -> None:
             evidence=("g", 2),
             step2=[("g", 2), ("h", 1)],
         ),
-        # the lead is right, step 3 spoils it
+        # the lead is right, but step 3 replaces it
         scored("c", [("g", 0.9, 0.5, [(0, 0.9, 0.1), (1, 0.1, 0.9)])], section=0, evidence=("g", 1), step2=[("g", 1)]),
         # no section is known
         scored("d", [("g", 0.9, 0.5, sections)], section=None, evidence=("g", 1), step2=[("g", 1)]),
@@ -146,6 +146,6 @@ def test_ablation_of_nothing() -> None:
 
 
 def test_nothing_found_is_nothing_to_tune_on(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="val: nothing was found for any of the questions"):
+    with pytest.raises(ValueError, match="val: no question has candidates"):
         sweep([scored("a", [])], [0.5], [0.2], tune_split="val", out=tmp_path)
     assert list(tmp_path.iterdir()) == []

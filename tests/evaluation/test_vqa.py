@@ -10,7 +10,7 @@ from evaluation.vqa import relaxed_match, vqa_accuracy, vqa_process
 @pytest.mark.parametrize(("agreeing", "accuracy"), [(0, 0.0), (1, 0.3), (2, 0.6), (3, 0.9), (4, 1.0), (10, 1.0)])
 def test_accuracy_by_how_many_agree(agreeing: int, accuracy: float) -> None:
     people = ["red"] * agreeing + [f"other {i}" for i in range(10 - agreeing)]
-    assert vqa_accuracy("Red", people) == pytest.approx(accuracy if agreeing < 10 else 0.0)  # unanimity: as it is said
+    assert vqa_accuracy("Red", people) == pytest.approx(accuracy if agreeing < 10 else 0.0)  # unanimous: not processed
     assert vqa_accuracy("red", people) == pytest.approx(accuracy)
 
 
@@ -32,7 +32,7 @@ def test_accuracy_is_the_mean_over_all_nine_of_ten() -> None:
         ("x - ray", "x ray"),
         ("red/blue", "red blue"),
         ("1,000", "1000"),
-        ("1,000 red/blue", "1000 redblue"),  # the comma in a number makes all marks vanish
+        ("1,000 red/blue", "1000 redblue"),  # a comma in a number removes all punctuation
         ("yes!", "yes"),
         ("3.5", "3.5"),
         ("end.", "end"),
@@ -66,11 +66,11 @@ def test_white_space_counts_for_nothing() -> None:
         ("95", "-100", False),
         ("5%", "0.05", True),
         ("0", "0", True),
-        ("0.0", "0", False),  # of zero nothing is forgiven
+        ("0.0", "0", False),  # no tolerance around zero
         ("Blue", "blue", True),
         ("blue.", "blue", False),
         ("five", "5", False),
-        ("1,000", "1000", False),  # not a number to the definition
+        ("1,000", "1000", False),  # not a number by the definition
     ],
 )
 def test_relaxed_accuracy(answer: str, reference: str, right: bool) -> None:

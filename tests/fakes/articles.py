@@ -1,4 +1,4 @@
-"""Articles for summarizers, written by hand."""
+"""Hand-written articles for summarizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests to the service, and the errors that it answers."""
+"""Sends requests to the service and reads its errors and streams."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ask_json(client: httpx.Client, path: str = "/answer", **fields: Any) -> http
 
 
 def fault(response: httpx.Response) -> tuple[int, str, str | None]:
-    """Returns status, code and field of an error, which has the documented shape."""
+    """Returns status, code and field of an error, after checking that it has the documented shape."""
     body = response.json()
     assert list(body) == ["error"] and list(body["error"]) == ["message", "type", "param", "code"]
     status = response.status_code
@@ -39,7 +39,7 @@ def fault(response: httpx.Response) -> tuple[int, str, str | None]:
 
 
 def events(response: httpx.Response) -> list[tuple[str, Any]]:
-    """Returns the names and data of a stream's events."""
+    """Returns the names and data of the events in a stream."""
     assert response.headers["content-type"].startswith("text/event-stream")
     blocks = [block.split("\n") for block in response.text.strip().split("\n\n")]
     return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in blocks]

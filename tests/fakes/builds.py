@@ -1,4 +1,4 @@
-"""Builds with fake models, which stop at the n-th request."""
+"""Builds with fake models that fail at the n-th request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KILLED = "killed on purpose"
 
 
 class Fuse:
-    """Counts calls; at the n-th it raises, or kills the process for real."""
+    """Counts calls; at the n-th, it raises or really kills the process."""
 
     def __init__(self, calls: int, kill: bool = False) -> None:
         self.calls, self.kill = calls, kill
@@ -85,6 +85,6 @@ def build(kb: Path, images: Path | None, out: Path, **changes: Any) -> Index:
 
 
 def kill(kb: Path, images: Path | None, out: Path, **changes: Any) -> None:
-    """Begins a build with a model that fails."""
+    """Starts a build with a model that fails."""
     with pytest.raises(RuntimeError, match=KILLED):
         build(kb, images, out, **changes)

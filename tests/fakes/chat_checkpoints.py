@@ -1,4 +1,4 @@
-"""Tiny random chat models in the published form: a LLaMA 3 and a LLaVA-1.5, with chat template and tokenizer."""
+"""Tiny random chat models in their published format: LLaMA 3 and LLaVA-1.5, with chat template and tokenizer."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _language(words: int, positions: int) -> LlamaConfig:
         num_attention_heads=2,
         num_key_value_heads=1,
         max_position_embeddings=positions,
-        initializer_range=0.5,  # so that words differ in a model this narrow
+        initializer_range=0.5,  # so that tokens differ in a model this narrow
         bos_token_id=1,
         eos_token_id=2,
         pad_token_id=2,

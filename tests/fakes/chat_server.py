@@ -15,11 +15,11 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response, Streami
 from tests.fakes.listening import listening_as
 
 USAGE = {"prompt_tokens": 120, "completion_tokens": 7, "total_tokens": 127}
-"""What the model `counting` counts, of a stream only if it is asked to."""
+"""The usage that the model `counting` reports, for a stream only on request."""
 
 
 class FakeChatServer:
-    """An OpenAI-like server whose model names say how it behaves; it keeps what it was sent."""
+    """An OpenAI-like server whose model names determine its behavior; it records the requests."""
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
@@ -29,7 +29,7 @@ class FakeChatServer:
         app = FastAPI()
         app.post("/v1/chat/completions")(self.answer)
         app.get("/v1/models")(self.models)
-        # Clients in the process of a test may never close a connection that is kept.
+        # Clients in the tests' process may never close a keep-alive connection.
         closing = [("Connection", "close")]
         self._server = listening_as(
             uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", ws="none", loop="asyncio", headers=closing)

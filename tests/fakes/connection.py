@@ -1,4 +1,4 @@
-"""A connection to the service's protocol without a network, on a clock that tests turn, and one with."""
+"""Connections to the service's protocol: one without a network, on a clock that tests control, and a real one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Timer:
 
 
 class Loop:
-    """As much of an event loop as the protocol needs; `turn` lets time pass."""
+    """The parts of an event loop that the protocol needs; `turn` lets time pass."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -84,19 +84,19 @@ class Transport:
 
 
 async def begin(scope: Scope, receive: Receive, send: Send) -> None:
-    """Sends the beginning of an answer."""
+    """Sends the start of a response."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"9")]})
     await send({"type": "http.response.body", "body": b"ok", "more_body": True})
 
 
 async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers without reading the body."""
+    """Responds without reading the body."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
     await send({"type": "http.response.body", "body": b"ok"})
 
 
 class Busy:
-    """An `Overload` that refuses every POST, or none while it is `free`."""
+    """An `Overload` that refuses every POST, or none while `free` is true."""
 
     free = False
 
@@ -107,7 +107,7 @@ class Busy:
 
 
 class Connection:
-    """One connection with a limit of 10 s on headers and 60 s on the rest of a body."""
+    """A connection with a limit of 10 s for headers and 60 s for the rest of a body."""
 
     def __init__(self, app: ASGIApp = answer, overload: Busy | None = None) -> None:
         self.loop, self.transport = Loop(), Transport()
@@ -123,11 +123,11 @@ class Connection:
 
 
 def address_of(url: str) -> tuple[str, int]:
-    """Returns the address that a URL names."""
+    """Returns the host and port of a URL."""
     address = httpx.URL(url)
     return address.host, address.port or 80
 
 
 def connected(url: str) -> socket.socket:
-    """Returns a connection to the server of a URL."""
+    """Returns a socket connected to the server of a URL."""
     return socket.create_connection(address_of(url), timeout=20)

@@ -1,4 +1,4 @@
-"""Images to download from a fake web, and what a download leaves."""
+"""Images to download from a fake web, and helpers to inspect the result."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ FILES["cut.png"] = encoded(noise(2, 200, 200))[:3000]
 
 
 def missing_reasons(folder: Path) -> dict[str, str]:
-    """Returns why each URL is missing."""
+    """Returns the reason why each URL is missing."""
     lines = (folder / ".omgm/missing.jsonl").read_text().splitlines()
     return {row["url"]: row["reason"] for row in map(json.loads, lines)}
 
 
 def downloaded(folder: Path) -> dict[str, bytes]:
-    """Returns every image under `folder` by its relative path, also while images are being written."""
+    """Returns every image under `folder` by its relative path, even while images are being written."""
     return contents(folder, without=".omgm")
 
 
@@ -48,7 +48,7 @@ def write_kb_of(urls: list[str], path: Path) -> Path:
 
 
 def fetch_command(web: FakeWeb, kb: Path, images: Path) -> list[str]:
-    """Returns the arguments of an `omgm images fetch` that soon gives up."""
+    """Returns the arguments of an `omgm images fetch` that gives up quickly."""
     return [
         *("images", "fetch", "--kb", str(kb), "--images", str(images), "--contact", "test@example.org", "--json"),
         *("--allow-private", web.place, "--per-second", "100", "--retries", "1", "--timeout", "1"),

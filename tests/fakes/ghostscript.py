@@ -1,4 +1,4 @@
-"""A PostScript drawing, and a program in Ghostscript's place that tells when it is started."""
+"""A PostScript drawing, and a stand-in for Ghostscript that reveals whether it was started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
 
 
 def install_trap(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Puts the program first on the path, and returns the file that exists once it was started."""
+    """Puts the program first on PATH; returns a file that exists once the program has been started."""
     started = folder / "started"
     folder.mkdir(exist_ok=True)
     program = folder / "gs"

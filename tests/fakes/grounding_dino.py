@@ -1,4 +1,4 @@
-"""A tiny Grounding DINO with random weights, in the files of the published ones (IDEA-Research/grounding-dino-tiny)."""
+"""A tiny Grounding DINO with random weights in the published file layout (IDEA-Research/grounding-dino-tiny)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-import retriever.models  # noqa: F401  makes torchvision importable beside a CPU build of PyTorch
+import retriever.models  # noqa: F401  makes torchvision importable with a CPU build of PyTorch
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "flag", "logo"]
 

@@ -25,7 +25,7 @@ LARGE = (".safetensors", ".bin", ".pth", ".npy", ".faiss", ".tar")
 """Files that the hub keeps apart, with a SHA-256; the others have Git's hash."""
 
 UPLOADS_WARN = "ignore:Use 'content=:DeprecationWarning"
-"""The client's own: it uploads by LFS in a form that its HTTP library has deprecated."""
+"""The client's own warning: it uploads with LFS in a way that its HTTP library has deprecated."""
 
 
 def git_sha(content: bytes) -> str:
@@ -35,20 +35,20 @@ def git_sha(content: bytes) -> str:
 
 @dataclass
 class FakeHub:
-    """What the hub holds and which faults it has.
+    """The contents and faults of a hub.
 
     Attributes:
-        repos: Files of each repository at the head of `main` and of `refs/pr/1`; those of datasets are named
+        repos: Files of each repository at the head of `main` and of `refs/pr/1`; datasets are named
             `datasets/org/name`.
-        commits: The commits of each repository that was uploaded, oldest first, with their files; the others have
+        commits: The commits of each uploaded repository, oldest first, with their files; other repositories have only
             `COMMIT`.
-        gated: Repositories whose license was not accepted.
-        corrupt: Files whose content comes with its first byte changed.
-        short: Files listed with one byte more than they have.
-        broken: Files whose connection breaks in the middle, once.
+        gated: Repositories whose license has not been accepted.
+        corrupt: Files served with their first byte changed.
+        short: Files listed as one byte longer than they are.
+        broken: Files whose connection breaks midway, once.
         log: Method, path and Range of every request.
-        tokens: Tokens that may write; uploads need one.
-        private: Repositories that are shown only to such a token.
+        tokens: Tokens with write permission; uploads need one.
+        private: Repositories visible only with such a token.
         objects: Large files by their SHA-256, committed or not.
         on_put: Called with the SHA-256 of a large file before it is accepted.
     """
@@ -67,7 +67,7 @@ class FakeHub:
     on_put: Callable[[str], object] = lambda sha: None
 
     def contents_asked(self) -> list[str]:
-        """Returns the names of the files whose content was asked for."""
+        """Returns the names of the files whose content was requested."""
         return [path.rsplit("/", 1)[-1] for method, path, _ in self.log if method == "GET" and "/api/" not in path]
 
     def files(self, repo: str, revision: str) -> tuple[str, dict[str, bytes]] | None:
@@ -113,7 +113,7 @@ class FakeHub:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # a body after its head would wait 40 ms
+    disable_nagle_algorithm = True  # otherwise a body sent after its headers would wait 40 ms
     hub: FakeHub
 
     def log_message(self, format: str, *args: object) -> None:
@@ -163,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
         commit, content = found[0], found[1][name]
         entry = self.hub.entry(name, content)
         headers = {"X-Repo-Commit": commit, "Accept-Ranges": "bytes", "ETag": f'"{entry["oid"]}"'}
-        if "lfs" in entry and not cdn:  # large files are kept elsewhere
+        if "lfs" in entry and not cdn:  # large files are stored elsewhere
             linked = {"X-Linked-Size": str(len(content)), "X-Linked-Etag": f'"{entry["lfs"]["oid"]}"'}
             return self._send(302, headers | linked | {"Location": f"{self.hub.url}/cdn{path}"}, b"")
         if name in self.hub.corrupt:
@@ -187,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def be_the_only_hub(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes this process's client take `hub` for the only one, `cache` for its cache, and nobody for logged in."""
+    """Makes this process's client use only `hub`, with `cache` as its cache and without a login."""
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
@@ -200,7 +200,7 @@ def be_the_only_hub(hub: FakeHub, cache: Path, monkeypatch: pytest.MonkeyPatch) 
 
 @contextmanager
 def serve_hub(hub: FakeHub) -> Iterator[FakeHub]:
-    """Serves `hub` at a free port on loopback, sets its `url` and yields it."""
+    """Serves `hub` on a free loopback port, sets its `url` and yields it."""
     handler = type("Handler", (_Handler,), {"hub": hub})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         hub.url = f"http://127.0.0.1:{server.server_address[1]}"
@@ -215,7 +215,7 @@ def serve_hub(hub: FakeHub) -> Iterator[FakeHub]:
 
 @contextmanager
 def logged_in_hub(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    """Yields an empty hub that this process's client takes for the only one, and that it is logged in to."""
+    """Yields an empty hub, the only one that this process's client uses, logged in."""
     with serve_hub(FakeHub({}, tokens={"secret"})) as hub:
         be_the_only_hub(hub, cache, monkeypatch)
         monkeypatch.setenv("HF_TOKEN", "secret")

@@ -1,4 +1,4 @@
-"""Uploads to the fake hub: repositories, large files by the LFS protocol, and commits as lines of JSON."""
+"""Uploads to the fake hub: repositories, large files over the LFS protocol, and commits as JSON lines."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Reply = tuple[int, dict[str, str], bytes]
 
 
 def upload(hub: FakeHub, method: str, path: str, token: str, body: bytes) -> Reply:
-    """Returns status, headers and body for a request that writes."""
-    if method == "PUT":  # to where the reply to a batch points; such addresses need no token
+    """Returns status, headers and body for a write request."""
+    if method == "PUT":  # to an address from the reply to a batch request; such addresses need no token
         sha = hashlib.sha256(body).hexdigest()
         hub.on_put(sha)
         hub.objects[sha] = body
@@ -44,7 +44,7 @@ def _json(value: Any, status: int = 200) -> Reply:
 
 
 def _validate(content: str) -> Reply:
-    """Reads the front matter as the hub does, which refuses a base model that is no name on the hub."""
+    """Validates the front matter like the hub, which refuses a base model that is not a model id."""
     data: Any = RepoCard(content).data
     matter = data.to_dict()
     base = matter.get("base_model", "org/name")

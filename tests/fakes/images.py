@@ -1,4 +1,4 @@
-"""Images as files in memory."""
+"""Images as bytes and files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from retriever.images import encoded
 def image_bytes(
     color: str | tuple[int, ...], size: tuple[int, int] = (60, 40), format: str = "PNG", **options: Any
 ) -> bytes:
-    """Returns the file of an image of one color; four channels are RGBA."""
+    """Returns an encoded image of one color; four channels mean RGBA."""
     return encoded(Image.new("RGBA" if len(color) == 4 else "RGB", size, color), format, **options)
 
 
 def write_image(path: Path, color: str, side: int = 12) -> None:
-    """Writes a square image of one color, and the folders that it is in."""
+    """Writes a square image of one color, creating its folders."""
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", (side, side), color).save(path)
 

@@ -1,4 +1,4 @@
-"""A small knowledge base, with everything that can be odd about one."""
+"""A small knowledge base with many irregularities."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLAGS: dict[str, list[str]] = {"France": ["blue", "white", "red"], "Ireland": ["
 
 
 def entry(title: str, sections: dict[str, str], image: str | None) -> dict[str, Any]:
-    """Returns an article in E-VQA's form."""
+    """Returns an article in E-VQA's format."""
     url = f"https://e.example/wiki/{title}"
     return {
         "title": title,

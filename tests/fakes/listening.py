@@ -1,4 +1,4 @@
-"""ASGI applications on real servers, which run in threads of the tests' process."""
+"""Runs ASGI applications on real servers in threads of the test process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TICK = 0.005
 
 
 class _PromptServer(uvicorn.Server):
-    """uvicorn, but looking every few milliseconds whether to stop, not every 100: tests stop hundreds of servers."""
+    """uvicorn, polling for shutdown every few milliseconds instead of every 100: tests stop hundreds of servers."""
 
     async def main_loop(self) -> None:
         while not await self.on_tick(0):
@@ -54,6 +54,6 @@ def listening_as(config: uvicorn.Config) -> Iterator[str]:
 
 
 def free_port() -> int:
-    """Returns a port on which nobody listens."""
+    """Returns a port that nothing listens on."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""A small index to change, and the fresh build that it must equal afterwards."""
+"""A small index to change, and the fresh build that it must then equal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.paths import contents
 
 
 def painting(seed: int) -> Image.Image:
-    """Returns an image of every color of the palette, each with a share of its own."""
+    """Returns an image with all colors of the palette, each with its own share."""
     generator = np.random.default_rng(seed)
     shares = generator.dirichlet(np.ones(len(PALETTE)))
     pixels = np.array(list(PALETTE.values()), np.uint8)[generator.choice(len(PALETTE), (32, 32), p=shares)]
@@ -38,17 +38,17 @@ def article(name: str, seed: int = 0, image: str | None = "own", sections: int =
         id=f"kb/{name}",
         title=f"{name} {seed}",
         sections=tuple(Section(f"Part {i}", text, i) for i, text in enumerate(texts)),
-        image=f"of-{name}-{seed}.png" if image == "own" else image,  # not called like the article
+        image=f"of-{name}-{seed}.png" if image == "own" else image,  # not named like the article
         images=tuple(ArticleImage(f"{name}-{seed}/{i}.png", i % sections) for i in range(further)),
     )
 
 
 class World:
-    """A folder with images, an index of some articles, and what is needed to change it.
+    """A folder with images, an index of some articles, and helpers to change it.
 
     Args:
         folder: An empty folder.
-        articles: What the index is built from.
+        articles: The articles that the index is built from.
         options: Further arguments of `build_index`.
     """
 
@@ -107,7 +107,7 @@ def as_row(entity: Entity) -> dict[str, Any]:
 
 
 def hash_of(name: str) -> int:
-    """Returns a number that depends on a name alone."""
+    """Returns a number that depends only on a name."""
     return int.from_bytes(name.encode()[-6:], "big")
 
 

@@ -1,4 +1,4 @@
-"""Chat servers that people run on a laptop, on loopback, with replies in the shapes that their projects document.
+"""Fakes of chat servers that people run on a laptop, with replies in the formats that their projects document.
 
 Ollama: docs/api/openai-compatibility.mdx and the response types in openai/openai.go. llama.cpp's server:
 tools/server/README.md. Both as of autumn 2026.
@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class CannedReply:
-    """What a server sends back."""
+    """A server's response."""
 
     body: str
     status: int = 200
@@ -25,10 +25,10 @@ class CannedReply:
 
 
 class LocalChatServer:
-    """Answers each path with its replies in turn, the last one again and again; keeps the requests it got.
+    """Answers each path with its replies in turn, repeating the last one; records the requests.
 
     Args:
-        replies: By path; any other path is 404.
+        replies: The replies by path; any other path gets 404.
     """
 
     def __init__(self, replies: Mapping[str, CannedReply | list[CannedReply]]) -> None:
@@ -86,7 +86,7 @@ def as_json(value: object, status: int = 200) -> CannedReply:
 
 
 def as_events(events: Iterable[object], end: str = "data: [DONE]\n\n") -> CannedReply:
-    """Returns a reply that streams events; `end` is what comes after them."""
+    """Returns a reply that streams events, followed by `end`."""
     return CannedReply(
         "".join(f"data: {json.dumps(event)}\n\n" for event in events) + end, content_type="text/event-stream"
     )
@@ -105,7 +105,7 @@ def ollama_error(message: str, status: int) -> CannedReply:
 
 
 def ollama_completion(content: str, finish_reason: str = "stop", reasoning: str = "") -> CannedReply:
-    """Returns a chat completion of Ollama; `reasoning` is left out where it is empty."""
+    """Returns a chat completion of Ollama; an empty `reasoning` is left out."""
     message = {"role": "assistant", "content": content} | ({"reasoning": reasoning} if reasoning else {})
     return as_json(
         {
@@ -121,7 +121,7 @@ def ollama_completion(content: str, finish_reason: str = "stop", reasoning: str 
 
 
 def ollama_chunk(finish_reason: str | None = None, **delta: str) -> dict[str, Any]:
-    """Returns one event of a stream of Ollama."""
+    """Returns one event of an Ollama stream."""
     return {
         "id": "chatcmpl-531",
         "object": "chat.completion.chunk",
@@ -133,7 +133,7 @@ def ollama_chunk(finish_reason: str | None = None, **delta: str) -> dict[str, An
 
 
 def llama_models(name: str, *modalities: str) -> CannedReply:
-    """Returns the list of models of llama.cpp's server, which says what the model reads."""
+    """Returns the model list of llama.cpp's server, which includes the model's input modalities."""
     meta = {"vocab_type": 2, "n_vocab": 262144, "n_ctx_train": 131072, "n_embd": 2560, "n_params": 3880099328}
     model = {
         "id": name,
@@ -169,7 +169,7 @@ def llama_completion(content: str, finish_reason: str = "stop", reasoning: str =
 
 
 def llama_chunk(finish_reason: str | None = None, **delta: str | None) -> dict[str, Any]:
-    """Returns one event of a stream of llama.cpp's server."""
+    """Returns one event of a llama.cpp server's stream."""
     return {
         "choices": [{"finish_reason": finish_reason, "index": 0, "delta": delta}],
         "created": 1763683200,

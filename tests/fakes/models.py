@@ -1,4 +1,4 @@
-"""Fake models: they look at colors and words, need no weights and always return the same vectors."""
+"""Fake models that look at colors and words, need no weights and always return the same vectors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def color_shares(image: Image.Image) -> FloatArray:
 
 
 class FakeEncoder:
-    """A dual encoder: an image is its colors, a text its color words; the last dimension is for texts without any."""
+    """A dual encoder: images map to their colors, texts to their color words, or to the last dimension without any."""
 
     def __init__(self, fingerprint: str = "fake-encoder-1") -> None:
         self.dimension = len(PALETTE) + 1
@@ -51,7 +51,7 @@ class FakeEncoder:
 
 
 class FakeFusion:
-    """A fusion encoder: token i is a fixed random projection of the image's colors and the hashed words of the text."""
+    """A fusion encoder: token i is a fixed random projection of the image's colors and the text's hashed words."""
 
     def __init__(self, tokens: int = 32, width: int = 8, fingerprint: str = "fake-fusion-1") -> None:
         self.token_shape = (tokens, width)

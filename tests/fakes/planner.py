@@ -1,4 +1,4 @@
-"""A planner that plays a script, and tools that return what they are told."""
+"""A scripted planner, and tools that return what they are told."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from llm.messages import Message
 from llm.replies import ChatReply, ToolCall
 
 Script = Sequence[str | ChatReply | Exception] | Callable[[str], str | ChatReply]
-"""Replies one after the other, the last one again and again; or a function of the last message's text."""
+"""Replies in order, repeating the last one; or a function of the last message's text."""
 
 
 class ScriptedPlanner:
-    """A planner that plays a script and keeps what it was asked."""
+    """A planner that follows a script and records the requests."""
 
     name = "scripted"
 
@@ -52,7 +52,7 @@ class ScriptedPlanner:
 
 
 def last_text(messages: Sequence[Message]) -> str:
-    """Returns the text after the last reply of the model, which it has not seen before."""
+    """Returns the text after the model's last reply, which the model has not seen before."""
     replies = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
     return "\n".join(map(text_of, messages[replies[-1] + 1 if replies else -1 :]))
 
@@ -64,7 +64,7 @@ def text_of(message: Message) -> str:
 
 
 def calling(tool: str, arguments: str = "{}", text: str = "") -> ChatReply:
-    """Returns a reply with one tool call of the API."""
+    """Returns a reply with one native tool call."""
     return ChatReply(text, (ToolCall(tool, arguments, "call_0"),))
 
 

@@ -1,4 +1,4 @@
-"""Python in processes of its own."""
+"""Runs Python in separate processes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.paths import ROOT
 def run_python(
     *arguments: object, environment: Mapping[str, str] | None = None, check: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Runs Python with arguments, such as `-m omgm`, from the repository; returns its status and what it printed."""
+    """Runs Python with arguments such as `-m omgm` in the repository; returns its exit status and output."""
     command = [sys.executable, *map(str, arguments)]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=check)
 
 
 def kill_omgm_when(reached: Callable[[], bool], arguments: Sequence[str]) -> None:
-    """Starts `omgm` in a process of its own and kills it for real once a condition holds; it must not end before."""
+    """Starts `omgm` in a separate process and really kills it once a condition holds; it must not end before that."""
     with subprocess.Popen(
         [sys.executable, "-m", "omgm", *arguments], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     ) as process:

@@ -1,4 +1,4 @@
-"""True-format miniatures of question files, for tests."""
+"""Miniature question files in the real formats."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def write_infoseek(
 
 
 def okvqa(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns a question file and its annotations; `changes` go to the one annotation."""
+    """Returns a question file and its annotations; `changes` apply to the only annotation."""
     common = {"info": {"version": "1.0"}, "license": {}, "data_type": "mscoco", "data_subtype": "val2014"}
     answers = [
         {"answer_id": n, "raw_answer": word, "answer_confidence": "yes", "answer": word}

@@ -36,7 +36,7 @@ QUESTIONS = [
 def run(
     retriever: FakeRetriever, images: Path, out: Path, questions: Sequence[Question] = QUESTIONS, **changes: Any
 ) -> dict[str, Any]:
-    """Evaluates the questions; `changes` go to `evaluate`."""
+    """Evaluates the questions; `changes` are passed to `evaluate`."""
     options: dict[str, Any] = {"batch_size": 4, "generator": FakeGenerator(), "settings": {"alpha": ALPHA}} | changes
     return evaluate(
         retriever,

@@ -1,4 +1,4 @@
-"""Records of runs, made up for tests."""
+"""Made-up records of runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def candidate(
 
 
 def record(id: str, **fields: Any) -> QueryRecord:
-    """A record about entity `id`, with a question and an image of its own."""
+    """A record about entity `id`, with its own question and image."""
     defaults: dict[str, Any] = {"question": f"What of {id}?", "image_id": id, "gold": GoldRecord([id])}
     return QueryRecord(id=id, **defaults | fields)
 

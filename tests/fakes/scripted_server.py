@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server on loopback that plays a script."""
+"""An OpenAI-compatible server on loopback that follows a script."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from llm.replies import ChatReply
 from tests.fakes.chat_server import FakeChatServer
 
 Play = Callable[[list[dict[str, Any]]], str | ChatReply]
-"""Takes the messages of a request and returns the reply."""
+"""Takes a request's messages and returns the reply."""
 
 
 class ScriptedServer(FakeChatServer):
-    """Answers as the script says, and keeps what it was sent.
+    """Answers according to the script and records the requests.
 
     Args:
-        play: The script: replies one after the other, or a function.
-        refuses: Fields of requests that the server does not know and answers with status 400, or `image_url`.
-        longest: Characters of a conversation, beyond which it is refused.
-        whole: Whether `play` takes the whole request in place of its messages.
+        play: The script: replies in order, or a function.
+        refuses: Request fields, or `image_url`, that the server does not support and answers with status 400.
+        longest: Number of characters beyond which a conversation is refused.
+        whole: Whether `play` takes the whole request instead of its messages.
     """
 
     def __init__(

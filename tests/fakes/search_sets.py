@@ -14,14 +14,14 @@ from PIL import Image
 
 
 def jpeg(color: str, size: tuple[int, int] = (40, 30)) -> bytes:
-    """Returns the content of an image file of one color."""
+    """Returns an encoded JPEG of one color."""
     buffer = io.BytesIO()
     Image.new("RGB", size, color).save(buffer, "JPEG")
     return buffer.getvalue()
 
 
 def embedded(content: bytes | None) -> dict[str, Any] | None:
-    """Returns an image as the library datasets writes it in Parquet."""
+    """Returns an image as the library `datasets` stores it in Parquet."""
     return None if content is None else {"bytes": content, "path": None}
 
 
@@ -87,7 +87,7 @@ def encrypted(text: str, canary: str) -> str:
 
 
 def plus_rows(images: Sequence[bytes], answers: Sequence[str], canary: str = "") -> list[dict[str, Any]]:
-    """Returns rows of MMSearch-Plus, encrypted if there is a canary; the first question has two images."""
+    """Returns rows of MMSearch-Plus, encrypted if a canary is given; the first question has two images."""
 
     def hidden(text: str) -> str:
         return encrypted(text, canary) if canary else text

@@ -1,4 +1,4 @@
-"""The service over `tests.fakes.world`, on a real server."""
+"""The service on `tests.fakes.world`, running on a real server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SMALL = ServingSettings(max_batch=1, max_queue=1)
 
 
 class World:
-    """One service with all its parts, and the address it listens at."""
+    """A service with all its parts, and the address it listens on."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ def served(
 
 @contextmanager
 def listening(app: ASGIApp, settings: ServingSettings | None = None) -> Iterator[str]:
-    """Yields the address of a real server for `app`, which runs in a thread."""
+    """Yields the address of a real server for `app` that runs in a thread."""
     http = protocol_of(
         settings or ServingSettings(), getattr(app.state, "overload", None) if isinstance(app, Starlette) else None
     )

@@ -1,4 +1,4 @@
-"""A small training of step 2: eight plain images with an article of four sections each, two questions per entity."""
+"""A small training set for step 2: eight plain images, articles of four sections each, two questions per entity."""
 
 from __future__ import annotations
 

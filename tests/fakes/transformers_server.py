@@ -1,4 +1,4 @@
-"""A real OpenAI-compatible server: `transformers serve`, in vLLM's place."""
+"""A real OpenAI-compatible server: `transformers serve`, standing in for vLLM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from tests.fakes.listening import free_port
 from tests.paths import ROOT
 
-# `retriever.models` first: it lets transformers be imported beside a torchvision built for another PyTorch.
+# `retriever.models` first: it makes transformers importable with a torchvision built for another PyTorch.
 COMMAND = "import sys, retriever.models; from transformers.cli.transformers import main; sys.exit(main())"
 MISSING = [name for name in ("openai", "accelerate", "fastapi", "uvicorn") if importlib.util.find_spec(name) is None]
 needs_server = pytest.mark.skipif(bool(MISSING), reason=f"needs transformers[serving]; missing: {MISSING}")
@@ -25,12 +25,12 @@ needs_server = pytest.mark.skipif(bool(MISSING), reason=f"needs transformers[ser
 
 @contextmanager
 def transformers_serve(folder: Path) -> Iterator[str]:
-    """Yields the address of a server, which loads the model whose folder a request names; `folder` is for its files."""
+    """Yields the address of a server that loads the model folder named in a request; its own files go to `folder`."""
     port = free_port()
     options = ["--device", "cpu", "--port", str(port), "--host", "127.0.0.1"]
     command = [sys.executable, "-c", COMMAND, "serve", *options]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
-    (folder / "home" / "hub").mkdir(parents=True)  # its list of models fails without
+    (folder / "home" / "hub").mkdir(parents=True)  # listing models fails without it
     with (folder / "log.txt").open("w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment, cwd=ROOT)
         try:

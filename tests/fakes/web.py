@@ -1,4 +1,4 @@
-"""A web server that fails in every way servers fail, on real sockets: each path begins with the name of its fault."""
+"""A web server on real sockets that fails in every way servers do: each path starts with the name of its fault."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ CRLF = b"\r\n"
 
 @dataclass
 class FakeWeb:
-    """A fake web: what its server has, and what it was asked.
+    """A fake web: the files of its server and the requests it received.
 
     Attributes:
-        files: Content by path without its leading slash and the fault, `good/a.jpg` and `slow/a.jpg` are both `a.jpg`.
+        files: Content by path without leading slash and fault: `good/a.jpg` and `slow/a.jpg` are both `a.jpg`.
         robots: The content of `/robots.txt`.
         log: Path and headers of every request, in order.
-        starts: When each request came, in seconds.
-        busiest: The most requests that were under way at once.
+        starts: When each request arrived, in seconds.
+        busiest: Maximum number of concurrent requests.
     """
 
     files: dict[str, bytes]
@@ -53,7 +53,7 @@ class FakeWeb:
         return [path for path, _ in self.log if path not in ("/robots.txt", "/favicon.ico")]
 
     def forget(self) -> None:
-        """Makes the server answer as if nobody had asked before."""
+        """Makes the server answer as if it had received no requests yet."""
         self._asked.clear()
         self.log.clear()
         self.starts.clear()
@@ -83,7 +83,7 @@ def whole(content: bytes, *headers: str, status: int = 200) -> bytes:
 
 
 def _answer(web: FakeWeb, connection: socket.socket, path: str, asked: int) -> None:
-    """Sends what the fault in `path` makes of its file."""
+    """Sends the file with the fault named in `path`."""
     fault, _, name = path.lstrip("/").partition("?")[0].partition("/")
     content = web.files.get(name, b"")
     if path == "/robots.txt":

@@ -1,7 +1,7 @@
-"""A world of three lands told apart by the color of their flags: an index, a retriever and a generator over it.
+"""A world of three lands distinguished by the color of their flags: an index, a retriever and a generator for it.
 
 Every score can be worked out by hand: an image's similarity to a land is 1 or 0, a section's is the share of the
-question's words that stand in it.
+question's words that it contains.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HISTORY = (
 
 
 def land(color: str, wave_length: int, image: str | None) -> Entity:
-    """Returns an article of four sections; the second as published was dropped."""
+    """Returns an article of four sections; its second published section was dropped."""
     title = f"{color.capitalize()}land"
     sections = (
         Section(title, f"{color} is a color", 0),
@@ -66,7 +66,7 @@ class FakeIndex:
     """The three lands, the last without an image.
 
     Args:
-        images: Where `write_images` put their images; without it there are no thumbnails.
+        images: Folder written by `write_images`; without it, there are no thumbnails.
     """
 
     name = "three lands"
@@ -103,15 +103,15 @@ class FakeIndex:
 
 
 class FakeRetriever:
-    """Finds lands by color and ranks the section first that shares most words with the question.
+    """Finds lands by color and ranks the section that shares most words with the question first.
 
-    A question with `poison` raises, one with `fatal` ends the thread that retrieves.
+    A question with `poison` raises; one with `fatal` ends the retrieval thread.
 
     Attributes:
-        asked: Ids of the queries that were answered.
+        asked: Ids of the answered queries.
         batches: The questions of every batch, answered or not.
-        gate: Holds every batch while it is cleared.
-        stop_after: Queries after which the process is interrupted.
+        gate: Holds every batch while cleared.
+        stop_after: Number of queries after which the process is interrupted.
     """
 
     def __init__(self, index: FakeIndex | None = None, k: int = 2) -> None:
@@ -157,7 +157,7 @@ class FakeRetriever:
 
 
 def share_of_words(question: str, section: Section) -> float:
-    """Returns the share of the question's different words that the section has."""
+    """Returns the share of the question's distinct words that the section contains."""
     words = set(re.findall(r"\w+", question.lower()))
     return len(words & set(re.findall(r"\w+", f"{section.title} {section.text}".lower()))) / (len(words) or 1)
 

@@ -8,7 +8,7 @@ from retriever.types import Generation, GenerationRequest
 
 
 class Echo:
-    """Answers with the question, and remembers what it was asked."""
+    """Answers with the question and records its requests."""
 
     name = "echo"
 

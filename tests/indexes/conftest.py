@@ -16,4 +16,4 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     if subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("no tmpfs can be mounted here")
     yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)  # files are still mapped
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)  # lazily, because files are still mapped

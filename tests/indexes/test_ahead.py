@@ -17,7 +17,7 @@ def test_results_come_in_order_and_no_more_than_asked_are_begun() -> None:
     found = map_ahead(square, range(10), ahead=3)
     assert [next(found), next(found)] == [0, 1]
     found.close()
-    assert max(taken) <= 4  # the two asked for and three ahead
+    assert max(taken) <= 4  # the two requested and three ahead
     assert list(map_ahead(square, range(10), ahead=3)) == [number * number for number in range(10)]
     assert list(map_ahead(square, [], ahead=3)) == []
 

@@ -78,7 +78,7 @@ def test_stored_tokens_are_the_fusion_encoders(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     index = build(kb, images, tmp_path / "index")
     with Image.open(images / "flag" / "France.png") as image:
-        # the text spelled out: lower case, and "#", ":" and "." become spaces, which are then run together
+        # the text spelled out: lowercased, with "#", ":" and "." replaced by spaces, which are then collapsed
         text = "wiki article france\n section title area\nit covers 643,801 km²"
         expected = FakeFusion().encode([image], [text])[0]
     expected = expected / expected.norm(dim=-1, keepdim=True)

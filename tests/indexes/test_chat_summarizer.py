@@ -1,4 +1,4 @@
-"""The paper's prompt through a real server, and summaries that are asked for only once."""
+"""The paper's prompt through a real server, and summaries that are requested only once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_papers_prompt() -> None:
 
 
 class Desk:
-    """What the server was asked, most of it at once, and what it answered."""
+    """The requests that the server received, their maximum concurrency, and its answers."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -94,7 +94,7 @@ def test_articles_are_read_as_the_window_moves_on(desk: Desk) -> None:
 
     summaries = summarizer.stream(entities())
     assert [next(summaries), next(summaries)] == ["About Fast0", "About Fast1"]
-    assert read == list(range(9))  # one that was yielded, and the window of four times two with the other
+    assert read == list(range(9))  # the yielded one, and a window of four times two that includes the other
     summaries.close()
     assert summarizer.summarize([entity("Velland")]) == ["A country with a flag."]
     assert set(desk.asked) <= {"Velland", *(f"Fast{number}" for number in read)}
@@ -121,7 +121,7 @@ def test_only_what_changed_is_asked_again(desk: Desk, tmp_path: Path) -> None:
     expected = first.summarize([*entities, COUNTRY])
     first.close()
     changed = entity("Velland", ("Velland", "Now it has blue roofs."))
-    moved = Entity("elsewhere", "Fast4", ())  # another id, the same article
+    moved = Entity("elsewhere", "Fast4", ())  # the same article under another id
     desk.asked.clear()
     again = ChatSummarizer(ChatClient(desk.url, "small-model"), cache=cache)
     assert again.summarize([*entities[:4], moved, changed]) == expected

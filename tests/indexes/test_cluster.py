@@ -1,4 +1,4 @@
-"""A build on a real Ray cluster of two nodes on this machine; most of the time goes into starting processes."""
+"""A build on a real Ray cluster of two nodes on this machine; most of the time is spent starting processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KNOWLEDGE_BASE = [
 
 
 class WatchedFusion(FakeFusion):
-    """Takes a while, and writes down the node that each batch is encoded on."""
+    """Takes a while and records the node that encodes each batch."""
 
     def __init__(self, watch: Path) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class WatchedFusion(FakeFusion):
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A head and another node, one core each; this process is connected to the head."""
+    """A head node and another node with one core each; this process is connected to the head."""
     from ray.cluster_utils import Cluster
 
     from indexes.cluster import connected
@@ -119,7 +119,7 @@ def test_what_a_node_lacks_is_named(tmp_path: Path) -> None:
 
 
 def test_a_token_that_the_cluster_lacks_is_named() -> None:
-    """In a process of its own, because Ray reads whether there is a token once."""
+    """In a separate process, because Ray checks only once whether there is a token."""
     script = f"""
 import os
 import ray

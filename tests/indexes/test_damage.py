@@ -1,4 +1,4 @@
-"""What goes wrong around a build: full disks, read-only folders, files of another index."""
+"""Failures around a build: full disks, read-only folders, files of another index."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_disk_that_is_full_at_any_moment_of_a_build(small_disk: Path, tmp_path
         finally:
             filler.unlink()
     assert contents(out) == contents(tmp_path / "whole")
-    assert len(named) >= 5 and ".parts/entities.jsonl" in named  # which others depends on the size of a block
+    assert len(named) >= 5 and ".parts/entities.jsonl" in named  # the other names depend on the block size
 
 
 def test_a_folder_that_became_read_only(small_disk: Path, tmp_path: Path) -> None:

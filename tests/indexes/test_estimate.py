@@ -57,7 +57,7 @@ def test_images_are_those_of_the_build(tmp_path: Path) -> None:
     images.mkdir()
     for name in ("fox.png", "hen.png"):
         Image.new("RGB", (9, 9), "red").save(images / name)
-    (images / "further.png").write_bytes(b"no image")  # which no estimate reads if it is no key
+    (images / "further.png").write_bytes(b"no image")  # not read by an estimate unless it is a key
     kb = tmp_path / "kb.jsonl"
     rows = [{"title": "Fox"}, {"title": "Hen"}, {"title": "Owl", "images": ["fox.png", "further.png"]}]
     kb.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -117,7 +117,7 @@ def test_what_the_cache_has_costs_nothing(tmp_path: Path) -> None:
         earlier = ChatSummarizer(ChatClient(server.url, "good"), cache=cache)
         earlier.summarize(entities[:3])
         earlier.close()
-        for _ in range(2):  # an estimate adds nothing to it
+        for _ in range(2):  # an estimate must not add to it
             summarizer = ChatSummarizer(ChatClient(server.url, "good"), cache=SummaryCache(cache.path))
             found = estimate_build(
                 entities, None, summarizer=summarizer, encoder=FakeEncoder(), fusion=None, progress=False

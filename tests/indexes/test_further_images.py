@@ -1,4 +1,4 @@
-"""Several images of an entity: further keys for step 1, and sections' own images for step 2."""
+"""Several images per entity: further keys for step 1, and sections' own images for step 2."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.fakes.vectors import clustered
 from tests.paths import contents
 
 ROWS = [
-    # red on its main image; green and blue on further ones, of which green is the second section's
+    # red main image; green and blue further ones, green belonging to the second section
     {"id": "a", "title": "A", "sections": [{"title": "A", "text": "One."}, {"title": "Use", "text": "Two."}]}
     | {"image": "red.png", "images": ["red.png", "gone.png", {"url": "green.png", "section": 1}, "blue.png"]},
     {"id": "b", "title": "B", "sections": [{"title": "B", "text": "It is white."}], "image": "white.png"},
@@ -120,7 +120,7 @@ def test_a_section_is_paired_with_its_own_image(kb: Path) -> None:
 
 
 def test_step_2_compares_with_every_image_of_an_article_with_several(kb: Path) -> None:
-    """Their tokens are those of the images with no text, behind the sections' rows."""
+    """Their tokens are computed from the images without text and stored after the sections' rows."""
     index, fusion = build(kb, "index"), FakeFusion()
     counts = index.manifest.counts
     assert (counts.token_sections, counts.image_tokens, counts.labeled_tokens) == (4, 5, 0)
@@ -134,14 +134,14 @@ def test_step_2_compares_with_every_image_of_an_article_with_several(kb: Path) -
     ranked = FusionRerank(fusion, index, alpha=0.0).start([query])([[Candidate(row) for row in range(3)]])[0]
     tokens = torch.nn.functional.normalize(fusion.encode([query.image], ["which one?"]), dim=-1)[0]
     sims = [float((tokens @ row.T).amax(1).mean()) for row in index.tokens(np.arange(9))]
-    own = {0: max(sims[2:5]), 1: sims[5], 2: max(sims[7:9])}  # of the second, its only section's
+    own = {0: max(sims[2:5]), 1: sims[5], 2: max(sims[7:9])}  # for the second, its only section's
     assert {one.row: one.sim_m for one in ranked} == pytest.approx(own, abs=1e-3)
     [first] = [one for one in ranked if one.row == 0]
     assert sorted(section.sim_m or 0 for section in first.sections) == pytest.approx(sorted(sims[:2]), abs=1e-3)
 
 
 def test_a_build_that_an_older_version_began_has_no_tokens_of_images(tmp_path: Path) -> None:
-    """Its lines lack the last number; those that this version adds have it."""
+    """Its lines lack the last number; lines added by this version have it."""
     lines = [["a.png", None, None, ["b.png"], [], [], 2], ["c.png", None, None, ["d.png"], [], [], 3, 2]]
     (tmp_path / "images.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     save_offsets(tmp_path / "images.jsonl")
@@ -186,7 +186,7 @@ def test_another_kind_of_entity_index_keeps_the_further_keys(kb: Path, monkeypat
     assert changed.manifest.search.kind == "hnsw"
     for color in ("green", "yellow"):
         assert found(changed, color, 1) == found(flat, color, 1)
-    # a build of something else leaves no owners behind
+    # a build of something else leaves no owners file behind
     build(kb, "index", image_keys=1, overwrite=True)
     assert not any((kb.parent / "index" / name).exists() for name in (OWNERS, IMAGE_OWNERS))
 
@@ -239,7 +239,7 @@ def test_the_best_score_of_each_row() -> None:
 
 
 class Depths:
-    """A search that notes how many results it is asked for, and finds at most `most`."""
+    """A search that records the requested numbers of results and finds at most `most`."""
 
     def __init__(self, scores: FloatArray, most: int = 1000) -> None:
         self._scores, self._most, self.shape, self.asked = scores, most, (len(scores), 1), list[int]()
@@ -253,7 +253,7 @@ class Depths:
 
 
 def test_more_keys_are_asked_for_until_there_are_enough_entities() -> None:
-    inner = Depths(np.array([0.1, 0.2, *np.arange(1, 11) / 100 + 0.5], np.float32))  # the further keys are the best
+    inner = Depths(np.array([0.1, 0.2, *np.arange(1, 11) / 100 + 0.5], np.float32))  # further keys score best
     search = BestKeySearch(inner, 2, np.zeros(10, np.int64))
     scores, rows = search.search(torch.zeros(1, 1), 2)
     assert rows.tolist() == [[0, 1]] and scores[0].tolist() == pytest.approx([0.6, 0.2])
@@ -262,7 +262,7 @@ def test_more_keys_are_asked_for_until_there_are_enough_entities() -> None:
 
 
 def test_no_more_keys_are_asked_for_where_there_are_none() -> None:
-    """As with inverted lists: the search reads a few of them, for any number of results."""
+    """As with inverted lists: the search probes a few of them, for any number of results."""
     inner = Depths(np.linspace(0.9, 0.1, 100, dtype=np.float32), most=5)
     rows = BestKeySearch(inner, 60, np.arange(40)).search(torch.zeros(1, 1), 10)[1]
     assert rows.tolist() == [[0, 1, 2, 3, 4, -1, -1, -1, -1, -1]]

@@ -1,4 +1,4 @@
-"""Main images without a ground: found on any ground by a key of their own."""
+"""Main images without a background: found on any background through a key of their own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_transparency_stays_beside_the_image() -> None:
     turned = sticker()
     turned.putpixel((0, 19), (0, 0, 255, 255))
     exif = turned.getexif()
-    exif[0x0112] = 6  # turned by 90 degrees: the lower left corner comes to the upper left
+    exif[0x0112] = 6  # rotated by 90 degrees: the lower left corner becomes the upper left
     assert prepare_image(turned).info[ALPHA].getpixel((0, 0)) == 255
 
 
@@ -104,7 +104,7 @@ def test_tokens_on_several_grounds_are_merged_with_those_on_white() -> None:
 
 
 def test_a_changed_article_has_the_tokens_of_a_build(tmp_path: Path) -> None:
-    """Its main image without a ground, beside one with a ground, of several sections each."""
+    """An entity whose main image has no background, beside one whose image has one, each with several sections."""
     world = World(tmp_path, [article("a")], image_keys=2)
     sticker(90, (10, 10, 80, 80)).save(world.images / "s.png")
     final = [article("a"), article("b", image="s.png", sections=3)]

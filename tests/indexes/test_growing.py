@@ -9,7 +9,7 @@ from indexes.growing import GrowingArray, GrowingRows, release
 
 
 def resident(path: Path) -> int:
-    """Returns how many bytes of a mapped file are in this process's memory."""
+    """Returns how many bytes of a mapped file are resident in this process."""
     smaps = Path("/proc/self/smaps")
     if not smaps.exists():
         pytest.skip("only Linux says what is resident")

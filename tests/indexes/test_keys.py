@@ -1,4 +1,4 @@
-"""Keys of step 1: main image and summary together."""
+"""Step 1's keys: main image and summary combined."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_combined_score_is_the_weighted_mean_of_image_and_summary(tmp_path: Pa
 
     image, text = scores(by_image), scores(by_text)
     assert np.isnan(image).any() and not np.isnan(text).any()  # some entities have no image
-    image = np.where(np.isnan(image), text, image)  # their summary stands for it
+    image = np.where(np.isnan(image), text, image)  # their summary takes its place
     for weight in (0.0, 0.25, 1.0):
         combined = Index.open(folder, encoder=FakeEncoder(), image_weight=weight)
         np.testing.assert_allclose(scores(combined), weight * image + (1 - weight) * text, atol=1e-5)

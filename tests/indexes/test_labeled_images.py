@@ -80,7 +80,7 @@ def test_an_entity_is_found_by_its_labeled_images(kb: Path, caplog: pytest.LogCa
 
 
 def test_step_2_compares_with_labeled_images(kb: Path) -> None:
-    """Their tokens are those of the images with no text, behind the sections' rows."""
+    """Their tokens are computed from the images without text and stored after the sections' rows."""
     index, fusion = build(kb, labeled(kb, blue="a", black="b", yellow="b")), FakeFusion()
     counts = index.manifest.counts
     assert (counts.token_sections, counts.labeled_tokens) == (2, 3)
@@ -99,7 +99,7 @@ def test_step_2_compares_with_labeled_images(kb: Path) -> None:
 
 
 def test_an_index_without_tokens_of_labeled_images_opens(kb: Path) -> None:
-    """As older versions wrote it; a change leaves it so."""
+    """As written by older versions; changes preserve that format."""
     folder = build(kb, labeled(kb, black="b")).folder
     manifest, offsets = json.loads((folder / "manifest.json").read_bytes()), np.array([0, 1, 2])
     for name in ("tokens.npy", "token_scales.npy"):
@@ -207,7 +207,7 @@ def test_an_article_with_labeled_images_is_not_put_again(kb: Path) -> None:
 
 @pytest.mark.parametrize("candidates", ["combined", "image"])
 def test_a_changed_article_keeps_its_labeled_images(tmp_path: Path, candidates: str) -> None:
-    """As in a build of the articles as they are now, with the same labels."""
+    """As in a build from the current articles with the same labels."""
     labels = list[LabeledImage]()
     for number, name in enumerate("aaabbcde"):
         path = tmp_path / f"photo-{number}.png"
@@ -219,7 +219,7 @@ def test_a_changed_article_keeps_its_labeled_images(tmp_path: Path, candidates: 
     final = [article("a", 1, further=3), article("b", further=1), article("d", 5), article("e", image="gone.png")]
     final += [article("f", 2, further=1)]
     editor = world.editor()
-    world.put(editor, article("a", 7, image=None))  # keeps them without a main image of its own, too
+    world.put(editor, article("a", 7, image=None))  # keeps them even without a main image of its own
     row = editor.index.row_of("kb/a")
     assert row is not None and len(editor.index.labeled_keys(row)) == 2
     assert (len(editor.index.section_rows(row)), len(editor.index.token_rows(row))) == (0, 2)
@@ -240,7 +240,7 @@ def test_a_changed_article_keeps_its_labeled_images(tmp_path: Path, candidates: 
     editor.remove(["kb/b"])
     world.put(editor, article("b", 3))
     row = editor.index.row_of("kb/b")
-    assert row is not None and len(editor.index.labeled_keys(row)) == 0  # they went with it
+    assert row is not None and len(editor.index.labeled_keys(row)) == 0  # removed together with it
     editor.index.close()
 
 
@@ -275,7 +275,7 @@ def test_an_estimate_counts_labeled_images(kb: Path) -> None:
 
 
 def test_the_command_takes_the_images_of_questions(kb: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    names = [f"{color}.png" for color in COLORS[4:]] + ["photo-9.png", "photo-9"]  # trainings hold out "photo-9"
+    names = [f"{color}.png" for color in COLORS[4:]] + ["photo-9.png", "photo-9"]  # training holds out "photo-9"
     for name in names[2:]:
         Image.new("RGB", (9, 9), "cyan").save(kb.parent / "photos" / name, "PNG")
     questions = [{"id": n, "image": n, "question": "?", "answers": ["x"], "entity": "b"} for n in names]

@@ -1,4 +1,4 @@
-"""An index on the loopback hub: publish, open by name, checksums, and what its card says."""
+"""An index on the loopback hub: publishing, opening by name, checksums, and its card."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_push_and_open(built: Path, hub: FakeHub, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_manifest_is_committed_with_its_files_or_not_at_all(built: Path, hub: FakeHub) -> None:
-    """An upload that dies in the middle leaves no commit; its repetition sends what is missing only."""
+    """An upload that dies midway leaves no commit; a retry sends only the missing files."""
 
     def interrupted(*arguments: object, **options: object) -> object:
         raise KeyboardInterrupt
@@ -111,7 +111,7 @@ def test_a_damaged_download(name: str, built: Path, hub: FakeHub) -> None:
     Index.open(built).push_to_hub("org/index")
     content = hub.repos[REPO][name]
     replace(hub, name, content[:-2000] + bytes(byte ^ 1 for byte in content[-2000:]) if "/" not in name else b"tar?")
-    for _ in range(2):  # it is not taken for complete the second time
+    for _ in range(2):  # the second time, it must not count as complete
         with pytest.raises(
             ValueError, match=f"^org/index: damaged; remove .*datasets--org--index to .*{Path(name).name}"
         ):

@@ -22,7 +22,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def listening(answer: Callable[[socket.socket], object]) -> Iterator[str]:
-    """Yields the address of a server of one connection."""
+    """Yields the address of a server that accepts one connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -44,7 +44,7 @@ def speak_http2(connection: socket.socket) -> None:
 def test_a_head_that_answers_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     with listening(speak_http2) as address:
         check_address(address)
-    check_address("auto")  # Ray looks for it
+    check_address("auto")  # found by Ray itself
     monkeypatch.setenv("RAY_ADDRESS", "auto")
     check_address("auto")
     with listening(speak_http2) as address:
@@ -53,7 +53,7 @@ def test_a_head_that_answers_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_lacks_the_token_is_told_so(tmp_path: Path) -> None:
-    """In a process of its own, because Ray keeps what it has read of the environment."""
+    """In a separate process, because Ray keeps the environment variables it has read."""
     pytest.importorskip("ray", reason="needs the extra ray")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment |= {"HOME": str(tmp_path), "RAY_AUTH_MODE": "token"}

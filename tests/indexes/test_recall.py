@@ -12,7 +12,7 @@ from tests.fakes.vectors import clustered
 
 
 class Fixed:
-    """A search with the same answer to everything."""
+    """A search that always returns the same result."""
 
     def __init__(self, rows: list[int]) -> None:
         self.rows = rows

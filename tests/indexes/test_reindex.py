@@ -1,4 +1,4 @@
-"""The kind of entity index: an input of a build, and changed later."""
+"""The kind of entity index: chosen for a build, and changed later."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_another_kind_of_entity_index_needs_no_model(
     vectors = FakeEncoder().encode_texts(["green white", "yellow", "blue white red"])
     expected = before.search(vectors, 5)[0]
     encoder, fusion = FusedEncoder(), FusedFusion()
-    encoder.fuse = fusion.fuse = Fuse(1)  # asked for nothing
+    encoder.fuse = fusion.fuse = Fuse(1)  # no model may run
     models = {"encoder": encoder, "fusion": fusion, "candidates": candidates, "overwrite": True}
     with monkeypatch.context() as patch:
         patch.setattr("indexes.entity_index.write_search", lambda *args, **options: Fuse(1).burn())

@@ -32,7 +32,7 @@ def test_a_resumed_build_equals_an_uninterrupted_one(tmp_path: Path, stage: str,
         Index.open(out)
     model.fuse = Fuse(100)
     build(kb, images, out, **{stage: model})
-    # seven summaries, four batches of seven entities, three of which have tokens: nothing is asked for twice
+    # seven summaries, four batches of seven entities, three of which have tokens: nothing is computed twice
     assert 100 - model.fuse.calls == {"summarizer": 7, "encoder": 4, "fusion": 3}[stage] - (calls - 1)
     assert contents(out) == contents(tmp_path / "whole")
 

@@ -31,7 +31,7 @@ def halved(vectors: FloatArray, rows: IntArray, block: int = 1 << 20) -> DeviceS
 
 @pytest.mark.parametrize("block", [7, 100, 1000])
 def test_both_exact_searches_find_what_a_full_sort_finds(tmp_path: Path, block: int) -> None:
-    """Scores are those of float16 vectors and float32 queries, to the rounding of a sum."""
+    """Scores are those of float16 vectors and float32 queries, up to rounding in sums."""
     vectors, queries = unit(300), unit(5, seed=1)
     rows = np.arange(0, 300, 2)  # every other entity can be searched
     record = write_search(tmp_path, Keys((vectors,), rows), "flat", QUERIES)
@@ -64,7 +64,7 @@ def test_a_device_searches_every_kind_exactly(tmp_path: Path, kind: SearchKind) 
 
 @pytest.mark.parametrize("kind", ["sq8", "hnsw", "ivf-pq"])
 def test_rescored_candidates_are_the_exact_best(tmp_path: Path, kind: SearchKind) -> None:
-    """Where the approximation loses nothing, the result is that of float16 vectors by hand: rows and scores."""
+    """If the approximation loses nothing, rows and scores equal those computed by hand from float16 vectors."""
     vectors = clustered(3000, 32)
     rows = np.delete(np.arange(3000), [0, 17, 18, 2999])  # some have no key
     queries = torch.from_numpy(clustered(40, 32, seed=1))
@@ -84,7 +84,7 @@ def test_rescored_candidates_are_the_exact_best(tmp_path: Path, kind: SearchKind
         np.testing.assert_array_equal(alone[1][0], found[number])
         np.testing.assert_array_equal(alone[0][0], scores[number])
     fewer = search.search(queries, 3)
-    np.testing.assert_array_equal(fewer[1], found[:, :3])  # it looks for 20 in any case
+    np.testing.assert_array_equal(fewer[1], found[:, :3])  # it always searches for 20
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5, 0.95])
@@ -115,7 +115,7 @@ def test_more_asked_than_there_are(tmp_path: Path, count: int) -> None:
 def test_more_asked_than_an_approximation_finds(tmp_path: Path) -> None:
     vectors = clustered(1000, 16)
     write_search(tmp_path, Keys((vectors,), np.arange(1000)), "ivf-pq", HeldOutQueries(torch.zeros(0, 16), ""))
-    search = RescoredSearch(read_faiss(tmp_path), load_vectors(tmp_path), 2)  # one list of many is looked at
+    search = RescoredSearch(read_faiss(tmp_path), load_vectors(tmp_path), 2)  # only one of many lists is probed
     scores, rows = search.search(torch.from_numpy(vectors[:2]), 1500)
     assert rows.shape == (2, 1500) and (rows[:, 1000:] == -1).all()
     assert ((rows < 0) == np.isneginf(scores)).all() and (np.diff(scores[:, :5]) <= 0).all()
@@ -139,7 +139,7 @@ def test_an_index_of_format_version_2_is_searched_in_float32(tmp_path: Path) -> 
 
 
 def test_rounding_of_the_scan_loses_no_near_tie() -> None:
-    """60 vectors within the step of a float16 product: the scan cannot order them, the sum in float32 does."""
+    """60 vectors within float16 resolution: the float16 scan cannot order them, the float32 sum can."""
     base = unit(1, 48)[0]
     vectors = np.stack([base * (1 - 2e-6 * i) for i in range(60)]).astype(np.float32)
     search = halved(vectors, np.arange(60))

@@ -51,7 +51,7 @@ def test_the_same_keys_make_the_same_files_whatever_the_blocks_of_input(
     monkeypatch.setattr("indexes.search_kinds._BLOCK", 100)
     write_search(tmp_path / "b", keys, kind, NONE)
     assert (tmp_path / "a" / "vectors.npy").read_bytes() == (tmp_path / "b" / "vectors.npy").read_bytes()
-    if kind != "hnsw":  # whose levels are drawn block by block
+    if kind != "hnsw":  # HNSW draws its levels block by block
         assert (tmp_path / "a" / "entities.faiss").read_bytes() == (tmp_path / "b" / "entities.faiss").read_bytes()
     held = load_vectors(tmp_path / "a")
     if kind == "flat":
@@ -84,7 +84,7 @@ def test_settings_are_the_cheapest_that_reach_the_target_and_are_kept(
     assert low[2] >= 0.5 and high[2] >= 0.98
     assert low[0] <= high[0] and low[1] * low[0] < high[1] * high[0]
     assert not caplog.records
-    build(1.1)  # out of reach: the best there is, with a warning
+    build(1.1)  # unreachable: the best available, with a warning
     assert "recall@20 of the entity index is" in caplog.text and "set search.kind to 'hnsw' or 'flat'" in caplog.text
 
 
@@ -119,4 +119,4 @@ def test_memory_for_all_codes_is_taken_at_once(kind: SearchKind) -> None:
     for start in range(0, 3000, 500):
         index.add_with_ids(vectors[start : start + 500], np.arange(start, start + 500))
     assert codes.size() == 3000 * (64 if kind == "flat" else 32)
-    assert int(codes.data()) == place  # growing, they would have moved, and been in memory twice as they did
+    assert int(codes.data()) == place  # if they had grown, they would have moved, and been in memory twice meanwhile

@@ -1,4 +1,4 @@
-"""Entity search by Milvus: the embedded engine, in files of its own."""
+"""Entity search with Milvus: the embedded engine, in its own files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_candidates_of_milvus_are_rescored_and_uploads_resume(
     vectors = clustered(600, 16)
     keys = Keys((vectors,), np.delete(np.arange(600), [3, 400]), np.repeat(np.arange(50), 2))
     queries = torch.from_numpy(clustered(20, 16, seed=1))
-    other_name = [[5], [~3]]  # of row 3, which is found by it, but has no key for it
+    other_name = [[5], [~3]]  # of row 3, which is found by this name but has no key for it
     table = np.hstack([np.stack([np.arange(500) * 7 - 1000, np.arange(500)[::-1]]), other_name])
     np.save(tmp_path / "entity_ids.npy", table)
     ids = key_ids(tmp_path, keys)
@@ -50,7 +50,7 @@ def test_candidates_of_milvus_are_rescored_and_uploads_resume(
     def stopped(self: Collection, own: Any, block: Any) -> None:
         if len(sent) == 1:
             sent.append(0)
-            upsert(self, own[:120], block[:120])  # half of a batch arrives
+            upsert(self, own[:120], block[:120])  # only half of a batch arrives
             raise KeyboardInterrupt
         sent.append(len(own))
         upsert(self, own, block)
@@ -63,7 +63,7 @@ def test_candidates_of_milvus_are_rescored_and_uploads_resume(
     assert sent == [200, 0, 200, 198] and Collection(uri, "omgm_test").count() == 598
     assert (record.kind, record.uri, record.collection) == ("milvus", uri, "omgm_test")
     assert record.recall is not None and record.recall >= 0.98
-    write_milvus(*arguments)  # the note says that all is there
+    write_milvus(*arguments)  # recorded as complete
     assert sent == [200, 0, 200, 198]
 
     search = open_search(tmp_path, record)
@@ -94,14 +94,14 @@ def test_an_index_in_milvus(tmp_path: Path, uri: str) -> None:
     world.put(editor, article("e", 7), *final[1:3])
     editor.remove(["kb/c"])
     world.put(editor, final[3])
-    assert collection.count() == 9  # changes are searched beside it until they are compacted
+    assert collection.count() == 9  # changes are searched separately until they are compacted
     world.options = {"candidates": "combined", "tokens": "int8", "image_keys": 3}
     fresh = world.build(final, tmp_path / "fresh")
     check_same(editor.index, fresh)
     before = world.open()
     assert editor.index.compact()
     check_same(editor.index, fresh)
-    check_same(before, fresh)  # whoever has the old files sees no difference
+    check_same(before, fresh)  # readers of the old files see no difference
     assert collection.count() == 4 + 2 + 2
     assert "search" in Index.open(world.index, verify=True).manifest.to_json().decode()
     left = {name: data for name, data in data_of(editor.index.folder).items() if name not in (KEY_IDS, "vectors.npy")}

@@ -20,7 +20,7 @@ WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "embedded"
 
 
 class Hue(FakeEncoder):
-    """Sees the color in the middle of an image."""
+    """Encodes the color at the center of an image."""
 
     def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
         middle = [image.getpixel((image.width // 2, image.height // 2)) for image in images]
@@ -28,7 +28,7 @@ class Hue(FakeEncoder):
 
 
 class Nothing(FakeEncoder):
-    """Sees the same in every image."""
+    """Encodes every image alike."""
 
     def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
         return torch.ones(len(images), 3)

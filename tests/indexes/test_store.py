@@ -52,6 +52,15 @@ def test_one_query_of_a_batch_or_alone(built: Path) -> None:
     assert index.search(vectors[:0], 3)[1].shape == (0, 3)
 
 
+def test_the_fingerprint_is_that_of_what_a_search_finds(built: Path, folder: Path) -> None:
+    fingerprint = Index.open(built).fingerprint
+    assert Index.open(folder).fingerprint == fingerprint  # a copy
+    assert Index.open(built, image_weight=0.25).fingerprint != fingerprint
+    manifest = read_manifest(folder)
+    other = manifest.model_copy(update={"files": {**manifest.files, "report.json": manifest.files["tokens.npy"]}})
+    assert Index(folder, other).fingerprint != fingerprint
+
+
 def test_more_asked_than_there_are(built: Path) -> None:
     scores, rows = Index.open(built).search(FakeEncoder().encode_texts(["red"]), 9)
     assert sorted(rows[0, :7].tolist()) == list(range(7))
@@ -182,7 +191,7 @@ def test_manifests_that_cannot_be_used(folder: Path, tmp_path: Path) -> None:
 
 
 def test_an_index_of_format_version_2_keeps_opening(folder: Path) -> None:
-    """What an earlier release wrote: no `vectors.npy`, nothing about the search in the manifest, float32 vectors."""
+    """As written by an earlier release: no `vectors.npy`, no search settings in the manifest, float32 vectors."""
     expected = Index.open(folder).search(FakeEncoder().encode_texts(["green white", "yellow"]), 3)
     flat = faiss.IndexIDMap2(faiss.IndexFlatIP(7))
     stored = StoredVectors(folder, read_manifest(folder).search)

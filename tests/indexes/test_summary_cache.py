@@ -1,4 +1,4 @@
-"""The file of cached summaries: shared by processes, and never the reason for a wrong one."""
+"""The file of cached summaries: shared by processes, and never the cause of a wrong summary."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_question_is_answered_once_for_all_processes(tmp_path: Path) -> None:
     one, other = SummaryCache(path), SummaryCache(path)
     question = question_hash("model", "", 256, [{"role": "user", "content": "Où?"}])
     assert len(question) == 32 and question != question_hash("model", "", 255, [{"role": "user", "content": "Où?"}])
-    assert one.get(question) is None and not path.parent.exists()  # nothing is created to look into
+    assert one.get(question) is None and not path.parent.exists()  # a lookup creates nothing
     one.put(question, "model", "Là.")
     assert [one.get(question), other.get(question)] == ["Là.", "Là."]
     other.put(question, "model", "Ici.")

@@ -23,7 +23,7 @@ def test_summaries_resume_after_the_last_whole_line(tmp_path: Path) -> None:
     assert json.loads(whole.splitlines()[3]) == {"id": "3", "summary": "Title 3. Text 3"}
     assert summarize_all(entities, FakeSummarizer(), path, 2) == 0
     third = len(b"".join(whole.splitlines(keepends=True)[:3]))
-    path.write_bytes(whole[: third + 5])  # three whole lines and a truncated one
+    path.write_bytes(whole[: third + 5])  # three complete lines and a truncated one
     assert summarize_all(entities, FakeSummarizer(), path, 2) == 4
     assert path.read_bytes() == whole
 

@@ -58,7 +58,7 @@ def test_drawings_that_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ImageError, match=message):
             load_any(text.encode(), "a")
     with pytest.raises(ImageError, match="not an image of a known format"):
-        load_image(HALVES.format("").encode())  # nobody asks with a drawing
+        load_image(HALVES.format("").encode())  # SVG is not accepted as a query image
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     with pytest.raises(ImageError, match=r"a: SVG, which needs resvg: pip install 'omgm\[svg\]'"):
         load_any(HALVES.format("").encode(), "a")

@@ -1,4 +1,4 @@
-"""Thumbnails: their checksum, and main images that several entities have."""
+"""Thumbnails: their checksum, and main images shared by several entities."""
 
 import hashlib
 from pathlib import Path

@@ -35,8 +35,8 @@ BOUNDS = {
     "bit1": 2**0.5,
     "pool4+int4": 2.0,
 }
-"""How far a token moves at most: half a scale (1 / levels at most) in each of 8 coordinates; for signs the chord of a
-right angle, which they are within; merged tokens can be anywhere."""
+"""Maximum distance that a token moves: half a scale (at most 1 / levels) in each of 8 coordinates; for signs, the chord
+of a right angle, which bounds it; merged tokens can be anywhere."""
 
 
 def test_spans_are_gathered_in_the_order_asked() -> None:
@@ -73,7 +73,7 @@ def test_a_store_in_device_memory_returns_the_same_tokens(name: str) -> None:
     encoded = encode_tokens(exact, codec)
     scales = np.empty((0, 0), np.float16) if encoded.scales is None else encoded.scales.numpy()
     mapped, resident = (TokenStore(codec, encoded.values.numpy(), scales) for _ in range(2))
-    resident._resident = encoded  # what a GPU holds
+    resident._resident = encoded  # as held in GPU memory
     spans = [range(5, 8), range(2, 2), range(0, 1), range(5, 8)]
     found = [store.gather(spans) for store in (mapped, resident)]
     for span, *firsts in zip(spans, *(stored.first.tolist() for stored in found), strict=True):
@@ -102,7 +102,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Index]:
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_an_index_keeps_scores_within_the_rounding(both: dict[str, Index], name: str) -> None:
-    """A score moves by no more than a token does."""
+    """A score changes by no more than a token moves."""
     bound = BOUNDS[name]
     results = {
         tokens: Retriever(
@@ -148,7 +148,7 @@ def test_an_index_holds_what_the_codec_makes_of_the_tokens(both: dict[str, Index
     codec, exact = TokenCodec.parse(name), both["float16"].tokens(np.arange(5))
     expected = decode_tokens(encode_tokens(exact, codec), codec)
     found = both[name].tokens(np.arange(5))
-    # the build encodes from float32, this from what float16 left of it, so a value may fall on the other side
+    # the build encodes from float32, this from values rounded to float16, so a value may fall on the other side
     assert found.shape == expected.shape
     assert torch.isclose(found, expected, atol=1e-3).float().mean() > 0.95
 

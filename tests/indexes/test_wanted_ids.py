@@ -1,4 +1,4 @@
-"""What questions call entities means the same while a knowledge base is read as in its index."""
+"""Entity ids in questions resolve to the same entities while a knowledge base is read as in its index."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ MEANT = {
     "http://en.m.wikipedia.org/wiki/S%C3%A3o%20Paulo?oldid=1#History": 0,  # another spelling of it
     f"{WIKI}Sampa": 0,  # another name
     f"{WIKI}S%61mpa": 0,  # another spelling of another name
-    f"{WIKI}Fox": 2,  # an id, although it is an earlier entity's name too
+    f"{WIKI}Fox": 2,  # an id, although also an earlier entity's name
     f"{WIKI}F%6Fx": 2,
     f"{WIKI}Red_Fox": 1,  # a name of two entities
-    f"{WIKI}A%62": 3,  # an id as it is, although its canonical spelling is another id
+    f"{WIKI}A%62": 3,  # an exact id, although its canonical spelling is another id
     f"{WIKI}Ab": 4,
     f"{WIKI}Nobody": None,
     "Sampa": None,  # names of pages are URLs

@@ -11,7 +11,7 @@ from tests.fakes.models import FakeEncoder, FakeFusion
 
 
 class Doubling:
-    """Doubles rows; a threading.Event is set when a batch that holds its row is encoded."""
+    """Doubles rows; a row's threading.Event is set when a batch with that row is encoded."""
 
     def __init__(self, *, fails_at: int = -1) -> None:
         self.fails_at = fails_at
@@ -42,7 +42,7 @@ def test_the_next_batch_is_encoded_while_a_result_is_written() -> None:
     work = Doubling()
     with closing(run_ahead(work, [range(0, 2), range(2, 4), range(4, 6)])) as results:
         assert next(results) == [0, 2]
-        assert work.encoded[3].wait(10)  # nobody has asked for it
+        assert work.encoded[3].wait(10)  # although it has not been requested
 
 
 def test_an_error_comes_after_the_results_before_it() -> None:

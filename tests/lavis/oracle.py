@@ -1,4 +1,4 @@
-"""What LAVIS itself computes at a tiny size: run in LAVIS's own environment, see README.md beside this file."""
+"""Computes LAVIS's own outputs at a tiny size; runs in LAVIS's own environment, see README.md beside this file."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ TEXTS = (
     "",
 )
 SIZES = ((40, 30), (100, 30), (31, 97), (16, 16), (57, 45), (300, 17))
-"""Widths and heights of the images: within the ratio of 1.25, beyond it, and sizes that leave an odd rest to cut."""
+"""Widths and heights of the images: within the ratio of 1.25, beyond it, and sizes with an odd number to crop."""
 
 
 class Reference(nn.Module):
-    """The parts of LAVIS's BLIP-2 that OMGM uses, under the names that its checkpoints have."""
+    """The parts of LAVIS's BLIP-2 that OMGM uses, under the names used in its checkpoints."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Reference(nn.Module):
 
 
 def target_pad(image: Image.Image, ratio: float = 1.25) -> Image.Image:
-    """Returns the image with black beside its shorter side, as OMGM and EchoSight define TargetPad."""
+    """Returns the image padded with black along its shorter side, as OMGM and EchoSight define TargetPad."""
     width, height = image.size
     if max(width, height) / min(width, height) < ratio:
         return image
@@ -103,7 +103,7 @@ def target_pad(image: Image.Image, ratio: float = 1.25) -> Image.Image:
 
 
 def prepared(size: int) -> tuple[Tensor, Tensor]:
-    """Returns the images of `SIZES` as LAVIS squashes them and as OMGM pads and cuts them, [N, 3, size, size]."""
+    """Returns the images of `SIZES` as LAVIS squashes them and as OMGM pads and crops them, [N, 3, size, size]."""
     squash = BlipImageEvalProcessor(image_size=size)
     cut = transforms.Compose(
         [
@@ -120,7 +120,7 @@ def prepared(size: int) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def main() -> None:
-    """Writes `qformer.safetensors`, and `theirs.safetensors` where `ours.pth` is there to be read."""
+    """Writes `qformer.safetensors`, and `theirs.safetensors` if there is an `ours.pth`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
@@ -138,7 +138,7 @@ def main() -> None:
     torch.manual_seed(0)
     model = Reference().eval()
     for parameter in model.parameters():
-        # Every parameter counts: biases and norms too, which LAVIS starts at zero and one.
+        # Every parameter must matter, including biases and norms, which LAVIS initializes to zero and one.
         parameter.add_(torch.randn_like(parameter) * 0.1)
     inputs = {"input.pixels": cut, "input.ids": texts.input_ids, "input.mask": texts.attention_mask}
     features = model.visual_encoder(cut)

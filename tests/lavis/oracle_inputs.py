@@ -1,4 +1,4 @@
-"""Images that LAVIS and ours are compared on."""
+"""Images on which LAVIS and our implementation are compared."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from PIL import Image
 
 
 def sample_image(width: int, height: int) -> Image.Image:
-    """Returns an image with detail, always the same for one size."""
+    """Returns a detailed image, always the same for a given size."""
     values = np.random.default_rng(width * 1000 + height).integers(0, 256, (height, width, 3), dtype=np.uint8)
     return Image.fromarray(values)

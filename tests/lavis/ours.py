@@ -1,4 +1,4 @@
-"""A tiny model of ours with random weights, exported under LAVIS's names for LAVIS to run: see README.md."""
+"""A tiny model of ours with random weights, exported under LAVIS's names for LAVIS to run; see README.md."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ QFORMER: dict[str, Any] = {
 
 
 def tiny_model(tokenizer: BertTokenizer, seed: int = 1) -> QFormerFusion:
-    """Returns a fusion encoder of the oracle's sizes in which every weight counts."""
+    """Returns a fusion encoder of the oracle's sizes in which every weight affects the output."""
     torch.manual_seed(seed)
     settings = {
         "qformer": QFORMER,
@@ -52,7 +52,7 @@ def tiny_model(tokenizer: BertTokenizer, seed: int = 1) -> QFormerFusion:
 
 
 def tiny_tokenizer(words: list[str], folder: Path) -> BertTokenizer:
-    """Returns BERT's tokenizer with a vocabulary of a few words, and BLIP-2's word beyond it."""
+    """Returns BERT's tokenizer with a vocabulary of a few words plus BLIP-2's additional token."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(words) + "\n")
     tokenizer = BertTokenizer(str(folder / "vocab.txt"))
@@ -63,7 +63,7 @@ def tiny_tokenizer(words: list[str], folder: Path) -> BertTokenizer:
 def export_lavis(model: QFormerFusion) -> dict[str, Tensor]:
     """Returns a model's weights under LAVIS's names.
 
-    The bias for keys is left out: it adds the same amount to all scores of a query, and softmax cancels it.
+    The key bias is left out: it adds the same amount to all scores of a query, which softmax cancels.
     """
     state: dict[str, Tensor] = {}
     for name, tensor in model.state_dict().items():

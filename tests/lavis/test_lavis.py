@@ -1,6 +1,6 @@
-"""LAVIS and ours give the same tokens with the same weights, in both directions, from the same images and texts.
+"""LAVIS and our code compute the same tokens from the same weights, images and texts, in both directions.
 
-The kept run of `oracle.py` is compared; a new one where LAVIS_RUN names its folder (`make test-lavis`).
+The stored run of `oracle.py` is compared, or a new one if LAVIS_RUN names its folder (`make test-lavis`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The event loop in a thread of its own."""
+"""The event loop in its own thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_closing_cancels_what_is_running() -> None:
     waiting = loop.submit(wait())
     loop.close()
     with pytest.raises(CancelledError):
-        waiting.result(20)  # without an end, if nothing canceled it
+        waiting.result(20)  # would never return if it were not canceled
     assert closed == ["connection"]
 
 

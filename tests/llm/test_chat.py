@@ -1,4 +1,4 @@
-"""The chat client and the generator on it, against a real HTTP server on loopback that fails in several ways."""
+"""The chat client and its generator, against a real HTTP server on loopback that fails in several ways."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_not_a_completion(server: FakeChatServer, model: str) -> None:
 def test_stream(server: FakeChatServer) -> None:
     assert pieces(server, "good") == ["Mount ", "Véll"]
     assert server.bodies[0]["stream"] is True
-    assert pieces(server, "separated") == ["Mount ", "V\u2028ll\x85"]  # separates lines of text, but not of a stream
+    assert pieces(server, "separated") == ["Mount ", "V\u2028ll\x85"]  # line separators in text but not in a stream
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_stream_may_end_without_done(server: FakeChatServer) -> None:
 
 
 def counted(server: FakeChatServer, model: str) -> list[tuple[int | None, int | None]]:
-    """The tokens of an answer and of two streams by one client."""
+    """Counts the tokens of an answer and of two streams of one client."""
 
     async def run() -> list[tuple[int | None, int | None]]:
         usages = [Usage(), Usage(), Usage()]

@@ -1,4 +1,4 @@
-"""A text is cut where the model's own tokenizer ends a token, and what is left is a true beginning of the text."""
+"""A text is truncated at a token boundary of the model's own tokenizer, and the result is a prefix of the text."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_trained_tokenizers_never_go_over(tmp_path: Path, kind: str) -> None:
         count = len(tokenizer.encode(text, add_special_tokens=False).ids) if text else 0
         assert was_cut and PROSE.startswith(text) and count <= limit
         shorter += limit - count
-    assert shorter <= 2 * whole  # little is given away
+    assert shorter <= 2 * whole  # little is lost
 
 
 def test_not_a_tokenizer(tmp_path: Path) -> None:

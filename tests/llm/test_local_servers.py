@@ -1,4 +1,4 @@
-"""The chat client against servers that speak as Ollama, llama.cpp's server and LM Studio document it."""
+"""The chat client against servers that behave as documented by Ollama, llama.cpp's server and LM Studio."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_an_answer(completion: Any) -> None:
     assert server.bodies == [
         {"model": "gemma3:4b", "messages": QUESTION, "max_tokens": 16, "temperature": 0.0, "stream": False}
     ]
-    assert "authorization" not in server.headers[0]  # neither asks for a key
+    assert "authorization" not in server.headers[0]  # neither requires a key
 
 
 def test_an_image_goes_as_both_take_it() -> None:
@@ -88,7 +88,7 @@ def test_streams_end() -> None:
     pinged = as_events(llama)
     pinged = CannedReply(
         f":\n\n{pinged.body}", content_type=pinged.content_type
-    )  # llama.cpp's server pings while it reads
+    )  # llama.cpp's server sends pings while it processes the prompt
     assert stream(pinged) == ["Gustave", " Eiffel"]
 
 
@@ -143,7 +143,7 @@ def test_reasoning_is_no_answer(completion: Any) -> None:
 
 
 def test_reasoning_without_content() -> None:
-    """vLLM says null where Ollama and llama.cpp's server say ""."""
+    """vLLM sends null where Ollama and llama.cpp's server send ""."""
     message = {"role": "assistant", "content": None, "reasoning_content": THOUGHT}
     with pytest.raises(ChatError, match="all of its 16 tokens on reasoning"):
         complete(as_json({"choices": [{"index": 0, "message": message, "finish_reason": "length"}]}))

@@ -1,4 +1,4 @@
-"""The prompts say what the paper's Tables 16 and 17 say, to each kind of model its own part."""
+"""The prompts match the paper's Tables 16 and 17, for each kind of model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service is told about its address before it starts."""
+"""Checks of a service's address before it starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent over a real index of six flags, its planner a scripted server on loopback."""
+"""An agent on a real index of six flags, with a scripted server on loopback as its planner."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_bad_input(omgm: OMGM, examples: Path) -> None:
         with pytest.raises(ValueError, match="has no pixel of the image"):
             agent.ask(examples / "photo.jpg", QUESTION, boxes=[(9000, 0, 9999, 9)])
         unreachable = agent.ask(examples / "photo.jpg", QUESTION)
-    assert unreachable.answer == "Tokyo"  # what the index says, with the reason why nobody inspected it
+    assert unreachable.answer == "Tokyo"  # the index's answer, with the reason why it was not inspected
     assert unreachable.stopped == "the model failed"
     assert str(unreachable.failure).startswith("http://127.0.0.1:9/v1/chat/completions: no answer")
 

@@ -100,7 +100,7 @@ def test_nearest_is_step_1_as_ask_runs_it(omgm: OMGM, images: Path) -> None:
     with Image.open(images / "flag" / "France.png") as opened:
         flag = opened.convert("RGB")
     bordered = Image.new("RGB", (4 * flag.width, 4 * flag.height), (90, 90, 90))
-    bordered.paste(flag, (flag.width, flag.height))  # the profile cuts borders off
+    bordered.paste(flag, (flag.width, flag.height))  # the profile crops borders
     [nearest] = omgm.nearest(bordered, k=1)
     [candidate] = omgm.ask(bordered, QUESTION, k=1).candidates
     assert (nearest.title, nearest.sim_c) == ("France", candidate.sim_c)
@@ -132,7 +132,7 @@ def test_batches_equal_single_questions(omgm: OMGM, images: Path) -> None:
         assert [row.entity for row in batched.candidates] == [row.entity for row in single.candidates]
         for name in ("sim_c", "sim_m", "fused"):
             scores = [[getattr(row, name) for row in found.candidates] for found in (batched, single)]
-            assert scores[0] == pytest.approx(scores[1], abs=1e-6)  # products of other shapes are summed otherwise
+            assert scores[0] == pytest.approx(scores[1], abs=1e-6)  # other matrix shapes sum in another order
     assert omgm.retrieve([]) == []
 
 
@@ -234,7 +234,7 @@ class PageParser(HTMLParser):
 def test_html_for_notebooks(omgm: OMGM, images: Path) -> None:
     found = omgm.ask(images / "flag" / "France.png", "<b>Which?</b>")
     page = PageParser(found._repr_html_())
-    assert "<b>Which?</b>" in page.texts  # shown, not run
+    assert "<b>Which?</b>" in page.texts  # shown as text, not interpreted
     assert found.answer in page.texts and "mark" in page.tags
     assert page.tags.count("tr") == 1 + min(5, len(found.candidates))
     assert "script" not in page.tags

@@ -25,24 +25,29 @@ FLAGS = {
     "images": "fetch --kb --kb-format --images --all --contact --per-host --max-bytes --max-side --thumbnails --json",
     "kb": "inspect",
     "build-index": "--profile --set --kb --kb-format --map --images --out --overwrite --max-bad --strict --json",
-    "train-encoder": "--kb --kb-format --images --dataset --queries --query-images --out --steps --minutes --seed",
-    "mine-negatives": "--profile --set --index --dataset --queries --query-images --images --out",
-    "train-reranker": "--kb --kb-format --images --dataset --queries --query-images --negatives --out --steps "
+    "train-encoder": "--kb --kb-format --images --dataset --queries --query-map "
+    "--query-images --out --steps --minutes --seed",
+    "mine-negatives": "--profile --set --index --dataset --queries --query-map --query-images --images --out",
+    "train-reranker": "--kb --kb-format --images --dataset --queries --query-map "
+    "--query-images --negatives --out --steps "
     "--minutes --seed --recipe --epochs --batch-size --accumulate --learning-rate --warmup --precision "
     "--tokens-per-forward --workers --max-bad",
-    "train-generator": "--profile --set --index --dataset --queries --query-images --base --out --seed --most "
+    "train-generator": "--profile --set --index --dataset --queries --query-map "
+    "--query-images --base --out --seed --most "
     "--samples-only --epochs --steps --learning-rate --batch-size --accumulate --rank --lora-alpha --max-tokens "
     "--gradient-checkpointing --save-every --workers",
     "import-encoder": "--config --tokenizer --out --json FILE",
     "import-reranker": "--kind --base --tokenizer --out --json FILE",
     "dataset": "check export",
-    "evaluate": "--profile --set --index --dataset --queries --query-images --out --json --only-split --limit --bem",
+    "evaluate": "--profile --set --index --dataset --queries --query-map "
+    "--query-images --out --json --only-split --limit --bem --step1",
     "compare": "--out --resamples --seed --json RUN",
-    "sweep": "--profile --set --index --dataset --queries --query-images --out --json --alphas --betas",
-    "calibrate": "--profile --set --index --dataset --queries --query-images --out --json --threshold",
+    "sweep": "--profile --set --index --dataset --queries --query-map --query-images --out --json --alphas --betas",
+    "calibrate": "--profile --set --index --dataset --queries --query-map --query-images --out --json --threshold",
     "index": "add remove compact verify info",
     "tokens": "measure",
-    "tables": "--profile --set --kb --images --index --dataset --queries --query-images --tuned-on --runs --out",
+    "tables": "--profile --set --kb --images --index --dataset --queries --query-map --query-images --tuned-on --runs "
+    "--out",
     "ask": "--profile --set --index --mode --planner-url --model --region --propose-regions --searxng "
     "--search-engine --search-price --publish-images --contact --screenshots --allow-private --web-corpus --corpus "
     "--record --trail --json IMAGE QUESTION",

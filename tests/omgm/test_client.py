@@ -127,7 +127,7 @@ def test_every_kind_of_image(client: Client, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="expected uint8"):
         client.answer(np.zeros((2, 2, 7)), WHEN)
     with pytest.raises(ServiceError) as raised:
-        client.answer("https://example.org/flag.png", WHEN)  # the service decides whom it asks
+        client.answer("https://example.org/flag.png", WHEN)  # the service decides which hosts it fetches from
     assert raised.value.code == "host_not_allowed"
 
 
@@ -199,7 +199,7 @@ def test_retries_wait_as_told(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("omgm.wire.random", SimpleNamespace(random=lambda: 1.0))
     for replies, told in (
         ([busy("0.2"), busy("3", 503), whole(world)], [0.2, 3]),
-        ([busy(), busy(), whole(world)], [0.625, 1.25]),  # no time is named: half a second, doubled, and the jitter
+        ([busy(), busy(), whole(world)], [0.625, 1.25]),  # no Retry-After: half a second, doubled, plus jitter
         ([busy("Wed, 21 Oct 2026 07:28:00 GMT"), whole(world)], [0.625]),  # a date, as some proxies send
     ):
         waits: list[float] = []
@@ -229,7 +229,7 @@ def test_retries_end(world: World) -> None:
 
 
 def test_a_full_service_is_asked_again(tmp_path: Path) -> None:
-    settings = ServingSettings(requests_per_minute=120)  # a token every half second, 120 at once
+    settings = ServingSettings(requests_per_minute=120)  # a token every half second, a burst of 120
     with served(tmp_path, settings) as world, Client(world.url) as client, ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: client.retrieve(image_bytes("red"), WHEN).entity, range(121)))
     assert len(found) == 121
@@ -267,7 +267,7 @@ def test_nobody_answers(world: World) -> None:
 
 
 def test_events_of_any_text() -> None:
-    """U+2028, U+2029 and U+0085 separate lines for some readers, but not in JSON or server-sent events."""
+    """U+2028, U+2029 and U+0085 are line separators to some readers, but not in JSON or server-sent events."""
     text = "18\u202885\u2029 \u0085"
     stream = CannedReply(f'event: answer\r\ndata: {{"text": "{text}"}}\r\n\r\n', content_type="text/event-stream")
 

@@ -63,7 +63,7 @@ def test_the_embedded_profile_has_all() -> None:
 
 
 def large(**more: str) -> Profile:
-    """A profile of published models that are not here: 8.2, 1.17 and 0.57 billion parameters."""
+    """A profile of published models that have not been downloaded: 8.2, 1.17 and 0.57 billion parameters."""
     names = {
         "device": "cuda",
         "encoder.model": "BAAI/EVA-CLIP-8B@refs/pr/1",
@@ -190,7 +190,7 @@ def test_the_server_of_a_profile() -> None:
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of small models that pass for the embedded ones: their fingerprints, and 32 tokens of length 128."""
+    """An index of small models posing as the embedded ones, with their fingerprints and 32 tokens of dimension 128."""
     return build_small_index(
         tmp_path_factory.mktemp("doctor"),
         encoder=FakeEncoder(encoder_fingerprint(WEIGHTS / "encoder", key_sizes=embedded().encoder.key_sizes)),

@@ -1,4 +1,4 @@
-"""What the shipped weights must do, on images drawn here with seeds that no training saw."""
+"""Requirements for the shipped weights, on images drawn here with seeds not used in training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ QUESTION = "what is shown here?"
 
 @pytest.fixture(scope="module")
 def designs() -> tuple[list[Image.Image], list[Image.Image]]:
-    """48 designs and a photograph of each."""
+    """Returns 48 designs with a photograph of each."""
     rng = random.Random("shipped weights")
     drawn = [paint(random_design(rng)) for _ in range(48)]
     return drawn, [photograph(image, rng, (160, 128)) for image in drawn]
@@ -45,14 +45,14 @@ def test_step_1_finds_designs_by_their_image(designs: tuple[list[Image.Image], l
 
 
 def test_the_tokens_of_an_image_differ(designs: tuple[list[Image.Image], list[Image.Image]]) -> None:
-    """Tokens that are all alike say no more than one vector (0.98 in the first generation)."""
+    """Identical tokens carry no more information than a single vector (0.98 in the first generation)."""
     fusion = QFormerFusion.load(WEIGHTS / "fusion")
     tokens = functional.normalize(fusion.encode(designs[1], [QUESTION] * len(designs[1])), dim=-1)
     assert within(tokens) <= 0.6
 
 
 def test_the_same_question_about_all_leaves_the_choice_to_images() -> None:
-    """Stickers whose articles are but a name: what a name and the question have in common must not decide."""
+    """Stickers whose articles are just a name: overlap between a name and the question must not decide."""
     fusion = QFormerFusion.load(WEIGHTS / "fusion")
     batch, rng = StickerBatches(Camera(fusion.pixels.size, 7, scenes=20), 40, 7)(0), random.Random(7)
     names = [random_word(rng) for _ in range(40)]
@@ -71,7 +71,7 @@ def test_the_same_question_about_all_leaves_the_choice_to_images() -> None:
 
 
 def test_near_twins_end_apart() -> None:
-    """A photograph is nearer to its own design than to the one that differs in a layer, by step 2's tokens."""
+    """By step 2's tokens, a photograph is nearer to its own design than to one that differs in a layer."""
     fusion = QFormerFusion.load(WEIGHTS / "fusion")
     batch = DesignBatches(Camera(fusion.pixels.size, 77, scenes=20), 40, 77, photographed=0.0)(0)
 

@@ -1,4 +1,4 @@
-"""The embedded profile's models with a cache find what they find without one."""
+"""The embedded profile's models give the same results with and without a cache."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def test_questions_about_one_image_share_its_encoding(example_folder: Path) -> N
     asked = [("jp_0.jpg", "What is the capital?"), ("fr_0.jpg", "Who lives here?"), ("jp_0.jpg", "How large is it?")]
     queries = [Query(photo(name), question) for name, question in asked]
     expected = scores(plain.retrieve(queries))
-    for _ in range(2):  # the second time, nothing is computed of an image
+    for _ in range(2):  # the second time, nothing is computed from images
         found = scores(caching.retrieve(queries))
         assert [row for row, _, _ in found] == [row for row, _, _ in expected]
         for (_, *some), (_, *others) in zip(found, expected, strict=True):
-            assert some == pytest.approx(others, abs=5e-4)  # the batch's size changes how bfloat16 rounds
+            assert some == pytest.approx(others, abs=5e-4)  # the batch size affects bfloat16 rounding
     for step in ("step1", "step2"):
         assert cache.counts[step, "miss"] == 2
         assert cache.counts[step, "hit"] >= 2  # more if threads share a batch
@@ -50,7 +50,7 @@ def test_a_part_of_an_image_is_not_taken_for_the_whole(example_folder: Path) -> 
     whole.paste(left)
     whole.paste(right, (left.width, 0))
     set_content(whole, "both")
-    # what agents search for: regions, and whole images that they turned
+    # what agents search with: regions, and whole images that they rotated
     shown = [whole.crop((left.width, 0, left.width + right.width, right.height)), whole.rotate(180), whole]
     for image in shown:
         query = Query(image, "What is the capital?")

@@ -1,4 +1,4 @@
-"""`omgm mcp`, asked by the official SDK's client over stdio and over HTTP."""
+"""`omgm mcp`, tested with the official SDK's client over stdio and over HTTP."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_similar_images(url: str, photo: bytes, omgm: OMGM) -> None:
 
 
 def test_an_index_of_images(examples: Path, tmp_path: Path) -> None:
-    """Keys are main images read at two sizes, so an entity's own one is found with a similarity of nearly 1."""
+    """Keys are main images read at two sizes, so an entity's own image is found with a similarity of nearly 1."""
     kb, out, images = examples / "kb.json", tmp_path / "index", examples / "images"
     settings = {"search.candidates": "image"}
     with OMGM.build(kb, out, images=images, settings=settings, progress=False) as omgm:
@@ -181,7 +181,7 @@ def test_errors(url: str, photo: bytes, examples: Path) -> None:
 
 
 def test_stdio(examples: Path, photo: bytes) -> None:
-    """A client starts the command; there, an image may be a file."""
+    """A client starts the command itself; images may then be files."""
     command = ["-m", "omgm", "mcp", "--index", str(examples / "index"), "--set", "device=cpu"]
     server = StdioServerParameters(command=sys.executable, args=command, cwd=ROOT, env={"OMP_NUM_THREADS": "1"})
 
@@ -342,13 +342,13 @@ def test_keys_over_http(omgm: OMGM, photo: bytes) -> None:
 
 
 def test_a_strange_host_is_refused(url: str) -> None:
-    """A page of another site may make a browser resolve its own name to 127.0.0.1 (DNS rebinding)."""
+    """A page of another site can make a browser resolve that site's name to 127.0.0.1 (DNS rebinding)."""
     response = httpx.post(url, json={}, headers={"Host": "evil.example"}, trust_env=False)
     assert response.status_code == 421
 
 
 def test_a_named_host_is_answered(omgm: OMGM) -> None:
-    """A proxy on the same machine may pass on its public name."""
+    """A proxy on the same machine may forward its public name."""
     settings = ServingSettings(hosts=("omgm.example",))
     call = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     with listening(http_app(build_server(omgm, settings), settings)) as url:

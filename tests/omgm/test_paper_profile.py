@@ -1,7 +1,7 @@
 """The paper profile from an empty cache to an answer: tiny random weights in the true formats, everything else real.
 
-A hub on loopback serves the four repositories, `omgm download` fetches them, and without a network `omgm doctor`,
-`omgm build-index` and `omgm serve` run on them, with `transformers serve` in vLLM's place.
+A loopback hub serves the four repositories and `omgm download` fetches them; then `omgm doctor`, `omgm build-index` and
+`omgm serve` run on them without a network, with `transformers serve` standing in for vLLM.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.retriever.models.test_eva_clip import as_on_the_hub, golden, write
 
 
 def eva_clip(folder: Path) -> Path:
-    """Writes EVA-CLIP's hub layout with CLIP's tokenizer: letters, and the end of text as the highest of 40 ids."""
+    """Writes EVA-CLIP's hub layout with a CLIP tokenizer of letters, whose end of text is the highest of 40 ids."""
     settings, state, _ = golden("8b")
     write(folder, *as_on_the_hub(settings, state), shards=3)
     letters = "abcdefghilmnoprstu"
@@ -46,7 +46,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @contextmanager
 def running(command: list[str], environment: dict[str, str], url: str) -> Iterator[None]:
-    """Runs a server until the block ends; waits until it is ready."""
+    """Runs a server during the block, after waiting until it is ready."""
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + 60
@@ -94,7 +94,7 @@ def test_from_an_empty_cache_to_an_answer(
     with serve_hub(FakeHub(repositories)) as hub:
         done = omgm("download", "--profile", profile, HF_ENDPOINT=hub.url)
         assert done.returncode == 0, done.stderr
-        # weights of the three models, and of the generator the tokenizer alone
+        # the weights of three models, and only the tokenizer of the generator
         models = [repositories[name] for name in ("org/eva", "org/blip2", "org/bge")]
         fetched = [name for name in hub.contents_asked() if name.endswith(".safetensors")]
         assert sorted(fetched) == sorted(name for model in models for name in model if name.endswith(".safetensors"))

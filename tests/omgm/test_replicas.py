@@ -85,8 +85,8 @@ def test_sigterm_stops_the_replicas_after_what_runs(example_folder: Path) -> Non
             wait_until(lambda: bool(chat.bodies))
             process.terminate()
             status, answer = running.result()
-            assert status == 200 and answer is not None and answer.endswith("The answer is:")  # it repeats the prompt
-            assert process.stdout.read().startswith("Stopping the replicas\n")  # what Ray says may follow
+            assert status == 200 and answer is not None and answer.endswith("The answer is:")  # an echo of the prompt
+            assert process.stdout.read().startswith("Stopping the replicas\n")  # Ray's own output may follow
     assert process.returncode == 0
 
 
@@ -174,7 +174,7 @@ def test_a_second_replica_comes_with_the_load(example_folder: Path, url: str) ->
 @pytest.mark.parametrize("url", [(2, 2)], indirect=True)
 @pytest.mark.filterwarnings("ignore")  # Ray's
 def test_a_replica_is_killed_under_load(example_folder: Path, url: str) -> None:
-    """Every answer is right; while Ray notices that a replica is gone, a request may end with a documented error."""
+    """Every answer is right; until Ray notices that a replica is gone, a request may fail with a documented error."""
     import ray
 
     photo = (example_folder / "photo.jpg").read_bytes()
@@ -201,6 +201,6 @@ def test_a_replica_is_killed_under_load(example_folder: Path, url: str) -> None:
             done.result()
     counted = Counter(outcomes)
     assert set(counted) <= {(200, "Tokyo"), (500, None), (503, None), (429, None)}
-    assert counted[200, "Tokyo"] >= len(outcomes) - 8  # at most what the replica held, and a few more until it is known
+    assert counted[200, "Tokyo"] >= len(outcomes) - 8  # the replica's own requests, and a few until Ray notices
     assert ask(url, photo) == (200, "Tokyo")
     print(counted)

@@ -1,4 +1,4 @@
-"""What a profile lets the agents of the service use: the web, its prices, and how often."""
+"""A profile's settings for the service's agents: web access, prices and limits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def web() -> Iterator[FakeWeb]:
 
 
 def answer(folder: Path, *script: str | ChatReply, asked: dict[str, Any] | None = None, **settings: Any) -> Any:
-    """Returns the service's response with agents of these settings."""
+    """Returns the response of a service whose agents have these settings."""
     make: AgentFactory = lambda searcher: ServedAgents(  # noqa: E731
         searcher, ScriptedPlanner(list(script)), AgentSettings(**settings)
     )
@@ -88,7 +88,7 @@ def test_money_is_a_hard_stop_that_answers(tmp_path: Path, web: FakeWeb) -> None
 
 
 def test_money_of_the_model_ends_the_rounds_and_keeps_the_last_word(tmp_path: Path) -> None:
-    """A reply of at most 1,024 tokens may cost 1.024; the last one, of 256, fits what is kept."""
+    """A reply of at most 1,024 tokens may cost 1.024; the last one, of 256, fits into the reserve."""
     found = answer(
         tmp_path,
         *[calling("text_search", f'{{"queries": ["a{n}"]}}') for n in range(9)],

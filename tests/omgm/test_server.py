@@ -1,4 +1,4 @@
-"""The announcement of a server: not before it listens, and never if it cannot start."""
+"""A server announces itself only once it listens, and never if it cannot start."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_whoever_reads_the_announcement_can_connect(number: signal.Signals) -> N
     finally:
         gc.unfreeze()
     assert connected == [True]
-    assert frozen[0] > 10_000  # nothing that is there from the start is looked through again
+    assert frozen[0] > 10_000  # objects from startup are not scanned again by the garbage collector
 
 
 def test_an_address_in_use_ends_the_command_unannounced() -> None:

@@ -1,4 +1,4 @@
-"""The web for agents, put together from settings."""
+"""The agents' web access, built from settings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_settings_that_miss_something_are_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_search_by_image_publishes_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Google Lens fetches the image by the URL at which a web server of the operator's serves the folder."""
+    """Google Lens fetches the image from the URL where the operator's web server serves the folder."""
     monkeypatch.setenv(SERPAPI_KEY, "secret")
     match = {"title": "Flag of Niger", "link": "https://example.org/flag", "source": "Example"}
     with serve_web({"search.json": json.dumps({"visual_matches": [match]}).encode()}) as web:

@@ -1,4 +1,4 @@
-"""What a wheel holds, and that it works outside the repository; `.ci/run` installs one in a clean environment."""
+"""A wheel's content, and that it works outside the repository; `.ci/run` installs one in a clean environment."""
 
 from __future__ import annotations
 

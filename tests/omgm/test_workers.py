@@ -39,7 +39,7 @@ def serving(index: Path, port: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def workers_of(process: int) -> set[int]:
-    """Returns the ids of the workers that a process has started."""
+    """Returns the process ids of the workers that a process has started."""
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     return {int(one) for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()}
 
@@ -65,7 +65,7 @@ def test_workers_share_a_port_and_one_that_dies_is_replaced(example_folder: Path
         refused = httpx.delete(f"{address}/entities/nobody")
         assert refused.status_code == 409 and READ_ONLY in refused.json()["error"]["message"]
         os.kill(min(first), signal.SIGKILL)
-        assert set(threads.map(ask, range(4))) == {200}  # by the other one
+        assert set(threads.map(ask, range(4))) == {200}  # answered by the other one
         wait_until(lambda: len(workers_of(service.pid) - {min(first)}) == 2)
     assert service.returncode == 0
 

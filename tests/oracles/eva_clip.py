@@ -1,11 +1,11 @@
-"""Writes tests/golden/eva_clip.safetensors: what the published EVA-CLIP implementations make of tiny random weights.
+"""Writes tests/golden/eva_clip.safetensors: outputs of the published EVA-CLIP implementations with tiny random weights.
 
-Run it where their code lies (tests/oracles/README.md says how to get it), with this repository on PYTHONPATH:
+Run it next to their code (tests/oracles/README.md says how to get it), with this repository on PYTHONPATH:
 
     python tests/oracles/eva_clip.py EVA/EVA-CLIP-18B/shinji InternVL/.../multimodal_encoder
 
 Each case is stored as `<case>/config` (JSON as bytes), `<case>/state/<name>`, `<case>/pixels`, `<case>/ids`,
-`<case>/image` and `<case>/text`. Weights are rounded to float16, in which they are stored, before anything is computed.
+`<case>/image` and `<case>/text`. Weights are stored in float16 and rounded to it before anything is computed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cutting uniform borders off query images."""
+"""Cropping uniform borders from query images."""
 
 from __future__ import annotations
 

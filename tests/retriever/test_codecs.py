@@ -66,7 +66,7 @@ def test_every_element_is_within_half_a_scale(size: float, name: str, levels: in
     assert found.scales is not None and found.scales.shape == (5, 32) and torch.isfinite(found.scales).all()
     scales = found.scales.double().numpy()[..., None]
     largest = np.abs(tokens.double().numpy()).max(-1, keepdims=True)
-    assert (scales <= largest / levels * 1.001 + 2.0**-24).all()  # no coarser than it has to be
+    assert (scales <= largest / levels * 1.001 + 2.0**-24).all()  # no coarser than necessary
     error = np.abs(decode_tokens(found, TokenCodec.parse(name)).double().numpy() - tokens.double().numpy())
     assert (error <= scales * (0.5 + 1e-4)).all()
 

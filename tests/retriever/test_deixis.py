@@ -1,4 +1,4 @@
-"""What a question loses with the words that point at the image: what stands in brackets, and nothing else."""
+"""Removing words that point at the image from a question: only the words in brackets are removed."""
 
 from __future__ import annotations
 

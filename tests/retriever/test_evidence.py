@@ -1,4 +1,4 @@
-"""Where an answer stands in its section."""
+"""The position of an answer in its section."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT = "The tower (U.S. made) rises 1,018.5 m.\nGustave  Eiffel built it in 1889
         ("gustave eiffel.", "Gustave  Eiffel"),  # as chat models write
         ("1,018.5 m", "1,018.5 m"),
         ("U.S.", "U.S"),
-        ("18", "18"),  # the last word, not within 1889 or 1,018.5
+        ("18", "18"),  # the last word, not a part of 1889 or 1,018.5
         ("018", None),
         ("1,018", None),
         ("Eiff", None),

@@ -1,4 +1,4 @@
-"""Files written whole, and readable by whom the umask lets read them."""
+"""Files are written atomically, with the permissions that the umask allows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.retriever.models.test_qformer import fusion  # noqa: F401  a fixture
 
 @pytest.fixture(params=[0o022, 0o027, 0o077], ids=oct)
 def mode(request: pytest.FixtureRequest) -> Iterator[int]:
-    """Sets the umask; returns the permissions that it leaves to a new file."""
+    """Sets the umask; returns the permissions that a new file gets under it."""
     before = os.umask(request.param)
     yield 0o666 & ~request.param
     os.umask(before)

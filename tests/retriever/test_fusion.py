@@ -21,7 +21,7 @@ def test_the_ends_leave_one_score(weight: float, expected: list[float]) -> None:
 
 
 def test_a_missing_score_is_the_lowest_of_its_kind_not_zero() -> None:
-    # the second item's sim_m is taken as -0.4, the lowest of the others
+    # the second item's missing sim_m is replaced by -0.4, the lowest of the others
     assert fuse([0.2, 0.4, 0.6], [-0.2, None, -0.4], 0.5) == pytest.approx([0.0, 0.0, 0.1])
 
 
@@ -51,7 +51,7 @@ def test_bad_input() -> None:
         ({0.0: 0.6, 0.25: 0.88, 0.6: 0.875, 0.75: 0.9, 1.0: 0.89}, 100, 0.6),
         ({0.0: 0.6, 0.25: 0.86, 0.6: 0.875, 0.75: 0.9, 1.0: 0.86}, 100, 0.6),  # 0.6 and 0.75: the smaller one
         ({0.0: 0.6, 0.25: 0.88, 0.6: 0.875, 0.75: 0.9, 1.0: 0.89}, 10_000, 0.75),  # 0.003: the best alone
-        ({0.5: 0.75, 1.0: 1.0, 0.0: 1.0}, 4, 0.0),  # no error at 1; what is between two equal tops is not taken
+        ({0.5: 0.75, 1.0: 1.0, 0.0: 1.0}, 4, 0.0),  # no error at 1; values between two equal maxima do not qualify
         ({0.0: 0.0, 0.5: 0.0, 1.0: 0.0}, 4, 0.5),
     ],
 )

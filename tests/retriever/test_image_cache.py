@@ -19,7 +19,7 @@ def image(width: int, content: str = "") -> Image.Image:
 
 
 class WidthRows:
-    """Computes an image's width, twice, as a row of 8 bytes."""
+    """Returns an image's width, twice, as a row of 8 bytes."""
 
     def __init__(self) -> None:
         self.asked: list[list[int]] = []
@@ -79,7 +79,7 @@ def test_a_kept_row_does_not_hold_its_batch() -> None:
 
 
 class SlowRows(WidthRows):
-    """Computes rows when it is told to."""
+    """Computes rows when told to."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Images of every format and mode: what they become, or why they are refused."""
+"""Images of every format and mode: the result, or the reason why they are refused."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def half_red() -> Image.Image:
 
 
 def turned() -> Image.Exif:
-    """Says: turn a quarter clockwise, so that the left becomes the top."""
+    """EXIF data that requests a quarter turn clockwise: left becomes top."""
     exif = Image.Exif()
     exif[0x0112] = 6
     return exif

@@ -59,7 +59,7 @@ def test_ragged_spans_equal_float64_brute_force(mode: ScoreMode) -> None:
 
 @pytest.mark.parametrize("longest", [3, 9, 768])
 def test_pairs_of_a_query_in_adjacent_rows_share_a_product(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of adjacent rows, of rows apart, of the same rows for another query, and of no rows."""
+    """Spans of adjacent rows, of separate rows, of the same rows for another query, and of no rows."""
     monkeypatch.setattr("retriever.kernels.maxsim_torch._LONGEST", longest)
     random = np.random.default_rng(1)
     queries, sections = random.normal(size=(2, 4, 8)), random.normal(size=(9, 3, 8))

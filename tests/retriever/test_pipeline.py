@@ -197,7 +197,7 @@ def test_a_new_step_needs_nothing_of_the_others(index: Index) -> None:
 
 
 class Sign:
-    """A step that leaves the candidates as they are."""
+    """A step that leaves the candidates unchanged."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -25,7 +25,7 @@ def test_by_hand() -> None:
     tokens = at(90, 0, 100, 4, -120)
     assert degrees(pool_tokens(tokens, 4)) == pytest.approx([90, 2, 100, -120], abs=1e-3)
     assert degrees(pool_tokens(tokens, 3)) == pytest.approx([95, 2, -120], abs=1e-3)
-    # two near tokens weigh twice as much as one: 2 cos(5°) at 95 and 2 cos(2°) at 2 degrees
+    # two nearby tokens weigh twice as much as one: 2 cos(5°) at 95 and 2 cos(2°) at 2 degrees
     x = 2 * math.cos(math.radians(5)) * np.exp(1j * math.radians(95)) + 2 * math.cos(math.radians(2)) * np.exp(
         1j * math.radians(2)
     )
@@ -33,7 +33,7 @@ def test_by_hand() -> None:
 
 
 def greedy(tokens: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """The same with lists of members, every cosine computed anew."""
+    """The same algorithm with lists of members and every cosine recomputed."""
     groups = [[token] for token in tokens]
     while len(groups) > count:
         sums = [sum(group) for group in groups]

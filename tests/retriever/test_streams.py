@@ -1,4 +1,4 @@
-"""Calls side by side, and pipelines that split their batches."""
+"""Concurrent calls, and pipelines that split their batches."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_call_that_fails_leaves_none_behind(spare_core: None) -> None:
 
 
 def test_calls_within_calls_need_no_further_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All threads may wait for the results of calls that no thread is left to begin."""
+    """All threads may be waiting for the results of calls that no free thread is left to start."""
     with ThreadPoolExecutor(1) as pool:
         monkeypatch.setattr(streams, "_threads", lambda: pool)
         begun = threading.Event()
@@ -93,7 +93,7 @@ def test_calls_within_calls_need_no_further_thread(monkeypatch: pytest.MonkeyPat
 
 
 class Meeting:
-    """A step that finds row 7 for each query, and goes on only when `parties` threads are in it."""
+    """A step that finds row 7 for each query and continues only when `parties` threads are in it."""
 
     name = "meeting"
 
@@ -134,4 +134,4 @@ def test_no_thread_starts_another_where_all_cores_are_taken(spare_core: None, in
     Retriever([Noted("step1"), Noted("step2"), Noted("step3")], index).retrieve(
         [Query(Image.new("RGB", (1, 1)), "", name) for name in "ab"]
     )
-    assert len(threads) <= 2  # a thread takes over what the other has not begun
+    assert len(threads) <= 2  # a thread takes over work that the other has not started

@@ -1,4 +1,4 @@
-"""Section passages, and captions cleaned by hand as BLIP-2 cleans them."""
+"""Section passages, and captions cleaned as by BLIP-2, worked out by hand."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def test_a_passage_has_its_headings() -> None:
     [
         ("How TALL is it?", "how tall is it?"),  # a question mark stays
         ("about 0.5 m", "about 0 5 m"),
-        ('.!"()*#:;~', ""),  # all that is taken out
-        ("it's a red-blue, old_flag & 50%", "it's a red-blue, old_flag & 50%"),  # what is not
+        ('.!"()*#:;~', ""),  # everything that is removed
+        ("it's a red-blue, old_flag & 50%", "it's a red-blue, old_flag & 50%"),  # characters that are kept
         ("(one)  two   three", "one two three"),
         ("one\n\ntwo", "one two"),  # two spaces of any kind become one,
         ("one\ntwo\tthree", "one\ntwo\tthree"),  # a single one stays as it is

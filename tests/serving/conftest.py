@@ -1,4 +1,4 @@
-"""The service that several modules ask; a module may have its own."""
+"""The service shared by several modules; a module may define its own."""
 
 from __future__ import annotations
 

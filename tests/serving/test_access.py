@@ -60,7 +60,7 @@ def test_reading_needs_a_key(client: httpx.Client) -> None:
         ({"Authorization": "Basic b21nbS1yZWFkZXI="}, "missing_api_key"),
         ({"Authorization": "Bearer"}, "missing_api_key"),
         (bearer("wrong"), "invalid_api_key"),
-        (bearer(digest_of(READ)), "invalid_api_key"),  # a hash that leaks is no key
+        (bearer(digest_of(READ)), "invalid_api_key"),  # a leaked hash is not a key
         ({"Authorization": b"Bearer \xc3\xa9"}, "invalid_api_key"),
     ):
         response = ask(client, headers)
@@ -85,7 +85,7 @@ def test_keys_are_apart(client: httpx.Client) -> None:
     for method in ("PUT", "PATCH", "DELETE"):
         assert fault(client.request(method, "/entities/1", headers=bearer(READ))) == (403, "permission_denied", None)
         assert fault(client.request(method, "/entities/1")) == (401, "missing_api_key", None)
-        response = client.request(method, "/entities/1", headers=bearer(WRITE))  # let through, then refused
+        response = client.request(method, "/entities/1", headers=bearer(WRITE))  # authorized, then refused
         assert response.status_code == {"PUT": 415, "PATCH": 405, "DELETE": 409}[method]
 
 
@@ -174,11 +174,11 @@ def test_a_limit_for_each_key(tmp_path: Path) -> None:
         assert response.json()["error"]["type"] == "rate_limit_error"
         assert ask(client, bearer("another")).status_code == 200
         assert fault(ask(client, bearer("wrong"))) == (401, "invalid_api_key", None)
-        assert client.get("/entities/0/image", headers=bearer(READ)).status_code == 200  # does not count
+        assert client.get("/entities/0/image", headers=bearer(READ)).status_code == 200  # not rate-limited
 
 
 def test_a_limit_for_each_address(tmp_path: Path) -> None:
-    """Beside a proxy on the same machine, the address is the one that the proxy names."""
+    """Behind a proxy on the same machine, the client's address is the one that the proxy reports."""
     settings = ServingSettings(requests_per_minute=1)
     with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
         first, second = {"X-Forwarded-For": "192.0.2.1"}, {"X-Forwarded-For": "192.0.2.2"}
@@ -302,7 +302,7 @@ def test_the_documentation_takes_the_key(chromium: Browser, world: World) -> Non
 
 @pytest.mark.parametrize("host", ["evil.example", "Evil.example:8000", "127.0.0.1.evil.example", "localhost.", "1.2.3"])
 def test_dns_rebinding(tmp_path: Path, host: str) -> None:
-    """A page of evil.example that resolves to 127.0.0.1 is of the same origin as the service, for its browser."""
+    """To a browser, a page of evil.example, if that resolves to 127.0.0.1, has the same origin as the service."""
     with served(tmp_path) as world, httpx.Client(base_url=world.url, trust_env=False, verify=False) as client:
         for method, path in (("POST", "/answer"), ("PUT", "/entities/a"), ("DELETE", "/entities/a"), ("GET", "/info")):
             response = client.request(method, path, headers={"Host": host}, content=b"{}")

@@ -1,4 +1,4 @@
-"""Who is let in, with a clock that stands still unless it is set: every estimate can be worked out by hand."""
+"""Admission of requests, with a clock that stands still unless it is set: every estimate can be worked out by hand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from serving.settings import ServingSettings
 
 
 class Door:
-    """An admission with a clock of its own."""
+    """An admission with its own clock."""
 
     def __init__(self, **settings: Any) -> None:
         self.now = 100.0
@@ -26,7 +26,7 @@ class Door:
         self.admission.batch_ended(seconds)
 
     def enter(self, count: int) -> list[Ticket]:
-        """Lets requests in whose uploads are complete at once."""
+        """Admits requests whose uploads are immediately complete."""
         tickets = [self.admission.enter() for _ in range(count)]
         for ticket in tickets:
             self.admission.uploaded(ticket)
@@ -46,11 +46,11 @@ def test_the_estimate_is_the_median_of_seconds_per_query() -> None:
     door.run_batch(8, 0.8)
     door.run_batch(4, 0.8)
     assert door.admission.seconds_per_query() == pytest.approx(0.2)  # of 0.5, 0.1 and 0.2
-    door.run_batch(4, 400)  # one that was interrupted changes little
+    door.run_batch(4, 400)  # an interrupted batch changes little
     assert door.admission.seconds_per_query() == pytest.approx(0.35)  # between 0.2 and 0.5
     for _ in range(15):
         door.run_batch(8, 0.8)
-    assert door.admission.seconds_per_query() == pytest.approx(0.1)  # the rest is forgotten
+    assert door.admission.seconds_per_query() == pytest.approx(0.1)  # older batches are forgotten
 
 
 def test_the_wait_counts_all_that_is_ahead() -> None:
@@ -75,7 +75,7 @@ def test_who_would_wait_too_long_is_told_when_to_come_back() -> None:
     door.run_batch(2, 1.0)  # 0.5 s per query
     door.enter(2)
     assert door.admission.refusal() is None  # would wait for 1 s
-    door.enter(2)  # two full batches are let in whatever the estimate
+    door.enter(2)  # two full batches are admitted whatever the estimate
     assert door.refusal() == (429, "queue_full", "1")  # would wait for 2 s
     with pytest.raises(ApiError):
         door.admission.enter()
@@ -86,7 +86,7 @@ def test_retry_after_comes_from_the_measured_rate() -> None:
     door = Door(max_wait_s=1.0)
     door.run_batch(2, 10.0)  # 5 s per query
     door.enter(4)
-    assert door.refusal() == (429, "queue_full", "19")  # 20 s of work, of which 1 s may be waited
+    assert door.refusal() == (429, "queue_full", "19")  # 20 s of work, minus the permitted wait of 1 s
 
 
 def test_two_full_batches_are_always_let_in() -> None:
@@ -132,7 +132,7 @@ def test_a_slow_upload_holds_no_place() -> None:
     assert door.refusal()[0] == 429
     door.now += 1.5
     assert door.admission.inside == 0
-    door.admission.uploaded(slow[0])  # complete at last: let in again, since there is time
+    door.admission.uploaded(slow[0])  # finally complete: readmitted, since there is time
     assert door.admission.inside == 1
     door.enter(3)
     with pytest.raises(ApiError) as caught:
@@ -174,7 +174,7 @@ def test_a_slow_generator_turns_away_what_it_cannot_answer_in_time() -> None:
     door = Door(timeout_s=30.0, max_batch=2)
     with door.admission.answering(), door.admission.answering():
         door.now += 40.0
-    assert door.admission.refusal() is None  # nobody is being answered: the next may be faster
+    assert door.admission.refusal() is None  # nothing is being answered, and the next answer may be faster
     with door.admission.answering():
         assert door.admission.refusal() is None
         with door.admission.answering():
@@ -197,7 +197,7 @@ def test_before_the_first_batch_has_ended_two_batches_are_let_in() -> None:
     door = Door()
     door.enter(4)
     assert door.refusal() == (429, "queue_full", "1")
-    door.admission.decoded(0.001)  # says how long images take, not batches
+    door.admission.decoded(0.001)  # measures images, not batches
     assert door.refusal() == (429, "queue_full", "1")
     door.run_batch(2, 0.1)
     assert door.admission.refusal() is None  # 4 * 0.05 s is less than 1 s

@@ -1,4 +1,4 @@
-"""`POST /answer` with a mode: real agents over the service's own batches, their planner a script."""
+"""`POST /answer` with a mode: real agents that use the service's own batches, with a scripted planner."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ANSWER = "It is 530 nm [4]."
 
 
 def play(asked: str) -> str | ChatReply:
-    """Looks closer, searches, answers; the inspector finds the index's evidence insufficient."""
+    """Zooms in, searches, answers; the inspector finds the index's evidence insufficient."""
     if "Evidence:" in asked and "zoom" not in asked and "Still missing" not in asked:
         return json.dumps({"sufficient": False, "missing": "the neighbor's color"})
     return f"<answer>{ANSWER}</answer>" if "text_search" in asked else SEARCH if "zoom_in" in asked else ZOOM
@@ -49,7 +49,7 @@ def agents(script: Script | ScriptedPlanner, **settings: Any) -> AgentFactory:
 
 
 class HeldPlanner(ScriptedPlanner):
-    """A planner that answers when its gate opens, and counts the requests that were canceled."""
+    """A planner that answers when its gate opens, and counts canceled requests."""
 
     def __init__(self) -> None:
         super().__init__([f"<answer>{ANSWER}</answer>"])
@@ -141,7 +141,7 @@ def test_steps_come_as_events(client: httpx.Client) -> None:
     assert searched["round"] == 2 and [one["number"] for one in searched["found"]] == searched["sources"]
     assert any("wave length of green" in one["text"] for one in searched["found"])
     answer = found[-1][1]
-    for name, values in found:  # what was told is what the trail says
+    for name, values in found:  # the streamed steps equal those of the trail
         if name == "call":
             recorded = answer["trail"]["rounds"][values["round"] - 1]["calls"][values["position"]]
             assert {key: values[key] for key in recorded} == recorded
@@ -245,7 +245,7 @@ def test_more_runs_than_allowed_are_refused(tmp_path: Path) -> None:
         for stream in (False, True):
             refused = ask(client, mode="auto", stream=stream)
             assert fault(refused) == (429, "agents_busy", None) and int(refused.headers["retry-after"]) >= 1
-        assert ask(client).json()["entity"]["title"] == "Redland"  # retrieval goes on beside them
+        assert ask(client).json()["entity"]["title"] == "Redland"  # retrieval continues meanwhile
         planner.gate.set()
         assert [one.result().json()["answer"] for one in held] == ["It is 530 nm."] * 2
         assert ask(client, mode="mmsearch-plus").status_code == 200
@@ -265,7 +265,7 @@ def test_a_client_that_leaves_ends_the_run(tmp_path: Path, stream: bool) -> None
 
 
 def _leave(url: str, content: dict[str, Any], planner: HeldPlanner) -> None:
-    """Asks, and closes the connection once the planner has been asked."""
+    """Sends a question and closes the connection once the planner has been called."""
     host, _, port = url.removeprefix("http://").partition(":")
     body = json.dumps(content).encode()
     fields = f"Host: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
@@ -287,11 +287,11 @@ def test_a_stream_shows_that_it_is_alive(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_failed_model(tmp_path: Path) -> None:
-    """The caller learns that it failed, and not where it is."""
+    """The caller learns that it failed, but not where it is."""
     planner = ScriptedPlanner([ChatError("no answer: refused", "http://10.0.0.7:8080/v1/chat/completions")])
     with asking(tmp_path, agents(planner)) as (_, client):
         found = ask(client, mode="auto")
-        assert found.status_code == 200 and found.json()["answer"] == "700"  # what the index says
+        assert found.status_code == 200 and found.json()["answer"] == "700"  # the index's answer
         assert found.json()["generator_error"]["code"] == "generator_unavailable"
         assert found.json()["trail"]["stopped"] == "the model failed"
         assert found.json()["trail"]["failure"] == "the generator cannot be reached" and "10.0.0.7" not in found.text

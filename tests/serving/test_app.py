@@ -158,7 +158,7 @@ def test_time_out(tmp_path: Path) -> None:
     ):
         world.retriever.gate.clear()
         assert fault(ask(client)) == (504, "timeout", None)
-        # The batch began after its request: only once it counts as stuck does a later 200 say that it has ended.
+        # The batch started after its request: a later 200 shows that it has ended only once it has counted as stuck.
         wait_until(lambda: client.get("/health/ready").status_code == 503)
         world.retriever.gate.set()
         wait_until(lambda: client.get("/health/ready").status_code == 200)
@@ -177,7 +177,7 @@ def test_a_full_service_turns_away_and_forgets_who_left(tmp_path: Path) -> None:
         with ThreadPoolExecutor(2) as pool:
             running = pool.submit(ask, client, question="running")
             wait_for(waiting=0, batches=1)
-            with pytest.raises(httpx.ReadTimeout):  # this caller waits, loses patience and leaves
+            with pytest.raises(httpx.ReadTimeout):  # this caller times out and disconnects
                 ask(httpx.Client(base_url=world.url, trust_env=False, timeout=0.3), question="impatient")
             wait_for(waiting=0, batches=1)
             waiting = pool.submit(ask, client, question="patient")
@@ -209,7 +209,7 @@ def test_request_ids(client: httpx.Client) -> None:
         assert len(client.get("/nothing", headers={"x-request-id": bad}).headers["x-request-id"]) == 32
 
 
-# Pictures, examples, documents
+# Images, examples, documents
 
 
 def test_entity_images(world: World, client: httpx.Client) -> None:
@@ -273,11 +273,11 @@ def test_documents(client: httpx.Client) -> None:
     assert "on_generator_error" in str(content["multipart/form-data"])
     assert "424" in paths["/answer"]["post"]["responses"]
     assert paths["/entities/{row}/image"]["get"]["responses"].keys() == {"200", "401", "403", "404", "421", "422"}
-    assert "HTTPValidationError" not in client.get("/openapi.json").text  # all errors have the one shape
+    assert "HTTPValidationError" not in client.get("/openapi.json").text  # all errors have the same shape
 
 
 def test_pages_are_self_contained(client: httpx.Client) -> None:
-    """The browser's own check that nothing is loaded from elsewhere is the policy (test_page.py)."""
+    """In the browser, the content security policy enforces that nothing is loaded from elsewhere (test_page.py)."""
     files = {
         "/": ["page.css", "page.js"],
         "/docs": ["swagger-ui.css", "swagger-ui-bundle.js", "docs.js"],
@@ -292,7 +292,7 @@ def test_pages_are_self_contained(client: httpx.Client) -> None:
         for part in parts:
             expected = "text/css" if part.endswith(".css") else "text/javascript"
             assert client.get(f"/{part}").headers["content-type"].startswith(expected)
-    assert client.get("/redoc").status_code == 404  # FastAPI's would load from a CDN
+    assert client.get("/redoc").status_code == 404  # FastAPI's page would load scripts from a CDN
 
 
 def test_index_without_candidates(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Requests that are refused: each fault has its status, its code and the field at fault."""
+"""Requests that are refused: each fault has its status, its code and the offending field."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def image_host() -> Iterator[str]:
             self.wfile.write(b"\0" * 200_000 if self.path == "/large" else image_bytes(GREEN))
 
         def log_message(self, *args: object) -> None:
-            """Keeps quiet."""
+            """Logs nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Images)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
@@ -287,7 +287,7 @@ def test_compressed_bodies(client: httpx.Client) -> None:
 @pytest.mark.parametrize("kind", ["image/png", "application/octet-stream"])
 @pytest.mark.parametrize("name", ["", "; filename*=UTF-8''%C3%BC.png"])
 def test_a_file_without_a_plain_name(client: httpx.Client, kind: str, name: str) -> None:
-    """So send Apache's and aiohttp's clients, and those that encode a name as RFC 5987 has it."""
+    """As sent by Apache's and aiohttp's clients, and by those that encode names according to RFC 5987."""
     head = f'--b\r\nContent-Disposition: form-data; name="image"{name}\r\nContent-Type: {kind}\r\n\r\n'
     options = '--b\r\nContent-Disposition: form-data; name="options"\r\nContent-Type: application/json\r\n\r\n{"k": 2}'
     question = f'\r\n--b\r\nContent-Disposition: form-data; name="question"\r\n\r\n{WHEN}\r\n--b--\r\n'

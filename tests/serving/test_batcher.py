@@ -1,4 +1,4 @@
-"""Batches of concurrent queries: what goes together, what fails alone, and what a dead or stuck worker leaves."""
+"""Batches of concurrent queries: grouping, isolated failures, and dead or stuck workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from serving.settings import ServingSettings
 
 
 class Widths:
-    """A retriever that finds the width of the image; `poison` raises, `fatal` ends the worker, `gate` holds it."""
+    """A retriever that returns the image's width; `poison` raises, `fatal` ends the worker, `gate` holds it."""
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
@@ -162,7 +162,7 @@ def test_the_worker_takes_its_next_batch_without_the_event_loop() -> None:
             await asyncio.sleep(0)  # all are queued
             deadline = time.monotonic() + 20
             while len(widths.batches) < 3 and time.monotonic() < deadline:
-                time.sleep(0.005)  # the event loop does nothing
+                time.sleep(0.005)  # blocks the event loop
             assert widths.batches == [["q0"], ["q1"], ["q2"]]
             await asyncio.gather(*tasks)
 

@@ -1,4 +1,4 @@
-"""The OpenAI routes, asked by OpenAI's own client."""
+"""The OpenAI routes, called with OpenAI's own client."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_no_answer_is_a_sentence(client: OpenAI) -> None:
 
 
 def test_which_question_and_which_image(world: World, client: OpenAI) -> None:
-    """The last user message asks; without an image of its own, about the most recent one."""
+    """The last user message is the question; without its own image, it is about the most recent one."""
     earlier = [
         {"role": "system", "content": "You are a pirate."},
         user(image_part("red"), text_part("What is this?")),
@@ -171,7 +171,7 @@ def test_bodies_at_fault(world: World) -> None:
         (b"[]", "application/json", "wrong_type", None),
         (b"{}", "application/json; charset=utf-8", "missing_model", "model"),
         (b'{"model": "omgm"}', "application/json", "missing_messages", "messages"),
-        (b"{}", "text/plain", "unsupported_media_type", None),  # which a page of another site could send unasked
+        (b"{}", "text/plain", "unsupported_media_type", None),  # another site's page could send this without preflight
     ]
     for body, kind, code, param in cases:
         url = f"{world.url}/v1/chat/completions"
@@ -185,7 +185,7 @@ def url_part(url: str) -> dict[str, Any]:
 
 
 def test_images_by_url(tmp_path: Path, client: OpenAI) -> None:
-    """The rules are those of `/answer`: no host is asked that the operator has not named."""
+    """The same rules as for `/answer`: images are fetched only from hosts that the operator allows."""
     with serve_web({"green.png": image_bytes("green")}) as web:
         message = user(text_part(WHEN), url_part(web.url("good/green.png")))
         with pytest.raises(openai.BadRequestError) as raised:

@@ -1,4 +1,4 @@
-"""docs/serving.md says what the service does: every setting with its default, every route, field and error code."""
+"""docs/serving.md is complete: every setting with its default, every route, field and error code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOCUMENT = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 
 
 def table(title: str) -> list[list[str]]:
-    """Returns the cells of the first table under a heading, without its head."""
+    """Returns the cells of the first table under a heading, without its header row."""
     section = DOCUMENT.split(f"\n## {title}\n")[1].split("\n## ")[0]
     rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row] for row in rows[2:]]

@@ -1,4 +1,4 @@
-"""What a client gets when it breaks HTTP, sends too much or closes early: its own bytes to a real server."""
+"""Responses to clients that break HTTP, send too much or close early: raw bytes to a real server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def whole(sock: socket.socket) -> bytes:
-    """Returns everything that comes until the service closes the connection."""
+    """Returns everything received until the service closes the connection."""
     received = b""
     while data := sock.recv(65536):
         received += data
@@ -37,7 +37,7 @@ def whole(sock: socket.socket) -> bytes:
 
 
 def told(url: str, request: bytes) -> tuple[int, str]:
-    """Returns the status and the error's code of the answer to bytes, after which the connection must close."""
+    """Returns status and error code of the response to `data`, after which the connection must close."""
     with connected(url) as sock:
         sock.sendall(request)
         head, _, text = whole(sock).partition(b"\r\n\r\n")
@@ -91,7 +91,7 @@ def test_a_body_that_is_not_http_gets_an_answer(world: World, request_: bytes) -
 
 
 def test_a_whole_request_before_nonsense_is_answered(world: World) -> None:
-    """Such as one whose client counted characters, not bytes."""
+    """For example, because the client counted characters instead of bytes."""
     text = body("Wer schloss den Frieden von Münster?").decode().replace("\\u00fc", "ü")
     head = HEAD + b"Content-Length: %d\r\n\r\n" % len(text)
     assert told(world.url, head + text.encode()) == (400, "malformed_json")
@@ -109,7 +109,7 @@ def test_a_whole_request_before_nonsense_is_answered(world: World) -> None:
 def test_an_error_reaches_a_client_that_still_sends(
     world: World, version: int, path: str, kind: str, status: int
 ) -> None:
-    """Even if the connection is to close; nginx asks every service for that, unless told otherwise."""
+    """Even with `Connection: close`, which nginx sends to every upstream by default."""
     client = http.client.HTTPConnection(httpx.URL(world.url).netloc.decode(), timeout=20)
     client._http_vsn, client._http_vsn_str = version, f"HTTP/1.{version - 10}"  # type: ignore[attr-defined]
     client.request("POST", path, b"x" * 9_000_000, {"Content-Type": kind, "Connection": "close"})
@@ -123,7 +123,7 @@ def test_a_client_that_never_sends_the_rest_is_not_waited_for_long(world: World)
 
 
 def test_a_client_that_leaves_several_requests_behind(world: World) -> None:
-    """The one that runs ends as the client's fault; the others never begin."""
+    """The running request ends as the client's fault; the others never start."""
     world.retriever.gate.clear()
     with connected(world.url) as sock:
         sock.sendall((HEAD + b"Content-Length: %d\r\n\r\n" % len(body()) + body()) * 3)

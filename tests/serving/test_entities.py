@@ -1,4 +1,4 @@
-"""Live updates over HTTP: what is put is found, what is deleted is not, and what cannot be written is an error."""
+"""Live updates over HTTP: articles are found once put and gone once deleted, and failed writes are errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SECTIONS = [{"title": "Zed", "text": "Zed was painted in 1912."}]
 
 @dataclass
 class Live:
-    """A service over an index that it can change."""
+    """A service with an index that it can change."""
 
     world: World
     editor: Editor
@@ -73,7 +73,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
 
 @contextmanager
 def served_world(folder: Path, settings: ServingSettings, **options: Any) -> Iterator[Live]:
-    """Yields a service over an index of two articles."""
+    """Yields a service with an index of two articles."""
     world = World(folder, [article("a"), article("b")], candidates="image", **options)
     editor = world.editor()
     index = editor.index
@@ -215,7 +215,7 @@ def test_what_cannot_be_written_is_an_error(live: Live) -> None:
 
 
 def test_a_change_to_an_index_that_was_removed_is_an_error(live: Live) -> None:
-    """The service answers on from what is open, but no restart would find the change."""
+    """The service keeps answering from its open files, but a restart would not find the change."""
     row = {"title": "Z", "sections": SECTIONS}
     folder = live.editor.index.folder
     for kept in ("unchanged", "changed"):

@@ -1,4 +1,4 @@
-"""Rows of the table of faults in docs/serving.md that no other test has; the table names the others."""
+"""Rows of the fault table in docs/serving.md that no other test covers; the table names the other tests."""
 
 from __future__ import annotations
 

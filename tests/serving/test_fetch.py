@@ -1,4 +1,4 @@
-"""Images by URL: only from allowed hosts, whatever a name resolves to and whenever."""
+"""Images by URL: only from allowed hosts, whatever a name resolves to at any time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME = "images.example"
 
 
 class RecordingHost(HTTPServer):
-    """A host on loopback that keeps the Host headers of its requests."""
+    """A host on loopback that records the Host headers of its requests."""
 
     def __init__(self) -> None:
         class Handler(BaseHTTPRequestHandler):
@@ -32,7 +32,7 @@ class RecordingHost(HTTPServer):
                 self.wfile.write(b"content")
 
             def log_message(self, *args: object) -> None:
-                """Keeps quiet."""
+                """Logs nothing."""
 
         server = self
         self.asked: list[str] = []
@@ -52,7 +52,7 @@ def host() -> Iterator[RecordingHost]:
 
 @pytest.fixture
 def resolved(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names that were resolved: the first time to loopback, then, as a rebinding server does, elsewhere."""
+    """Records resolved names: the first time to loopback, then elsewhere, as in DNS rebinding."""
     names: list[str] = []
 
     def getaddrinfo(name: str | bytes, port: int, *args: Any, **kwargs: Any) -> list[Any]:
@@ -76,14 +76,14 @@ def code(url: str, *hosts: str) -> str:
 
 
 def test_a_name_is_resolved_once(host: RecordingHost, resolved: list[str]) -> None:
-    """Between what is checked, the name, and what is connected to there is no second answer of DNS to wait for."""
+    """The name is checked, not its address, so no second DNS answer comes between check and connection."""
     place = f"{NAME}:{host.server_port}"
     assert fetched(f"http://{place}/a.png", place) == b"content"
     assert resolved == [NAME] and host.asked == [place]
 
 
 def test_a_name_that_is_not_allowed_is_not_even_resolved(host: RecordingHost, resolved: list[str]) -> None:
-    """`evil.example` resolves to loopback, where an allowed host listens; names that only look alike do so, too."""
+    """`evil.example` resolves to loopback, where an allowed host listens; so do lookalike names."""
     port = host.server_port
     for name in ("evil.example", f"{NAME}.evil.example", f"evil-{NAME}", "localhost", "127.0.0.1", f"{NAME}."):
         assert code(f"http://{name}:{port}/a.png", f"{NAME}:{port}") == "host_not_allowed"
@@ -92,7 +92,7 @@ def test_a_name_that_is_not_allowed_is_not_even_resolved(host: RecordingHost, re
 
 
 def test_a_host_with_the_port_of_a_scheme_is_allowed_by_that_scheme_alone() -> None:
-    """What is allowed fails to connect, since `.invalid` never resolves."""
+    """Allowed names fail to connect, since `.invalid` never resolves."""
     for allowed, url, expected in (
         ("a.invalid:443", "https://a.invalid/x", "image_fetch_failed"),
         ("a.invalid:443", "https://a.invalid:443/x", "image_fetch_failed"),

@@ -1,4 +1,4 @@
-"""Answers that come without a generator: a real chat server that fails in every way, behind the real service."""
+"""Responses when the generator fails: a real chat server that fails in every way, behind the real service."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def server() -> Iterator[FakeChatServer]:
 
 
 class FailingService:
-    """The service with a generator of one behavior."""
+    """The service with a generator that behaves in one way."""
 
     def __init__(self, folder: Path, server: FakeChatServer, behavior: str, **settings: Any) -> None:
         url, model = (behavior, "m") if behavior == NOBODY else (server.url, behavior)
@@ -74,7 +74,7 @@ def test_degrades_or_fails_as_asked(
             assert len(body["candidates"]) == 3 and "generate" in body["timings_ms"]
         for response in (service.ask(on_generator_error="fail"), service.upload(on_generator_error="fail")):
             assert (response.status_code, response.json()) == (424, {"error": error})
-            assert "127.0.0.1" not in response.text  # where the generator runs is nobody's business
+            assert "127.0.0.1" not in response.text  # the generator's address must not leak
 
 
 @pytest.mark.parametrize(("behavior", "code", "message"), FAILURES)

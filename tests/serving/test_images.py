@@ -26,7 +26,7 @@ def fault(data: bytes, settings: ServingSettings = SETTINGS) -> tuple[int, str, 
 
 
 def png_header(width: int, height: int) -> bytes:
-    """A PNG that declares a size and holds nothing."""
+    """A PNG that declares a size but contains no data."""
     chunk = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     length, crc = struct.pack(">I", 13), struct.pack(">I", zlib.crc32(chunk))
     return (
@@ -83,7 +83,7 @@ def test_pixel_limit_is_checked_before_decoding() -> None:
 
 def test_decompression_bomb() -> None:
     assert fault(png_header(60_000, 60_000)) == (413, "too_many_pixels", "image")
-    assert fault(png_header(11_000, 11_000)) == (413, "too_many_pixels", "image")  # Pillow only warns of this one
+    assert fault(png_header(11_000, 11_000)) == (413, "too_many_pixels", "image")  # Pillow only warns about this one
     assert fault(png_header(1000, 1000))[:2] == (400, "broken_image")
 
 
@@ -101,7 +101,7 @@ def test_exif_orientation() -> None:
     image = Image.new("RGB", (40, 20), "white")
     image.paste((255, 0, 0), (0, 0, 20, 20))  # the left half is red
     exif = Image.Exif()
-    exif[0x0112] = 6  # "turn a quarter clockwise to see it upright": left becomes top
+    exif[0x0112] = 6  # "rotate by 90 degrees clockwise to display": left becomes top
     upright = decode_image(encoded(image, exif=exif), SETTINGS)
     assert upright.size == (20, 40)
     assert upright.getpixel((10, 5)) == (255, 0, 0)
@@ -170,7 +170,7 @@ def test_data_uri_limit_comes_before_decoding() -> None:
 
 
 def test_the_memory_of_large_images_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is large is told by the CPU time that it took; `make bench-hostile` measures the memory."""
+    """CPU time shows whether something large was decoded; `make bench-hostile` measures memory."""
     given: list[None] = []
     monkeypatch.setattr(images, "_give_back_memory", lambda: given.append(None))
     monkeypatch.setattr(images, "_LARGE_S", 3600.0)

@@ -1,6 +1,6 @@
-"""Articles that speak to the model or to the machines behind it change nothing but the answer's words.
+"""Articles with instructions to the model or the software behind it change nothing but the answer's text.
 
-The chat model here is the worst there is: it repeats its prompt, and with it whatever an article says.
+The chat model here is the worst case: it repeats its prompt, including everything that an article says.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ QUESTION = "When was the treaty?"
 def service(
     folder: Path, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[World, httpx.Client, FakeChatServer]]:
-    """The fake world, in whose one article about history `text` follows; its generator is a chat model."""
+    """The fake world with `text` appended to its one article about history and a chat model as generator."""
     red, *others = fakes.LANDS
     # With all the question's words, this section is the evidence whatever follows.
     history = Section(f"History {text}", f"{QUESTION} It was in 1848. {text}", 3)
@@ -63,7 +63,7 @@ def ask(client: httpx.Client, **fields: Any) -> httpx.Response:
 
 
 def shape(value: Any) -> Any:
-    """What a response is but for its words: its fields, their types, and all numbers but times."""
+    """The shape of a response without its text: fields, their types, and all numbers except times."""
     if isinstance(value, dict):
         return {key: shape(part) for key, part in value.items() if key != "timings_ms"}
     if isinstance(value, list):
@@ -72,7 +72,7 @@ def shape(value: Any) -> Any:
 
 
 def events_of(text: str) -> list[tuple[str, Any]]:
-    """The names of a stream's events and the shapes of their data, pieces of the answer as one."""
+    """The names of a stream's events and the shapes of their data, with the pieces of the answer merged."""
     events: list[tuple[str, Any]] = []
     for event in text.split("\n\n")[:-1]:
         lines = event.split("\n")
@@ -100,8 +100,8 @@ def test_an_injected_article(kind: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert events_of(stream.text) == events_of(clean_stream.text)
     answer = found.json()
     assert answer["evidence"][0]["text"].endswith(text)  # as the article has it, not interpreted
-    assert text.strip() in answer["answer"]  # the words are the model's, and this one says whatever it read
-    assert len(chat.bodies) == 2  # one request of the model for each question, whatever it answered
+    assert text.strip() in answer["answer"]  # the text is the model's, and this model repeats what it read
+    assert len(chat.bodies) == 2  # one request to the model per question, whatever it answered
     for body in chat.bodies:
         assert [message["role"] for message in body["messages"]] == ["system", "user"]
         assert "tools" not in body

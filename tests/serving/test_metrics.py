@@ -1,4 +1,4 @@
-"""`GET /metrics` and the logs, of a real server."""
+"""`GET /metrics` and the logs of a real server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ask(client: httpx.Client, question: str = WHEN, path: str = "/answer", **fie
 
 
 def samples(client: httpx.Client) -> dict[str, float]:
-    """The service's own samples by name and labels, without the times."""
+    """The service's own samples by name and labels, without timings."""
     text = client.get("/metrics").text
     return {
         sample.name + ("{" + ",".join(sample.labels.values()) + "}" if sample.labels else ""): sample.value
@@ -67,7 +67,7 @@ def test_what_is_counted(client: httpx.Client) -> None:
     assert counts == {"decode": 4, "queue": 4, "generate": 3}
     assert found["omgm_batch_size_queries_count"] == found["omgm_batch_duration_seconds_count"] == 4
     assert found["omgm_batch_size_queries_sum"] == 4
-    # The fake retriever says that every batch takes 1.5, 2.25 and 3 ms in its steps.
+    # The fake retriever reports 1.5, 2.25 and 3 ms for the steps of every batch.
     assert found["omgm_stage_duration_seconds_sum{step2}"] == pytest.approx(4 * 0.00225)
     assert found["omgm_cache_requests_total{decode,miss}"] == 1  # four questions about one image
     assert found["omgm_cache_requests_total{decode,hit}"] == 3
@@ -100,7 +100,7 @@ def test_metrics_need_a_key_where_the_service_does(tmp_path: Path) -> None:
 
 @contextmanager
 def access_log(handler: logging.Handler) -> Iterator[None]:
-    """Writes the service's requests to a handler, as JSON."""
+    """Logs the service's requests to a handler as JSON."""
     logger = logging.getLogger("serving.access")
     before = logger.level
     handler.setFormatter(JsonFormatter())
@@ -151,7 +151,7 @@ def test_records_know_their_request() -> None:
 
 
 def test_a_full_disk_does_not_stop_the_service(tmp_path: Path) -> None:
-    """/dev/full answers every write as a full disk does."""
+    """/dev/full fails every write like a full disk."""
     with open("/dev/full", "w") as disk:
         with (
             access_log(logging.StreamHandler(disk)),

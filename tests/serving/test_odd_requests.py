@@ -1,4 +1,4 @@
-"""Requests that are odd but legal, and what else a service in use meets: full disks, files that vanish."""
+"""Requests that are odd but legal, and other problems in operation: full disks, vanishing files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.fakes.service import World, served
 
 
 def test_a_trailing_slash_is_another_path(client: httpx.Client) -> None:
-    """A redirect would lose the path that a proxy strips, and the scheme that it speaks."""
+    """A redirect would lose the path prefix that a proxy strips, and the scheme that it uses."""
     response = client.post("/answer/", content=b"{}")
     assert (response.status_code, response.json()["error"]["code"]) == (404, "not_found")
     assert client.get("/health/live/").status_code == 404
@@ -53,7 +53,7 @@ def test_an_example_that_is_gone(tmp_path: Path) -> None:
 
 def test_a_form_needs_no_room_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = encoded(noise(0, 800, 800))
-    assert len(data) > 2**20  # Starlette would put it into a file
+    assert len(data) > 2**20  # Starlette would spool it to a file
     with served(tmp_path) as world:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
         files = {"image": data}
@@ -67,7 +67,7 @@ def test_a_number_with_too_many_digits(client: httpx.Client) -> None:
     )
     error = response.json()["error"]
     assert (response.status_code, error["code"]) == (400, "malformed_json")
-    assert error["message"].endswith("value has 5001 digits")  # and not how to change the limit in Python
+    assert error["message"].endswith("value has 5001 digits")  # without Python's hint on raising the limit
 
 
 def test_a_body_with_another_boundary(client: httpx.Client) -> None:

@@ -1,4 +1,4 @@
-"""More requests than there is time for, on a real server."""
+"""Overload: more requests than a real server has time for."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.fakes.service import SMALL, body, full, post, served, wait_until
 
 @contextmanager
 def connection(url: str, length: int, path: str = "/answer", close: bool = False) -> Iterator[socket.socket]:
-    """A connection that has sent the headers of a request, and nothing of its body."""
+    """A connection that has sent a request's headers but nothing of its body."""
     with connected(url) as sock:
         headers = f"Host: test\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n"
         headers += "Connection: close\r\n" if close else ""
@@ -32,7 +32,7 @@ def connection(url: str, length: int, path: str = "/answer", close: bool = False
 
 
 def response_of(sock: socket.socket) -> tuple[str, bytes]:
-    """The head of a response, in lower case, and its body."""
+    """Returns the lowercased head of a response, and its body."""
     with sock.makefile("rb") as file:
         head = "".join(iter(lambda: file.readline().decode().lower().replace("\r\n", "\n"), "\n"))
         found = re.search("^content-length: ([0-9]+)$", head, re.MULTILINE)
@@ -60,13 +60,13 @@ def test_a_full_service_refuses_before_the_body(tmp_path: Path, path: str) -> No
 def test_a_refusal_passes_no_other_middleware_but_has_what_they_add(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its request id, its line in the log, and permission for the page of an allowed site to read it."""
+    """It has a request id, a log line, and CORS headers that let an allowed site's page read it."""
     settings = SMALL.model_copy(update={"cors_origins": ("https://shop.example",)})
     with served(tmp_path, settings) as world, full(world):
         headers = {"x-request-id": "run-7", "origin": "https://shop.example", "content-type": "application/json"}
         with caplog.at_level("INFO", logger="serving.access"):
             response = httpx.post(f"{world.url}/retrieve", content=body(), headers=headers, verify=False)
-            wait_until(lambda: any(vars(record).get("status") == 429 for record in caplog.records))  # it comes late
+            wait_until(lambda: any(vars(record).get("status") == 429 for record in caplog.records))  # logged late
     assert response.status_code == 429 and response.headers["x-request-id"] == "run-7"
     assert response.headers["access-control-allow-origin"] == "https://shop.example"
     [line] = [fields for fields in map(vars, caplog.records) if fields.get("status") == 429]  # others may end only now
@@ -85,7 +85,7 @@ def test_a_refused_connection_can_be_used_again(tmp_path: Path) -> None:
 
 
 def test_a_refusal_is_not_lost_when_the_connection_closes(tmp_path: Path) -> None:
-    """The client sends its body only once the answer has been written and the connection would be closed."""
+    """The client sends its body only after the response has been written and the connection would be closed."""
     with served(tmp_path, SMALL) as world, full(world), connection(world.url, 3_000_000, close=True) as sock:
         assert status_of(sock) == 429
         sock.sendall(b" " * 3_000_000)
@@ -130,7 +130,7 @@ def test_an_upload_that_takes_too_long(tmp_path: Path) -> None:
 
 
 def test_many_callers_are_either_answered_or_refused(tmp_path: Path) -> None:
-    """Two full batches are let in even if none has ever been measured; nobody waits for nothing."""
+    """Two full batches are admitted even before any has been measured; no request waits in vain."""
     settings = ServingSettings(max_batch=4, max_wait_s=0)
     with served(tmp_path, settings) as world, ThreadPoolExecutor(40) as pool:
         world.retriever.gate.clear()

@@ -1,4 +1,4 @@
-"""The page in a headless Chromium, its agents' planner a script."""
+"""The page in a headless Chromium, with a scripted planner for its agents."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from tests.fakes.service import World, listening, served
 pytestmark = pytest.mark.browser
 
 GATE = threading.Event()
-"""Holds the planner while it is cleared."""
+"""Holds the planner while cleared."""
 
 
 def play(asked: str) -> str | ChatReply:
-    """Looks closer and searches for a source that it cites."""
+    """Zooms in and searches for a source that it cites."""
     assert GATE.wait(20)
     if "text_search" in asked:
         return "<answer>It is 530 nm [1]. It looks green.</answer>"
@@ -82,12 +82,12 @@ def turns(page: Browser) -> list[Any]:
 
 
 def part(turn: Any, name: str) -> Any:
-    """Returns a part of an answer by its class."""
+    """Returns a part of an answer by its CSS class."""
     return turn.find_element("class name", name)
 
 
 def ask(page: Browser, path: Path | None, question: str, count: int = 1) -> Any:
-    """Asks, about the photo that is there unless one is given; returns the answer once it is complete."""
+    """Asks about the given photo, or the current one; returns the answer once it is complete."""
     if path is not None:
         by_id(page, "file").send_keys(str(path))
     by_id(page, "question").clear()
@@ -97,7 +97,7 @@ def ask(page: Browser, path: Path | None, question: str, count: int = 1) -> Any:
 
 
 def opened(page: Browser, turn: Any, name: str) -> Any:
-    """Opens a part that is folded."""
+    """Opens a collapsed part."""
     part(turn, name).find_element("tag name", "summary").click()
     return part(turn, name)
 
@@ -108,7 +108,7 @@ def choose(page: Browser, mode: str) -> None:
 
 
 def violations(page: Browser) -> list[str]:
-    """Returns the rules of axe-core that the page breaks, with their impact and the element."""
+    """Returns the axe-core rules that the page violates, with their impact and the element."""
     try:
         source = resources.files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     except ModuleNotFoundError:
@@ -188,7 +188,7 @@ def test_a_finger_needs_no_keyboard_for_the_answer(chromium: Browser, world: Wor
     try:
         chromium.get(world.url)
         assert chromium.execute_script("return matchMedia('(pointer: coarse)').matches")
-        assert by_id(chromium, "file-hint").text == ""  # nothing of drop and paste
+        assert by_id(chromium, "file-hint").text == ""  # no mention of drop and paste
         ask(chromium, flag, WHEN)
         assert chromium.execute_script("return document.activeElement.id") != "question"
         by_id(chromium, "question").click()
@@ -201,7 +201,7 @@ def test_a_finger_needs_no_keyboard_for_the_answer(chromium: Browser, world: Wor
 
 
 def test_the_answer_streams(page: Browser, world: World, flag: Path) -> None:
-    """What is retrieved is shown before the answer, and the answer in pieces."""
+    """Retrieval results are shown before the answer, and the answer piece by piece."""
     script = """
         window.seen = [];
         new MutationObserver(() => {
@@ -333,7 +333,7 @@ def test_curl_names_no_key(chromium: Browser, tmp_path: Path, flag: Path) -> Non
         command = opened(chromium, ask(chromium, flag, WHEN), "curl").text
         assert '-H "Authorization: Bearer $OMGM_KEY"' in command and "omgm-reader" not in command
         chromium.execute_script("sessionStorage.clear()")
-        chromium.get_log("browser")  # Chromium logs what was refused before the key was there
+        chromium.get_log("browser")  # discards Chromium's log of requests refused before the key was entered
 
 
 def test_a_file_that_changes(page: Browser, flag: Path) -> None:
@@ -355,7 +355,7 @@ def test_example(page: Browser) -> None:
 
 
 def test_under_a_path_of_a_proxy(chromium: Browser, tmp_path: Path, flag: Path) -> None:
-    """The proxy takes its path away, as nginx does with a slash at the end of `proxy_pass`."""
+    """The proxy strips its path prefix, as nginx does with a trailing slash in `proxy_pass`."""
     (tmp_path / "queries").mkdir()
     (tmp_path / "queries" / "g.jpg").write_bytes(image_bytes("green", format="JPEG"))
     (tmp_path / "test.csv").write_text("question,dataset_image_ids\nWhen was the treaty?,g\n", encoding="utf-8")
@@ -397,7 +397,7 @@ def test_drop_and_paste(page: Browser, way: str) -> None:
 
 
 def test_keyboard(page: Browser) -> None:
-    """Tab reaches everything in the order of reading; names are there for screen readers."""
+    """Tab reaches everything in reading order; everything has a name for screen readers."""
     wait(page, lambda: by_id(page, "mode-line").is_displayed() and by_id(page, "examples").is_displayed())
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install -e .[dev]")
     page.find_element("tag name", "h1").click()
@@ -414,7 +414,7 @@ def test_keyboard(page: Browser) -> None:
 
 
 def test_axe_finds_nothing(page: Browser, flag: Path) -> None:
-    """The page with an answer and its reasons, an agent's steps, and an error; a phone never scrolls sideways."""
+    """The page with an answer and its reasons, an agent's steps, and an error; no horizontal scrolling on a phone."""
     try:
         emulate(page)
         assert violations(page) == []
@@ -436,7 +436,7 @@ def test_axe_finds_nothing(page: Browser, flag: Path) -> None:
 
 
 def tried_out(page: Browser, operation: str, file: Path | None = None) -> str:
-    """Sends a request from `/docs`, with the values that it proposes; returns the answer, which must be a good one."""
+    """Sends a request from `/docs` with its proposed values; returns the response, which must be successful."""
 
     def found(selector: str) -> Any:
         wait(page, lambda: page.find_elements("css selector", f"{operation} {selector}"))
@@ -453,7 +453,7 @@ def tried_out(page: Browser, operation: str, file: Path | None = None) -> str:
 
 
 def test_documentation(page: Browser, world: World, tmp_path: Path) -> None:
-    """The API's documentation works without another host, down to a request sent from it."""
+    """The API documentation works without other hosts, including sending a request from it."""
     path = tmp_path / "flag.png"
     path.write_bytes(image_bytes("green"))
     page.get(f"{world.url}/docs")

@@ -1,4 +1,4 @@
-"""Clients that send slowly: the protocol on a clock that the tests turn, and on a real server."""
+"""Clients that send slowly: the protocol on a clock controlled by the tests, and on a real server."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_refusal_before_a_request_in_the_same_chunk_ends_no_answer() -> None:
     ],
 )
 def test_a_refusal_that_closes_the_connection_waits_for_the_body(headers: bytes) -> None:
-    """Unread bytes would reset it, and the client could lose the answer."""
+    """Unread bytes would reset the connection, and the client could lose the response."""
     connection = Connection(overload=Busy())
     connection.receive(REFUSED + headers + b"\r\n\r\n")
     assert b"HTTP/1.1 429 " in connection.transport.sent and b"\r\nconnection: close\r\n" in connection.transport.sent
@@ -161,7 +161,7 @@ def test_a_refused_body_that_trickles() -> None:
 
 
 def test_a_refused_body_of_unknown_length() -> None:
-    """The connection is kept, unless more comes than is worth reading."""
+    """The connection is kept unless more data arrives than is worth reading."""
     connection = Connection(overload=Busy())
     connection.receive(REFUSED + b"Transfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n")
     connection.receive(b"0\r\n\r\n" + LIVE + b"\r\n")
@@ -210,7 +210,7 @@ def test_a_client_that_asks_before_it_sends_is_refused_or_told_to_continue(tmp_p
     ],
 )
 def test_a_path_is_refused_however_it_is_written(tmp_path: Path, target: str) -> None:
-    """By the protocol or by the middleware: a full service lets in no request that would cost the models time."""
+    """By the protocol or by the middleware: a full service admits no request that would cost model time."""
     with served(tmp_path, SMALL) as world, full(world), connected(world.url) as sock:
         sock.sendall(f"POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{{}}".encode())
         status = sock.recv(4096).split()[1]

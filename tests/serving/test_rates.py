@@ -15,7 +15,7 @@ def test_a_bucket() -> None:
     now[0] = 2.0
     assert [limiter.take("a"), limiter.take("a")] == [0, 2]
     now[0] = 1000.0
-    assert [limiter.take("a") for _ in range(31)] == [0.0] * 30 + [2.0]  # no more than a minute's worth is saved
+    assert [limiter.take("a") for _ in range(31)] == [0.0] * 30 + [2.0]  # no more than a minute's worth accumulates
 
 
 def test_memory_is_bounded() -> None:

@@ -1,4 +1,4 @@
-"""Requests that ask for another protocol: answered as if they had not, or refused."""
+"""Requests to upgrade to another protocol: answered without upgrading, or refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FRAMINGS = {
 @pytest.mark.parametrize("framed", FRAMINGS.values(), ids=("length", "chunked"))
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 def test_a_refused_request_may_ask_for_an_upgrade(framed: Callable[[bytes], bytes], size: int) -> None:
-    """Its body is thrown away like any other, not taken for a request, however the packets are cut."""
+    """Its body is discarded like any other and not read as a request, wherever packets are split."""
     connection = Connection(overload=Busy())
     sent = (REFUSED + UPGRADE + framed(LIVE + b"\r\n")) * 2 + LIVE + UPGRADE + b"\r\n"
     for start in range(0, len(sent), size):
@@ -51,12 +51,12 @@ def test_an_answer_to_a_request_that_asks_for_an_upgrade(
             time.sleep(0.001)
         assert [reply(replies)["answer"] for _ in range(3)] == ["1848"] * 3
         assert reply(replies) == {"status": "live"}
-        sock.sendall(upgraded)  # and the connection is still in order
+        sock.sendall(upgraded)  # the connection still works
         assert reply(replies)["answer"] == "1848"
 
 
 def reply(replies: BinaryIO) -> Any:
-    """Returns the JSON of the next answer of a connection, which must be a good one."""
+    """Returns the JSON of a connection's next response, which must be successful."""
     assert replies.readline() == b"HTTP/1.1 200 OK\r\n"
     lines = iter(replies.readline, b"\r\n")
     headers = dict(line.lower().rstrip().split(b": ", 1) for line in lines)

@@ -12,10 +12,10 @@ from tests.fakes.training_world import TrainingWorld, write_training_world
 
 @pytest.fixture(scope="package", autouse=True)
 def one_thread() -> Iterator[None]:
-    """Lets models this small run in one thread: more would wait for each other longer than they compute.
+    """Runs these small models in one thread: more threads would wait for each other longer than they compute.
 
-    Runs in two processes equal those in one then, too: other thread counts add in another order, and Adam makes much of
-    little where a gradient is close to 0.
+    This also makes runs in two processes equal to those in one: with other thread counts, sums are computed in a
+    different order, and Adam amplifies tiny differences where a gradient is close to 0.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -25,5 +25,5 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="package")
 def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    """A small training of step 2; tests write to other folders."""
+    """A small training set for step 2; tests write to other folders."""
     return write_training_world(tmp_path_factory.mktemp("world"))

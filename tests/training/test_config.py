@@ -1,4 +1,4 @@
-"""Settings of trainings: the schedule between the limits."""
+"""Training settings: the schedule between the limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training finds a knowledge base's images where an index of it does."""
+"""Training finds a knowledge base's images in the same places as an index build."""
 
 from __future__ import annotations
 

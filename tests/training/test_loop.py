@@ -57,7 +57,7 @@ def run(
 
 
 class Clock:
-    """A clock that passes a second at every look."""
+    """A clock that advances by a second on every call."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -179,7 +179,7 @@ def test_the_best_weights_are_kept(tmp_path: Path) -> None:
 
     def validate() -> dict[str, float]:
         weights.append(model.weight.item())
-        # The third is best: as high as the first two, and lower.
+        # The third is best: as many hits as the first two, and a lower loss.
         return [
             {"hits": 2.0, "loss": 4.0},  # before the first step
             {"hits": 2.0, "loss": 3.0},

@@ -1,4 +1,4 @@
-"""Every loss against figures worked out by hand."""
+"""Every loss against values worked out by hand."""
 
 from __future__ import annotations
 

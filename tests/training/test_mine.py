@@ -1,7 +1,8 @@
-"""Mining of hard negatives: the format of the file, and resuming."""
+"""Mining hard negatives: the file format, and resuming."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Sequence
@@ -21,9 +22,10 @@ from training.negatives import read_negatives
 
 
 class Lands:
-    """An index of three entities; a search gives them in order, and -1 when asked for more."""
+    """An index of three entities; a search returns them in order, padded with -1."""
 
     name = "lands"
+    fingerprint = "3 lands"
 
     def __len__(self) -> int:
         return 3
@@ -50,8 +52,14 @@ class Lands:
         return StoredTokens(torch.zeros(0, 32, 8), None, np.zeros(len(spans), np.int64))
 
 
+class OtherLands(Lands):
+    """As many entities as in `Lands`, but others."""
+
+    fingerprint = "3 other lands"
+
+
 class CountingLands(Lands):
-    """Counts the articles that are read."""
+    """Counts the articles read."""
 
     read = 0
 
@@ -90,7 +98,17 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
     assert list(read_negatives(out)["q_blue"].items()) == [("e0", 0.0), ("e1", 1.0), ("e2", 2.0)]
     assert [path.name for path in tmp_path.iterdir()] == ["negatives.json"]
 
-    header = json.dumps({"encoder": encoder.fingerprint, "k": 4, "entities": 3, "trim_borders": False})
+    gold = {"q_red": ["e1"], "q_blue": ["e1"], "gone": ["e1"]}
+    header = json.dumps(
+        {
+            "encoder": encoder.fingerprint,
+            "index": "3 lands",
+            "k": 4,
+            "trim_borders": False,
+            "images": False,
+            "gold": hashlib.sha256(json.dumps(gold).encode()).hexdigest()[:16],
+        }
+    )
     kept = json.dumps(["q_red", {"gt_entity_pos_img": None, "top_20": [{"entry": "kept"}]}])
     journal = tmp_path / "negatives.json.journal"
     journal.write_text(f'{header}\n{kept}\n["q_blue", {{"gt_en')  # cut off in the middle of a line
@@ -103,8 +121,16 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
     assert math.isnan(found["q_red"].similarities[0])  # as in OMGM's own files
 
     journal.write_text(header + "\n")
-    with pytest.raises(ValueError, match="started with"):
+    with pytest.raises(ValueError, match="journal: started with another k; delete it to start over"):
         mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=2, progress=False)
+    for index in (OtherLands(), Lands()):
+        journal.write_text(header.replace('"trim_borders": false', '"trim_borders": true') + "\n")
+        different = "index, trim_borders" if isinstance(index, OtherLands) else "trim_borders"
+        with pytest.raises(ValueError, match=f"started with another {different}; delete"):
+            mine_negatives(encoder, index, questions, world.query_image_of, out, k=4, progress=False)
+    journal.write_text(header + "\n")
+    with pytest.raises(ValueError, match="started with another gold; delete"):
+        mine_negatives(encoder, Lands(), questions[:1], world.query_image_of, out, k=4, progress=False)
     for content in ("x\n", header + "\n5\n"):
         journal.write_text(content)
         with pytest.raises(ValueError, match=r"negatives\.json\.journal: damaged .*; delete it to start over"):
@@ -118,7 +144,7 @@ def test_images_that_all_are_missing_leave_nothing(world: TrainingWorld, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", ["[", "[]", '{"q": {"top_20": ["e0"]}}', '{"q": {}}'])
+@pytest.mark.parametrize("content", ["[", "[]", '{"q": ["e0"]}', '{"q": {"top_20": ["e0"]}}', '{"q": {}}'])
 def test_negatives_of_another_format_are_refused(content: str, tmp_path: Path) -> None:
     path = tmp_path / "negatives.json"
     path.write_text(content)
@@ -149,3 +175,10 @@ def test_a_path_of_omgm_s_own_files_is_read(tmp_path: Path) -> None:
     path.write_text('{"7": {"gt_entity_pos_img": "part_1/a b.jpg", "top_20": [{"entry": "u"}, {"entry": "u"}]}}')
     (mined,) = read_negatives(path).values()
     assert (mined.entities, mined.positive) == (("u",), "part_1/a b.jpg")
+
+
+def test_echosight_s_own_files_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "negatives.json"
+    path.write_text('{"7": [{"entry": "u", "similarity": 0.5}, {"entry": "v", "similarity": 0.25}]}')
+    (mined,) = read_negatives(path).values()
+    assert (list(mined.items()), mined.positive) == ([("u", 0.5), ("v", 0.25)], None)

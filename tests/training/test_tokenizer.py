@@ -11,7 +11,7 @@ def test_ids_do_not_depend_on_the_process() -> None:
 
 
 def test_equal_texts_give_equal_pieces() -> None:
-    """Ties between pairs of pieces are broken by letters, not by a hash."""
+    """Ties between pairs of pieces are broken alphabetically, not by hash."""
     texts = [" ".join(f"{a}{b}{c}{a}" for a in "abcd" for b in "efgh" for c in "ijkl")] * 2
     drawn = {tuple(train_tokenizer(texts, 150, 16).get_vocab().items()) for _ in range(5)}
     assert len({frozenset(pieces) for pieces in drawn}) == 1

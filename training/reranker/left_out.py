@@ -26,6 +26,10 @@ class LeftOut:
         """Adds a question; it is `bad` unless the data set simply does not label it."""
         self.rows.append((question, reason, bad))
 
+    def too_many(self, total: int, max_bad: float) -> bool:
+        """Returns whether more than `max_bad` of `total` questions are bad."""
+        return sum(row[2] for row in self.rows) > max_bad * total
+
     def report(self, path: Path, total: int, max_bad: float) -> None:
         """Writes one JSON line per question to `path` and logs the number of questions left out for each reason.
 
@@ -36,8 +40,8 @@ class LeftOut:
         reasons = Counter(reason.partition(":")[0] for _, reason, _ in self.rows)
         for reason, count in reasons.most_common():
             logger.warning("%d of %d questions left out: %s", count, total, reason)
-        bad = sum(row[2] for row in self.rows)
-        if bad > max_bad * total:
+        if self.too_many(total, max_bad):
+            bad = sum(row[2] for row in self.rows)
             raise ValueError(
                 f"{bad} of {total} questions are bad, more than {100 * max_bad:g} %: {path} lists them; "
                 "fix the data, or allow a larger share with --max-bad"

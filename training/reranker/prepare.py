@@ -28,6 +28,7 @@ from training.reranker.image_table import ImageName, ImageTable
 from training.reranker.left_out import LeftOut
 from training.reranker.rows import write_rows
 from training.reranker.samples import SampleSet, offsets_of
+from training.reranker.validated import without_surplus
 
 logger = logging.getLogger(__name__)
 
@@ -113,14 +114,19 @@ def prepare(
         reason = table.add(number, question, str(data.query_image_of(question.image_id)), held_out[number])
         if reason is not None:
             left_out.add(question.id, reason)
-    images = ImageTable(table.images(), data.images, data.kb, data.kb_format, data.serving.trim_borders)
-    return Preparation(table.samples(), table.ids, images, left_out)
+    names = table.images()
+    samples, kept, rows = without_surplus(table.samples(), seed, labeled=data.serving.use.labeled)
+    for surplus in sorted({*range(len(table.ids))} - {*kept.tolist()}):
+        left_out.add(table.ids[surplus], "held out, but enough others are validated on", bad=False)
+    images = ImageTable([names[row] for row in rows], data.images, data.kb, data.kb_format, data.serving.trim_borders)
+    return Preparation(samples, [table.ids[sample] for sample in kept], images, left_out)
 
 
-def _usable(
-    data: RerankerData, negatives: Mapping[str, MinedNegatives], left_out: LeftOut
-) -> Iterator[TrainingQuestion]:
-    """Yields the questions that may become samples, checked without the knowledge base."""
+def _usable(data: RerankerData, negatives: dict[str, MinedNegatives], left_out: LeftOut) -> Iterator[TrainingQuestion]:
+    """Yields the questions that may become samples, checked without the knowledge base.
+
+    Negatives that are under the name of an image's file, as in EchoSight's, are added under its id.
+    """
     seen: set[str] = set()
     found: dict[str, bool] = {}
     for question in data.questions:
@@ -129,7 +135,10 @@ def _usable(
             continue
         image_id = question.image_id
         if image_id not in found:
-            found[image_id] = data.query_image_of(image_id) is not None
+            path = data.query_image_of(image_id)
+            found[image_id] = path is not None
+            if path is not None and path.stem in negatives:
+                negatives.setdefault(image_id, negatives[path.stem])
         if question.id in seen:
             left_out.add(question.id, "the id is a duplicate")
         elif not found[image_id]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from indexes.growing import save_array
 from retriever.files import write_whole
 from retriever.models.qformer import QFormerFusion
+from retriever.wording import counted
 from training.processes import Processes
 from training.reranker.data import RerankerData
 from training.reranker.features import FeatureStore, compute_features, store_pixels
@@ -32,6 +33,7 @@ from training.reranker.prepare import (
 )
 from training.reranker.rows import Rows
 from training.reranker.samples import SampleSet
+from training.reranker.validated import MOST_QUESTIONS, MOST_ROWS
 
 logger = logging.getLogger(__name__)
 
@@ -134,6 +136,7 @@ def make_training_set(
         "side": side,
         "most_similar": most_similar,
         "validation_share": validation_share,
+        "validated": [MOST_QUESTIONS, MOST_ROWS],
         "seed": seed,
     }
     if processes.broadcast(reuse) and (made := TrainingSet.open(folder, inputs)) is not None:
@@ -153,6 +156,8 @@ def make_training_set(
                 seed=seed,
                 progress=progress,
             )
+            if prepared.left_out.too_many(len(data.questions), max_bad):  # said now, not after hours of reading images
+                prepared.left_out.report(folder.parent / LEFT_OUT_NAME, len(data.questions), max_bad)
         except ValueError as error:
             problem = error
     _agree(problem, processes)
@@ -213,7 +218,10 @@ def _readable(prepared: Preparation, store: FeatureStore) -> SampleSet:
     """Returns the samples that have readable images and enough negatives."""
     problems = store.unreadable()
     for reason in problems.values():
-        logger.warning("%s", reason)
+        logger.info("%s", reason)
+    if problems:
+        first = next(iter(problems.values()))
+        logger.warning("%s cannot be read, the first: %s", counted(len(problems), "image"), first)
     bad = np.array(sorted(problems), dtype=np.int64)
     samples = prepared.samples
     samples = replace(samples, main_image=np.where(np.isin(samples.main_image, bad), -1, samples.main_image))

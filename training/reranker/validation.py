@@ -24,10 +24,8 @@ from training.reranker.data import Serving
 from training.reranker.fusion_weight import GRID, best_alpha
 from training.reranker.model import Reranker
 from training.reranker.samples import SampleSet
+from training.reranker.validated import compared_entities, labeled_images
 
-MOST_QUESTIONS = 1000
-MOST_ROWS = 50_000
-"""Most distinct sections and images to encode: 0.4 GB of tokens for the embedded model, 2.5 GB for BLIP-2."""
 _AT_ONCE = 512
 
 
@@ -98,7 +96,7 @@ class Validation:
     """Validates a model during training.
 
     Args:
-        samples: The samples; held-out ones are used, as many as the limits allow.
+        samples: The samples; those held out are validated on.
         make: Makes tensors of pairs.
         processes: The processes that share the questions.
         serving: How the trained encoder will be used.
@@ -106,25 +104,20 @@ class Validation:
 
     def __init__(self, samples: SampleSet, make: BatchMaker, processes: Processes, serving: Serving):
         self.samples, self.make, self.processes, self.serving = samples, make, processes, serving
-        self._labeled: dict[int, list[int]] = {}
-        for sample in samples.training if serving.use.labeled else ():
-            of_entity = self._labeled.setdefault(int(samples.gold[sample]), [])
-            if (image := int(samples.query_image[sample])) not in of_entity:
-                of_entity.append(image)
-        self.questions = self._selected()
+        self._labeled = labeled_images(samples) if serving.use.labeled else {}
 
     def __len__(self) -> int:
         """Returns the number of validated questions."""
-        return len(self.questions)
+        return len(self.samples.validation)
 
     @torch.no_grad()
     def score(self, model: Reranker) -> list[ScoredQuestion]:
         """Scores every question with the model, which must be in eval mode."""
-        mine = self.questions[self.processes.rank :: self.processes.count]
         samples = self.samples
+        mine = samples.validation[self.processes.rank :: self.processes.count].tolist()
         wanted = [(int(samples.query_image[i]), 0, int(samples.question[i])) for i in mine]
         queries = [query for part in self._encode(model, wanted) for query in part]
-        index = self._index(model, sorted(set().union(*map(self._compared, mine))))
+        index = self._index(model, sorted(set().union(*(compared_entities(samples, sample) for sample in mine))))
         scored = [self._scored(i, query, index) for i, query in zip(mine, queries, strict=True)]
         parts = self.processes.gather(scored)
         return sorted((question for part in parts for question in part), key=lambda question: question.sample)
@@ -142,11 +135,6 @@ class Validation:
             "validation_loss": self._loss(scored, float(model.temperature)),
             "temperature": float(model.temperature),
         }
-
-    def _compared(self, sample: int) -> set[int]:
-        """Returns the entities that a question is compared with."""
-        samples = self.samples
-        return {int(samples.gold[sample]), *samples.found[samples.found_by(sample)].tolist()}
 
     def _index(self, model: Reranker, entities: Sequence[int]) -> EncodedEntities:
         """Encodes entities with the model and returns their tokens."""
@@ -205,18 +193,6 @@ class Validation:
             logits = torch.tensor([question.evidence, *sims]) / temperature
             losses.append(float(logits.logsumexp(0) - logits[0]))
         return sum(losses) / len(losses)
-
-    def _selected(self) -> list[int]:
-        """Returns held-out samples in a seeded order, as many as the limits allow."""
-        samples, selected, entities, rows = self.samples, list[int](), set[int](), 0
-        for sample in np.random.default_rng([self.make.order.seed, 2]).permutation(samples.validation).tolist():
-            further = self._compared(sample) - entities
-            rows += sum(len(samples.sections_of(entity)) + len(self._shown(entity)) for entity in further)
-            if selected and (rows > MOST_ROWS or len(selected) == MOST_QUESTIONS):
-                break
-            entities |= further
-            selected.append(sample)
-        return selected
 
 
 def recall_at_1(scored: Sequence[ScoredQuestion], alpha: float) -> float:

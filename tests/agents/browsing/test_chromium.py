@@ -1,4 +1,4 @@
-"""Screenshots by a real Chromium, of pages on loopback."""
+"""Screenshots of loopback pages by a real Chromium."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ peer.createOffer().then(offer => peer.setLocalDescription(offer)); new WebTransp
 
 
 class Shots:
-    """A browser in a loop of its own."""
+    """A browser in its own event loop."""
 
     def __init__(self, web: FakeWeb) -> None:
         self.loop = BackgroundLoop()
@@ -84,7 +84,7 @@ def test_the_top_of_a_page(shots: Shots) -> None:
 
 
 def test_a_whole_page_slimmed(shots: Shots) -> None:
-    """What is as high as the screen stays so, whatever the page's height."""
+    """An element as high as the screen keeps that height, whatever the page's height."""
     image = shots.take("page/tall.html", "full")
     assert image.size == (512, 1024 + 2000 + 20)
     assert image.getpixel((10, 1023)) == (0, 0, 255) and image.getpixel((10, 1024)) == (255, 255, 255)
@@ -97,7 +97,7 @@ def test_a_whole_page_slimmed(shots: Shots) -> None:
 
 
 def test_many_pages_are_opened_by_one_browser_at_once(shots: Shots, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The published code of MMSearch starts a browser for every page, one after the other."""
+    """The published code of MMSearch starts a new browser for every page, one after another."""
     waiting = shots.browser._proxy._connect
     both, connections = asyncio.Event(), 0
 
@@ -133,7 +133,7 @@ def test_a_private_address_is_refused_and_so_is_a_redirect_to_one(shots: Shots, 
         with pytest.raises(BrowserError, match="cannot be opened: net::ERR_"):
             shots.take(url)
     with pytest.raises(BrowserError, match="cannot be opened: net::ERR_"):
-        shots.take("private/inner.html")  # it redirects to the name localhost, which is not allowed
+        shots.take("private/inner.html")  # redirects to localhost, which is not allowed
     assert secret.log == []
 
 

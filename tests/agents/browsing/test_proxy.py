@@ -1,4 +1,4 @@
-"""The filtering proxy: requests, tunnels, and what it refuses, spoken to by hand and by httpx."""
+"""The filtering proxy: requests, tunnels and refusals, tested with raw sockets and with httpx."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_private_addresses_are_refused(web: FakeWeb, host: str) -> None:
 
 
 def test_a_second_request_on_a_connection_does_not_reach_anybody(web: FakeWeb) -> None:
-    """It could be for another host, which nobody has checked."""
+    """It could be for another host, which has not been checked."""
     one = f"GET {web.url('page/a.html')} HTTP/1.1\r\n\r\n"
 
     async def ask(port: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Slimming of screenshots: what is blank goes, and nothing else."""
+"""Slimming of screenshots: only blank areas are removed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ rng = np.random.default_rng(0)
 
 
 def page(width: int, height: int, *boxes: tuple[int, int, int, int], color: str = "black") -> Image.Image:
-    """Returns a white page with filled boxes (left, top, right, bottom; the last pixels are inside)."""
+    """Returns a white page with filled boxes (left, top, right, bottom, all inclusive)."""
     image = Image.new("RGB", (width, height), "white")
     for box in boxes:
         ImageDraw.Draw(image).rectangle(box, fill=color)
@@ -20,7 +20,7 @@ def page(width: int, height: int, *boxes: tuple[int, int, int, int], color: str 
 
 
 def test_blank_rows_and_columns_are_narrowed() -> None:
-    """Edges reach one pixel beyond a box; 16 pixels of each blank run remain, 8 at each of its ends."""
+    """Edges extend one pixel beyond a box; 16 pixels of each blank run remain, 8 at either end."""
     slimmed = slim(page(512, 3000, (100, 200, 399, 219), (100, 1500, 399, 1519)))
     filled = 20 + 2
     assert slimmed.size == (300 + 2 + 2 * GAP, 2 * filled + 3 * GAP)
@@ -43,7 +43,7 @@ def test_what_is_not_blank_is_kept_bit_by_bit() -> None:
     placed.paste(noise, (150, 2000))
     pixels = np.asarray(slim(placed))
     at = np.argwhere(pixels.min(2) < 255).min(0)
-    # The noise can begin with white pixels, so it is looked for around its first one that is not.
+    # The noise can start with white pixels, so it is located by its first non-white one.
     assert any(
         np.array_equal(pixels[y : y + 300, x : x + 200], np.asarray(noise))
         for y in range(max(0, at[0] - 2), at[0] + 1)
@@ -53,7 +53,7 @@ def test_what_is_not_blank_is_kept_bit_by_bit() -> None:
 
 @pytest.mark.parametrize("color", ["#eeeeee", "#f0f0ff", "yellow"])
 def test_pale_texts_are_kept(color: str) -> None:
-    """The published code removes them, takes the rest for empty, and falls back on the whole page."""
+    """The published code removes them, considers the rest empty, and falls back to the whole page."""
     slimmed = slim(page(512, 2000, (100, 100, 300, 110), (100, 1800, 300, 1810), color=color))
     assert slimmed.height < 100
     assert len(set(map(tuple, np.asarray(slimmed).reshape(-1, 3).tolist()))) == 2

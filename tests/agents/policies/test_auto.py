@@ -1,4 +1,4 @@
-"""The inspector's verdict in the forms that models write it; the planner is tested with MMSearch-Plus."""
+"""The inspector's verdict in the forms that models write; the planner is tested with MMSearch-Plus."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_a_question_in_words_alone_begins_with_the_query() -> None:
 
 
 def test_websites_are_shown_where_pages_can_be() -> None:
-    """Eight first screens for the choice, all of the chosen page for the answer."""
+    """The first screen of eight pages for the choice, the whole chosen page for the answer."""
 
     class ViewArguments(PageArguments):
         screenshot: str = "none"

@@ -44,7 +44,7 @@ def run(*replies: str | ChatReply) -> tuple[AgentAnswer, ScriptedPlanner]:
     "name", ["image_crop_0_0_120_60", "image_crop_0_0_120_60.png", "he5murslfz_round_1_crop_1.png"]
 )
 def test_zoom_then_image_search(name: str) -> None:
-    """The crop's name as the model was told it, or as the paper would call it."""
+    """The crop's name as given to the model, or as the paper would call it."""
     call = f'Tool Call: image_search\n\n```\n{{"image_name": "{name}"}}\n```'
     answer, planner = run(ZOOM, call, "So it is. <answer>Sochi [1]</answer>;")
     assert answer.malformed == 0 and answer.answer == "Sochi"

@@ -100,7 +100,7 @@ def test_five_rounds_then_the_last_word_is_the_models() -> None:
 
 
 def test_results_that_the_solver_had_no_budget_for_are_not_lost() -> None:
-    """The solver's request of some 1,330 tokens exceeds the 8,000 for planning, not the 10,000 of all."""
+    """The solver's request of about 1,330 tokens exceeds the 8,000 for planning but not the total of 10,000."""
     plan = ChatReply(step("Text Retrieval: a"), prompt_tokens=1_000, completion_tokens=6_000)
     planner = ScriptedPlanner([plan, "solved [1]", "<end> Final Answer: x </end>"])
     engine = Engine(planner, [fake_tool("text_search")])
@@ -224,7 +224,7 @@ def test_without_a_query_the_sub_question_is_searched_for() -> None:
 
 
 def test_a_solver_that_writes_the_next_step() -> None:
-    """One model plays both; a script of the published code has no solver for images."""
+    """One model plays both roles; a script of the published code has no solver for images."""
     answer, planner = run(step("Image Retrieval with Input Image"), step("Text Retrieval: Niger"), "Niamey", FINAL)
     assert [[record.call.tool for record in one.calls] for one in answer.rounds] == [
         ["image_search"], ["text_search"], [],

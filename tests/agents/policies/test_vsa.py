@@ -21,7 +21,7 @@ BOXES = (Box(0, 0, 100, 100), Box(100, 0, 200, 100))
 
 
 class Assistant(ScriptedPlanner):
-    """Replies by the purpose that the system message tells."""
+    """Replies according to the purpose stated in the system message."""
 
     def __init__(self, *updates: dict[str, Any] | str) -> None:
         super().__init__([""])

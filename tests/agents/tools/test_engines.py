@@ -1,4 +1,4 @@
-"""Search engines against servers on loopback that answer in the published shapes."""
+"""Search engines against loopback servers that answer in the published formats."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Requests = list[tuple[str, dict[str, list[str]]]]
 
 @contextmanager
 def engine(answer: str, status: int = 200) -> Iterator[tuple[str, Requests]]:
-    """Yields the URL of a server that always answers the same, and what it was asked: paths and parameters."""
+    """Yields the URL of a server with a constant response, and the paths and parameters of its requests."""
     asked: Requests = []
 
     class Handler(BaseHTTPRequestHandler):

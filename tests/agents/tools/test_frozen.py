@@ -1,4 +1,4 @@
-"""The frozen web: what is recorded is replayed bit by bit, failures included, and nobody is asked."""
+"""The frozen web: recordings are replayed exactly, including failures, without network access."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHOT = Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 30, 3), dt
 
 
 class FlakyWeb:
-    """What is asked, and what fails."""
+    """The requests, and which of them fail."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -21,7 +21,7 @@ from tests.fakes.planner import ScriptedPlanner
 
 
 def lands(*texts: tuple[str, str], names: tuple[str, ...] = ()) -> list[Entity]:
-    """Returns articles by their titles, with one section each."""
+    """Returns articles with one section each, by title."""
     return [Entity(f"kb/{title}", title, (Section("Facts", text, 0),), names=names) for title, text in texts]
 
 
@@ -62,7 +62,7 @@ def test_what_another_process_changes_is_read_by_the_search(world: tuple[World, 
     texts = FullText(reader)
     assert texts.changes == 0
     folder.put(editor, *lands(("Mali", "Its capital is Bamako.")))
-    assert texts.changes == 1 and len(reader) == 2  # noticed in the event loop, which must not wait for files
+    assert texts.changes == 1 and len(reader) == 2  # detected in the event loop, which must not wait for files
     assert titles(texts, "Bamako") == ["Mali"] and len(reader) == 3
 
 
@@ -89,7 +89,7 @@ def test_a_compaction_changes_no_result(world: tuple[World, Editor]) -> None:
 
 
 def test_no_tool_answers_from_before_a_change(world: tuple[World, Editor]) -> None:
-    """Results of tools are kept for an hour, but not beyond a change of the index."""
+    """Tool results are cached for an hour, but a change of the index invalidates them."""
     folder, editor = world
 
     async def retrieve(query: Query) -> RetrievalResult:

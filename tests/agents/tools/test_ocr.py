@@ -1,4 +1,4 @@
-"""Reading text by RapidOCR, whose models come with the package: nothing is downloaded."""
+"""Reading text with RapidOCR, whose models are part of the package: nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ needs_ocr = pytest.mark.skipif(not has_ocr(), reason="needs the extra ocr")
 
 
 def sign(width: int = 300, height: int = 120) -> Image.Image:
-    """An image with two lines of text, far apart if it is high."""
+    """An image with two lines of text, far apart if the image is tall."""
     image = Image.new("RGB", (width, height), "white")
     draw, font = ImageDraw.Draw(image), ImageFont.load_default(28)
     draw.text((10, 10), "Niamey 1.3 million", fill="black", font=font)

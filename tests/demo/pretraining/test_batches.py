@@ -1,4 +1,4 @@
-"""Batches of the trainings of the embedded weights."""
+"""Batches for training the embedded weights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from demo.pretraining.train_weights import keep
 
 @pytest.fixture(scope="module", autouse=True)
 def one_camera() -> Iterator[None]:
-    """Lets batches share a camera: its 1,500 scenes take three seconds to draw, and depend on size and seed alone."""
+    """Lets batches share a camera: its 1,500 scenes take three seconds to draw and depend only on size and seed."""
     camera = functools.cache(Camera)
     with pytest.MonkeyPatch.context() as patch:
         for module in (encoder_batches, fusion_batches):
@@ -95,4 +95,4 @@ def test_only_images_tell_entities_apart_that_share_texts() -> None:
     batch = FusionBatches(16, mixed=True, designs=2, stickers=2, shared=1.0)[0]
     assert len(set(batch.questions)) <= fusion_batches.COMMON
     first = batch.sections[::SECTIONS]
-    assert len(set(first)) == len(first)  # by their titles
+    assert len(set(first)) == len(first)  # different titles

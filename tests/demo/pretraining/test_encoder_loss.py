@@ -11,7 +11,7 @@ from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 
 
 def test_a_step_may_read_images_at_another_size_than_the_model() -> None:
-    """The vectors are those of the model after `resize_images`, and the model's own positions learn from them."""
+    """The vectors equal those of the model after `resize_images`, and gradients reach the model's own positions."""
     torch.manual_seed(0)
     model = SmallCLIP(SmallCLIPConfig(image_size=32, channels=(4, 4, 8, 8), vision_heads=2, vocab_size=9))
     encoder = ClipEncoder(model, None, PixelPreparation(32), 8, "test")

@@ -1,4 +1,4 @@
-"""Step 2's pretraining: what is trained, and what both steps' scores add up to."""
+"""Step 2's pretraining: which parameters are trained, and the sum of both steps' scores."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ def test_the_tower_is_trained_with_step_1_alone(
         model.loss(batch, 0).backward()
         assert (fusion.vision.positions.grad is not None) == (given is not None)
         assert fusion.query_tokens.grad is not None
-        assert not any(module.training for module in fusion.vision.modules())  # norms keep their means
+        assert not any(module.training for module in fusion.vision.modules())  # norms keep their statistics
     assert all(parameter.grad is None for parameter in encoder.model.parameters())
 
 
 def test_images_that_look_alike_are_no_negatives(
     fusion: QFormerFusion, first: Callable[[Tensor], Tensor], batch: FusionBatch
 ) -> None:
-    """With all others excluded there is nothing to tell apart but an entity's own sections."""
+    """With all others excluded, only an entity's own sections remain to be told apart."""
     alone = replace(
         batch, alike=~torch.eye(4, dtype=torch.bool), sections=[text for text in batch.questions for _ in (0, 1)]
     )
@@ -71,7 +71,7 @@ def test_images_that_look_alike_are_no_negatives(
 
 
 def _diversity(model: FusionPretraining, batch: FusionBatch) -> float:
-    """The mean squared cosine of different tokens of a pair, over both sides, by loops."""
+    """The mean squared cosine of different tokens of a pair, over both sides, computed with loops."""
     both = [tokens.detach() for tokens in model.tokens(batch, 32)]
     means = []
     for side in (tokens - torch.cat(both).mean(0) for tokens in both):

@@ -63,5 +63,5 @@ def test_small_drawings_cover_less() -> None:
     for small in (0.0, 1.0):
         result = photograph_batch(drawings, backgrounds, torch.Generator().manual_seed(3), small=small)
         covered.append(float(((result[:, 0] - result[:, 2]).abs() > 0.25).float().mean()))
-    # The widths are factors of 0.45 to 1, whose square has a mean of 0.55.
+    # The scale factors are uniform in 0.45 to 1; the mean of their squares is 0.55.
     assert 0.45 < covered[1] / covered[0] < 0.65

@@ -1,4 +1,4 @@
-"""Stickers: marks without a ground, on any ground."""
+"""Stickers: marks without a background, on any background."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def red_on_blue(ratio: float = 1.0, turn: float = 0.0, loose: float = 0.0) -> to
 
 @pytest.mark.parametrize("ratio", [0.5, 1.0, 2.0])
 def test_a_sticker_fills_its_frame_but_for_a_margin(ratio: float) -> None:
-    """The margin is 0.3 to 1.5 times that of `retriever.borders`, on each side of the longer side."""
+    """The margin is 0.3 to 1.5 times that of `retriever.borders`, at both ends of the longer side."""
     shown = red_on_blue(ratio)
     assert torch.allclose(shown.sum(1), torch.ones(16, 64, 64), atol=1e-5)  # red or blue, or between
     across, down = shown[:, 0, 32].mean(-1), shown[:, 0, :, 32].mean(-1)
@@ -37,7 +37,7 @@ def test_a_sticker_fills_its_frame_but_for_a_margin(ratio: float) -> None:
 
 
 def test_a_loose_or_turned_sticker_stays_in_its_frame() -> None:
-    """Hardly any of it is on the rim, and frames have different sizes."""
+    """Hardly any of it touches the rim, and frames have different sizes."""
     shown = red_on_blue(1.6, turn=0.2, loose=1.0)[:, 0]
     rim = torch.cat([shown[:, 0], shown[:, -1], shown[:, :, 0], shown[:, :, -1]], -1)
     assert rim.mean(-1).max() < 0.25
@@ -49,7 +49,7 @@ def test_a_ground_differs_from_the_sticker() -> None:
     inks = torch.tensor([[1.0, 1, 1], [0, 0, 0], [0.5, 0.5, 0.5]])
     candidates = torch.tensor([[1.0, 1, 1], [0, 0, 0], [0.5, 0.5, 0.5]]).expand(3, 3, 3)
     assert seen_on(inks, candidates).tolist() == [[0, 0, 0], [1, 1, 1], [1, 1, 1]]
-    # The last one is taken if none differs.
+    # The last one is used if none differs enough.
     assert seen_on(inks[:1], torch.tensor([[[1.0, 1, 1], [0.9, 1, 1]]]))[0].tolist() == pytest.approx([0.9, 1, 1])
 
 

@@ -26,7 +26,7 @@ def save_image(path: Path) -> None:
 
 
 def evqa_with_images(folder: Path) -> Path:
-    """One question in each layout, one without an image, one with a broken one."""
+    """One question for each layout, one whose image is missing, and one whose image is broken."""
     landmark = EVQA | {"dataset_name": "landmarks", "question_type": "automatic", "wikipedia_url": X + "2|" + X}
     rows = [EVQA, landmark | {"dataset_image_ids": "01ab"}, TWO_HOPS, landmark | {"dataset_image_ids": "0000"}]
     rows += [EVQA | {"dataset_image_ids": "124"}, EVQA | {"evidence_section_id": "9"}]
@@ -67,8 +67,8 @@ def test_bad_rows_are_listed_and_the_others_counted(tmp_path: Path) -> None:
     result = report(examine(read("evqa", path)))
     assert (result["questions"], result["errors"], result["usable"]) == (2, 2, False)
     assert [error.split(": ")[1:3] for error in result["first_errors"]] == [
-        ["line 3", "field question must be a non-empty text, got ''"],
-        ["line 4", "field answer has nothing but separators"],
+        ["line 3", "field question must be non-empty text, got ''"],
+        ["line 4", "field answer contains only separators"],
     ]
     assert report(examine([]))["usable"] is False
     assert report(examine(read("evqa", write_csv(path, EVQA))))["usable"] is True
@@ -77,10 +77,10 @@ def test_bad_rows_are_listed_and_the_others_counted(tmp_path: Path) -> None:
 def test_two_urls_of_one_file_are_told(tmp_path: Path) -> None:
     other = DYNVQA | {"question_id": "en2", "image_url": "https://host.example/data/Freshqa/images/image_1.jpeg"}
     path = write_jsonl(tmp_path / "d.jsonl", DYNVQA, other)
-    save_image(tmp_path / "image_1.jpeg")  # a download without folders leaves one file for both
+    save_image(tmp_path / "image_1.jpeg")  # a flat download has one file for both
     result = report(examine(read("dynvqa", path), tmp_path))
     assert (result["usable"], result["errors"]) == (False, 1)
-    assert f"{tmp_path / 'image_1.jpeg'}: is the image of both {DYNVQA['image_url']} and" in result["first_errors"][0]
+    assert f"{tmp_path / 'image_1.jpeg'}: matches both {DYNVQA['image_url']} and" in result["first_errors"][0]
     (tmp_path / "image_1.jpeg").unlink()
     for folder in ("Timeqa", "Freshqa"):
         save_image(tmp_path / "data" / folder / "images" / "image_1.jpeg")
@@ -142,7 +142,7 @@ def test_the_command_against_a_knowledge_base(tmp_path: Path, capsys: pytest.Cap
     assert status == 1  # a knowledge base of other questions
     assert (
         f"none of the entities that the questions name (2 entities, such as {X!r}) is in the knowledge base, where ids "
-        "look like 'other'; is it the one that they are about, and --dataset the right one?\n\nnot usable as it is"
+        "look like 'other'; are the knowledge base and --dataset the right ones?\n\nnot usable as is"
     ) in out
 
 
@@ -157,7 +157,7 @@ def test_the_command_against_an_index(tmp_path: Path, capsys: pytest.CaptureFixt
     status, out = check(capsys, *given, "--index", tmp_path / "index")
     found = json.loads(out)
     assert status == 0
-    assert list(found["coverage"]["all"].values()) == [3, 3, 2, 3, 1]  # section 1 of France are references
+    assert list(found["coverage"]["all"].values()) == [3, 3, 2, 3, 1]  # section 1 of France contains references
     assert json.loads(check(capsys, *given, "--kb", kb)[1]) == found
     write_jsonl(path, france | {"entity": "http://e.example/wiki/Fr%61nce"}, *rows[1:])  # as evaluation finds it
     for against in (("--index", tmp_path / "index"), ("--kb", kb)):
@@ -241,7 +241,7 @@ def test_export_of_a_split_and_of_names(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["dataset", "export", "--from", str(source), "--out", str(out), "--split", "test"]) == 0
     assert json.loads((out / "questions.jsonl").read_text()) == PLAIN
     assert main(["dataset", "export", "--from", str(source), "--out", str(out)]) == 2
-    assert "has the splits train, test; name one of them with --split" in capsys.readouterr().err
+    assert "has the splits train, test; pass one of them as --split" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -267,3 +267,15 @@ def test_export_of_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[
     pytest.importorskip("datasets")
     assert main(["dataset", "export", "--from", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "not a dataset that save_to_disk wrote" in capsys.readouterr().err
+
+
+def test_the_command_on_fields_with_other_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_image(tmp_path / "tea.jpg")
+    row = {"picture": "tea.jpg", "sentence": "Where is it grown?", "gold": ["Assam"], "page": "tea"}
+    path = write_jsonl(tmp_path / "q.jsonl", row)
+    given = ["--dataset", "plain", "--queries", path, "--query-images", tmp_path, "--json"]
+    status, out = check(capsys, *given)
+    assert status == 1 and "--query-map image=NAME" in out
+    names = ["image=picture", "question=sentence", "answers=gold", "entity=page"]
+    status, out = check(capsys, *given, *(part for name in names for part in ("--query-map", name)))
+    assert (status, json.loads(out)["entities"]) == (0, 1)

@@ -41,7 +41,7 @@ def test_the_answers_file_is_found_by_name() -> None:
     names = ["OpenEnded_mscoco_train2014_questions.json", "v2_OpenEnded_mscoco_val2014_questions.json"]
     found = [annotations_of(Path("x") / name).name for name in names]
     assert found == ["mscoco_train2014_annotations.json", "v2_mscoco_val2014_annotations.json"]
-    with pytest.raises(ValueError, match=r"x\.json: the name of a VQA question file has 'questions' in it"):
+    with pytest.raises(ValueError, match=r"x\.json: the file name must contain 'questions'"):
         annotations_of(Path("x.json"))
 
 
@@ -54,7 +54,7 @@ NINE = [{"answer": "race"}] * 9
         ({"answers": NINE}, "annotations.json: annotations[0]: field answers must be 10 objects"),
         ({"answers": [*NINE, {"raw_answer": "race"}]}, "annotations.json: annotations[0]: field answers "),
         ({"answers": [{"answer": " "}] * 10}, "annotations.json: annotations[0]: field answers "),
-        ({"image_id": 5}, "annotations.json: annotations[0]: field image_id must be that of the question, 297147"),
+        ({"image_id": 5}, "annotations.json: annotations[0]: field image_id must be the question's, 297147"),
         ({"question_id": 5}, "questions.json: questions[0]: field question_id: '2971475' has no entry in mscoco"),
     ],
 )
@@ -79,7 +79,7 @@ def test_bad_files_are_named(tmp_path: Path) -> None:
             load("okvqa", write_okvqa(tmp_path, one, other))
     path = write_okvqa(tmp_path, asked, answered)
     path.write_text(json.dumps(asked)[:-9])
-    with pytest.raises(ValueError, match=r"questions\.json: not JSON .* is the file cut short"):
+    with pytest.raises(ValueError, match=r"questions\.json: not JSON .* is the file truncated"):
         load("okvqa", path)
     annotations_of(path).unlink()
     with pytest.raises(ValueError, match=r"mscoco_val2014_annotations\.json: cannot be read"):

@@ -71,7 +71,7 @@ def test_rows_of_viquae_name_their_answers_in_an_object(tmp_path: Path) -> None:
     [
         ({"value": "Ann", "aliases": ["Anna", "Ann"]}, ("Ann", "Anna")),  # TriviaQA
         ({"text": ["Ann", "Anna"], "answer_start": [3, 9]}, ("Ann", "Anna")),  # SQuAD
-        ([{"answer": "yes"}, {"answer": "no"}, {"answer": "yes"}], ("yes", "no", "yes")),  # VQA: each of ten people
+        ([{"answer": "yes"}, {"answer": "no"}, {"answer": "yes"}], ("yes", "no", "yes")),  # VQA: one per annotator
     ],
 )
 def test_answers_in_objects(tmp_path: Path, given: object, expected: tuple[str, ...]) -> None:
@@ -161,7 +161,7 @@ def test_a_file_without_answers_says_what_reads_it(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"questions\[0\]: field answers is missing; .* --dataset okvqa"):
         load("plain", path)
     path.write_text(json.dumps({"info": {}, "a": rows, "b": rows}))
-    with pytest.raises(ValueError, match=r"expected an object per question, or one list of them; .* info, a, b"):
+    with pytest.raises(ValueError, match=r"expected an object per question or one list of them; .* info, a, b"):
         load("plain", path)
     path.write_text(json.dumps({"image": "a", "question": "Who?", "answer": "x"}))
     assert [one.id for one in load("plain", path)] == ["1"]
@@ -176,10 +176,47 @@ def test_a_file_of_another_data_set_is_noticed(
     why = "as plain it has no entities and is scored by other rules"
     assert caplog.messages == [f"{path}: looks like a file for --dataset {dataset}; {why}"]
     caplog.clear()
-    load("plain", write_jsonl(path, row | {"entity": "Q1"}, PLAIN))  # somebody added what is missing
+    load("plain", write_jsonl(path, row | {"entity": "Q1"}, PLAIN))  # the entity has been added
     assert caplog.messages == []
 
 
 def test_columns_of_another_data_set_are_noticed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"field image is missing; .*; or is the file for --dataset evqa\?"):
         load("plain", write_csv(tmp_path / "val.csv", EVQA))
+
+
+def test_fields_may_be_called_anything(tmp_path: Path) -> None:
+    names = {"image": "media.file", "question": "q", "answers": "gold", "entity": "page", "section": "para"}
+    path = tmp_path / "q.jsonl"
+    row = {"media": {"file": "a.jpg"}, "q": "Who?", "gold": ["Ann"], "page": "P1", "para": 2, "answer": "wrong"}
+    write_jsonl(path, row, {"media": {"file": "b.jpg"}, "q": "When?", "answer": "1650"})
+    first, second = load("plain", path, names)
+    assert (first.image_id, first.question, first.answers) == ("a.jpg", "Who?", ("Ann",))
+    assert (first.entity_ids, first.section_index) == (("P1",), 2)
+    assert (second.image_id, second.answers, second.entity_ids) == ("b.jpg", ("1650",), ())  # a usual name in its place
+
+
+def test_fields_of_a_table_and_of_questions_about_an_image_may_be_called_anything(tmp_path: Path) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text("pic,q,gold,answer,id\na.jpg,Who?,Ann|Bea,wrong,7\n")
+    [only] = load("plain", path, {"image": "pic", "question": "q", "answers": "gold"})
+    assert (only.id, only.image_id, only.answers) == ("7", "a.jpg", ("Ann", "Bea"))
+    swapped = tmp_path / "swapped.csv"
+    swapped.write_text("image,question,answers\na.jpg,Ann,Who?\n")
+    [only] = load("plain", swapped, {"question": "answers", "answers": "question"})
+    assert (only.question, only.answers) == ("Who?", ("Ann",))
+    nested = tmp_path / "q.json"
+    nested.write_text(json.dumps({"items": [{"pic": "a.jpg", "questions": [{"q": "Who?", "gold": "Ann"}]}]}))
+    [only] = load("plain", nested, {"image": "pic", "question": "q", "answers": "gold"})
+    assert (only.image_id, only.question, only.answers) == ("a.jpg", "Who?", ("Ann",))
+
+
+def test_only_plain_fields_may_be_called_anything(tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "val.csv", EVQA)
+    with pytest.raises(ValueError, match="--query-map: is for --dataset plain; the fields of evqa have fixed names"):
+        load("evqa", path, {"question": "question_original"})
+    path = write_jsonl(tmp_path / "q.jsonl", {"pic": "a", "question": "Who?", "answers": ["x"]})
+    with pytest.raises(
+        ValueError, match=r"rename one of them to image, .*, or say which it is: --query-map image=NAME"
+    ):
+        load("plain", path)

@@ -1,4 +1,4 @@
-"""MMSearch's scores, by hand and in the cases in which the published code fails."""
+"""MMSearch's scores, worked out by hand, including cases where the published code fails."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from evaluation.search.scores import answer_f1, final_score, requery_score, rera
         ("2024-11-22", ["20241122"], 1.0),  # a date is one word
         ("22 November 2024", ["2024-11-22"], 0.0),
         ("", ["Niamey"], 0.0),
-        ("the", [""], 1.0),  # nothing against nothing
-        ("a a b", ["b b a"], 2 / 3),  # articles do not count: one word of one and two
+        ("the", [""], 1.0),  # both are empty after normalization
+        ("a a b", ["b b a"], 2 / 3),  # articles do not count: precision 1 of 1, recall 1 of 2
         ("x", [], 0.0),
     ],
 )
@@ -33,7 +33,7 @@ def test_requery_score() -> None:
     assert requery_score("iphone 16 release", "iPhone 16 release date") == pytest.approx(
         (2 / 3 * 2.718281828 ** (1 - 4 / 3) + 6 / 7) / 2
     )
-    assert requery_score("wholly different", "iPhone 16") < 0.05  # smoothing leaves a little
+    assert requery_score("wholly different", "iPhone 16") < 0.05  # not 0 because of smoothing
 
 
 def test_an_empty_requery_scores_zero() -> None:

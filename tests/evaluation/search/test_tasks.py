@@ -1,4 +1,4 @@
-"""Readers of MMSearch, MMSearch-Plus and Dyn-VQA in their published forms."""
+"""Readers of MMSearch, MMSearch-Plus and Dyn-VQA in their published formats."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_mmsearch_plus(tmp_path: Path, canary: str) -> None:
 
 def test_a_wrong_canary_is_told(tmp_path: Path) -> None:
     write_parquet(tmp_path / "a.parquet", plus_rows([jpeg("red")], ["Sochi"], "MMSearch-Plus"))
-    with pytest.raises(ValueError, match="row 1: this text cannot be decrypted by --canary"):
+    with pytest.raises(ValueError, match="row 1: cannot decrypt this text with --canary"):
         list(read_tasks("mmsearch-plus", tmp_path, None, canary="another")(False))
 
 
@@ -92,7 +92,7 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"holds neither end2end\.parquet"):
         read_tasks("mmsearch", tmp_path / "empty", None)
-    with pytest.raises(ValueError, match=r"a folder without \.parquet files"):
+    with pytest.raises(ValueError, match=r"the folder has no \.parquet files"):
         list(read_tasks("mmsearch-plus", tmp_path / "empty", None)(False))
     (tmp_path / "end2end.parquet").write_bytes(b"PAR1 no")
     with pytest.raises(ValueError, match=r"end2end\.parquet: after row 0: cannot be read"):

@@ -6,7 +6,7 @@ from evaluation.search.trajectories import trajectory_figures
 
 
 def trail(*rounds: str, answer: str | None = "x", malformed: int = 0, stopped: str = "") -> dict[str, Any]:
-    """Returns a trail; a round names its tools, those that failed with an exclamation mark."""
+    """Returns a trail; a round names its tools, with an exclamation mark after those that failed."""
     return {
         "answer": answer,
         "rounds": [

@@ -52,7 +52,7 @@ def make_index(folder: Path, tokens: str = "float16") -> Index:
 
 
 def write_questions(folder: Path, name: str, wordings: list[str]) -> Path:
-    """A question for every flag and wording: what covers an area, in France's third section as published."""
+    """A question for every flag and wording about an area, answered by France's third published section."""
     (folder / "queries").mkdir(exist_ok=True)
     for country in FLAGS:
         with Image.open(folder / "images" / "flag" / f"{country}.png") as flag:
@@ -185,7 +185,7 @@ def test_first_tokens_rank_as_by_brute_force(tmp_path: Path, name: str) -> None:
 
 
 class ResidentIndex:
-    """An index that hands over its whole store at every call, as one in GPU memory does."""
+    """An index that returns its whole store on every call, like one in GPU memory."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -277,7 +277,7 @@ def test_tables_of_a_small_world(world: Path) -> None:
     assert rows_of(table2)["OMGM w/o reranking"]["R@1"] == 100.0
     table4 = rows_of(make(tables()["4"], runs, {}))
     assert table4["no step"] == {"Answers": 0.0}  # an extractive reader without evidence
-    assert table4["step 1"]["Answers"] == pytest.approx(100 / 3)  # France's article has the area, the others none
+    assert table4["step 1"]["Answers"] == pytest.approx(100 / 3)  # only France's article has the area
     sees = rows_of(make(tables()["6"], runs, {}))
     assert sees["T → T"].keys() == {"Sec. R@1", "R@1", "R@5", "R@10"} and len(sees) == 5
     # three images, one wording: without the image step 2 cannot tell the queries apart
@@ -320,8 +320,8 @@ def test_what_cannot_be_measured_says_why(world: Path) -> None:
     assert nothing.blocks == () and "no questions were given" in nothing.notes[0]
     assert "**The paper: E-VQA test**" in as_markdown(nothing)
     other = make(tables()["12"], runs_of(world), {})
-    assert other.blocks == () and "infoseek, these are evqa" in other.notes[0]
-    write(nothing, world / "nothing")  # a chart of the paper's figures alone
+    assert other.blocks == () and "infoseek, these are of evqa" in other.notes[0]
+    write(nothing, world / "nothing")  # a chart with only the paper's figures
 
 
 def test_tables_of_other_indexes_need_the_knowledge_base(world: Path) -> None:
@@ -336,7 +336,7 @@ def test_tables_of_other_indexes_need_the_knowledge_base(world: Path) -> None:
         runs = TableRuns(with_kb.components, without, world / "no-kb", progress=False)
         made = {name: make(tables()[name], runs, {}) for name in names}
         assert {name for name, table in made.items() if not table.blocks} == lacking
-        assert all("needs other indexes" in made[name].notes[0] and "(--kb)" in made[name].notes[0] for name in lacking)
+        assert all("needs indexes other" in made[name].notes[0] and "(--kb)" in made[name].notes[0] for name in lacking)
 
 
 def test_unmerged_tokens_need_the_knowledge_base(world: Path) -> None:
@@ -347,7 +347,7 @@ def test_unmerged_tokens_need_the_knowledge_base(world: Path) -> None:
         pooled.components, replace(pooled.questions, kb=None, index=index), world / "no-kb", progress=False
     )
     table = make(tables()["11"], runs, {})
-    assert table.blocks == () and "needs other indexes" in table.notes[0]
+    assert table.blocks == () and "needs indexes other" in table.notes[0]
 
 
 def test_runs_that_are_given_make_rows(world: Path) -> None:
@@ -363,7 +363,7 @@ def test_runs_that_are_given_make_rows(world: Path) -> None:
 def test_no_figures_on_the_split_that_was_tuned_on(world: Path) -> None:
     tuned, test = runs_of(world, "validation").folder("full"), runs_of(world)
     refuse_tuned(tuned, test.questions.questions)
-    with pytest.raises(ValueError, match=r"3 of 3 questions.*tuned on"):
+    with pytest.raises(ValueError, match=r"3 of 3 questions.*tuning run"):
         refuse_tuned(test.folder("full"), test.questions.questions)
     with pytest.raises(ValueError, match="--tuned-on"):
         refuse_tuned(world, test.questions.questions)
@@ -371,7 +371,7 @@ def test_no_figures_on_the_split_that_was_tuned_on(world: Path) -> None:
         make(tables()["figure3"], test, {}, test.folder("full"))
     held_out = make(tables()["figure3"], test, {}, tuned)
     assert "(tuning split)" in held_out.blocks[0].on and "Reported on evqa, 3 questions" in held_out.notes[0]
-    assert "is a choice and not a result" in make(tables()["figure4"], test, {}).notes[0]
+    assert "is a choice, not a result" in make(tables()["figure4"], test, {}).notes[0]
 
 
 def test_the_command_without_questions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What speaks against an answer, counted by hand."""
+"""Signs that speak against an answer, counted by hand."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def everything(question: str, sentence: int, title: frozenset[str] = frozenset()
 
 
 def present(question: str, sentence: int, title: frozenset[str] = frozenset()) -> dict[str, float]:
-    """Returns the numbers about the question's words that the text or a sentence of it has, by name."""
+    """Returns the features that count the question's words in the text or in a sentence, by name."""
     row = doubts(tokenize_text(TEXT), analyze(question, RARITY), title)[sentence].tolist()
     return {name: round(value, 4) for name, value in zip(NAMES, row, strict=True) if name in PRESENT}
 
@@ -73,7 +73,7 @@ def test_a_negated_question_asks_for_a_negated_sentence(question: str) -> None:
 
 def test_an_opposite_of_a_word_of_the_question() -> None:
     assert {"turned": 1, "turned here": 1}.items() <= doubted("Who built the new tower?", 0).items()
-    second = doubted("Who built the new tower?", 1)  # "old" stands in the first sentence
+    second = doubted("Who built the new tower?", 1)  # "old" is in the first sentence
     assert second["turned"] == 1 and "turned here" not in second
     assert "turned" not in doubted("Who built the old tower?", 0)
 
@@ -83,7 +83,7 @@ def test_words_that_are_there() -> None:
     found = {"there": 0.75, "heaviest there": 0.5, "found here": 0.75, "heaviest found here": 0.5}
     assert present("Who built the tower of Rome?", 0) == found
     assert present("Who built the tower of Rome?", 1) == found | {"found here": 0, "heaviest found here": 0}
-    # what the title has is expected nowhere
+    # words of the title are not expected in the text
     assert present("Who built the tower of Rome?", 0, frozenset({"tower"}))["there"] == 0.5
 
 
@@ -91,7 +91,7 @@ def test_a_question_that_neither_points_nor_has_a_word_of_the_title_drifts() -> 
     question = "Who built the bridge of Rome?"  # 4 each; "bridge" and the name "Rome" are nowhere
     drift = {name: value for name, value in everything(question, 0).items() if "drift" in name}
     assert drift == {"drifts": 1, "drift weight": 0.6667, "drift words": 0.4, "drift sum": 1, "drift names": 1}
-    assert everything(question, 1)["drifts off here"] == 1  # "built" stands in the other sentence
+    assert everything(question, 1)["drifts off here"] == 1  # "built" is in the other sentence
     lost = everything("Who painted Guernica?", 0)
     assert lost["drifts off"] == lost["drifts off here"] == lost["drift weight"] == 1
     for kept, title in ((question, stems_of("Bridge")), ("Who built this bridge in Rome?", frozenset[str]())):

@@ -1,4 +1,4 @@
-"""Candidates and some of their features, worked out by hand."""
+"""Candidates with some of their features, worked out by hand."""
 
 from __future__ import annotations
 

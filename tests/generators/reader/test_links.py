@@ -1,4 +1,4 @@
-"""Links of spans to words of the question, worked out by hand."""
+"""Links between spans and words of the question, worked out by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader in a process of its own: a real one in each test."""
+"""The reader in its own process, a real one in each test."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pid_of(reader: ReaderProcess) -> int:
 
 
 async def held(reader: ReaderProcess, request: GenerationRequest = WHEN) -> asyncio.Task[list[Generation]]:
-    """Returns a request that the process holds, which is stopped."""
+    """Returns a request held by the process, which is stopped."""
     os.kill(pid_of(reader), signal.SIGSTOP)
     asked = asyncio.create_task(reader.generate([request]))
     while not reader._waiting:
@@ -88,7 +88,7 @@ def test_a_canceled_request_takes_no_answer_of_another() -> None:
 
 
 def test_signals_to_the_whole_group_leave_it_to_the_service() -> None:
-    """Ctrl-C and service managers end all processes at once, but the service still answers what it holds."""
+    """Ctrl-C and service managers signal all processes at once, but the service still answers pending requests."""
 
     async def ask() -> list[Generation]:
         async with ReaderProcess() as reader:

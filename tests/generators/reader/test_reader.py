@@ -111,7 +111,7 @@ STRAYS = [
 
 def test_questions_about_something_else_are_declined() -> None:
     answers = [read(question, text, "Arland").answer for question in STRAYS for text in (ISLAND, MINE)]
-    assert sum(answer is not None for answer in answers) <= 5  # 12 of 22 before the confidence knew of drift
+    assert sum(answer is not None for answer in answers) <= 5  # 12 of 22 before the confidence used drift
 
 
 @pytest.mark.parametrize(

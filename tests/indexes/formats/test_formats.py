@@ -71,7 +71,7 @@ def test_evqa_keys_in_any_order_and_lists_left_out(tmp_path: Path) -> None:
     entry = EVQA["https://en.wikipedia.org/wiki/Alpine_ibex"] | {"image_urls": ["", "https://e.example/b.jpg"]}
     odd = entry | {"image_section_indices": [0, 9], "image_reference_descriptions": [None, None]}
     del entry["image_section_indices"], entry["image_reference_descriptions"]
-    for row in (entry, odd):  # an empty URL is no image, a position that no section has is none
+    for row in (entry, odd):  # an empty URL is no image; the index of a missing section is ignored
         (ibex,) = read_knowledge_base(write(tmp_path / "one.json", {"a": row}))
         assert ibex.images == (ArticleImage("https://e.example/b.jpg"),) and ibex.image == "https://e.example/b.jpg"
 
@@ -91,7 +91,7 @@ def test_jsonl(tmp_path: Path) -> None:
          "images": [{"url": "it.jpg", "section": 0, "caption": "Flag"}, {"url": "rome.jpg"}]},
     ]  # fmt: skip
     path = write_lines(tmp_path / "kb.jsonl", rows)
-    path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")  # a blank last line is no entity
+    path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")  # a trailing blank line is no entity
     france, empty, italy = read_knowledge_base(path)
     assert italy.image == "it.jpg" and italy.images == (ArticleImage("it.jpg", 0, "Flag"), ArticleImage("rome.jpg"))
     assert france.sections == (Section("Flag", "Blue.", 1),)
@@ -172,7 +172,7 @@ def test_evqa_cut_anywhere(tmp_path: Path) -> None:
 
 def test_evqa_encodings(tmp_path: Path) -> None:
     path, article = tmp_path / "kb.json", json.dumps({"é": FINE | {"title": "É"}}, ensure_ascii=False)
-    path.write_bytes(b"\xef\xbb\xbf" + article.encode())  # a byte order mark is none of the text
+    path.write_bytes(b"\xef\xbb\xbf" + article.encode())  # a byte order mark is not part of the text
     assert [(entity.id, entity.title) for entity in read_knowledge_base(path)] == [("é", "É")]
     path.write_bytes(article.encode("latin-1"))
     with pytest.raises(ValueError, match=r"kb\.json: byte 2: not UTF-8 \(0xe9: .*convert the file"):

@@ -125,7 +125,7 @@ def test_json_arrays_and_json_lines_under_the_name_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pair", "message"),
     [
-        ("title", "expected FIELD=NAME, such as title=display_name, got 'title'"),
+        ("title", "expected FIELD=NAME, such as id=name, got 'title'"),
         ("title=", "expected FIELD=NAME"),
         ("heading=name", "unknown field 'heading'; fields are id, title, url, image, text"),
     ],
@@ -147,5 +147,5 @@ def test_names_are_part_of_what_an_index_is_made_from(tmp_path: Path) -> None:
 def test_other_names_of_an_entity(tmp_path: Path) -> None:
     fox, hen = read(lines(tmp_path / "kb.jsonl", WIKIPEDIA | {"names": ["Foxes", "Vulpes"]}, WIKIPEDIA | {"id": "2"}))
     assert (fox.names, hen.names) == (("Foxes", "Vulpes"), ())
-    (other,) = read(lines(tmp_path / "kb.jsonl", WIKIPEDIA | {"names": {"de": "Fuchs"}}))  # a field of another's
+    (other,) = read(lines(tmp_path / "kb.jsonl", WIKIPEDIA | {"names": {"de": "Fuchs"}}))  # another format's field
     assert other.names == ()

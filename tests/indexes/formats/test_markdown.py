@@ -23,7 +23,7 @@ def texts(entity: Entity) -> list[tuple[str, str]]:
 
 
 def test_a_catalog_with_a_folder_per_topic(tmp_path: Path) -> None:
-    # the shape of github/explore
+    # the layout of github/explore
     topic = (
         "---\naliases: three-d, 3d-models\ndisplay_name: 3D\nlogo: 3d.png\nurl: https://e.example/3d\n---\nModels.\n"
     )
@@ -228,5 +228,5 @@ def test_the_name_of_a_file_is_a_title_in_words(tmp_path: Path) -> None:
         read(tmp_path / "b", {"half-title.md": "# {{ site.title }}: {{ site.subtitle }}\n\nText."})["half-title"].title
         == "half title"
     )
-    (tmp_path / ".obsidian").mkdir()  # whose notes are called like their files
+    (tmp_path / ".obsidian").mkdir()  # Obsidian's notes are titled by their file names
     assert read(tmp_path, files)["Gold-Pan"].title == "Gold-Pan"

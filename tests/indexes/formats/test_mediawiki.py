@@ -125,7 +125,7 @@ def test_an_image_by_an_unusual_name_is_no_fact(tmp_path: Path) -> None:
 
 
 def test_emphasis(tmp_path: Path) -> None:
-    """That has no end would take the infobox, and headings after it, for text."""
+    """Unclosed emphasis must not turn the infobox and the headings after it into text."""
     box = "{{Infobox person|image=A.jpg|successor=[[Olaf]] <small>(designated)''</small>}}"
     text = f"{box} '''''Fox''''' of l''''Europa''', ''{{{{x}}}}''ran.\n* ''Far\n== The ''den'' ==\nDeep."
     (fox,) = read_knowledge_base(dump(tmp_path / "a.xml", page("Fox", text)))
@@ -156,7 +156,7 @@ def test_titles_with_signs_of_urls(tmp_path: Path) -> None:
         "https://en.wikipedia.org/wiki/100%25_Wolf",
         "https://en.wikipedia.org/wiki/Who_framed_it%3F",
     ]
-    assert canonical_url(found[0].url) == found[0].id  # as questions that spell it so are looked up
+    assert canonical_url(found[0].url) == found[0].id  # so that questions with this spelling find it
 
 
 def test_references_that_are_not_well_formed(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_damaged_dumps(tmp_path: Path) -> None:
 
 
 def test_a_dump_that_does_not_declare_its_namespaces(tmp_path: Path) -> None:
-    # such as a sample whose head is that of another wiki
+    # such as a sample with another wiki's header
     text = """[[Bestand:Fuchs im Schnee.jpg|mini|links|Roter [[Fuchs]]]]
 [[ไฟล์:Den.png|thumb]]
 Der Fuchs. [[Star: Film.png|A film]]

@@ -52,7 +52,7 @@ def test_damaged_archives(tmp_path: Path) -> None:
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match=r"kb\.zip: damaged or cut short .*fetch it again"):
         list(read_knowledge_base(path))
-    path.write_bytes(whole.replace(b"1234", b"1235"))  # no longer what its checksum says
+    path.write_bytes(whole.replace(b"1234", b"1235"))  # no longer matches its checksum
     with pytest.raises(ValueError, match=r"kb\.zip: damaged or cut short"):
         list(read_knowledge_base(path))
     with zipfile.ZipFile(path, "a") as archive:

@@ -1,4 +1,4 @@
-"""Rows as standards of the web and of museums write them: JSON-LD, SPARQL's results, IIIF, LIDO, Anki's cards."""
+"""Rows in formats of the web and of museums: JSON-LD, SPARQL results, IIIF, LIDO, Anki cards."""
 
 from __future__ import annotations
 

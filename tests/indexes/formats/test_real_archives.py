@@ -1,4 +1,4 @@
-"""Archives by others, which `tests/fetch_archives.sh` (`make test-archives`) fetches; skipped without them."""
+"""Third-party archives, fetched by `tests/fetch_archives.sh` (`make test-archives`); skipped without them."""
 
 from __future__ import annotations
 

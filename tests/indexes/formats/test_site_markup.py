@@ -181,7 +181,7 @@ def test_title_and_aliases_of_a_note_of_logseq(tmp_path: Path) -> None:
 
 
 def test_wiki_links_with_their_words_first(tmp_path: Path) -> None:
-    # as in wikis of GitHub and in Dendron; Obsidian has them last
+    # first, as in GitHub wikis and Dendron; Obsidian has them last
     fox, _ = read(
         tmp_path,
         **{

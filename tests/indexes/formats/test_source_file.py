@@ -1,4 +1,4 @@
-"""Knowledge bases that a TOML file describes: databases and Hugging Face data sets."""
+"""Knowledge bases described by a TOML file: databases and Hugging Face data sets."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_rows_of_a_database(database: Path) -> None:
     assert (fox.id, fox.title, fox.image) == ("1", "Fox", "fox.png")
     assert fox.sections == (Section("Fox", "It runs.", 0), Section("Facts", "Height: 40.5", 1))
     assert (hen.id, hen.image, hen.sections) == ("2", None, ())
-    assert read(database, id="art")[0].id == "Fox"  # what is given counts more than the file
+    assert read(database, id="art")[0].id == "Fox"  # arguments override the file
     before = hash_knowledge_base(database, "sql")
     assert hash_knowledge_base(database, "sql") == before
     with closing(sqlite3.connect(database.with_name("animals.db"))) as made:
@@ -133,7 +133,7 @@ def test_a_data_set_with_images(tmp_path: Path) -> None:
     assert source is not None and find_main(source, fox) == "picture/0" and find_main(source, hen) is None
     assert source.size("picture/0") == len(png("red"))
     assert source.load("picture/0").getpixel((5, 5)) == (255, 0, 0)
-    assert copy(source).load("picture/0").size == source.load("picture/0").size  # as another process gets it
+    assert copy(source).load("picture/0").size == source.load("picture/0").size  # as sent to another process
     assert source.find("picture/2") is None and source.find("name/0") is None
     assert hash_knowledge_base(path, "huggingface") == hash_knowledge_base(path, "huggingface")
 

@@ -1,4 +1,4 @@
-"""What is raised reads alike, whatever the markup."""
+"""Superscripts become the same text, whatever the markup."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_wiki6m_with_little(tmp_path: Path) -> None:
     title = "Red fox & co"
     assert first.sections == (Section(title, "A fox.", 0),) and first.image is None and first.images == ()
     assert second.sections == (Section(title, "Only text.\nTwo.", 0),)
-    assert third.sections == (Section(title, "Other text.", 0),)  # the content has it all
+    assert third.sections == (Section(title, "Other text.", 0),)  # the content field has all of the text
     assert fourth.sections == ()
 
 

@@ -242,7 +242,7 @@ def test_other_character_sets(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "path", "id"),
     [
-        # the spellings of one article that files of questions and archives have
+        # spellings of one article in question files and archives
         ("https://en.wikipedia.org/wiki/Catchin%27_Some_Rays%3A_The_Music", "Catchin'_Some_Rays:_The_Music", None),
         ("http://en.wikipedia.org/wiki/Catchin'_Some_Rays:_The_Music", "A/Catchin'_Some_Rays:_The_Music.html", None),
         ("https://en.m.wikipedia.org/wiki/Catchin'%20Some%20Rays:_The_Music", "Catchin'_Some_Rays:_The_Music", None),

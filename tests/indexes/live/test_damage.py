@@ -1,4 +1,4 @@
-"""What goes wrong around an index that changes: damage, full disks, read-only folders, a second writer."""
+"""Failures around an index that is being changed: damage, full disks, read-only folders, a second writer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_flipped_byte_names_the_log(world: World) -> None:
         world.open()
     with pytest.raises(ValueError, match=r"000000\.log"):
         world.editor()
-    log.unlink()  # the fix that the message names, where there is no backup
+    log.unlink()  # the fix that the message suggests if there is no backup
     assert len(world.open()) == 3
 
 
@@ -114,7 +114,7 @@ def test_what_other_libraries_cannot_write_is_said_in_their_words(
 
 
 def test_a_folder_that_refuses_to_be_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a read-only file system does, also to root."""
+    """Fails as on a read-only file system, even for root."""
     editor = world.editor()
     real = os.pwrite
 
@@ -138,7 +138,7 @@ def test_a_second_writer_is_refused(world: World) -> None:
     with pytest.raises(LockedError, match=rf"{world.index}: is locked by process {os.getpid()} .*which changes it;"):
         world.editor()
     assert "which changes it" in (holder(world.index) or "")
-    assert len(world.open()) == 4  # readers are not
+    assert len(world.open()) == 4  # readers are not refused
     editor.index.close()
     assert holder(world.index) is None
     world.editor().index.close()
@@ -146,7 +146,7 @@ def test_a_second_writer_is_refused(world: World) -> None:
 
 
 def test_a_build_is_refused_while_another_writes(world: World) -> None:
-    """Before, two builds into one folder at once wrote over each other's files."""
+    """Regression: two concurrent builds into one folder overwrote each other's files."""
     editor = world.editor()
     world.options["overwrite"] = True
     before = contents(world.index)
@@ -191,7 +191,7 @@ def _folder(index: Path) -> World:
 
 
 def test_a_read_only_disk(small_disk: Path) -> None:
-    """It is read, changes included; whatever writes names the file. The lock's is the first."""
+    """Reading works, including changes; every write fails and names the file, starting with the lock."""
     world = World(small_disk / "world", BASE)
     editor = world.editor()
     world.put(editor, article("z", image=None))
@@ -199,7 +199,7 @@ def test_a_read_only_disk(small_disk: Path) -> None:
     other = World(small_disk.parent / "other", BASE)
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     assert len(world.open(verify=True)) == 4
-    assert len(other.build(BASE, world.index)) == 3  # is complete, so nothing is written
+    assert len(other.build(BASE, world.index)) == 3  # complete, so nothing is written
     with pytest.raises(OSError, match=rf"Read-only file system: '{world.index}/\.lock'"):
         world.editor()
     with pytest.raises(
@@ -209,7 +209,7 @@ def test_a_read_only_disk(small_disk: Path) -> None:
 
 
 def test_a_really_full_disk(small_disk: Path) -> None:
-    """Files mapped into memory included: without their space, writing to them would kill the process."""
+    """Memory-mapped files included: without reserved space, writing to them would kill the process."""
     world = World(small_disk / "world", BASE)
     editor = world.editor()
     put = [article(f"y{number}", image=None) for number in range(2)]
@@ -223,7 +223,7 @@ def test_a_really_full_disk(small_disk: Path) -> None:
         while True:
             os.write(rest.fileno(), bytes(512))
     with pytest.raises(OSError, match=r"No space left on device; the change is not made: free space.*\.log"):
-        for _ in range(20):  # its last block may have some room
+        for _ in range(20):  # its last block may have some space left
             world.put(editor, put[1])
     other = World(small_disk.parent / "other", BASE)
     with pytest.raises(OSError, match=rf"No space left on device.*free space.*{small_disk}/new"):

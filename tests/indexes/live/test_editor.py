@@ -1,4 +1,4 @@
-"""The summarizer of an editor: used by one thread at a time, and closed with it."""
+"""An editor's summarizer: used by one thread at a time, and closed with the editor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 
 
 class SingleFile(FakeSummarizer):
-    """Fails if two threads use it at once, as an event loop does."""
+    """Fails if two threads use it concurrently, like an event loop."""
 
     def __init__(self) -> None:
         self._used = threading.Lock()
@@ -25,7 +25,7 @@ class SingleFile(FakeSummarizer):
     def summarize(self, entities: Sequence[Entity]) -> list[str]:
         assert self._used.acquire(blocking=False)
         try:
-            time.sleep(0.02)  # in which another thread would come
+            time.sleep(0.02)  # time for another thread to enter
             return super().summarize(entities)
         finally:
             self._used.release()
@@ -64,4 +64,4 @@ def test_the_connections_of_a_chat_model_are_closed_with_the_editor(world: World
     world.put(editor, article("f"))
     editor.close()
     assert closed == [FakeSummarizer.name]
-    world.editor().close()  # another may change it now, and has asked no model
+    world.editor().close()  # another editor can open it now, without running a model

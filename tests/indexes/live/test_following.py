@@ -1,4 +1,4 @@
-"""A reader beside another process that changes the index: it sees every change before its next batch."""
+"""A reader while another process changes the index: it sees every change before its next batch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_changes_and_compactions_are_seen_by_the_next_batch(world: World) -> Non
         writer.close()
         editor = world.editor()
         world.put(editor, article("i"))
-        with reader.pinned():  # of the same batch
+        with reader.pinned():  # in the same batch
             assert reader.row_of("kb/i") is None and reader.folder != before
     assert version.row_of("kb/i") is None
     with reader.pinned():
@@ -82,7 +82,7 @@ def test_an_index_that_is_built_anew_is_followed(world: World) -> None:
     fresh = world.build(BASE[:3], world.index)
     assert reader.refresh()
     check_same(reader, fresh)
-    (world.index / "manifest.json").unlink()  # the next build publishes
+    (world.index / "manifest.json").unlink()  # as if the next build were being published
     assert not reader.refresh() and len(reader) == 3
 
 
@@ -94,7 +94,7 @@ def test_what_was_found_stays_readable_after_a_compaction(world: World) -> None:
     world.put(editor, article("f"))
     assert editor.index.compact() and reader.refresh()
     assert reader.row_of("kb/a") not in (None, row)
-    assert (reader.entity(row), reader.image_path(row)) == found  # a page asks for its image now
+    assert (reader.entity(row), reader.image_path(row)) == found  # a page may request its image only now
     editor.index.close()
 
 
@@ -106,7 +106,7 @@ def test_a_change_that_could_not_be_written_is_forgotten(world: World) -> None:
     world.put(editor, article("g"))
     assert reader.refresh() and reader.row_of("kb/g") is not None
     editor.index.close()
-    path.write_bytes(before)  # as the writer undoes it when the disk is full
+    path.write_bytes(before)  # as a writer does to undo a record when the disk is full
     assert reader.refresh() and reader.row_of("kb/g") is None and reader.row_of("kb/f") is not None
 
 

@@ -1,4 +1,4 @@
-"""An index with changes answers like one built from the final knowledge base, and keeps every change."""
+"""A changed index answers like one built from the final knowledge base, and keeps every change."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def edit(world: World) -> LiveIndex:
 
 
 def check_same(index: Index, fresh: Index) -> None:
-    """Compares everything that a reader sees, by entity."""
+    """Compares everything that a reader sees, entity by entity."""
     queries = FakeEncoder().encode_images([painting(seed) for seed in range(6)])
     names = [
         [(one.entity(row).id if row >= 0 else None) for row in rows]
@@ -105,7 +105,7 @@ def test_live_changes_of_articles_with_several_images(tmp_path: Path, candidates
     editor.remove(["kb/c"])
     world.put(editor, *final[3:])
     fresh = world.build(final, tmp_path / "fresh")
-    # The only image of "d" stands for its main one; that of "g" has no ground, so it is a second key.
+    # The only image of "d" serves as its main one; that of "g" has no background, so it is a second key.
     assert fresh.manifest.counts.further_keys == 2 + 2 + 0 + 2 + 0 + 2
     check_same(editor.index, fresh)
     check_same(world.open(), fresh)
@@ -132,7 +132,7 @@ def test_the_whole_pipeline_ranks_alike(tmp_path: Path, world: World) -> None:
 
 
 def test_only_the_best_are_removed(tmp_path: Path) -> None:
-    """The search asks the files for more than k until enough of what it finds is still valid."""
+    """The search requests more than k results from the files until enough of them are still valid."""
     many = [article(f"n{number}", number) for number in range(150)]
     world = World(tmp_path, many)
     query = FakeEncoder().encode_images([painting(hash_of("of-n5-5.png"))])
@@ -146,9 +146,9 @@ def test_only_the_best_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_reader_sees_one_version(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a pinned thread found stays the same and readable while all of it is replaced and compacted away."""
+    """What a pinned thread found stays unchanged and readable while all of it is replaced and compacted away."""
     monkeypatch.setattr("indexes.live.index.GRACE", 0)
-    earlier = set(threading.enumerate())  # timers of other tests among them, which wait for a minute
+    earlier = set(threading.enumerate())  # including timers of other tests, which run for a minute
     editor = world.editor()
     index, query = editor.index, FakeEncoder().encode_images([painting(1)])
     with index.pinned() as version:
@@ -176,7 +176,7 @@ def test_a_reader_sees_one_version(world: World, monkeypatch: pytest.MonkeyPatch
         for thread in set(threading.enumerate()) - earlier:
             if isinstance(thread, threading.Timer) or thread.name == "remove old files":
                 thread.join()
-    assert not (world.index / "manifest.json").exists()  # nobody reads the old files any more
+    assert not (world.index / "manifest.json").exists()  # nothing reads the old files any more
     assert index.image_path(old) is None
     with pytest.raises(IndexError, match=f"no entity at row {old}"):
         index.entity(old)
@@ -195,7 +195,7 @@ def test_a_result_keeps_its_rows(world: World) -> None:
 
 
 def test_changes_that_undo_each_other_are_compacted(tmp_path: Path, world: World) -> None:
-    """Commands that need complete files refused them, and a compaction saw nothing to do."""
+    """Regression: commands that need complete files refused them, and a compaction found nothing to do."""
     editor = world.editor()
     world.put(editor, article("x"))
     editor.remove(["kb/x"])

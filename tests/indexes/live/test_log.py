@@ -1,4 +1,4 @@
-"""The log: what a kill leaves is dropped, damage is an error that names file, place and fix."""
+"""The log: the partial record that a kill leaves is dropped; damage is an error that names file, position and fix."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def contents(path: Path) -> list[bytes]:
 
 
 def acknowledge(path: Path, size: int) -> None:
-    """Sets up to where the log says that records are acknowledged."""
+    """Sets the position up to which the log marks records as acknowledged."""
     with path.open("r+b") as file:
         file.seek(8)
         file.write(struct.pack("<Q", size))
@@ -42,7 +42,7 @@ def acknowledge(path: Path, size: int) -> None:
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """Limits the size of files, as a full disk would."""
+    """Limits the size of files, like a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
@@ -101,7 +101,7 @@ def test_a_truncated_log_is_an_error(path: Path, cut: int) -> None:
 
 
 def test_every_flipped_byte_is_an_error(path: Path) -> None:
-    """Of the first two records, whichever byte it is; the message names the record's first byte."""
+    """Any byte of the first two records may be damaged; the message names the record's first byte."""
     data = bytearray(path.read_bytes())
     second = HEAD + FRAME + 5
     for place in range(HEAD, second + FRAME + 13):
@@ -113,7 +113,7 @@ def test_every_flipped_byte_is_an_error(path: Path) -> None:
 
 
 def test_a_flipped_byte_in_the_last_record_is_an_error(path: Path) -> None:
-    """Whole, it was not cut short by a kill, even if its acknowledgment did not reach the disk before a power cut."""
+    """A complete record was not truncated by a kill, even if a power failure lost its acknowledgment."""
     data = bytearray(path.read_bytes())
     acknowledge_at = len(data) - 5016
     data[8:16] = struct.pack("<Q", acknowledge_at)
@@ -158,7 +158,7 @@ def test_what_cannot_be_undone_ends_the_writing(path: Path, monkeypatch: pytest.
 
 
 def test_a_log_that_is_no_longer_in_place_takes_no_changes(path: Path) -> None:
-    """What is written to a removed file is lost when its process ends."""
+    """Data written to a removed file is lost when the process ends."""
     log = ChangeLog.open(path)
     kept = path.rename(path.with_name("moved"))
     for _ in range(2):

@@ -48,7 +48,7 @@ def test_unusable_images_are_counted_with_their_reasons(tmp_path: Path, capsys: 
         "https://e.example/images/flag/Plain.png\n"
         f"each with its reason: {out / 'report.json'}\n"
     )
-    for _ in range(2):  # the second time there is nothing to build
+    for _ in range(2):  # the second time, there is nothing to build
         assert build(kb, images, out) == 0
         assert capsys.readouterr().out == expected
     assert build(kb, images, out, "--json") == 0

@@ -22,7 +22,7 @@ QUESTION = "How large is the area?"
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index of the embedded profile, and questions about the three entities of it that have a flag."""
+    """An index of the embedded profile, and questions about its three entities that have a flag."""
     folder = tmp_path_factory.mktemp("calibrate")
     kb, images = write_kb(folder)
     assert main(["build-index", "--kb", str(kb), "--images", str(images), "--out", str(folder / "index")]) == 0
@@ -52,7 +52,7 @@ def test_the_profile_recognizes_what_the_index_holds(world: Path, profile: Path)
         known = omgm.ask(world / "images" / "flag" / "France.png", QUESTION)
         assert known.recognized is not None and known.recognized > 0.5 and not known.declined
         other = omgm.ask(world / "images" / "flag" / "France.png", QUESTION, alpha=0.1)
-        assert other.recognized is None and not other.declined  # the fit does not hold for other weights
+        assert other.recognized is None and not other.declined  # the fit does not apply to other weights
     with OMGM.open(world / "index", profile=profile, settings={"recognition.threshold": 1}) as omgm:
         declined = omgm.ask(world / "images" / "flag" / "France.png", QUESTION)
         assert declined.declined and declined.answer is None and declined.confidence == declined.recognized

@@ -32,7 +32,7 @@ def figures(out: Path) -> dict[str, Any]:
 
 
 def pipeline(messages: list[dict[str, Any]]) -> str:
-    """Plays MMSearch's pipeline: right for the flag of Japan, without a match in the rerank of question 1."""
+    """Plays MMSearch's pipeline: right for the flag of Japan, without a choice in the rerank step of question 1."""
     about, asked = text_of(messages[0]), text_of(messages[1])
     first = "Question 0?" in asked
     if about.startswith("A search engine"):
@@ -49,7 +49,7 @@ def test_mmsearch(examples: Path, tmp_path: Path) -> None:
     with ScriptedServer(pipeline) as server:
         assert main(arguments(examples, "mmsearch", queries, tmp_path / "out", "--planner-url", server.url)) == 0
     metrics = figures(tmp_path / "out")
-    # Question 1: no requery, no website of eight chosen, a wrong answer.
+    # Question 1: no requery, none of eight websites chosen, a wrong answer.
     scores = {"end_to_end": 0.5, "requery": 0.5, "rerank": 0.5, "summarization": 0.5, "final": 0.5}
     assert metrics["mmsearch"] == pytest.approx(scores)
     assert metrics["by_area"]["knowledge"]["final"] == pytest.approx(1) and metrics["by_area"]["news"]["final"] == 0
@@ -61,7 +61,7 @@ def test_mmsearch(examples: Path, tmp_path: Path) -> None:
     first, second = map(json.loads, (tmp_path / "out/queries.jsonl").read_text(encoding="utf-8").splitlines())
     assert first["requery"] == "capital 0" and second["requery"] == ""
     opened = [call for one in second["trail"]["rounds"] for call in one["calls"] if call["tool"] == "open_page"]
-    assert opened[0]["arguments"]["page"] == second["trail"]["sources"][0]["url"]  # the first page, all the same
+    assert opened[0]["arguments"]["page"] == second["trail"]["sources"][0]["url"]  # the first page nevertheless
     # The single steps show all screenshots: the image, the image search, and 8 websites or 3 slices of 512 rows.
     steps = [body["messages"] for body in server.bodies if "Question 0?" in text_of(body["messages"][1])][-2:]
     assert [sum(part["type"] == "image_url" for part in step[1]["content"]) for step in steps] == [1 + 1 + 8, 1 + 1 + 3]
@@ -138,7 +138,7 @@ def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(examples
     held, killed = threading.Event(), threading.Event()
 
     def play(messages: list[dict[str, Any]]) -> str | ChatReply:
-        """Three requests a question; holds the last one of the third question until the process is killed."""
+        """Three requests per question; holds the last request of the third question until the process is killed."""
         if "Question 2?" in text_of(messages[1]) and len(messages) == 6 and not held.is_set():
             held.set()
             killed.wait(30)
@@ -206,7 +206,7 @@ def test_what_failed_is_asked_and_judged_again(
     queries = write_jsonl(tmp_path / "q.jsonl", *rows)
 
     def play(messages: list[dict[str, Any]]) -> str:
-        # U+2028 separates lines for some readers of text, but not of JSON lines
+        # U+2028 is a line separator to some text readers, but not in JSON lines
         return (
             json.dumps({"correct": True})
             if "accepted_answers" in text_of(messages[-1])
@@ -219,10 +219,10 @@ def test_what_failed_is_asked_and_judged_again(
         command = arguments(examples, "plain", queries, out, "--planner-url", server.url, *options)
         assert main(command) == 0
         assert (figures(out)["n_failed"], figures(out)["answer"]["accuracy"]) == (1, 0.5)
-        assert "1 of 2 questions failed, the first: its image late was not found; evaluate into" in caplog.text
+        assert "1 of 2 questions failed; the first: its image late was not found; evaluate into" in caplog.text
         assert len(server.bodies) == 2  # an answer and its verdict
         (tmp_path / "images/late.jpg").write_bytes(photo)
-        forget_listings()  # the second command would be a process of its own
+        forget_listings()  # in reality, the second command would run in a new process
         assert main(command) == 0
         assert (figures(out)["n_failed"], figures(out)["answer"]["accuracy"]) == (0, 1.0)
         assert main(command) == 0
@@ -235,7 +235,7 @@ def test_what_failed_is_asked_and_judged_again(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--dataset", "mmsearch", "--no-answers"], "--no-answers and --bem are not for agents"),
+        (["--dataset", "mmsearch", "--no-answers"], "--no-answers, --bem and --step1 are not for agents"),
         (["--dataset", "evqa", "--canary", "x"], "--canary needs --mode"),
         (["--dataset", "evqa"], "--query-images is needed: evqa names its images"),
         (["--dataset", "evqa", "--mode", "magic"], "--mode must be one of auto, "),

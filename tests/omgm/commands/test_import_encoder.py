@@ -1,4 +1,4 @@
-"""A checkpoint as EVA publishes it becomes a folder that step 1 loads, with the vectors of the published code."""
+"""A checkpoint in EVA's published format becomes a folder that step 1 loads, with the published code's vectors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.retriever.models.test_eva_clip import assert_same, golden
 
 
 def published(folder: Path, settings: dict[str, Any], state: dict[str, Tensor]) -> tuple[Path, Path]:
-    """Writes checkpoint and configuration as they are in EVA's repository."""
+    """Writes checkpoint and configuration as in EVA's repository."""
     folder.mkdir()
     torch.save({"module": state}, folder / "EVA_CLIP.pt")
     (folder / "EVA-CLIP.json").write_text(json.dumps(settings))
@@ -30,7 +30,7 @@ def imported(folder: Path, file: Path, config: Path, *options: object) -> int:
 
 
 def with_tokenizer(settings: dict[str, Any], state: dict[str, Tensor]) -> int:
-    """Gives the model as many words as the tests' tokenizer has; returns how many."""
+    """Resizes the model's vocabulary to that of the tests' tokenizer; returns its size."""
     count = len(clip_tokenizer())
     words = state["text.token_embedding.weight"]
     state["text.token_embedding.weight"] = words.repeat(-(-count // len(words)), 1)[:count].contiguous()
@@ -43,7 +43,7 @@ def test_the_folder_gives_the_published_vectors(tmp_path: Path, case: str, capsy
     settings, state, found = golden(case)
     assert imported(tmp_path / "out", *published(tmp_path / "eva", settings, state), "--json") == 0
     said = json.loads(capsys.readouterr().out)
-    # Queries' and values' biases are there without the keys', which ours has as zeros.
+    # It has query and value biases but no key bias, which is zero in ours.
     assert said["parameters"] >= sum(t.numel() for name, t in state.items() if name != "logit_scale")
     words = clip_tokenizer()
     words.save_pretrained(tmp_path / "out")  # by hand, as the command says

@@ -1,4 +1,4 @@
-"""`omgm import-reranker`: what is taken from a checkpoint, from a base, what is left, and what is refused."""
+"""`omgm import-reranker`: what it takes from the checkpoint and from the base, ignores, and refuses."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_missing_weight_without_a_base_is_refused(tmp_path: Path, base: Path, 
 
 
 def test_the_tower_may_come_from_its_own_checkpoint(tmp_path: Path, base: Path, capsys: Capture) -> None:
-    # LAVIS's blip2_pretrained.pth has no image tower; eva_vit_g.pth has it, with a block and heads that BLIP-2 lacks.
+    # LAVIS's blip2_pretrained.pth has no image tower; eva_vit_g.pth has one, with a block and heads that BLIP-2 lacks.
     whole = wide()
     file = checkpoint(tmp_path, {"model": {name: t for name, t in whole.items() if name not in TOWER}})
     args = (file, "--tokenizer", base, "--out", tmp_path / "out")
@@ -207,14 +207,14 @@ def test_a_base_with_a_row_for_one_more_word_is_accepted(base: Path, tmp_path: P
 
 @pytest.mark.parametrize("kind", ["omgm", "echosight"])
 def test_stray_weights_are_named_and_can_be_ignored(kind: str, base: Path, tmp_path: Path, capsys: Capture) -> None:
-    # OMGM and EchoSight read their files with strict=False, so such keys may be in them.
+    # OMGM and EchoSight load their files with strict=False, so they may contain such keys.
     stray = {"proj_head.0.weight": torch.zeros(2), "proj_head.0.bias": torch.zeros(2), "epoch_loss": torch.zeros(1)}
     args = (checkpoint(tmp_path, STATE | stray), "--kind", kind, "--base", base, "--out", tmp_path / "out")
     assert "unexpected: epoch_loss, proj_head.0.bias, proj_head.0.weight; " in refused(capsys, *args)
     assert "unexpected: epoch_loss; " in refused(capsys, *args, "--ignore", "proj_head.*")
     report = run(capsys, *args, "--ignore", "proj_head.*", "--ignore", "epoch_loss")
     assert set(stray) < set(report["ignored"])
-    # A tensor that the model needs is taken all the same.
+    # A tensor that the model needs is taken nevertheless.
     assert run(capsys, *args, "--ignore", "*")["mapped"]["query_tokens"] == 1
 
 
@@ -233,7 +233,7 @@ def test_the_model_of_the_profile_is_the_base(
     for more in ((), ("--tokenizer", base)):
         assert expected in refused(capsys, file, *more, "--out", out)
     assert expected not in refused(capsys, file, "--base", "none", "--out", out)
-    # Downloaded under its commit, as the profile has it, it is found without naming it.
+    # Downloaded at the commit in the profile, it is found without being named.
     commit = pinned.partition("@")[2]
     shutil.copytree(base, tmp_path / "cache" / "models--Salesforce--blip2-itm-vit-g" / "snapshots" / commit)
     assert run(capsys, file, "--out", out)["from_base"] == {"vision": 28}
@@ -316,7 +316,7 @@ def test_sizes_of_the_published_checkpoint() -> None:
 
 
 def wide() -> dict[str, Tensor]:
-    """A whole checkpoint whose heads are as wide as ViT-g's and BERT's: two of 88 and two of 64."""
+    """A complete checkpoint with heads as wide as ViT-g's and BERT's: two of 88 and two of 64."""
     sizes = {32: 176, 96: 528, 24: 128}
     state = {name: torch.zeros([sizes.get(n, n) for n in tensor.shape]) for name, tensor in STATE.items()}
     return state | {"query_tokens": torch.zeros(1, 32, 128)}

@@ -44,7 +44,7 @@ def printed(capsys: Capture) -> dict[str, Any]:
 
 
 def write_kb(world: World) -> Path:
-    """Writes a changed, an unchanged and two new articles, one of them without its image."""
+    """Writes a changed, an unchanged and two new articles, one of which lacks its image."""
     articles = [article("a", 1), article("b"), article("c"), article("d", image="lost.png")]
     world.paint(articles)
     kb = world.folder / "new.jsonl"
@@ -146,7 +146,7 @@ def test_python_and_the_service_read_changes_that_are_not_compacted(
     assert editor.compact_after == 1000
     assert editor.models is retriever.models
     second, why = open_service(profile, world.index, FakeEncoder())
-    assert why == "another process changes it"  # clients read it: no path, no command line
+    assert why == "another process changes it"  # shown to clients, so no path and no command line
     assert f"{world.index} cannot be changed here" in caplog.text and "which serves it" in caplog.text
     world.put(editor, article("e"))
     assert (len(retriever.index), len(second.index)) == (5, 4)

@@ -1,4 +1,4 @@
-"""`omgm train-encoder` trains on the profile's device, or says that it is not there."""
+"""`omgm train-encoder` trains on the profile's device, or reports that it is not available."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from training.record import Provenance
 
 @pytest.fixture
 def given(tmp_path: Path) -> list[str]:
-    """Arguments of a training of nothing."""
+    """Arguments of a minimal training run."""
     (tmp_path / "kb.json").write_text("{}")
     (tmp_path / "images").mkdir()
     files = ["--kb", str(tmp_path / "kb.json"), "--images", str(tmp_path / "images")]

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not (ROOT / "weights" / "embedded").is_dir(), re
 
 @pytest.fixture(scope="module")
 def given(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Arguments that every training here has: an index, and six questions of which one has no image."""
+    """Arguments of every training run here: an index, and six questions, one of which has no image."""
     folder = tmp_path_factory.mktemp("given")
     kb, images = write_kb(folder)
     assert main(["build-index", "--kb", str(kb), "--images", str(images), "--out", str(folder / "index")]) == 0

@@ -1,4 +1,4 @@
-"""omgm web record, and an agent that replays what it recorded: SearXNG, pages and a real Chromium on loopback."""
+"""`omgm web record`, and an agent that replays the recording: SearXNG, pages and a real Chromium on loopback."""
 
 from __future__ import annotations
 

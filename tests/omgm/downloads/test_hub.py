@@ -34,7 +34,7 @@ NEEDED = ["config.json", "model.safetensors", "spiece.model", "vocab.txt"]
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    """A hub that this process's client takes for the only one, and an empty cache."""
+    """The only hub that this process's client uses, with an empty cache."""
     with serve_hub(FakeHub({"org/clip": dict(CLIP), "org/text": {"tokenizer.json": b"{}", **CLIP}})) as hub:
         be_the_only_hub(hub, tmp_path / "cache", monkeypatch)
         yield hub
@@ -87,7 +87,7 @@ def test_a_folder_stays(tmp_path: Path) -> None:
 
 
 def test_download_and_work_offline(tmp_path: Path) -> None:
-    """The whole command, as a user runs it: dry, for real, again, and without a network."""
+    """The whole command, as a user runs it: a dry run, the download, again, and without a network."""
     path, cache = profile(tmp_path, "org/clip", "org/text"), tmp_path / "cache"
     with serve_hub(FakeHub({"org/clip": dict(CLIP), "org/text": {"tokenizer.json": b"{}", **CLIP}})) as hub:
         dry = omgm(hub, cache, "download", "--profile", path, "--dry-run")
@@ -216,7 +216,7 @@ def test_a_license_not_accepted(hub: FakeHub) -> None:
 
 
 def test_a_gated_model_does_not_stop_the_others(tmp_path: Path) -> None:
-    """The paper profile's LLaMA-3 is gated, and needed only for its tokenizer, twice."""
+    """The paper profile's LLaMA-3 is gated and needed only for its tokenizer, by two parts."""
     path, cache = profile(tmp_path, "org/clip", "org/llama"), tmp_path / "cache"
     twice = ("--set", "summarizer.tokenizer=org/llama")
     repos = {"org/clip": dict(CLIP), "org/llama": {"tokenizer.json": b"{}", **CLIP}}

@@ -42,7 +42,7 @@ def settings_for(web: FakeWeb, **changes: Any) -> DownloadSettings:
         "megabits": 1e6,
         "retries": 2,
         "backoff_s": 0.01,
-        "silence_s": 2.0,  # a busy machine answers in less
+        "silence_s": 2.0,  # long enough for a busy machine
         "attempt_s": 2.5,
         "give_up_after": 100,
         "allow_private": frozenset({web.place}),
@@ -206,7 +206,7 @@ def test_concurrency_pace_and_who_asks(web: FakeWeb, tmp_path: Path) -> None:
 
 
 def test_bandwidth_is_kept_to(web: FakeWeb, tmp_path: Path) -> None:
-    """Four images of 480 054 bytes at 8 Mbit/s, of which a second's worth may run ahead: 1.92 s less 1 s."""
+    """Four images of 480 054 bytes at 8 Mbit/s with a burst of one second: 1.92 s minus 1 s."""
     web.files |= {f"b{number}.bmp": FILES["big.bmp"] for number in range(4)}
     start = time.monotonic()
     fetch(web, tmp_path, [f"good/b{number}.bmp" for number in range(4)], megabits=8.0, max_bytes=10**6, attempt_s=5.0)
@@ -224,7 +224,7 @@ def test_robots_txt_is_obeyed_unless_it_is_turned_off(web: FakeWeb, tmp_path: Pa
 
 def test_what_is_kept_of_an_image(web: FakeWeb, tmp_path: Path) -> None:
     exif = Image.Exif()
-    exif[0x0112] = 6  # shown turned by 90 degrees clockwise
+    exif[0x0112] = 6  # displayed rotated by 90 degrees clockwise
     exif[0x010E] = "SECRET"
     left_red = Image.new("RGB", (2000, 1000), "blue")
     left_red.paste("red", (0, 0, 1000, 1000))
@@ -264,7 +264,7 @@ def test_modes_of_pixels() -> None:
 def test_no_tls_where_it_is_due(web: FakeWeb, tmp_path: Path) -> None:
     url = web.url("good/1.jpg").replace("http:", "https:")
     fetch(web, tmp_path, [url], robots=False, silence_s=0.2, retries=0)
-    # A server without TLS waits for the end of a line, which the client's greeting holds or not by chance.
+    # A server without TLS waits for the end of a line, which the client's handshake may contain by chance.
     assert missing_reasons(tmp_path) in ({url: "no_connection"}, {url: "timeout"})
 
 
@@ -372,7 +372,7 @@ def test_a_name_that_moves_to_a_private_address_is_noticed_by_who_answers(
     web: FakeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def public(self: Host) -> None:
-        """What the first look at the name would have said."""
+        """The result that the first check of the name would have had."""
 
     monkeypatch.setattr(Host, "check_address", public)
     fetch(web, tmp_path, ["good/1.jpg"], allow_private=frozenset())

@@ -1,5 +1,5 @@
-"""Both kernels against a float64 brute force. Triton's runs on the CPU by its interpreter, in a process of its own:
-the interpreter has to be chosen before Triton is imported, and other tests import Triton through other packages."""
+"""Both kernels against float64 brute force. Triton's runs on the CPU in its interpreter, in a separate process: the
+interpreter must be enabled before Triton is imported, and other tests import Triton through other packages."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Problem:
 
 
 def problem(case: Case, dtype: torch.dtype, change: Callable[[torch.Tensor], torch.Tensor] = lambda x: x) -> Problem:
-    """Random unit vectors. Queries are such that float16 holds them; rows that no pair names would spoil any score."""
+    """Random unit vectors. Queries are exact in float16; rows that no pair refers to would spoil any score."""
     generator = torch.Generator().manual_seed(1)
     queries = torch.nn.functional.normalize(torch.randn(case.batch, case.n, case.h, generator=generator), dim=-1)
     queries = change(queries).half().float()
@@ -138,7 +138,7 @@ def test_int32_indexes_float32_scales_and_half_queries(kernel: str) -> None:
 def test_queries_of_full_precision_are_rounded_by_a_float16_at_most(kernel: str) -> None:
     given = problem(CASES["ragged"], torch.float16)
     queries, *others = given.tensors
-    # relative to 1 by less than half a step of float16 (2^-11): no product of unit vectors moves by more
+    # relative to 1, by less than half a float16 step (2^-11): no product of unit vectors changes by more
     moved: Any = (queries * (1 + 2**-12), *others)
     check(run(kernel, Problem(moved, given.sizes, given.scores)), given, tolerance=32 * 2**-11)
 
@@ -187,8 +187,8 @@ def test_compiles_for_a_gpu_that_is_not_here(
     )
     options = {"num_warps": maxsim_triton.WARPS, "num_stages": maxsim_triton.STAGES}
     compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-    assert "cp.async" in compiled.asm["ptx"]  # loads of the next turn run while this one is multiplied
-    assert compiled.metadata.shared <= 100 * 1024  # two programs a processor on both
+    assert "cp.async" in compiled.asm["ptx"]  # the next iteration's loads overlap with this one's products
+    assert compiled.metadata.shared <= 100 * 1024  # two programs per multiprocessor on both
 
 
 @pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""A BLIP-2 checkpoint of transformers gives, loaded as a fusion encoder, the tokens that transformers gives."""
+"""A transformers BLIP-2 checkpoint, loaded as a fusion encoder, gives the same tokens as in transformers."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_buffer_of_older_checkpoints_is_passed_over(folder: Path) -> None:
 
 
 def renamed(folder: Path, rename: Callable[[str], str]) -> None:
-    """Renames the tensors of a checkpoint in shards."""
+    """Renames the tensors of a sharded checkpoint."""
     weight_map: dict[str, str] = {}
     for shard in folder.glob("model-*.safetensors"):
         tensors = {rename(name): tensor for name, tensor in load_file(shard).items()}

@@ -1,4 +1,4 @@
-"""BM25 against a score worked out by hand, and the word level under it."""
+"""BM25 against scores worked out by hand, and its tokenization into words."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_adjacent_words_count_more_together_in_either_order() -> None:
         BM25(pair_weight=weight, rarity_power=0, sentence_weight=0).score(["bell tower"], [passages])[0]
         for weight in (0, 1)
     )
-    # Both passages have both words, the first one as neighbors once stop words are gone; it is the shorter one, too.
+    # Both passages have both words; in the first, shorter one they are adjacent once stop words are removed.
     assert apart[0] > apart[1]
     assert together[0] - together[1] > apart[0] - apart[1]
     # 2 passages of 2 and 4 words ("rung" and "old" count), mean 3; only the first one has the pair
@@ -47,7 +47,7 @@ def test_words_that_are_rare_in_prose_count_more(monkeypatch: pytest.MonkeyPatch
     passages = ["the bell", "it began"]  # both words are in one of two passages of one word each
     reranker = BM25(pair_weight=0.4, rarity_power=0.5, sentence_weight=0)
     scores = reranker.score(["When did the bell begin?"], [passages])[0]
-    saturated = 1 / (1 + 1.2)  # of the 2.2 that a word weighs; the pair occurs in no passage
+    saturated = 1 / (1 + 1.2)  # times a word's maximum of 2.2; the pair occurs in no passage
     np.testing.assert_allclose(scores, [2 * saturated / 3, 1 * saturated / 3], rtol=1e-5)
     together = reranker.score(["When did the bell begin?"], [["the bell began", "it"]])[0]
     pair = 0.4 * math.sqrt((4 + 1) / 2)

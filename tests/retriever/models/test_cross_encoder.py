@@ -41,7 +41,7 @@ PAIRS = [(question, text) for question, found in zip(QUESTIONS, PASSAGES, strict
 
 
 def tokenizer() -> XLMRobertaTokenizer:
-    """Returns one in XLM-R's own format: every word of WORDS is one token, others are spelled."""
+    """Returns a tokenizer in XLM-R's own format: words in WORDS are single tokens, others are spelled out."""
     special = ["<s>", "<pad>", "</s>", "<unk>"]
     letters = [chr(c) for c in range(97, 123)]
     pieces = [(p, 0.0) for p in special] + [("▁" + w, -2.0) for w in WORDS] + [(c, -9.0) for c in ["▁", *letters]]
@@ -68,7 +68,7 @@ def xlm_roberta(
 def saved(model: PreTrainedModel, words: PreTrainedTokenizerBase, folder: Path) -> Path:
     torch.manual_seed(0)
     for weights in model.parameters():
-        if weights.dim() > 1:  # wider than at the start of a training: scores that hardly differ would hide mistakes
+        if weights.dim() > 1:  # larger than the usual initialization: nearly equal scores would hide mistakes
             torch.nn.init.normal_(weights, std=0.5)
     model.save_pretrained(folder)
     words.save_pretrained(folder)
@@ -97,7 +97,7 @@ def test_scores_are_those_of_sentence_transformers(folder: Path) -> None:
 def test_scores_are_those_of_flag_embedding(folder: Path) -> None:
     pytest.importorskip("FlagEmbedding")
     flag, ours = FlagReranker.load(folder), CrossEncoderReranker.load(folder)
-    # FlagEmbedding leaves the separators out before a passage without text; ours scores it as sentence-transformers.
+    # FlagEmbedding omits the separators before an empty passage; ours scores it like sentence-transformers.
     passages = [[text for text in found if text] for found in PASSAGES]
     for one, other in zip(flag.score(QUESTIONS, passages), ours.score(QUESTIONS, passages), strict=True):
         assert one.dtype == np.float32
@@ -128,7 +128,7 @@ def test_other_architectures_score_as_in_sentence_transformers(kind: str, tmp_pa
         flat(CrossEncoderReranker.load(tmp_path).score(QUESTIONS, PASSAGES)), expected, atol=1e-5
     )
     assert expected.std() > 0.05
-    reference.save_pretrained(str(tmp_path / "again"))  # the folder as that library writes it
+    reference.save_pretrained(str(tmp_path / "again"))  # the folder as written by that library
     again = CrossEncoderReranker.load(tmp_path / "again").score(QUESTIONS, PASSAGES)
     np.testing.assert_allclose(flat(again), expected, atol=1e-5)
 
@@ -175,7 +175,7 @@ def test_long_pairs_are_cut_as_in_sentence_transformers(folder: Path) -> None:
 
 
 def test_max_tokens_never_exceeds_the_position_table(tmp_path: Path) -> None:
-    # XLM-R's positions begin behind the padding's, which is 1: of 34 rows 32 are used.
+    # XLM-R's positions start after the padding index, 1: of 34 rows, 32 are used.
     reranker = CrossEncoderReranker.load(xlm_roberta(tmp_path, positions=34))
     assert reranker.max_tokens == 32
     assert np.isfinite(reranker.score(QUESTIONS, PASSAGES)[0]).all()

@@ -76,7 +76,7 @@ def test_batched_is_single_and_unit_length() -> None:
     texts = encoder.encode_texts(TEXTS)
     np.testing.assert_allclose(
         texts, torch.cat([encoder.encode_texts([text]) for text in TEXTS]), atol=1e-6
-    )  # padding does not show
+    )  # padding has no effect
 
 
 def test_keys_are_the_mean_over_sizes(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_squash_keeps_all_and_crop_keeps_the_middle(tmp_path: Path) -> None:
     assert squashed[:, 15, 2].tolist() == [255, 0, 0]
     assert squashed[:, 15, 15].tolist() == [0, 0, 255]
     cropped = PixelPreparation(30, crop=True).to_uint8([wide])[0]
-    assert (cropped[2] > 200).float().mean() > 0.9  # the blue third alone
+    assert (cropped[2] > 200).float().mean() > 0.9  # only the blue third
     # (0.5 - mean) / std of CLIP's first channel
     gray = PixelPreparation(4).normalize(torch.full((1, 3, 4, 4), 0.5))
     assert gray[0, 0, 0, 0].item() == pytest.approx((0.5 - 0.48145466) / 0.26862954)
@@ -136,7 +136,7 @@ def test_squash_keeps_all_and_crop_keeps_the_middle(tmp_path: Path) -> None:
 
 
 def random_images() -> list[Image.Image]:
-    """Returns odd sizes, panoramas, gray and palette images."""
+    """Returns images of odd sizes, panoramas, and gray and palette images."""
     rng = np.random.default_rng(0)
     sizes = [(224, 224), (301, 223), (97, 411), (1200, 130), (130, 1200), (1023, 767), (2, 3)]
     color = [Image.fromarray(rng.integers(0, 255, (h, w, 3), dtype=np.uint8)) for w, h in sizes]
@@ -182,7 +182,7 @@ def test_preparations_are_read_from_what_transformers_writes(tmp_path: Path) -> 
 
 
 def clip_tokenizer() -> CLIPTokenizer:
-    """Returns a tokenizer of CLIP's kind that knows letters; as in CLIP, the end of text has the highest id."""
+    """Returns a CLIP-style tokenizer of letters; as in CLIP, the end of text has the highest id."""
     letters = [chr(c) for c in range(33, 127)]
     pieces = [*letters, *(letter + "</w>" for letter in letters), "<|startoftext|>", "<|endoftext|>"]
     return CLIPTokenizer({piece: number for number, piece in enumerate(pieces)}, [], model_max_length=16)
@@ -270,7 +270,7 @@ def test_the_extra_for_siglip_has_what_its_tokenizer_needs(tmp_path: Path, monke
 
 
 def eva_folder(folder: Path) -> EvaCLIP:
-    """Returns a tiny EVA-CLIP with random weights, after writing it as EVA's repository would."""
+    """Writes a tiny EVA-CLIP with random weights in the format of EVA's repository, and returns it."""
     torch.manual_seed(0)
     tokenizer = clip_tokenizer()
     tokenizer.save_pretrained(folder)
@@ -353,10 +353,10 @@ def test_a_file_of_the_hubs_cache_is_known_by_its_name(tmp_path: Path) -> None:
     (blobs / name).write_bytes(weights)
     (snapshot / "model.safetensors").symlink_to(Path("..") / "blobs" / name)
     (plain / "config.json").write_text("{}")
-    (blobs / ("a" * 40)).write_text("{}")  # small files are named by what git calls them
+    (blobs / ("a" * 40)).write_text("{}")  # small files are named by their git hash
     (snapshot / "config.json").symlink_to(Path("..") / "blobs" / ("a" * 40))
     assert folder_fingerprint(snapshot) == folder_fingerprint(plain)
-    # Its bytes are not read: others under the same name do not show.
+    # Its bytes are not read: different content under the same name goes unnoticed.
     (blobs / name).write_bytes(b"changed")
     assert folder_fingerprint(snapshot) == folder_fingerprint(plain)
     (plain / "model.safetensors").write_bytes(b"changed")

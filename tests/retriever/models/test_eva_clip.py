@@ -16,11 +16,11 @@ from retriever.models.eva_weights import hub_config, hub_sources, load_eva_clip
 from tests.paths import GOLDEN_FILES
 
 GOLDEN = GOLDEN_FILES / "eva_clip.safetensors"
-"""What the published code computes: tests/oracles/README.md."""
+"""Outputs of the published code; see tests/oracles/README.md."""
 
 
 def golden(case: str) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor]]:
-    """Returns settings, weights, and inputs with outputs of a case."""
+    """Returns the settings, weights, and inputs with outputs of a case."""
     found = {name.removeprefix(f"{case}/"): t for name, t in load_file(GOLDEN).items() if name.startswith(f"{case}/")}
     settings = json.loads(bytes(found["config"].tolist()))
     state = {name.removeprefix("state/"): t.float() for name, t in found.items() if name.startswith("state/")}
@@ -28,7 +28,7 @@ def golden(case: str) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tens
 
 
 def write(folder: Path, settings: dict[str, Any], state: dict[str, Tensor], shards: int = 1) -> Path:
-    """Writes a model folder as it is published: one file, or several and an index."""
+    """Writes a model folder in its published layout: one weight file, or several with an index."""
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(json.dumps(settings))
     if shards == 1:
@@ -57,7 +57,7 @@ def test_the_published_code_gives_the_same_vectors(tmp_path: Path, case: str, sh
     settings, state, found = golden(case)
     model = load_eva_clip(write(tmp_path, settings, state, shards))
     assert_same(model, found)
-    assert found["image"].std() > 0.1  # the vectors say something
+    assert found["image"].std() > 0.1  # the vectors are not trivial
     assert found["text"].std() > 0.1
 
 
@@ -90,7 +90,7 @@ def as_on_the_hub(settings: dict[str, Any], state: dict[str, Tensor]) -> tuple[d
     renamed: dict[str, Tensor] = {}
     for name, tensor in state.items():
         if name == "logit_scale":
-            continue  # EVA's own file has it, the hub's has not
+            continue  # EVA's own file has it, the hub's does not
         for old, new in HUB_NAMES:
             name = name.replace(old, new)
         if "qkv" in name or "in_proj" in name:
@@ -139,7 +139,7 @@ def test_the_hub_layout_of_the_same_weights_gives_the_same_vectors(tmp_path: Pat
     positions = torch.arange(12).unsqueeze(0)
     folder = write(tmp_path, hub_settings, hub_state | {"text_model.embeddings.position_ids": positions}, shards=2)
     assert_same(load_eva_clip(folder), found)
-    # The flags that say the same are taken as well.
+    # Flags with the same meaning are accepted as well.
     hub_settings["vision_config"] |= {"use_rms_norm": True, "q_bias": False, "k_bias": False, "v_bias": False}
     assert_same(load_eva_clip(write(tmp_path, hub_settings, hub_state, shards=2)), found)
 
@@ -173,7 +173,7 @@ PUBLISHED: dict[str, Any] = {
 
 
 def published_shapes(settings: dict[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Returns names and shapes of the tensors in BAAI/EVA-CLIP-8B's weight files, for the sizes of a config.json."""
+    """Returns names and shapes of the tensors in BAAI/EVA-CLIP-8B's weight files, given the sizes in config.json."""
     vision, text, dimension = settings["vision_config"], settings["text_config"], settings["projection_dim"]
     cells = (vision["image_size"] // vision["patch_size"]) ** 2
     shapes: dict[str, tuple[int, ...]] = {

@@ -40,7 +40,7 @@ def sample_images() -> list[Image.Image]:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as open_clip publishes it."""
+    """A folder in open_clip's published layout."""
     from open_clip.push_to_hf_hub import save_config_for_hf
 
     folder = tmp_path_factory.mktemp("open_clip")

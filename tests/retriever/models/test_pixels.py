@@ -1,4 +1,4 @@
-"""Images padded to a ratio, scaled and cut: sizes and positions worked out by hand."""
+"""Images padded to a ratio, scaled and cropped: sizes and positions worked out by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PADDED = PixelPreparation(224, crop=True, target_ratio=1.25)
 
 
 def columns(image: Image.Image) -> list[int]:
-    """Which columns of an image are black in every row."""
+    """Returns which columns of an image are black in every row."""
     values = np.asarray(image)
     return [int(x) for x in np.flatnonzero((values == 0).all((0, 2)))]
 

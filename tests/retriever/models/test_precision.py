@@ -1,4 +1,4 @@
-"""Which dtype "auto" is."""
+"""Which dtype "auto" selects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models on the loopback hub: save, publish, load by name, and what their cards say."""
+"""Models on the loopback hub: saving, publishing, loading by name, and their cards."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def front_matter(card: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("kind", "name"), [(ClipEncoder, "clip"), (QFormerFusion, "fusion")])
 def test_push_and_load(kind: type[Published], name: str, models: Path, hub: FakeHub) -> None:
     model = kind.load(models / name)
-    expected = outputs(model)  # first: a tokenizer would be written otherwise once it was used
+    expected = outputs(model)  # first, because using a tokenizer changes how it is saved
     pinned = model.push_to_hub("org/model")
     repo, _, commit = pinned.partition("@")
     assert repo == "org/model" and list(hub.commits["org/model"]) == [commit]
@@ -87,7 +87,7 @@ def test_push_and_load(kind: type[Published], name: str, models: Path, hub: Fake
 
 
 def test_embedded_weights_keep_their_fingerprint(tmp_path: Path) -> None:
-    """Loaded as float32, stored as float16: an index built with the folder must accept what was saved."""
+    """Loaded as float32, stored as float16: an index built with the original must accept the saved model."""
     for kind, name in ((ClipEncoder, "encoder"), (QFormerFusion, "fusion")):
         shutil.copytree(EMBEDDED / name, tmp_path / name)
         (tmp_path / name / RECORD_NAME).write_text(json.dumps(RECORD))
@@ -110,7 +110,7 @@ def test_facts_stay_behind_if_the_weights_change(models: Path, tmp_path: Path) -
     assert (tmp_path / "same" / "README.md").read_text() == "# By hand\n"
     with torch.no_grad():
         next(model.model.parameters()).add_(1)
-    shutil.copytree(tmp_path / "clip", tmp_path / "other")  # of which nothing but the card may stay
+    shutil.copytree(tmp_path / "clip", tmp_path / "other")  # nothing of it but the card may remain
     (tmp_path / "other" / "README.md").unlink()
     shutil.copyfile(models / "clip" / "model.safetensors", tmp_path / "other" / "model-00001-of-00002.safetensors")
     model.save_pretrained(tmp_path / "other")
@@ -155,7 +155,7 @@ def test_a_card_tells_what_was_recorded(models: Path, tmp_path: Path, hub: FakeH
     ):
         assert line in text.splitlines(), line
     assert not (folder / "README.md").exists()
-    # What it was trained from is not told by a path of some machine.
+    # A local path must not appear as the base model.
     (folder / RECORD_NAME).write_text(json.dumps({"base": "/home/someone/encoder", "data": "flags", "metrics": {}}))
     push_model(folder, "org/clip")
     text = hub.repos["org/clip"]["README.md"].decode()
@@ -199,7 +199,7 @@ def test_revisions_and_stale_files(models: Path, tmp_path: Path, hub: FakeHub) -
     with torch.no_grad():
         next(model.model.parameters()).add_(1)
     second = model.push_to_hub("org/clip")
-    assert first != second and RECORD_NAME not in hub.repos["org/clip"]  # it told of the first
+    assert first != second and RECORD_NAME not in hub.repos["org/clip"]  # it described the first model
     assert ClipEncoder.from_pretrained(first).fingerprint == folder_fingerprint(folder)
     assert ClipEncoder.from_pretrained("org/clip", revision=first.partition("@")[2]).folder is not None
     newest = ClipEncoder.from_pretrained("org/clip", device="cpu", batch_size=2)

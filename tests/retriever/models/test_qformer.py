@@ -1,4 +1,4 @@
-"""The fusion encoder: kept and loaded, batched and single, and that both image and text reach its tokens."""
+"""The fusion encoder: saving and loading, batches and single inputs, and that both image and text affect its tokens."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_saved_and_loaded_gives_the_same(fusion: QFormerFusion, tmp_path: Path) 
 
 def test_the_mean_of_each_token_is_subtracted_and_kept(fusion: QFormerFusion, tmp_path: Path) -> None:
     plain = fusion.encode(IMAGES, TEXTS)
-    assert fusion.token_mean is not None and not fusion.token_mean.any()  # nothing until a training finds it
+    assert fusion.token_mean is not None and not fusion.token_mean.any()  # zero until training sets it
     fusion.save(tmp_path)
     centered = QFormerFusion.load(tmp_path)
     assert centered.token_mean is not None

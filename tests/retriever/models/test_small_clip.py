@@ -45,7 +45,7 @@ def test_a_size_that_no_cell_divides_is_refused(size: int) -> None:
 
 
 def _trained_tower() -> SmallVision:
-    """Returns a tower whose batch norms have statistics and weights of all kinds, none of them those of the start."""
+    """Returns a tower whose batch norms have random statistics and weights, none at their initial values."""
     torch.manual_seed(1)
     tower = SmallVision(SmallCLIPConfig(image_size=32, channels=(4, 6, 8, 16), vision_heads=2, vocab_size=9))
     for module in tower.modules():
@@ -79,7 +79,7 @@ def test_a_fused_tower_can_be_copied() -> None:
     tower.fuse("cpu", torch.float32)
     images = torch.rand(2, 3, 32, 32)
     with torch.inference_mode():
-        expected = tower(images).last_hidden_state  # this puts weights in oneDNN's order, which cannot be copied
+        expected = tower(images).last_hidden_state  # converts weights to oneDNN's layout, which cannot be copied
         assert torch.equal(copy.deepcopy(tower)(images).last_hidden_state, expected)
 
 

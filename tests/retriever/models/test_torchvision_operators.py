@@ -14,11 +14,11 @@ import torch
 @torch.library.register_fake("torchvision::nms")
 def nms(dets, scores, iou_threshold): return dets
 """
-"""What `import torchvision` does: it fails unless the operator exists by then."""
+"""A stand-in for `import torchvision`, which fails unless the operator already exists."""
 
 
 def run(code: str, path: Path | None = None) -> str:
-    """Runs `code` in a fresh interpreter that searches `path` first, and returns what it prints."""
+    """Runs `code` in a fresh interpreter that searches `path` first; returns its output."""
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(str(p) for p in (path, ROOT) if p))
     result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

@@ -1,4 +1,4 @@
-"""Fixtures of the generator's training: two chat models, an image and samples."""
+"""Fixtures for training the generator: two chat models, an image and samples."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def llava(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def given(tmp_path_factory: pytest.TempPathFactory) -> list[GeneratorSample]:
-    """Six samples whose answers are in their evidence and have different lengths."""
+    """Six samples with answers of different lengths that occur in their evidence."""
     image = tmp_path_factory.mktemp("images") / "red.png"
     Image.new("RGB", (50, 30), "red").save(image)
     return [
@@ -45,7 +45,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> list[GeneratorSample]:
 
 @pytest.fixture(scope="package")
 def samples(tmp_path_factory: pytest.TempPathFactory, given: list[GeneratorSample]) -> Path:
-    """The file of the samples."""
+    """The file with the samples."""
     path = tmp_path_factory.mktemp("samples") / "samples.jsonl"
     write_lines(path, map(asdict, given))
     return path

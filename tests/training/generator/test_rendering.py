@@ -1,4 +1,4 @@
-"""Training renders what serving sends: the same messages, by the model's own template, and the answer alone learned."""
+"""Training renders what serving sends: the same messages with the model's own template; only the answer is learned."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_the_prompt_is_what_transformers_itself_tokenizes(
 def test_a_multimodal_sample_has_its_image_tokens(llava: Path, given: list[GeneratorSample]) -> None:
     inputs = Renderer(llava, MULTIMODAL)(given[2])
     text = text_of(llava, inputs["input_ids"][0])
-    # (24 / 4) ** 2 patches; LLaMA 2's tokenizer begins every stretch between special tokens with a space
+    # (24 / 4) ** 2 patches; LLaMA 2's tokenizer starts every stretch between special tokens with a space
     image = "<image>" * 36
     assert text == f" {LOOK} USER: {image} \n{USER} ASSISTANT: 700 nm</s>"
     learned = inputs["labels"][0].ne(IGNORED)
@@ -167,7 +167,7 @@ def test_a_prompt_without_image_tokens_is_an_error(
     tmp_path: Path, llava: Path, given: list[GeneratorSample], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     renderer = Renderer(llava, MULTIMODAL)
-    # What the paper's published code does: text and image reach the model, and the text does not mention the image.
+    # As in the paper's published code: text and image reach the model, but the text does not mention the image.
     lost = renderer._processor.tokenizer([f"{LOOK} USER: {USER} ASSISTANT:"], return_tensors="pt")
     monkeypatch.setattr(renderer, "_prompt_inputs", lambda prompt, images: dict(lost))
     with pytest.raises(ValueError, match=r"^q0: the prompt has no image token, so the model would not see the image"):

@@ -36,7 +36,7 @@ def image_of(tmp_path: Path) -> Callable[[str], Path | None]:
     [
         (("1 m", "1 metre"), "", "1 m"),
         (("Austria && Italy&&", "Tyrol"), "", "Austria, Italy"),
-        (("", "red"), "", "red"),  # OK-VQA: some of the ten may be empty
+        (("", "red"), "", "red"),  # OK-VQA: some of the ten answers may be empty
         (("cn", "China"), "People's Republic of China", "People's Republic of China"),
         ((), "", ""),
     ],

@@ -1,4 +1,4 @@
-"""What was learned is what is answered: a trained model behind a real server, asked by our own generator."""
+"""A trained model behind a real server gives the learned answers to our own generator."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_generator_gets_the_answer_that_was_learned(llama: Path, transformer
     write_lines(tmp_path / "samples.jsonl", [asdict(sample)])
     config = GeneratorTrainingConfig(steps=40, batch_size=1, accumulate=1, learning_rate=3e-2, rank=16, lora_alpha=32)
     train_generator(llama, tmp_path / "samples.jsonl", tmp_path / "out", PromptSettings(), config, progress=False)
-    # `transformers serve` takes no adapter, so it is merged into the weights.
+    # `transformers serve` does not load adapters, so it is merged into the weights.
     merged = PeftModel.from_pretrained(load_base(llama), tmp_path / "out" / "adapter").merge_and_unload()
     merged.save_pretrained(tmp_path / "merged")
     AutoTokenizer.from_pretrained(llama).save_pretrained(tmp_path / "merged")

@@ -1,4 +1,4 @@
-"""A LoRA training of tiny models on a CPU: what it touches, what it learns, how it resumes."""
+"""LoRA training of tiny models on a CPU: which weights it changes, what it learns, how it resumes."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ LINEARS = [
 
 
 class Killed(BaseException):
-    """Ends a training as a kill would: nothing catches it."""
+    """Ends training like a kill: nothing catches it."""
 
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """The models that trainings in this test end with."""
+    """The final models of the training runs in this test."""
     models: list[Any] = []
 
     def keep(model: Any, folder: Path, base: str, revision: str | None) -> None:
@@ -145,7 +145,7 @@ def test_the_base_stays_and_the_saved_adapter_is_the_trained_model(
 def test_the_loss_is_that_of_the_answers_alone(
     llava: Path, given: list[GeneratorSample], samples: Path, tmp_path: Path
 ) -> None:
-    """At its first step an adapter changes nothing, so the loss is the base's mean over the tokens of all answers."""
+    """At first, an adapter has no effect, so the loss is the base model's mean over the tokens of all answers."""
     train(llava, samples, tmp_path, replace(SMALL, steps=1, batch_size=3, accumulate=2))
     renderer, model = Renderer(llava, MULTIMODAL), load_base(llava).eval()
     losses: list[Tensor] = []
@@ -226,7 +226,7 @@ def test_a_finished_run_is_not_repeated(
         ValueError, match=r"run.json: from a run with another rank, seed; choose another --out or delete"
     ):
         train(llama, samples, tmp_path, replace(SMALL, rank=8, seed=1))
-    shutil.rmtree(tmp_path / "checkpoints")  # what the message says
+    shutil.rmtree(tmp_path / "checkpoints")  # as the message suggests
     with pytest.raises(AssertionError, match="the adapter is there"):
         train(llama, samples, tmp_path, replace(SMALL, rank=8))
 

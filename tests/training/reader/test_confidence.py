@@ -1,4 +1,4 @@
-"""The confidence's fit, its threshold, and questions that go astray, worked out by hand."""
+"""Fitting the confidence, its threshold, and questions whose evidence drifts, worked out by hand."""
 
 from __future__ import annotations
 

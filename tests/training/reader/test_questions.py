@@ -1,4 +1,4 @@
-"""SQuAD's and E-VQA's files, and SQuAD's measures."""
+"""SQuAD's and E-VQA's files, and SQuAD's metrics."""
 
 from __future__ import annotations
 

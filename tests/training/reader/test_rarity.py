@@ -1,4 +1,4 @@
-"""The table of how many passages have each stem."""
+"""The table of the number of passages with each stem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training on made-up articles: it learns, repeats itself, and numpy computes what torch does."""
+"""Training on made-up articles: it learns, is reproducible, and NumPy computes the same as PyTorch."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_an_example_thinned_for_training_keeps_the_good_candidates(monkeypatch: 
     good = int((full.quality > 0.5).sum())
     assert len(full.f1) > 50 + good and len(thin.f1) == 50 + good
     assert thin.quality.max() == full.quality.max() == 1
-    assert thin.candidates.features.base is None  # a view would keep the features of all candidates
+    assert thin.candidates.features.base is None  # a view would keep all candidates' features in memory
     spans = zip(full.candidates.first, full.candidates.last, strict=True)
     rows = {span: i for i, span in enumerate(spans)}
     old = [rows[span] for span in zip(thin.candidates.first, thin.candidates.last, strict=True)]

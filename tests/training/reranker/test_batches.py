@@ -1,4 +1,4 @@
-"""Batches of step 2's training: every sample once an epoch, every pair once a batch."""
+"""Batches for training step 2: every sample once per epoch, every pair once per batch."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_process_without_a_sample_counts_nothing() -> None:
 
 @pytest.fixture
 def maker(tmp_path: Path) -> BatchMaker:
-    """Four entities of eight sections and an image each, and three questions; section i has i + 1 tokens, all i."""
+    """Four entities with eight sections and an image each, and three questions; section i is i + 1 tokens i."""
     texts = [np.full(i + 1, i) for i in range(32)] + [np.full(2, 40 + i) for i in range(3)]
     write_rows(tmp_path / "texts.bin", texts, UINT16)
     store = FeatureStore(tmp_path, np.ones(7, np.int64), (2, 3))
@@ -131,7 +131,7 @@ def test_batches_come_in_order_and_from_any_start(maker: BatchMaker) -> None:
     for number in (7, 8, 9, 3):
         assert torch.equal(feeder(number).candidates, maker(number).candidates)
     feeder.close()
-    assert sorted(made)[:2] == [3, 4] and max(made) <= 11  # the two batches ahead of number 9 may not have begun
+    assert sorted(made)[:2] == [3, 4] and max(made) <= 11  # the two batches after number 9 may not have been started
 
 
 def test_a_batch_that_cannot_be_made_is_an_error(maker: BatchMaker) -> None:

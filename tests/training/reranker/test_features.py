@@ -1,4 +1,4 @@
-"""Features of a frozen tower: augmented views, shards on disk, and runs that resume."""
+"""Features of a frozen tower: augmented views, shards on disk, and resuming."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_killed_run_computes_only_what_is_missing(
     compute(fusion, images, tmp_path / "f", [2] * 5)
     assert {file.name: file.read_bytes() for file in whole.folder.iterdir()} == before
     assert {name: (whole.folder / name).stat().st_mtime_ns for name in times} == times
-    compute(fusion, images, tmp_path / "f", [1] * 5)  # other views: anew
+    compute(fusion, images, tmp_path / "f", [1] * 5)  # different views: recomputed
     assert (whole.folder / "00000.bin").stat().st_size == 2 * 17 * 24 * 2
 
 

@@ -1,4 +1,4 @@
-"""Alpha from few questions."""
+"""Choosing alpha from few questions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CandidateScores:
 
 
 def questions(weights: tuple[float, float], count: int = 3000) -> list[CandidateScores]:
-    """Draws gold entities from softmax(w1 * sim_c + w2 * sim_m), which is what is fitted."""
+    """Draws gold entities from softmax(w1 * sim_c + w2 * sim_m), the model that is fitted."""
     generator = np.random.default_rng(0)
     drawn = []
     for _ in range(count):

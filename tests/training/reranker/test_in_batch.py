@@ -1,4 +1,4 @@
-"""Step 2's training with the candidates of whole batches, image tower included."""
+"""Training step 2 with in-batch candidates, image tower included."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONFIG = RerankerTrainingConfig(steps=6, validate_every=2, validation_share=0.25
 
 @pytest.fixture(scope="module")
 def data(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> RerankerData:
-    """The world with a second image of each of the first four entities."""
+    """The world with a second image for each of the first four entities."""
     folder = tmp_path_factory.mktemp("photos")
     shutil.copytree(world.folder / "queries", folder, dirs_exist_ok=True)
     negatives = json.loads(world.data.negatives.read_text())
@@ -95,7 +95,7 @@ def test_every_question_finds_its_evidence_and_another_image(training_set: Train
         for question, evidence, labeled in zip(questions, batch.evidence.tolist(), batch.labeled_gold, strict=True):
             if evidence >= 0:
                 topic = texts[int(samples.evidence[sample_of[tuple(question)]])].tolist()[-4:]
-                assert sections[evidence][-4:] == topic  # every land's article says it in the same words
+                assert sections[evidence][-4:] == topic  # all articles use the same words for a topic
             own, other = batch.questions.image[questions.index(question)], batch.labeled.image[labeled]
             if labeled >= 0 and questions.count(question) == 1:
                 same = (batch.pixels[own].mean((1, 2)) - batch.pixels[other].mean((1, 2))).abs().max()
@@ -113,7 +113,7 @@ def test_equal_arguments_give_equal_batches(training_set: TrainingSet) -> None:
 
 
 def test_a_batch_holds_what_step_1_confuses(training_set: TrainingSet) -> None:
-    """Found for red: blue and green alone. So a batch that begins with red has both of them."""
+    """For red, only blue and green are found, so a batch that starts with red contains both."""
     samples, red = training_set.samples, 0
     found = np.concatenate([[1, 2] if gold == red else [gold] for gold in samples.gold]).astype(np.int32)
     lengths = [2 if gold == red else 1 for gold in samples.gold]

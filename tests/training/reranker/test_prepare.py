@@ -1,8 +1,9 @@
-"""Preparing step 2's training: token ids, samples and names of images, from one pass over the knowledge base."""
+"""Preparing step 2's training: token ids, samples and image names, in one pass over the knowledge base."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from indexes.article_images import ImageUse
 from indexes.formats import read_knowledge_base
 from indexes.lines import to_row
 from retriever.files import write_lines
 from tests.fakes.training_world import COLORS, TOPICS, TrainingWorld
 from training.questions import is_held_out
-from training.reranker.data import RerankerData
+from training.reranker import validated
+from training.reranker.data import RerankerData, Serving
 from training.reranker.image_table import ImageName
 from training.reranker.prepare import (
     PASSAGES_NAME,
@@ -85,7 +88,7 @@ def test_the_positive_image_is_the_one_that_mining_names(
         for sample, question in enumerate(world.questions)
     }
     assert images["q_red"] == expected
-    assert images["q_blue"] == "blue.png"  # the main image in place of one that is missing
+    assert images["q_blue"] == "blue.png"  # the main image instead of a missing one
     assert result.samples.main_image[0] != result.samples.positive_image[0] or not most_similar
 
 
@@ -144,3 +147,68 @@ def test_questions_about_unknown_entities_are_left_out(world: TrainingWorld, tmp
     reason = "the gold entity is not in the knowledge base"
     assert result.left_out.rows == [(question.id, reason, True) for question in unknown]
     assert len(result.samples) == 14
+
+
+def test_negatives_may_be_named_by_the_file_of_an_image(world: TrainingWorld, tmp_path: Path) -> None:
+    negatives = json.loads(world.data.negatives.read_text())
+    (tmp_path / "negatives.json").write_text(json.dumps({k: row["top_20"] for k, row in negatives.items()}))
+
+    def path_of(image_id: str) -> Path | None:  # iNaturalist's images have names of their own
+        return world.query_image_of(f"q_{COLORS[int(image_id)]}")
+
+    questions = [replace(one, image_id=str(COLORS.index(one.image_id.removeprefix("q_")))) for one in world.questions]
+    data = replace(world.data, questions=questions, query_image_of=path_of, negatives=tmp_path / "negatives.json")
+    result = prepared(world, data, tmp_path)
+    assert result.left_out.rows == [] and len(result.samples) == 16
+
+
+def test_only_as_many_are_held_out_as_are_validated(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of eight images are held out; the images of what is not validated are not named."""
+    articles = json.loads(world.data.kb.read_text())
+    for color, article in zip(COLORS, articles.values(), strict=True):
+        shutil.copy(world.folder / "images" / f"{color}.png", tmp_path / f"{color}.png")
+        shutil.copy(world.folder / "images" / f"{color}.png", tmp_path / f"{color}_too.png")
+        article["image_urls"].append(f"https://e.example/{color}_too.png")
+        article["image_reference_descriptions"], article["image_section_indices"] = ["", ""], [0, 0]
+    (tmp_path / "kb.json").write_text(json.dumps(articles))
+    negatives = json.loads(world.data.negatives.read_text())
+    for image_id, row in negatives.items():  # each is confused with nothing but its own entity
+        row["top_20"] = [{"entry": URL + image_id.removeprefix("q_")}]
+    (tmp_path / "negatives.json").write_text(json.dumps(negatives))
+    data = replace(
+        world.data,
+        kb=tmp_path / "kb.json",
+        images=tmp_path,
+        negatives=tmp_path / "negatives.json",
+        serving=Serving(use=ImageUse(keys=2)),
+    )
+    whole = prepared(world, data, tmp_path / "whole", validation_share=0.5)
+    held_out = {q.image_id.removeprefix("q_") for q in world.questions if is_held_out(q.image_id, 0.5, 0)}
+    assert 1 < len(held_out) < 8 and whole.left_out.rows == []
+    assert len(whole.samples.validation) == 2 * len(held_out)  # two questions per image
+    assert len(whole.images.names) == 8 + 8 + len(held_out)  # queries, main images, further ones of held-out entities
+
+    monkeypatch.setattr(validated, "MOST_QUESTIONS", 1)
+    result = prepared(world, data, tmp_path / "limited", validation_share=0.5)
+    (sample,) = result.samples.validation.tolist()
+    color = COLORS[result.samples.gold[sample]]
+    names = {(name.kind, Path(name.name).stem) for name in result.images.names}
+    used = {color, *COLORS} - (held_out - {color})
+    assert names == {
+        *(("query", f"q_{one}") for one in used),
+        *(("article", one) for one in used),
+        ("article", f"{color}_too"),
+    }
+    own = [result.images.names[row].name for row in result.samples.images_of(int(result.samples.gold[sample]))]
+    assert own == [f"{color}.png", f"{color}_too.png"]
+    assert len(result.ids) == len(result.samples) == 16 - 2 * len(held_out) + 1
+    reason = "held out, but enough others are validated on"
+    assert len(result.left_out.rows) == 2 * len(held_out) - 1
+    assert {row[1:] for row in result.left_out.rows} == {(reason, False)}
+    assert {row[0] for row in result.left_out.rows}.isdisjoint(result.ids)
+    for before, name in zip(whole.ids, whole.samples.query_image, strict=True):  # rows of images are numbered anew
+        if before in result.ids:
+            after = result.samples.query_image[result.ids.index(before)]
+            assert result.images.names[after] == whole.images.names[name]

@@ -1,4 +1,4 @@
-"""Samples of step 2's training: which candidates they draw, and with which images."""
+"""Samples for training step 2: which candidates they draw, and with which images."""
 
 from __future__ import annotations
 

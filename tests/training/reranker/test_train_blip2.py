@@ -1,4 +1,4 @@
-"""Step 2's training of a BLIP-2: its own image tower stays, however many image features fit in memory."""
+"""Training step 2 with a BLIP-2: its own image tower stays, however many image features fit in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation of step 2: its figures are those of the real pipeline on an index of the trained model."""
+"""Validation of step 2: its metrics equal those of the real pipeline on an index of the trained model."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_figures_are_those_of_the_pipeline(
 
 
 def cards(world: TrainingWorld, folder: Path) -> Callable[[str], Path | None]:
-    """Returns where the questions' images are, each on a card that is larger than itself."""
+    """Returns the folder of the questions' images, each pasted on a larger card."""
 
     def path_of(image_id: str) -> Path | None:
         path = folder / f"{image_id}.png"
@@ -188,7 +188,7 @@ def cards(world: TrainingWorld, folder: Path) -> Callable[[str], Path | None]:
 
 
 def with_several_images(world: TrainingWorld, folder: Path) -> tuple[Path, Path]:
-    """Returns a copy of the knowledge base in which every second article shows the colors of others, too.
+    """Returns a copy of the knowledge base in which every second article also shows the colors of others.
 
     The further images of the others are missing or damaged.
     """
@@ -207,7 +207,7 @@ def with_several_images(world: TrainingWorld, folder: Path) -> tuple[Path, Path]
 
 
 class Last:
-    """A step 3 that prefers later topics a little."""
+    """A step 3 that slightly prefers later topics."""
 
     def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
         topics = [
