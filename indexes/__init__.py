@@ -1,1 +1,1 @@
-"""Offline: read articles, summarize, embed, store. Owns everything on disk."""
+"""Offline indexing: read articles, summarize, embed, store. Owns everything on disk."""

@@ -1,4 +1,4 @@
-"""Computes items in threads ahead of their use, so that decoded images are ready when the model asks for them."""
+"""Computes items in threads ahead of time, so that decoded images are ready when the model needs them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _THREADS = 16
 def map_ahead(
     function: Callable[[T], R], items: Iterable[T], ahead: int, threads: int = _THREADS
 ) -> Generator[R, None, None]:
-    """Yields `function(item)` in order, computed in threads up to `ahead` items before they are asked for.
+    """Yields `function(item)` in order, computed in threads up to `ahead` items in advance.
 
     This helps if `function` waits for a disk or releases the GIL, as Pillow does while it decodes and resizes. If
     `function` raises for an item, the iterator raises at that item. Closing the iterator cancels calls that have not

@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple
 from retriever.types import Entity
 
 LABELED = "labeled:"
-"""How the URLs of labeled images begin (`indexes.labeled_images`)."""
+"""Prefix of the URLs of labeled images (`indexes.labeled_images`)."""
 
 GROUNDS = "grounds:"
-"""How the name of a key begins that is the main image on several grounds; the image's own name follows."""
+"""Prefix of the name of a key that is the main image on several backgrounds; the image's own name follows."""
 
 ImageProblem = Literal["missing", "unreadable"]
 
@@ -21,9 +21,9 @@ class ImageUse(NamedTuple):
     """Which images of an entity are used.
 
     Attributes:
-        keys: Image keys of an entity, at most, labeled ones apart; 1 is the main image alone.
-        sections: Whether a section's tokens are made with its own image if it has one, else with the main image.
-        labeled: Whether labeled images are used, all of them: as keys and, with a fusion encoder, by their tokens.
+        keys: Most image keys per entity, not counting labeled images; 1 means the main image only.
+        sections: Whether a section's tokens use its own image, if it has one, instead of the main image.
+        labeled: Whether all labeled images are used: as keys and, with a fusion encoder, by their tokens.
     """
 
     keys: int = 1
@@ -51,15 +51,15 @@ class FurtherImages(NamedTuple):
     """The images of an entity that are used besides its main image, by their names in the image source.
 
     Attributes:
-        keys: Those that are keys.
-        sections: For each section its own image, `None` for the main image; empty if no section has one.
+        keys: The images that are keys.
+        sections: The image of each section, `None` for the main image; empty if no section has its own image.
     """
 
     keys: tuple[str, ...] = ()
     sections: tuple[str | None, ...] = ()
 
     def of_sections(self, main: str, count: int) -> dict[str, list[int]]:
-        """Returns the image of each of `count` sections: the positions of the sections by the names of the images."""
+        """Returns the images of `count` sections, as a mapping of image names to the positions of their sections."""
         found: dict[str, list[int]] = {}
         for position, name in enumerate(self.sections or [None] * count):
             found.setdefault(name or main, []).append(position)
@@ -67,19 +67,19 @@ class FurtherImages(NamedTuple):
 
 
 def is_labeled(name: str) -> bool:
-    """Returns whether a key is a labeled image, by its name."""
+    """Returns whether the key with this name is a labeled image."""
     return name.removeprefix(GROUNDS).startswith(LABELED)
 
 
 def keys_with_tokens(main: str | None, further: Sequence[str]) -> list[str]:
-    """Returns the names of an entity's keys that have tokens of their own, labeled images last.
+    """Returns the names of an entity's keys that have their own tokens, labeled images last.
 
-    These are its labeled images and, if its article has more images than the main one that are keys, all of these. With
-    the main image alone, the tokens of its sections say as much.
+    These are its labeled images and, if its article has other image keys besides the main image, all of the article's
+    image keys. A lone main image needs no tokens of its own: those of the sections already contain it.
 
     Args:
-        main: The name of its main image, `None` if that is missing or unreadable.
-        further: The names of its further keys.
+        main: The name of the main image, or `None` if it is missing or unreadable.
+        further: The names of the further keys.
     """
     if main is None:
         return []

@@ -1,4 +1,4 @@
-"""From a knowledge base to an index on disk, in stages that survive a kill."""
+"""Builds an index on disk from a knowledge base, in stages that resume after a kill."""
 
 from __future__ import annotations
 
@@ -92,52 +92,52 @@ def build_index(
     progress: bool = True,
     workers: Callable[[DualEncoder, FusionEncoder | None], Workers] = LocalWorkers,
 ) -> Index:
-    """Builds the index of a knowledge base in `out` and opens it; a complete index of the same inputs is only opened.
+    """Builds the index of a knowledge base in `out` and opens it; if it is already complete, only opens it.
 
-    Changes made to a complete index since (`indexes.live`) are kept, too, unless another one replaces it.
+    Live changes to a complete index (`indexes.live`) are kept, unless another index replaces it.
 
-    Work in progress is kept in `out/.parts`. A build that was killed resumes there and ends with the same bytes as one
-    that was not (given the same `batch_size` and `image_weight`). `out` changes only at the end, the manifest last.
+    Work in progress is kept in `out/.parts`. A killed build resumes there and ends with the same bytes as an
+    uninterrupted one (given the same `batch_size` and `image_weight`). `out` changes only at the end, manifest last.
 
     Args:
         kb: The knowledge base.
-        images: The folder or ZIM file with its images; by default what the knowledge base itself holds. A missing or
+        images: The folder or ZIM file with its images; by default those in the knowledge base itself. A missing or
             unreadable image is not an error: `report.json` lists it with the reason.
-        out: The index's folder: absent, empty, or an index.
+        out: The index folder: absent, empty, or an index.
         summarizer: Writes the summaries.
         encoder: Step 1's model.
         fusion: Step 2's model; `None` leaves the token store empty, to measure step 1 alone.
         kb_format: See `read_knowledge_base`.
         drop_sections: Titles of sections to leave out, see `dropped_titles`.
-        names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
+        names: The names of an entity's fields in the knowledge base, if they differ from the usual ones.
         max_bad: Share of bad entries, in 0..1, above which the build fails. They are skipped; `report.json` lists them.
-        batch_size: Entities per batch; a kill loses at most one batch, and of summaries only the unfinished ones.
+        batch_size: Entities per batch; a kill loses at most one batch, or only the unfinished summaries.
         candidates: What step 1 searches. With `image`, an entity without a readable main image is never found.
-        tokens: How step 2's tokens are stored, the name of a `TokenCodec`.
+        tokens: How step 2's tokens are stored: the name of a `TokenCodec`.
         search: The kind of entity index, see `indexes.search_kinds`.
         search_uri: Where Milvus is if `search` is "milvus", see `indexes.search_milvus.Collection`.
-        image_weight: Weight of the main image in a combined key, for which an approximate kind is tuned, and with which
-            the index is opened.
-        image_keys: Image keys of an entity, at most: its main image and the next ones of its article. Ignored if
-            `candidates` are texts alone.
-        section_images: Whether a section's tokens are made with its own image if it has one.
-        trim_borders: Whether uniform borders are cut off labeled images, as off query images.
-        labeled: Images beyond those of the articles that show an entity; they are further image keys of it.
+        image_weight: Weight of the main image in a combined key, used to tune an approximate entity index and to open
+            the index.
+        image_keys: Most image keys per entity: its main image, then the others of its article in order. Ignored if
+            `candidates` are only texts.
+        section_images: Whether a section's tokens use its own image if it has one.
+        trim_borders: Whether to cut uniform borders off labeled images, as off query images.
+        labeled: Images that show an entity but are not in its article; they become further image keys of the entity.
         name: The index's name; by default the knowledge base's file name without extension.
-        overwrite: Whether to replace another index, or the unfinished build of one. If only `search` differs, the
-            entity index is made again from the stored vectors, and everything else stays.
+        overwrite: Whether to replace another index or its unfinished build. If only `search` differs, the entity index
+            is rebuilt from the stored vectors, and everything else is kept.
         progress: Whether to show progress bars.
-        workers: Run the models: in this process, or those of `indexes.cluster`.
+        workers: Creates the workers that run the models: in this process, or on a cluster (`indexes.cluster`).
 
     Raises:
-        ValueError: Bad input, a knowledge base without entities, `out` holds something else and `overwrite` is off, or
-            another process builds or serves it (`LockedError`).
-        OSError: `out` cannot be written; the message names the file. The build resumes when it is repeated.
+        ValueError: The input is invalid, the knowledge base has no entities, `out` contains something else and
+            `overwrite` is off, or another process builds or serves the index (`LockedError`).
+        OSError: `out` cannot be written; the message names the file. Repeating the build resumes it.
     """
     _check_settings(batch_size, candidates, search, search_uri, image_keys)
     codec = TokenCodec.parse(tokens)
     if fusion is not None:
-        codec.stored_shape(fusion.token_shape)  # fails now and not after the other stages
+        codec.stored_shape(fusion.token_shape)  # to fail now rather than after the other stages
     kb_format = kb_format or guess_format(kb)
     if kb_format not in FORMATS:
         raise ValueError(f"knowledge base format {kb_format!r} is unknown: use one of {', '.join(FORMATS)}")
@@ -167,7 +167,7 @@ def build_index(
             return index
         if is_live(out):
             raise ValueError(
-                f"{out}: keeps its kind of entity index, since it was changed after it was built; build another index"
+                f"{out}: has live changes, so the kind of its entity index cannot change; build another index"
             )
         with resumable(out), locked(out, "builds it"):
             kind = choose_kind(search, index.manifest.counts.searchable)
@@ -175,7 +175,7 @@ def build_index(
         return Index.open(out, encoder=encoder, fusion=fusion, image_weight=image_weight)
     with resumable(out), locked(out, "builds it"):
         parts = claim(out, inputs, overwrite)
-        if not (parts / MANIFEST).exists():  # else it was killed while it was published
+        if not (parts / MANIFEST).exists():  # otherwise, the build was killed while publishing
             skipped = SkippedEntries(max_bad)
             read = partial(read_knowledge_base, kb, kb_format, drop_sections, names=names)
             entities = with_images_called(read(skipped=skipped), own_images)
@@ -211,7 +211,7 @@ def build_index(
 
 
 def _check_settings(batch_size: int, candidates: str, search: str, search_uri: str, image_keys: int) -> None:
-    """Raises a `ValueError` that names the first setting out of its range."""
+    """Raises a `ValueError` that names the first invalid setting."""
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
     if candidates not in get_args(Candidates):
@@ -221,7 +221,7 @@ def _check_settings(batch_size: int, candidates: str, search: str, search_uri: s
     if image_keys < 1:
         raise ValueError(f"image_keys must be at least 1, got {image_keys}")
     if (search == "milvus") != bool(search_uri):
-        raise ValueError(f'search.uri is needed by search.kind = "milvus" and by no other, got {search_uri!r}')
+        raise ValueError(f'search.uri must be set if search.kind is "milvus", and only then; got {search_uri!r}')
 
 
 def _nothing_to_do(out: Path) -> None:
@@ -251,7 +251,7 @@ def _run_stages(
     save_offsets(parts / "summaries.jsonl")
     readable = images.readable_rows()
     if run.candidates == "image" and not len(readable):
-        raise ValueError(f"{kb}: no entity has a readable main image, and candidates = 'image' needs them")
+        raise ValueError(f"{kb}: no entity has a readable main image, which candidates = 'image' needs")
     keys = write_keys(run, images)
     if len(keys.owners):
         save_array(parts / OWNERS, keys.owners)
@@ -282,7 +282,7 @@ def _run_stages(
 
 
 def _entity_index(run: BuildRun, keys: Keys, inputs: Inputs, uri: str, image_weight: float) -> SearchRecord:
-    """Returns the record of the entity index, which is written unless a killed build had finished it."""
+    """Writes the entity index, unless a killed build already finished it, and returns its record."""
     note = run.folder / "search.json"
     if note.exists():
         return SearchRecord.model_validate_json(note.read_bytes())
@@ -301,7 +301,7 @@ def _entity_index(run: BuildRun, keys: Keys, inputs: Inputs, uri: str, image_wei
 
 
 def _read_articles(entities: Iterator[Entity], kb: Path, parts: Path, search: SearchChoice) -> Articles:
-    """Returns the articles, written to `parts`; a knowledge base that cannot be used leaves nothing behind."""
+    """Writes the articles to `parts` and returns them; leaves nothing behind if the knowledge base is unusable."""
     try:
         articles = write_articles(entities, parts)
     except ValueError:
@@ -310,7 +310,7 @@ def _read_articles(entities: Iterator[Entity], kb: Path, parts: Path, search: Se
         raise
     if not len(articles):
         shutil.rmtree(parts)
-        raise ValueError(f"{kb}: holds no entity; is it the right file, and --kb-format right?")
+        raise ValueError(f"{kb}: contains no entities; check the file and --kb-format")
     try:
         choose_kind(search, len(articles))
     except ValueError:
@@ -320,7 +320,7 @@ def _read_articles(entities: Iterator[Entity], kb: Path, parts: Path, search: Se
 
 
 def _with_report(entities: Iterator[Entity], skipped: SkippedEntries, parts: Path) -> Iterator[Entity]:
-    """Yields entities and then writes which entries were skipped, before the articles count as complete."""
+    """Yields entities, then writes the list of skipped entries, before the articles count as complete."""
     yield from entities
     write_skipped(parts, skipped)
 

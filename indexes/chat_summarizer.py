@@ -38,9 +38,9 @@ dimensions such as history, characteristics, significance, appearance and impact
 
 
 WINDOW = 4
-"""Articles being summarized, as a multiple of the requests in flight: finished ones wait for earlier, slower ones.
+"""Articles being summarized at once, as a multiple of the concurrent requests: finished ones wait for slower ones.
 
-A larger window lets a slow answer hold up fewer requests, and makes a killed build lose more.
+With a larger window, a slow answer holds up fewer requests, but a killed build loses more.
 """
 
 
@@ -60,12 +60,12 @@ def summary_messages(article: str) -> list[Message]:
 
 @dataclass
 class SummaryCounts:
-    """What summaries have cost.
+    """The cost of summaries.
 
     Attributes:
         requests: Requests that were answered.
-        cached: Summaries that were in the cache.
-        tokens_in: Tokens of the requests, as the server counts them; at four characters a token if it does not.
+        cached: Summaries found in the cache.
+        tokens_in: Tokens of the requests, as counted by the server, or else estimated at four characters per token.
         tokens_out: Tokens of the answers, counted in the same way.
     """
 
@@ -75,7 +75,7 @@ class SummaryCounts:
     tokens_out: int = 0
 
     def __str__(self) -> str:
-        """Returns one line for people."""
+        """Returns a one-line summary."""
         return (
             f"{counted(self.requests, 'request')}, {self.tokens_in:,} tokens in and {self.tokens_out:,} out; "
             f"{self.cached:,} were in the cache"
@@ -83,17 +83,17 @@ class SummaryCounts:
 
 
 class ChatSummarizer:
-    """Has a chat model write the summaries, of as many articles at once as the client's concurrency allows.
+    """Writes summaries with a chat model, as many at once as the client's concurrency allows.
 
     Args:
         client: The server and its model; used by one thread at a time, outside of any running event loop.
-        max_tokens: Most tokens of a summary.
+        max_tokens: Most tokens in a summary.
         max_context_tokens: Most tokens of an article; the rest is cut off.
-        cut: Counts and cuts by the model's own tokenizer (`llm.context.token_cut`), or by characters.
-        cache: Keeps the summaries, and has those of earlier builds.
+        cut: Counts and cuts with the model's own tokenizer (`llm.context.token_cut`), or by characters.
+        cache: Stores the summaries; also contains those of earlier builds.
 
     Attributes:
-        counts: What this object's summaries have cost.
+        counts: The cost of this object's summaries.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class ChatSummarizer:
         self._client, self._max_tokens = client, max_tokens
         self._max_context_tokens, self._cut = max_context_tokens, cut
         self.cache, self.counts = cache, SummaryCounts()
-        self._runner = asyncio.Runner()  # connections outlive one call, so their loop must as well
+        self._runner = asyncio.Runner()  # connections outlive a call, so their event loop must, too
 
     @property
     def name(self) -> str:
@@ -115,22 +115,22 @@ class ChatSummarizer:
         return self._client.model
 
     def summarize(self, entities: Sequence[Entity]) -> list[str]:
-        """Returns one summary for each entity; its title if the model returns nothing.
+        """Returns one summary per entity; its title if the model returns nothing.
 
         Raises:
-            ChatError: If the server fails for one of them.
+            ChatError: The server fails for one of them.
         """
         return list(self.stream(entities))
 
     def stream(self, entities: Iterable[Entity]) -> Generator[str]:
-        """Yields one summary for each entity, in order; its title if the model returns nothing.
+        """Yields one summary per entity, in order; its title if the model returns nothing.
 
-        Meanwhile the model is asked for later ones: as many requests as the client's concurrency allows are in flight,
-        unless three times as many finished summaries wait for an earlier one. Closing the generator
+        Later summaries are requested in the meantime: as many requests as the client's concurrency allows are in
+        flight, unless three times as many finished summaries are waiting for an earlier one. Closing the generator
         cancels the rest.
 
         Raises:
-            ChatError: If the server fails for one of them; the summaries of those before it were yielded.
+            ChatError: The server fails for one of them; the summaries before it have been yielded.
         """
         window: deque[asyncio.Task[str]] = deque()
         try:
@@ -151,14 +151,14 @@ class ChatSummarizer:
         self._runner.close()
 
     def messages(self, entity: Entity) -> list[Message]:
-        """Returns the messages about an article, cut to the model's context."""
+        """Returns the messages that ask for a summary, with the article cut to the model's context."""
         article, was_cut = self._cut(article_text(entity), self._max_context_tokens)
         if was_cut:
             logger.info("%s: summarized from its first %d characters", entity.id, len(article))
         return summary_messages(article)
 
     def cached(self, entity: Entity) -> str | None:
-        """Returns the summary of an article that is in the cache, or `None`."""
+        """Returns the cached summary of an article, or `None`."""
         return None if self.cache is None else self.cache.get(self._question(self.messages(entity)))
 
     def _question(self, messages: Sequence[Message]) -> bytes:
@@ -174,7 +174,7 @@ class ChatSummarizer:
         self._count(messages, answer, usage)
         summary = " ".join(answer.split())
         if not summary:
-            logger.warning("%s: the model wrote no summary; its title is used instead", entity.id)
+            logger.warning("%s: the model returned an empty summary; using the title instead", entity.id)
             return entity.title
         if self.cache is not None:
             self.cache.put(question, self._client.model, summary)
@@ -195,4 +195,4 @@ async def _result(task: asyncio.Task[str]) -> str:
 async def _cancel(tasks: Sequence[asyncio.Task[str]]) -> None:
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)  # what failed beside the first failure is not reported
+    await asyncio.gather(*tasks, return_exceptions=True)  # only the first failure is reported

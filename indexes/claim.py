@@ -1,4 +1,4 @@
-"""An index's folder while it is built: whether the work there is that of the same inputs, and how it is published."""
+"""The folder of an index during a build: claims it, resumes work with equal inputs, and publishes the result."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from retriever.files import write_whole
 logger = logging.getLogger(__name__)
 
 PARTS = ".parts"
-"""Where an unfinished build keeps its files, under the folder of the index."""
+"""The subfolder of the index's folder in which an unfinished build keeps its files."""
 
 UNKNOWN = ""
-"""Stands for the hash of the images until the articles, which name them, are read."""
+"""Placeholder for the hash of the images until the articles, which name them, have been read."""
 
 _NOTE = "inputs.json"
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
@@ -29,10 +29,10 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCE
 
 @contextmanager
 def resumable(out: Path) -> Iterator[None]:
-    """Says how to fix it if the files of a build in a block cannot be written.
+    """Adds advice to errors raised in the block because the files of a build cannot be written.
 
     Raises:
-        OSError: The disk is full or read-only; the message names the file and the fix.
+        OSError: The disk is full or not writable; the message names the file and the fix.
     """
     try:
         yield
@@ -45,34 +45,34 @@ def resumable(out: Path) -> Iterator[None]:
 
 
 def check_inputs(found: Inputs, given: Inputs, what: str) -> None:
-    """Compares the inputs of an earlier build with those of this one where both are known.
+    """Compares the inputs of an earlier build with those of this one, as far as both are known.
 
     Raises:
-        ValueError: They differ; the message calls the earlier build `what` and names each difference.
+        ValueError: They differ; the message calls the earlier build `what` and lists the differences.
     """
     pairs = zip(found.model_dump().items(), given.model_dump().values(), strict=True)
     different = [(field, old, new) for (field, old), new in pairs if old != new and UNKNOWN not in (old, new)]
     if different:
         listed = "; ".join(f"{field}: {old!r} there, {new!r} now" for field, old, new in different)
-        raise ValueError(f"{what} of other inputs ({listed}): choose another folder, or pass --overwrite to replace it")
+        raise ValueError(f"{what} of other inputs ({listed}); choose another folder, or pass --overwrite to replace it")
 
 
 def claim(out: Path, inputs: Inputs, overwrite: bool, keep: Sequence[str] = ()) -> Path:
-    """Makes `out/.parts` the place of this build and returns it; what a build of equal inputs left there stays.
+    """Claims `out/.parts` for this build and returns it, keeping files from an unfinished build with equal inputs.
 
     Args:
         out: The index's folder, whose lock the caller holds.
-        inputs: What this build is made from.
-        overwrite: Whether the unfinished build of other inputs may be replaced.
-        keep: Files there that stay in any case.
+        inputs: The inputs of this build.
+        overwrite: Whether an unfinished build of other inputs may be replaced.
+        keep: Files there that are kept in any case.
 
     Raises:
-        ValueError: The folder holds something else, or an unfinished build of other inputs and `overwrite` is off.
+        ValueError: The folder contains something else, or an unfinished build of other inputs and `overwrite` is off.
     """
     parts = out / PARTS
     note = parts / _NOTE
     if not (out / MANIFEST).exists() and not parts.exists() and {one.name for one in out.iterdir()} - {LOCK, LIVE}:
-        raise ValueError(f"{out} is neither empty nor an index: choose another folder")
+        raise ValueError(f"{out} is neither empty nor an index; choose another folder")
     if note.exists():
         found = Inputs.model_validate_json(note.read_bytes())
         try:
@@ -80,7 +80,7 @@ def claim(out: Path, inputs: Inputs, overwrite: bool, keep: Sequence[str] = ()) 
         except ValueError as error:
             if not overwrite:
                 raise
-            logger.warning("starting anew: %s", error)
+            logger.warning("starting over: %s", error)
             _clear(parts, keep)
         else:
             if inputs.pictures == UNKNOWN:
@@ -93,7 +93,7 @@ def claim(out: Path, inputs: Inputs, overwrite: bool, keep: Sequence[str] = ()) 
 
 
 def _clear(parts: Path, keep: Sequence[str]) -> None:
-    (parts / _NOTE).unlink(missing_ok=True)  # first: without it, a build that is killed here starts anew
+    (parts / _NOTE).unlink(missing_ok=True)  # first, so that a build that is killed here starts over
     for path in parts.iterdir():
         if path.is_dir():
             shutil.rmtree(path)
@@ -102,7 +102,7 @@ def _clear(parts: Path, keep: Sequence[str]) -> None:
 
 
 def publish(out: Path) -> None:
-    """Moves a finished build from `out/.parts` to its place, the manifest last; if it is killed, it can be repeated."""
+    """Moves a finished build from `out/.parts` to `out`, the manifest last; can be repeated after a kill."""
     parts = out / PARTS
     (out / MANIFEST).unlink(missing_ok=True)
     discard(out)
@@ -113,6 +113,6 @@ def publish(out: Path) -> None:
         shutil.rmtree(out / THUMBNAILS, ignore_errors=True)
         os.replace(parts / THUMBNAILS, out / THUMBNAILS)
     for name in set(ALL_FILES) - set(read_manifest(parts).files):
-        (out / name).unlink(missing_ok=True)  # of another index
+        (out / name).unlink(missing_ok=True)  # left over from another index
     os.replace(parts / MANIFEST, out / MANIFEST)
     shutil.rmtree(parts)

@@ -21,20 +21,20 @@ from indexes.workers import ModelName, R, Work, run_ahead
 from retriever.protocols import DualEncoder, FusionEncoder
 
 _BATCHES = 16
-"""Batches that a worker gets at once; what the model waits for at their start is little beside them."""
+"""Batches sent to a worker at once: enough that the model's wait for the first one hardly matters."""
 
 
 @contextmanager
 def connected(address: str) -> Iterator[None]:
-    """Connects this process to a cluster for the length of a block.
+    """Connects this process to a cluster for the duration of the block.
 
     Args:
         address: `host:port` of its head, or "auto" for the cluster that this machine is part of.
 
     Raises:
-        ValueError: There is no such cluster, it does not let this process in, or runs nothing for it.
+        ValueError: There is no such cluster, or it rejects this process or cannot run actors for it.
     """
-    logging.getLogger("ray.data").setLevel(logging.ERROR)  # it tells the plan of every stage
+    logging.getLogger("ray.data").setLevel(logging.ERROR)  # it logs the plan of every stage
     connect(address)
     try:
         _check_actors(address)
@@ -46,8 +46,8 @@ def connected(address: str) -> Iterator[None]:
 def _check_actors(address: str) -> None:
     """Checks that the cluster can run an actor of this process.
 
-    A cluster without a token accepts the connection of a process that has one, but its own calls to that process are
-    refused, and Ray reports every actor as canceled.
+    A cluster without a token accepts a connection from a process that has one, but that process rejects the cluster's
+    own calls, and Ray reports every actor as canceled.
 
     Raises:
         ValueError: No actor starts.
@@ -56,8 +56,8 @@ def _check_actors(address: str) -> None:
         ray.get(ray.remote(num_cpus=0)(_Probe).remote().answer.remote())
     except RayError as error:
         raise ValueError(
-            f"--cluster {address}: connected, but no actor starts ({_last_line(error)}); each machine has to have this"
-            " OMGM, and if the cluster asks for no token, set RAY_AUTH_MODE=disabled here, too"
+            f"--cluster {address}: connected, but no actor starts ({_last_line(error)}); install this version of OMGM"
+            " on every machine, and if the cluster uses no token, set RAY_AUTH_MODE=disabled here, too"
         ) from error
 
 
@@ -67,19 +67,19 @@ class _Probe:
 
 
 def _last_line(error: RayError) -> str:
-    """Returns the last line of a Ray error, which names the cause; the tracebacks of all workers come before it."""
+    """Returns the last line of a Ray error, which names the cause; the lines before it are the workers' tracebacks."""
     return str(error).strip().splitlines()[-1]
 
 
 class RayWorkers:
-    """Runs work on the cluster that this process is connected to: one actor per GPU, or without GPUs per CPU core.
+    """Runs work on the cluster that this process is connected to: one actor per GPU or, without GPUs, per CPU core.
 
-    Ray restarts the work of a node that dies on the others. The results come back in order, so the caller writes the
-    files as it does without a cluster.
+    If a node dies, Ray restarts its work on the others. Results come back in order, so the caller writes files as it
+    does without a cluster.
 
     Args:
-        loaders: Load the models on a node; they have to be the same as `encoder` and `fusion`.
-        shared: Files and folders that have to be at the same path on every node.
+        loaders: Load the models on a node; they must be the same models as `encoder` and `fusion`.
+        shared: Files and folders that must be at the same path on every node.
         encoder: Step 1's model.
         fusion: Step 2's model, or `None`.
     """
@@ -100,7 +100,7 @@ class RayWorkers:
         """Yields the result of each batch, in order.
 
         Raises:
-            ValueError: The work failed, a node lacks a file, or its model is another.
+            ValueError: The work failed, a node lacks a file, or its model differs.
         """
         if not batches:
             return
@@ -122,9 +122,9 @@ class RayWorkers:
             num_cpus=1,
         )
         try:
-            with closing(iter(results.iter_rows())) as done:  # else the actors would outlive an error
+            with closing(iter(results.iter_rows())) as done:  # or the actors would outlive an error
                 for row in done:
-                    # Between our own actors and this process, as Ray sends all objects; never from a file.
+                    # Safe: sent by our own actors, as Ray sends all objects, and never read from a file.
                     result, problem = cloudpickle.loads(row["result"])
                     if problem is not None:
                         raise ValueError(problem)
@@ -134,7 +134,7 @@ class RayWorkers:
 
 
 class _Worker:
-    """An actor on a node, which loads its models when the first batches come."""
+    """An actor on a node; loads its models when the first batches arrive."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class _Worker:
         self._make, self._needed, self._shared = make, needed, shared
 
     def __call__(self, block: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, list[bytes]]]:
-        """Yields the result of each batch, or why there is none, as Ray sends objects between its processes."""
+        """Yields the result of each batch, or why there is none, serialized as Ray does between its processes."""
         batches = [range(int(start), int(stop)) for start, stop in zip(block["start"], block["stop"], strict=True)]
         try:
             for result in run_ahead(self._work, batches):
@@ -161,5 +161,5 @@ class _Worker:
         models = {name: load() for name, (load, _) in self._needed.items()}
         for name, (_, expected) in self._needed.items():
             if (found := models[name].fingerprint) != expected:
-                raise ValueError(f"has a different model than this machine: fingerprint {found}, expected {expected}")
+                raise ValueError(f"has a different model: fingerprint {found}, expected {expected}")
         return self._make(**models)

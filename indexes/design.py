@@ -1,4 +1,4 @@
-"""What a profile decides about an index."""
+"""The settings of an index that a profile decides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from indexes.search_kinds import SearchChoice
 
 
 class IndexDesign(TypedDict):
-    """Arguments of `indexes.build.build_index`, which describes them."""
+    """Arguments of `indexes.build.build_index`; see there."""
 
     drop_sections: Sequence[str] | None
     candidates: Candidates

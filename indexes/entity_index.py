@@ -25,12 +25,12 @@ def write_entity_index(
     encoder: DualEncoder,
     progress: bool,
 ) -> SearchRecord:
-    """Writes the entity index of keys, tuned and measured on held-out queries, and returns its record.
+    """Writes the entity index for `keys`, tuned and measured on held-out queries, and returns its record.
 
     Args:
-        folder: Gets the files.
+        folder: The folder to write to.
         keys: The keys.
-        inputs: Name the kind of entity index and what the keys are of.
+        inputs: Specify the kind of entity index and what the keys encode.
         index: The folder with ids and thumbnails: `folder` itself, or an index of which only the entity index changes.
         uri: Where Milvus is, if that is the kind.
         image_weight: Weight of the main image in a combined key.
@@ -41,26 +41,26 @@ def write_entity_index(
         ValueError: There are too few keys for the kind.
         OSError: A file cannot be written, or Milvus cannot be reached.
     """
-    assert inputs.search  # chosen when the articles had been read
+    assert inputs.search  # chosen after the articles were read
     queries = held_out_queries(keys, inputs.search, inputs.candidates, image_weight, index, encoder)
     if inputs.search != "milvus":
         return write_search(folder, keys, inputs.search, queries, progress=progress)
-    from indexes.search_milvus import collection_name, key_ids, write_milvus  # which needs an extra
+    from indexes.search_milvus import collection_name, key_ids, write_milvus  # needs an extra
 
     collection = collection_name(index, inputs.model_dump_json())
     return write_milvus(folder, keys, key_ids(index, keys), queries, uri, collection, progress=progress)
 
 
 def open_search(folder: Path, record: SearchRecord | None, device: torch.device | str = "cpu") -> Search:
-    """Opens the entity index in a folder for search on a device; on a GPU every kind but Milvus is searched exactly.
+    """Opens the entity index in a folder for search on a device; on a GPU, all kinds except Milvus search exactly.
 
     Args:
         folder: The folder of an index.
-        record: How it is to be searched, from the manifest; `None` for an index of format version 2.
+        record: How to search it, from the manifest; `None` for an index of format version 2.
         device: Where to search.
     """
     if record is not None and record.kind == "milvus":
-        from indexes.search_milvus import open_milvus  # which needs an extra
+        from indexes.search_milvus import open_milvus  # needs an extra
 
         return open_milvus(folder, record)
     if torch.device(device).type != "cpu":

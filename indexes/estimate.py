@@ -1,4 +1,4 @@
-"""The cost of a build: its stages run on a sample of the articles, in a temporary folder, and are scaled up."""
+"""Estimates the cost of a build by running its stages on a sample of the articles in a temporary folder."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ from retriever.types import Entity
 T = TypeVar("T")
 
 SAMPLE = 64
-"""Articles that are measured."""
+"""Number of articles to measure."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The cost of a build. Entities and sections are counted, the rest is scaled up from a sample.
+    """The cost of a build. Entities and sections are counted; the rest is extrapolated from a sample.
 
     Attributes:
         entities: Number of articles.
-        sections: Number of their sections.
-        with_image: Entities with a readable main image.
-        sampled: Articles that were measured.
+        sections: Number of sections.
+        with_image: Number of entities with a readable main image.
+        sampled: Number of articles measured.
         search: The kind of entity index.
-        bytes: Size of the finished index by part.
-        temporary_bytes: What the build needs besides, until it is finished.
-        seconds: Time by stage; training and measuring an entity index that is not flat comes on top.
-        requests: Requests to a chat model, for the summaries that its cache lacks.
-        tokens_in: Tokens of these requests, at four characters a token.
-        tokens_out: Tokens of their answers, as long as those of the sample.
+        bytes: Size of the finished index by part, in bytes.
+        temporary_bytes: Additional disk space that the build needs until it is finished.
+        seconds: Time by stage, without training and measuring an entity index that is not flat.
+        requests: Requests to a chat model, for summaries that are not in the cache.
+        tokens_in: Tokens of these requests, at four characters per token.
+        tokens_out: Tokens of the answers, assumed to be as long as those in the sample.
     """
 
     entities: int
@@ -86,8 +86,8 @@ def estimate_build(
 ) -> Estimate:
     """Estimates the cost of a build: reads all articles and measures a random sample of them.
 
-    A chat model is asked for the summaries of the sample that its cache lacks. Only temporary files are written. The
-    arguments are those of `indexes.build.build_index`, and `sample` the number of articles to measure.
+    Summaries of the sample that are not in the cache are requested from the chat model. Only temporary files are
+    written. The arguments are those of `indexes.build.build_index`, and `sample`, the number of articles to measure.
 
     Raises:
         ValueError: There are no entities, or too few for the kind of entity index.
@@ -102,7 +102,7 @@ def estimate_build(
     drawn, count, sections = _draw(entities, sample, progress)
     reading = time.perf_counter() - started
     if not count:
-        raise ValueError("the knowledge base holds no entity; is it the right file, and --kb-format right?")
+        raise ValueError("the knowledge base contains no entities; check the file and --kb-format")
     kind, codec, scale = choose_kind(search, count), TokenCodec.parse(tokens), count / len(drawn)
     _warm_up(encoder, fusion)
     seconds: dict[str, float] = {"read": reading}
@@ -134,7 +134,7 @@ def estimate_build(
                 if summarizer.cached(entity) is None
             }
             if summarizer.cache is not None:
-                summarizer.cache.read_only = True  # else the next estimate would find the sample in it
+                summarizer.cache.read_only = True  # or the next estimate would find the sample in it
         timed("summaries", lambda: summarize_all(articles, summarizer, path, batch_size))
         save_offsets(path)
         summaries = Lines(path)
@@ -170,7 +170,7 @@ def estimate_build(
 
 
 def _draw(entities: Iterable[Entity], sample: int, progress: bool) -> tuple[list[Entity], int, int]:
-    """Returns a random sample, always the same of the same entities, and how many entities and sections there are."""
+    """Returns a random but reproducible sample, the number of entities and the number of sections."""
     draw, kept, sections, count = random.Random(0), list[Entity](), 0, 0
     for entity in progress_bar(entities, desc="read", unit="entity", shown=progress):
         sections += len(entity.sections)
@@ -183,7 +183,7 @@ def _draw(entities: Iterable[Entity], sample: int, progress: bool) -> tuple[list
 
 
 def _warm_up(encoder: DualEncoder, fusion: FusionEncoder | None) -> None:
-    """Asks each model once: the first request takes longer than all others."""
+    """Runs each model once, because the first request is slower than all others."""
     blank = Image.new("RGB", (224, 224))
     encoder.encode_texts(["warm-up"])
     encoder.encode_images([blank])

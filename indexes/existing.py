@@ -1,4 +1,4 @@
-"""Finds out whether the index that a folder already holds is the one that a build would make."""
+"""Checks whether the index already in a folder is the one that a build would produce."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ def existing_index(
     overwrite: bool,
     image_weight: float,
 ) -> Index | None:
-    """Returns the index in `out`, or `None` if there is none, or one that is to be replaced.
+    """Returns the index in `out`, or `None` if there is none or it should be replaced.
 
-    With `overwrite`, an index whose kind of entity index alone differs counts: only that has to be made again.
+    With `overwrite`, an index that differs only in the kind of its entity index is returned, too: only that part must
+    be rebuilt.
 
     Raises:
-        ValueError: It is damaged or was built from other inputs, and `overwrite` is off.
+        ValueError: The index is damaged or was built from other inputs, and `overwrite` is off.
     """
     try:
         folder = current_files(out)
@@ -45,18 +46,18 @@ def existing_index(
         check_inputs(found, inputs, f"{out} is an index")
         index = Index.open_files(folder, encoder=encoder, fusion=fusion, image_weight=image_weight, verify=overwrite)
         if not index.manifest.changes:
-            articles = Articles(folder / "entities.jsonl")  # the knowledge base's, since the inputs are the same
+            articles = Articles(folder / "entities.jsonl")  # same as in the knowledge base, since the inputs are equal
             check_inputs(found, with_images(inputs, articles, source), f"{out} is an index")
     except ValueError as error:
         if not overwrite:
             raise
-        logger.warning("building again: %s", error)
+        logger.warning("rebuilding: %s", error)
         return None
     return index
 
 
 def with_images(inputs: Inputs, articles: Articles, source: ImageSource | None) -> Inputs:
-    """Returns the inputs with the hash of which images belong to which entity and how large they are."""
+    """Returns the inputs with a hash over the images of each entity and their file sizes."""
     digest = hashlib.sha256()
     for entity in articles:
         name = None if source is None else find_main(source, entity)

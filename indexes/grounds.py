@@ -1,7 +1,7 @@
-"""Images without a ground: a logo on white is also found on black, gray or any color.
+"""Images without a background, such as logos, so that they are found on any color.
 
-Such an image is encoded on several grounds, and the outputs are averaged: they share the image and differ in the
-ground. The mean vector is one more key of its entity (step 1); the mean tokens are merged with those of the image
+Such an image is encoded on several backgrounds and the outputs are averaged: they share the image and differ in the
+background. The mean vector is one more key of its entity (step 1); the mean tokens are merged with those of the image
 itself (step 2).
 """
 
@@ -25,12 +25,12 @@ from retriever.protocols import DualEncoder, FusionEncoder, KeyEncoder
 
 COLORS = ("white", "black", "gray", "red", "blue", "green", "yellow", "#404040", "#c0c0c0")
 
-_LEAST = 0.05  # share of an image that has to be see-through, and to be seen
-_SIDE = 256  # longest side in pixels: more than encoders of small images read
+_LEAST = 0.05  # lowest share of transparent pixels, and of visible ones
+_SIDE = 256  # longest side in pixels: more than the embedded encoders read
 
 
 def has_no_ground(image: Image.Image) -> bool:
-    """Returns whether an image as `load_image` returns it was partly transparent, so that its ground is made up."""
+    """Returns whether an image from `load_image` was partly transparent, so that its white background is not real."""
     alpha = image.info.get(ALPHA)
     if alpha is None:
         return False
@@ -39,10 +39,10 @@ def has_no_ground(image: Image.Image) -> bool:
 
 
 def on_grounds(image: Image.Image) -> list[Image.Image]:
-    """Returns an image without its ground, cut to what is seen, on each of `COLORS`.
+    """Returns an image without a background, cropped to its visible part, on each of `COLORS`.
 
     Args:
-        image: As `load_image` returns it, on white, with its transparency beside it (`has_no_ground`).
+        image: An image from `load_image`, on white, with its alpha channel in `info` (see `has_no_ground`).
     """
     alpha = image.info[ALPHA]
     left, top, right, bottom = alpha.point(lambda level: 255 if level > 16 else 0).getbbox()
@@ -57,7 +57,7 @@ def on_grounds(image: Image.Image) -> list[Image.Image]:
     image.thumbnail((_SIDE, _SIDE))
     alpha.thumbnail((_SIDE, _SIDE))
     grounds = [Image.new("RGB", image.size, color) for color in COLORS]
-    # On white, a pixel is its own color times alpha plus white times the rest; only the rest changes.
+    # On white, a pixel is alpha * color + (1 - alpha) * white; only the second term changes.
     on_white, rest = np.asarray(image, np.float32), 1 - np.asarray(alpha, np.float32)[..., None] / 255
     changed = [on_white + rest * (np.asarray(ground, np.float32) - 255) for ground in grounds]
     return [Image.fromarray(pixels.round().clip(0, 255).astype(np.uint8)) for pixels in changed]
@@ -84,7 +84,7 @@ def key_vectors(
 
 
 def _images_of(name: str, images: Mapping[str, Image.Image]) -> list[Image.Image]:
-    """Returns the images whose mean vector is a key: one, or the same one on several grounds."""
+    """Returns the images whose mean vector is a key: a single one, or the same one on several backgrounds."""
     return on_grounds(images[name.removeprefix(GROUNDS)]) if name.startswith(GROUNDS) else [images[name]]
 
 
@@ -95,8 +95,8 @@ def section_tokens(
 
     Args:
         fusion: Step 2's model.
-        views: An image, or an image and its copies on several grounds. The copies' mean tokens are merged with the
-            image's own, to the same number of tokens.
+        views: For each image, the image alone or followed by its copies on several backgrounds. The copies' mean tokens
+            are merged with the image's own, to the same number of tokens.
         texts: The texts of each image's sections.
     """
     repeated = [own for own, shown in zip(texts, views, strict=True) for _ in shown]
@@ -109,6 +109,6 @@ def section_tokens(
 
 
 def _merged(tokens: torch.Tensor) -> torch.Tensor:
-    """Returns the tokens [N, M, H] of an image as it is and its mean over all grounds, given [1 + grounds, N, M, H]."""
+    """Merges the tokens of an image with their mean over all backgrounds: [1 + backgrounds, N, M, H] to [N, M, H]."""
     mean = functional.normalize(tokens[1:].mean(dim=0), dim=-1)
     return pool_tokens(torch.cat([tokens[0], mean], dim=1), tokens.shape[2])

@@ -1,4 +1,4 @@
-"""JSON lines and arrays written batch by batch, which resume after their last whole batch if a build is killed."""
+"""JSON lines and arrays written batch by batch; after a kill, they resume after their last complete batch."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from retriever.files import as_line, naming, write_whole
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Writes a `.npy` file; readers see all of it or none of it."""
+    """Writes a `.npy` file atomically."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     write_whole(path, buffer.getvalue())
 
 
 def release(array: NDArray[Any]) -> None:
-    """Lets the system take back the memory of an array that is mapped from a file; its values stay."""
+    """Lets the system reclaim the memory of an array that is mapped from a file; its values are kept."""
     base = array
     while isinstance(base, np.ndarray):
         base = base.base  # type: ignore[assignment]  # ends at the map, or at None
@@ -37,10 +37,11 @@ def release(array: NDArray[Any]) -> None:
 def new_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> np.memmap[Any, Any]:
     """Creates a `.npy` file and maps it into memory.
 
-    Its space is reserved at once: a process that fills a mapped file on a full disk is killed without an error.
+    Its disk space is reserved immediately: a process that writes to a mapped file on a full disk is killed without an
+    error.
 
     Raises:
-        OSError: There is no space for it.
+        OSError: There is not enough disk space.
     """
     array = np.lib.format.open_memmap(path, mode="w+", dtype=np.dtype(dtype), shape=shape)
     assert isinstance(array, np.memmap)
@@ -55,10 +56,9 @@ def new_array(path: Path, shape: tuple[int, ...], dtype: DTypeLike) -> np.memmap
 
 
 class GrowingLines:
-    """A JSON lines file written batch by batch, which resumes after its last whole batch.
+    """A JSON lines file written batch by batch, which resumes after its last complete batch.
 
-    Batches keep their boundaries: an incomplete batch is dropped, so a resumed run asks a model for the same batches as
-    an uninterrupted one.
+    An incomplete batch is dropped, so a resumed run sends a model the same batches as an uninterrupted one.
 
     Args:
         path: The file; created if absent.
@@ -66,7 +66,7 @@ class GrowingLines:
         total: Lines of the complete file.
 
     Raises:
-        ValueError: The file holds more than `total` lines.
+        ValueError: The file has more than `total` lines.
     """
 
     def __init__(self, path: Path, batch: int, total: int) -> None:
@@ -82,11 +82,11 @@ class GrowingLines:
         self._file.seek(0)
         ends = array("q", [0])  # a list would take 80 MB for 2 million lines
         for line in self._file:
-            if line.endswith(b"\n"):  # a kill cuts the last line short
+            if line.endswith(b"\n"):  # a kill may truncate the last line
                 ends.append(ends[-1] + len(line))
         whole = len(ends) - 1
         if whole > total:
-            raise ValueError(f"holds {whole} lines, more than {total}; it belongs to other inputs, delete it")
+            raise ValueError(f"has {whole} lines, more than {total}; it belongs to other inputs, so delete it")
         done = whole if whole == total else whole // batch * batch
         self._file.truncate(ends[done])
         return done
@@ -97,11 +97,11 @@ class GrowingLines:
         self.done = 0
 
     def append(self, rows: Iterable[Any]) -> None:
-        """Appends a batch, each row as it comes, and waits until all of it is on disk."""
+        """Appends a batch, writing each row as it arrives, and waits until all of it is on disk."""
         for row in rows:
             with naming(self._path):
                 self._file.write(as_line(row))
-                self._file.flush()  # a kill of the process loses nothing
+                self._file.flush()  # so that killing the process loses nothing
             self.done += 1
         with naming(self._path):
             os.fsync(self._file.fileno())
@@ -113,14 +113,14 @@ class GrowingLines:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         """Closes the file."""
         with naming(self._path):
-            self._file.close()  # what did not fit on the disk is tried once more
+            self._file.close()  # flushes again, which fails if the disk is full
 
 
 class GrowingArray:
     """A `.npy` file of known shape that is filled from front to back and resumes at its last commit.
 
-    A file `<name>.done` beside it counts what is committed; it is absent until the array has its full size on disk. If
-    the array itself is gone, it is filled anew.
+    The file `<name>.done` next to it counts committed units; it is absent until the array has its full size on disk. If
+    the array itself is missing, it is filled from the start.
 
     Args:
         path: The `.npy` file; created if absent.
@@ -147,13 +147,13 @@ class GrowingArray:
         """Waits until the values are on disk, then records that the first `done` units are final."""
         assert isinstance(self.values, np.memmap)
         self.values.flush()
-        release(self.values)  # a pass over all of it would count as memory of the process
+        release(self.values)  # otherwise all of it would count as memory of the process
         write_whole(self._counter, str(done).encode())
         self.done = done
 
 
 class GrowingRows:
-    """A `.npy` file to which rows are appended; its header says how many only when it is finished.
+    """A `.npy` file to which rows are appended; its header has the number of rows only once it is finished.
 
     Args:
         path: The `.npy` file; created if absent.
@@ -172,7 +172,7 @@ class GrowingRows:
         self.count = max(0, path.stat().st_size - self._start) // self._row
 
     def cut(self, count: int) -> None:
-        """Drops all rows but the first `count`."""
+        """Drops all rows except the first `count`."""
         with naming(self._path):
             self._file.seek(0)
             self._file.write(self._header(0))
@@ -198,7 +198,7 @@ class GrowingRows:
             os.fsync(self._file.fileno())
 
     def _header(self, count: int) -> bytes:
-        """Returns a header, of the same length for every count: NumPy leaves room for that."""
+        """Returns a header; NumPy pads it to the same length for every count."""
         buffer = io.BytesIO()
         descr = np.lib.format.dtype_to_descr(self._dtype)
         shape = (count, *self._shape)

@@ -1,4 +1,4 @@
-"""Entity ids as 64-bit hashes, to find rows and duplicates by."""
+"""Entity ids as 64-bit hashes, for finding rows and duplicates."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def canonical_url(url: str) -> str:
     >>> canonical_url("http://en.m.wikipedia.org/wiki/Say%27s%20phoebe?oldid=1#Song")
     "https://en.wikipedia.org/wiki/Say's_phoebe"
 
-    A URL outside of a wiki keeps its query.
+    URLs outside of wikis keep their query.
     """
     try:
         parts = urlsplit(url.strip())
-    except ValueError:  # brackets that are no IPv6 address
+    except ValueError:  # brackets that are not an IPv6 address
         return url
     if not parts.netloc:
         return url
@@ -39,14 +39,14 @@ def canonical_url(url: str) -> str:
 
 
 def spellings(entity_id: str) -> Iterator[str]:
-    """Yields what to look an entity up by: its id as given, then the canonical spelling of a URL if it is another."""
+    """Yields the ids to look an entity up by: the id as given, then the canonical spelling of a URL if it differs."""
     yield entity_id
     if "://" in entity_id and (canonical := canonical_url(entity_id)) != entity_id:
         yield canonical
 
 
 def other_ids(entity: Entity) -> Iterator[str]:
-    """Yields what an entity would be called by its other names: URLs if its id is that of a wiki's page.
+    """Yields the ids that an entity would have under its other names; these are URLs if its id is a wiki page's URL.
 
     >>> fox = Entity("https://en.wikipedia.org/wiki/Red_fox", "Red fox", (), names=("Vulpes vulpes",))
     >>> list(other_ids(fox))
@@ -58,12 +58,12 @@ def other_ids(entity: Entity) -> Iterator[str]:
 
 
 def save_ids(path: Path, hashes: IntArray, others: IntArray) -> None:
-    """Writes the table that `Index.row_of` looks up: int64 [2, N + M], the sorted hashes and their rows.
+    """Writes the lookup table of `Index.row_of`: int64 [2, N + M], the sorted hashes and their rows.
 
     Args:
         path: The `.npy` file.
         hashes: `hash_id` of every entity's id, in order, int64 [N].
-        others: Hash and row of each of the `other_ids` of entities, int64 [M, 2]; the table has `~row` for them.
+        others: Hash and row of each of the entities' `other_ids`, int64 [M, 2]; the table has `~row` for them.
     """
     found = np.concatenate([hashes, others[:, 0]])
     rows = np.concatenate([np.arange(len(hashes)), ~others[:, 1]])

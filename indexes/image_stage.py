@@ -1,4 +1,4 @@
-"""The stage of a build that needs images: each is decoded once, for its thumbnail, its keys and the section tokens."""
+"""The build stage that needs images; decodes each image once for its thumbnail, its keys and the section tokens."""
 
 from __future__ import annotations
 
@@ -49,15 +49,15 @@ Parts = dict[str, NDArray[Any]]
 
 
 class EntityImages(NamedTuple):
-    """What was read of an entity.
+    """The images of an entity, and the texts that they are fused with.
 
     Attributes:
-        main: Its main image.
-        small: The thumbnail, `None` if there is no main image.
-        further: Its further images.
-        problems: Those that cannot be read, each with the reason.
-        texts: What the fusion encoder reads of its sections; none if it gets no tokens.
-        shown: The names of its keys that get tokens of their own, fused with no text; see `keys_with_tokens`.
+        main: The main image.
+        small: The thumbnail, or `None` if there is no main image.
+        further: The further images.
+        problems: Images that cannot be read, each with the reason.
+        texts: The texts of its sections for the fusion encoder; empty if it gets no tokens.
+        shown: The names of the keys that get their own tokens, fused without text; see `keys_with_tokens`.
         images: The decoded images by name, if a model needs them.
     """
 
@@ -73,11 +73,11 @@ class EntityImages(NamedTuple):
 def store_images(run: BuildRun, articles: Articles, source: ImageSource | None) -> tuple[ImageRecords, IntArray]:
     """Returns what is known of the images, and where the tokens of each entity start, int64 [N + 1].
 
-    Readable main images get a thumbnail in `images/<row>.jpg`; `images.jsonl` says which images are used and what is
-    wrong with others. `image_keys.npy` gets a row per entity, zeros without a readable main image, `further_keys.npy` a
-    row per further image that is a key, `tokens.npy` and `token_scales.npy` those of sections and, after those of each
-    entity, of its keys that have tokens of their own, as `codec` says. Sections have tokens if there is a readable main
-    image; without a fusion encoder there are none.
+    Each readable main image gets a thumbnail, `images/<row>.jpg`; `images.jsonl` records which images are used and what
+    is wrong with the others. `image_keys.npy` has a row per entity (zeros without a readable main image) and
+    `further_keys.npy` a row per further image that is a key. `tokens.npy` and `token_scales.npy` have, for each entity,
+    the tokens of its sections and then of its keys with their own tokens, stored with `codec`. Sections have tokens if
+    there is a readable main image and a fusion encoder.
     """
     folder, codec, path, shapes = run.folder, run.codec, run.folder / IMAGES, _shapes(run)
     (folder / THUMBNAILS).mkdir(exist_ok=True)
@@ -97,7 +97,7 @@ def store_images(run: BuildRun, articles: Articles, source: ImageSource | None) 
             _write_thumbnails(folder / THUMBNAILS, rows, read)
             for name, file in files.items():
                 file.append(parts[name])
-            lines.append(_record(one) for one in read)  # last: what it counts is on disk
+            lines.append(_record(one) for one in read)  # last, when everything that it counts is on disk
         for file in files.values():
             file.finish()
     for name in {TOKENS, SCALES} - files.keys():
@@ -107,7 +107,7 @@ def store_images(run: BuildRun, articles: Articles, source: ImageSource | None) 
     records = ImageRecords(folder)
     problems = list(records.unreadable())
     if problems:
-        logger.warning("%d further images unreadable, left out (%s)", len(problems), problems[0])
+        logger.warning("left out %d unreadable further images (first: %s)", len(problems), problems[0])
     tokens = np.fromiter((record.tokens for record in records), np.int64, len(articles))
     offsets: IntArray = np.concatenate([np.zeros(1, np.int64), np.cumsum(tokens)])
     save_array(folder / "token_offsets.npy", offsets)
@@ -141,13 +141,13 @@ def _record(one: EntityImages) -> ImageRecord:
 
 
 def _resume(path: Path, lines: GrowingLines, files: Mapping[str, GrowingRows]) -> None:
-    """Cuts all files to the batches that are in every one of them."""
+    """Truncates all files to the batches that every one of them contains."""
     keys = tokens = 0
     for record in read_records(path):
         keys += len(record.keys)
         tokens += record.tokens
     counts = {MAIN_KEYS: lines.done, FURTHER_KEYS: keys, TOKENS: tokens, SCALES: tokens}
-    if any(file.count < counts[name] for name, file in files.items()):  # one is gone
+    if any(file.count < counts[name] for name, file in files.items()):  # a file is missing
         lines.restart()
         counts = dict.fromkeys(counts, 0)
     for name, file in files.items():
@@ -155,10 +155,10 @@ def _resume(path: Path, lines: GrowingLines, files: Mapping[str, GrowingRows]) -
 
 
 class ReadImages:
-    """Reads the images of entities; `encode` returns what was read, without images, and the rows for each file.
+    """Reads the images of entities; `encode` returns the entities, without their images, and the rows for each file.
 
-    A section is paired with its own image if it has one among the further images, else with the main image. A key
-    that has tokens of its own is fused with no text.
+    A section is paired with its own image if that is among the further images, else with the main image. A key with its
+    own tokens is fused without text.
 
     Args:
         folder: The unfinished build, with the articles.
@@ -185,7 +185,7 @@ class ReadImages:
         self._models = ImageModels(codec, encoder, fusion)
 
     def read(self, row: int) -> EntityImages:
-        """Returns the images of an entity, each decoded once."""
+        """Reads the images of an entity, decoding each once."""
         entity, source = self._articles[row], self._source
         if source is None or not any(main_candidates(entity)):
             return EntityImages()
@@ -260,7 +260,7 @@ class ImageModels:
                 places += [first + position for position in positions]
             for name in one.shown:
                 views.append(_views(one, name.removeprefix(GROUNDS)))
-                texts.append([""])  # so that its tokens stay as they are when the article changes
+                texts.append([""])  # so that its tokens do not depend on the article's text
                 places.append(len(places))
         if not views:
             shape = self._codec.stored_shape(fusion.token_shape)
@@ -273,6 +273,6 @@ class ImageModels:
 
 
 def _views(one: EntityImages, name: str) -> list[Image.Image]:
-    """Returns an image of an entity, and the same one on several grounds if it has none of its own."""
+    """Returns an image of an entity, followed by its copies on several backgrounds if it has no background."""
     image = one.images[name]
     return [image, *on_grounds(image)] if f"{GROUNDS}{name}" in one.further.keys else [image]

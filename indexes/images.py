@@ -1,4 +1,4 @@
-"""Images of a knowledge base: how a URL becomes a file, and how an image becomes a thumbnail."""
+"""Images of a knowledge base: finds the file for a URL and makes thumbnails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IMAGE_SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif", ".heic", ".heif", ".jxl"),
     ".svg",
 )
-"""Extensions of the names of images, in lower case."""
+"""Image file extensions, in lower case."""
 FETCHABLE = "omgm images fetch downloads those on the web"
 """What to do about missing images that are named by URLs."""
 
@@ -24,7 +24,7 @@ def find_image(folder: Path, url: str) -> Path | None:
     """Returns the file under `folder` at the longest suffix of the URL's path, or `None`.
 
     For `https://host/images/flag/fr.jpg` it tries `images/flag/fr.jpg`, `flag/fr.jpg` and `fr.jpg`, each as written and
-    then percent-decoded. It never returns a file outside the folder, neither by `..` nor by a link.
+    then percent-decoded. It never returns a file outside the folder, whether through `..` or a link.
     """
     root = os.path.realpath(folder)
     for suffix in names_of(url):
@@ -35,21 +35,21 @@ def find_image(folder: Path, url: str) -> Path | None:
 
 
 def thumbnail(image: Image.Image, side: int = 320, quality: int = 88) -> bytes:
-    """Returns an RGB image as a small JPEG without metadata; the same image always gives the same bytes."""
+    """Encodes an RGB image as a small JPEG without metadata; the same image always gives the same bytes."""
     small = image.copy()
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     return encoded(Image.frombytes("RGB", small.size, small.tobytes()), "JPEG", quality=quality)
 
 
 def names_of(url: str) -> Iterator[str]:
-    """Yields the paths under a folder that the image of a URL may have, in the order in which `find_image` looks.
+    """Yields the paths under a folder that the image at a URL may have, in the order in which `find_image` tries them.
 
-    The query belongs to the name if the path does not name an image, as in `images.php?id=7`: the other images of
-    the site have the same path.
+    If the path does not name an image, the query is part of the name, as in `images.php?id=7`, because the site's other
+    images have the same path.
     """
     try:
         split = urlsplit(url)
-    except ValueError:  # brackets that are no IPv6 address
+    except ValueError:  # brackets that are not an IPv6 address
         return
     parts = [part for part in split.path.split("/") if part]
     if parts and split.netloc and split.query and not parts[-1].lower().endswith(IMAGE_SUFFIXES):

@@ -1,4 +1,4 @@
-"""The card of a published index: what its manifest says."""
+"""The card of a published index, generated from its manifest."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from retriever.card import NOT_RECORDED, code, escaped, make_card, table
 
 _WHAT = (
     "An index of OMGM, a knowledge base prepared for questions about images: articles, a vector per entity, fused "
-    "tokens per section and thumbnails. It was built with the models whose fingerprints are below, and opens with no "
-    "others."
+    "tokens per section and thumbnails. It was built with the models whose fingerprints are below, and opens only with "
+    "these."
 )
 _USE = """
 from indexes.store import Index
@@ -25,10 +25,10 @@ def index_card(folder: Path, manifest: Manifest, repo: str | None = None, licens
     """Returns the card of an index.
 
     Args:
-        folder: Its folder.
+        folder: The folder of the index.
         manifest: Its manifest.
         repo: Where it is published, for the title and the example.
-        license: An identifier of the hub, such as `cc-by-sa-4.0`; by default "unknown".
+        license: A license identifier of the hub, such as `cc-by-sa-4.0`; by default "unknown".
     """
     counts, inputs, title = manifest.counts, manifest.inputs, repo or folder.resolve().name
     front = {
@@ -64,7 +64,7 @@ def index_card(folder: Path, manifest: Manifest, repo: str | None = None, licens
     total = sum(file.bytes for file in manifest.files.values())
     files = "\n".join(["| file | bytes | SHA-256 |", "| --- | --- | --- |", *rows, f"| all of them | {total:,} | |"])
     name = json.dumps(repo or f"./{title}", ensure_ascii=False)
-    opened = "`OMGM.open(index.folder, profile=...)` answers questions from it, with the profile it was built by."
+    opened = "`OMGM.open(index.folder, profile=...)` answers questions from it, with the profile it was built with."
     sections = [
         ("", _WHAT),
         ("Use", f"{code(_USE.format(name=name))}\n\n{opened}"),

@@ -1,4 +1,4 @@
-"""What a knowledge base looks like once it is read: counts, problems, and some entities as an index would have them."""
+"""Inspects a knowledge base as it is read: counts, problems, and some entities as an index would contain them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from retriever.unspaced import count_words
 from retriever.wording import counted
 
 LISTED = 5
-"""Examples of each problem."""
+"""Number of examples shown for each problem."""
 _START, _PAGE_START = 160, 1200
 _SECTIONS = 5
 _LATIN = re.compile("[A-Za-z\u00aa-\u024f]")
@@ -34,7 +34,7 @@ _LATIN = re.compile("[A-Za-z\u00aa-\u024f]")
 
 @dataclass(frozen=True, slots=True)
 class Specimen:
-    """An entity as it was read, with its main image: where it was found, how large it is, or what is wrong with it."""
+    """An entity as it was read, with its main image: its name, its size, or what is wrong with it."""
 
     entity: Entity
     image: str | None = None
@@ -45,7 +45,7 @@ class Specimen:
 
 @dataclass(slots=True)
 class Inspection:
-    """Counts and problems of a knowledge base, with some of its entities."""
+    """The counts and problems of a knowledge base, with some of its entities."""
 
     path: Path
     format: str
@@ -88,19 +88,19 @@ def inspect_knowledge_base(
     seed: int = 0,
     progress: bool = True,
 ) -> Inspection:
-    """Reads a knowledge base as a build would and returns what it found; nothing is written.
+    """Reads a knowledge base as a build would and returns the findings; writes nothing.
 
     Args:
         path: The knowledge base.
-        images: The folder or ZIM file with its images; by default what it holds itself, or the folder it is in.
-        format: Its format; guessed by default.
-        names: The names that the fields of an entity have there, where they are not the usual ones.
-        count: Entities to return.
-        seed: Of the choice of entities.
+        images: The folder or ZIM file with its images; by default those in the knowledge base, or the folder it is in.
+        format: The format of the knowledge base; guessed by default.
+        names: The names of an entity's fields there, if they differ from the usual ones.
+        count: Number of entities to return.
+        seed: Seed for choosing them.
         progress: Whether to show a progress bar.
 
     Raises:
-        ValueError: The file is damaged as a whole, or its format is unknown.
+        ValueError: The file cannot be read at all, or its format is unknown.
     """
     started = time.monotonic()
     format = format or guess_format(path)
@@ -119,7 +119,7 @@ def inspect_knowledge_base(
         _look_up(entity, source, result)
         if len(chosen) < count:
             chosen.append((result.entities, entity))
-        elif (place := draw.randrange(result.entities)) < count:  # every entity is chosen with the same probability
+        elif (place := draw.randrange(result.entities)) < count:  # reservoir sampling
             chosen[place] = result.entities, entity
     result.specimens = [_specimen(entity, source) for _, entity in sorted(chosen, key=lambda one: one[0])]
     result.seconds = time.monotonic() - started
@@ -154,7 +154,7 @@ def _summary_lines(result: Inspection) -> Iterator[str]:
         yield f"{counted(result.without_text, 'entity')} without text"
     if result.repeated_titles:
         repeated = counted(result.repeated_titles, "title")
-        yield f"{repeated} that an earlier entity has; --map title=… names another field"
+        yield f"{repeated} already used by an earlier entity; choose another field with --map title=…"
     if result.not_latin:
         few = counted(result.not_latin, "entity")
         yield f"{few} mostly in letters that the embedded models do not read (docs/models.md#languages)"

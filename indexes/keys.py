@@ -28,15 +28,15 @@ IMAGE_WEIGHT = 0.5
 
 _NONE: IntArray = np.empty(0, np.int64)
 _COPIED = 65536
-"""Vectors copied at a time."""
+"""Number of vectors to copy at a time."""
 
 
 class Keys(NamedTuple):
-    """Keys of entities: key `row` is the first one of the entity at `row`, then come the further keys of all entities.
+    """The keys of entities: key `row` is the first key of the entity at `row`; all further keys follow.
 
     Attributes:
-        parts: Arrays float32 or float16 [N + F, dimension]; a key is its rows of all of them side by side.
-        rows: The keys that there are, int64 [M]; an entity may have none.
+        parts: Arrays float32 or float16 [N + F, dimension]; a key is the concatenation of its rows in all of them.
+        rows: The numbers of the keys that exist, int64 [M]; an entity may have none.
         owners: The entities of the further keys, ascending, int64 [F].
     """
 
@@ -46,7 +46,7 @@ class Keys(NamedTuple):
 
     @property
     def entities(self) -> int:
-        """Number of entities, with a key or without."""
+        """Number of entities, with or without a key."""
         return len(self.parts[0]) - len(self.owners)
 
     @property
@@ -60,7 +60,7 @@ class Keys(NamedTuple):
         return sum(part.shape[1] for part in self.parts)
 
     def read(self, rows: IntArray) -> FloatArray:
-        """Returns the keys of `rows`, float32 [len(rows), length]."""
+        """Returns the keys with the numbers `rows`, float32 [len(rows), length]."""
         return np.concatenate([part[rows] for part in self.parts], axis=1, dtype=np.float32)
 
 
@@ -72,8 +72,8 @@ def load_owners(folder: Path, manifest: Manifest) -> IntArray:
 def as_query(vectors: torch.Tensor, candidates: Candidates, image_weight: float) -> torch.Tensor:
     """Returns the queries [B, length of a key] whose inner products with keys are the scores of step 1.
 
-    For combined keys a score is `image_weight` times the similarity to the main image plus the rest times the
-    similarity to the summary, so the weight can change without a new index.
+    For combined keys, a score is `image_weight` times the similarity to the main image plus `1 - image_weight` times
+    the similarity to the summary, so the weight can change without rebuilding the index.
     """
     if candidates != "combined":
         return vectors
@@ -83,10 +83,10 @@ def as_query(vectors: torch.Tensor, candidates: Candidates, image_weight: float)
 def write_keys(run: BuildRun, images: ImageRecords) -> Keys:
     """Returns the keys of all entities, rounded to float16, memory-mapped from files of the unfinished build.
 
-    Texts are encoded here, images were by `indexes.image_stage`.
+    Encodes texts; images have been encoded by `indexes.image_stage`.
 
-    With "image", an entity without a readable main image has no key; with "combined", its summary is the key. Each
-    further image is one more key, with "combined" beside the same summary.
+    With "image", an entity without a readable main image has no key; with "combined", its summary takes the place of
+    the image. Each further image is one more key, combined with the same summary for "combined".
     """
     shown, count = images.readable_rows(), len(images)
     owners = images.key_owners() if keys_are_images(run.candidates) else _NONE
@@ -111,7 +111,7 @@ def _copy(source: NDArray[Any], rows: IntArray, target: NDArray[Any], places: In
 
 
 def _embed_texts(run: BuildRun, entities: int, spare: int) -> NDArray[np.float16]:
-    """Returns the vectors of all texts, and room for `spare` more."""
+    """Returns the vectors of all texts, followed by space for `spare` more."""
     array = GrowingArray(run.folder / "text_keys.npy", (entities + spare, run.workers.encoder.dimension), np.float16)
     make, left = partial(EncodeTexts, run.folder, run.candidates), range(array.done, entities)
     with closing(in_batches("embed texts", run.workers, make, ["encoder"], left, run.batch, run.progress)) as done:
@@ -122,7 +122,7 @@ def _embed_texts(run: BuildRun, entities: int, spare: int) -> NDArray[np.float16
 
 
 def _image_vectors(folder: Path, entities: int) -> NDArray[np.float16]:
-    """Returns the vectors of all main images and then of the further ones, which it puts behind them in the file."""
+    """Appends the vectors of further images to the file of main images and returns all of them, memory-mapped."""
     path, further = folder / MAIN_KEYS, np.load(folder / FURTHER_KEYS, mmap_mode="r", allow_pickle=False)
     with GrowingRows(path, further.shape[1:], further.dtype) as file:
         file.cut(entities)
@@ -148,7 +148,7 @@ class EncodeTexts:
         self._candidates, self._encoder = candidates, encoder
 
     def read(self, row: int) -> str:
-        """Returns the text."""
+        """Returns the text that represents the entity at `row`."""
         return candidate_text(self._articles[row], self._summaries.read(row)["summary"], self._candidates)
 
     def encode(self, items: Sequence[str]) -> NDArray[Any]:

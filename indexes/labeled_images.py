@@ -29,8 +29,8 @@ class LabeledImage(NamedTuple):
     Attributes:
         image_id: The image's id.
         path: Its file.
-        entity_id: The entity's id, or another name that `row_of` takes.
-        others: Entities that are equally acceptable; the first known one counts if `entity_id` is unknown.
+        entity_id: The entity's id, or another name that `row_of` accepts.
+        others: Entities that are equally acceptable; if `entity_id` is unknown, the first known one is used.
     """
 
     image_id: str
@@ -40,7 +40,7 @@ class LabeledImage(NamedTuple):
 
 
 def with_known_entities(images: Sequence[LabeledImage], rows: Mapping[str, int]) -> list[LabeledImage]:
-    """Returns labeled images with the first of their entities that has a row, if any has one."""
+    """Returns labeled images with `entity_id` set to the first of their entities that has a row, if any."""
     return [
         image._replace(entity_id=next((id for id in (image.entity_id, *image.others) if id in rows), image.entity_id))
         for image in images
@@ -48,12 +48,12 @@ def with_known_entities(images: Sequence[LabeledImage], rows: Mapping[str, int])
 
 
 class LabeledSource:
-    """An image source that has labeled images beside those of a knowledge base.
+    """An image source that adds labeled images to those of a knowledge base.
 
     Args:
-        images: The labeled images, each image id once.
-        source: Where the images of the knowledge base are.
-        trim_borders: Whether uniform borders are cut off labeled images, as off query images.
+        images: The labeled images, with unique image ids.
+        source: The image source of the knowledge base.
+        trim_borders: Whether to cut uniform borders off labeled images, as off query images.
     """
 
     def __init__(self, images: Sequence[LabeledImage], source: ImageSource | None, trim_borders: bool = False) -> None:
@@ -73,13 +73,13 @@ class LabeledSource:
     ) -> Iterator[Entity]:
         """Yields entities with their labeled images after those of their articles.
 
-        Labels name entities as questions do: by the id, by another name or by another spelling of the URL. If several
-        entities have such a name, the first of them and the one with this id get the image.
+        Labels name entities as questions do: by id, by another name or by another spelling of the URL. If several
+        entities have that name, the first of them and the one with this id get the image.
 
         Args:
             entities: The entities.
-            again: Returns the same entities once more. It is called only if a label accepts several, to find out which
-                of these exist before `entities` are read; without it, each label means its first entity.
+            again: Returns the same entities a second time. Called only if a label accepts several entities, to find out
+                which of them exist before `entities` are read; without it, each label means its first entity.
         """
         images = sorted(self._images)
         if again is not None and any(image.others for image in images):
@@ -98,7 +98,7 @@ class LabeledSource:
             yield replace(entity, images=(*entity.images, *labeled)) if labeled else entity
         if left:
             unknown = counted(len(left), "entity")
-            logger.warning("%s of labeled images not in the knowledge base, the first is %s", unknown, min(left))
+            logger.warning("%s of labeled images not in the knowledge base, such as %s", unknown, min(left))
 
     def find(self, url: str) -> str | None:
         """Returns the name of a labeled image, or of one in the source."""

@@ -1,4 +1,4 @@
-"""Labeled images of an index: their keys and tokens are kept when an article changes, since it does not hold them."""
+"""Keys of labeled images in an index; they are kept when an article changes, since they are not part of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def load_labeled(folder: Path, manifest: Manifest) -> IntArray:
 
 
 def labeled_owners(folder: Path, manifest: Manifest) -> IntArray:
-    """Returns the row of the entity of each labeled image that has tokens, ascending, int64."""
+    """Returns the entity's row for each labeled image that has tokens, ascending, int64."""
     if not manifest.counts.labeled_tokens:
         return np.empty(0, np.int64)
     labeled, entities = load_labeled(folder, manifest), manifest.counts.entities
@@ -29,7 +29,7 @@ def labeled_owners(folder: Path, manifest: Manifest) -> IntArray:
 
 
 def labeled_numbers(folder: Path, manifest: Manifest, row: int) -> IntArray:
-    """Returns the numbers of the keys of one entity that are labeled images; the last of its keys, but maybe all."""
+    """Returns the numbers of an entity's keys that are labeled images, int64: the last of its keys, possibly all."""
     labeled = load_labeled(folder, manifest)
     if not len(labeled):
         return labeled
@@ -41,7 +41,7 @@ def labeled_numbers(folder: Path, manifest: Manifest, row: int) -> IntArray:
 
 
 def labeled_keys(folder: Path, manifest: Manifest, row: int) -> FloatArray:
-    """Returns the keys of one entity that are labeled images, float32 [keys, length of a key]."""
+    """Returns those keys of an entity that are labeled images, float32 [keys, length of a key]."""
     numbers = labeled_numbers(folder, manifest, row)
     if not len(numbers):
         return np.empty((0, manifest.key_length), np.float32)

@@ -1,4 +1,4 @@
-"""JSON lines read by row without loading the file: a `.jsonl` file with the offsets of its lines beside it."""
+"""Random access to JSON lines without loading the file: a `.jsonl` file with a file of line offsets next to it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def save_offsets(path: Path) -> None:
 
 
 class Lines:
-    """The rows of a JSON lines file, each read on demand, by any number of threads at once.
+    """The rows of a JSON lines file, each read on demand; thread-safe.
 
-    The file is not memory-mapped: a pass over all of it would count as memory of the process.
+    The file is not memory-mapped, because after a pass over all of it, it would count as memory of the process.
 
     Raises:
         ValueError: The offsets do not match the file.

@@ -1,4 +1,4 @@
-"""One writer at a time: a lock on an index's folder, which the kernel releases if the process that holds it dies."""
+"""A lock on an index's folder: one writer at a time. The kernel releases it if the process that holds it dies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 LOCK = ".lock"
-"""The lock's file in the folder of an index; it exists only while a process writes, or after a kill."""
+"""The lock file in the folder of an index; it exists only while a process writes, or after a kill."""
 
 
 class LockedError(ValueError):
@@ -19,11 +19,11 @@ class LockedError(ValueError):
 
 @contextmanager
 def locked(folder: Path, doing: str) -> Iterator[None]:
-    """Holds the lock on a folder, which is created if it is absent and removed again if it is left empty.
+    """Holds the lock on a folder. The folder is created if it is absent, and then removed again if it is left empty.
 
     Args:
         folder: The folder of an index.
-        doing: What this process does there, for the message that another one gets: "builds it".
+        doing: What this process does there, for the error that other processes get: "builds it".
 
     Raises:
         LockedError: Another process, or another part of this one, holds the lock.
@@ -38,7 +38,7 @@ def locked(folder: Path, doing: str) -> Iterator[None]:
         yield
     finally:
         with suppress(FileNotFoundError):
-            path.unlink()  # before it is released: nobody can hold a file that is gone, see `_acquired`
+            path.unlink()  # before releasing it: a lock on a deleted file does not count, see `_acquired`
         os.close(file)
         if created:
             with suppress(OSError):  # not empty
@@ -80,13 +80,13 @@ def _acquired(path: Path) -> int:
             by = os.read(file, 4096).decode(errors="replace") or "another process"
             os.close(file)
             raise LockedError(
-                f"{path.parent}: is locked by {by}; only one process may write to an index: wait until it has ended, "
+                f"{path.parent}: is locked by {by}; only one process may write to an index: wait until it has ended "
                 "or, if it is a service, send the changes to it (PUT and DELETE /entities/{id}, omgm.client)"
             ) from error
         except OSError as error:
             os.close(file)
             raise OSError(error.errno, f"{error.strerror}: its file system cannot lock files", str(path)) from error
-        os.close(file)  # its last holder removed it meanwhile
+        os.close(file)  # its last holder has removed it in the meantime
 
 
 def _is_at(file: int, path: Path) -> bool:

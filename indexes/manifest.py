@@ -1,4 +1,4 @@
-"""`manifest.json`: what an index was built from and what its folder holds. Written last; nothing opens without it."""
+"""`manifest.json`: an index's inputs and files. It is written last; an index without one does not open."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from retriever.token_codec import TokenCodec
 from retriever.wording import counted
 
 FORMAT_VERSION = 3
-"""Version 2, which still opens, has no `vectors.npy` and always a flat float32 search."""
+"""Version 2, which can still be opened, has no `vectors.npy` and always searches a flat float32 index."""
 MANIFEST = "manifest.json"
 SEARCH, VECTORS = "entities.faiss", "vectors.npy"
 THUMBNAILS = "images"
@@ -32,25 +32,25 @@ FILES = (
     "token_offsets.npy",
     "report.json",
 )
-"""Every file of an index besides its manifest and the thumbnails in `images/`, unless one of those below is there."""
+"""The files of every index, besides its manifest and the thumbnails in `images/`; some have those below, too."""
 OWNERS = "key_owners.npy"
-"""One more file of an index with several keys for some entities: whose the further keys are."""
+"""Present if some entities have several keys: the entity of each further key."""
 LABELED_KEYS = "labeled_keys.npy"
-"""One more file of an index with labeled images: which keys they are."""
+"""Present if there are labeled images: the numbers of their keys."""
 IMAGE_OWNERS = "image_owners.npy"
-"""One more file of an index in which images of articles have tokens of their own: the entity of each."""
+"""Present if images of articles have their own tokens: the entity of each."""
 KEY_IDS = "key_ids.npy"
-"""A file in the place of `entities.faiss` if the keys are in Milvus: their ids there."""
+"""Takes the place of `entities.faiss` if the keys are in Milvus: their ids there."""
 ALL_FILES = (*FILES, OWNERS, LABELED_KEYS, IMAGE_OWNERS, KEY_IDS)
 
 SMALL = 1 << 20
-"""Files of up to this many bytes have their checksum compared whenever the index is opened."""
+"""Files up to this size, in bytes, have their checksum verified whenever the index is opened."""
 
 REBUILD = "rebuild with `omgm build-index --overwrite`"
 
 Candidates = Literal["summary", "title", "article", "image", "combined"]
-"""What step 1 compares the query image with: the summaries (the paper's method), for comparison titles, whole articles
-or main images, or main image and summary together."""
+"""What step 1 compares the query image with: summaries (the paper's method); titles, whole articles or main images, for
+comparison; or main image and summary together."""
 
 
 def keys_are_images(candidates: Candidates) -> bool:
@@ -59,8 +59,8 @@ def keys_are_images(candidates: Candidates) -> bool:
 
 
 SearchKind = Literal["flat", "sq8", "hnsw", "ivf-pq", "milvus"]
-"""How step 1 searches: exactly, or by one of FAISS's approximations or Milvus, whose best candidates are scored again
-exactly."""
+"""How step 1 searches: exactly ("flat"), or approximately with FAISS or Milvus, followed by exact rescoring of the best
+candidates."""
 
 
 class _Model(BaseModel):
@@ -68,12 +68,12 @@ class _Model(BaseModel):
 
 
 class Inputs(_Model):
-    """What decides the content of an index: two builds with equal inputs are equal byte for byte.
+    """The inputs that determine the content of an index: two builds with equal inputs are byte-identical.
 
-    `pictures` is a hash of which image belongs to which entity and how large it is, `tokens` the name of a codec.
-    `search` is the kind of entity index; its parameters are tuned for the `image_weight` at build time.
-    `image_keys` and `section_images` say which images are used, see `indexes.article_images.ImageUse`; `labeled` is a
-    hash of which labeled images belong to which entity, "none" without them.
+    `pictures` is a hash over the images of each entity and their file sizes, `tokens` the name of a codec. `search` is
+    the kind of entity index; its parameters are tuned for the `image_weight` at build time. `image_keys` and
+    `section_images` specify which images are used, see `indexes.article_images.ImageUse`; `labeled` is a hash over the
+    labeled images of each entity, or "none".
     """
 
     knowledge_base: str
@@ -107,11 +107,11 @@ class Inputs(_Model):
 
 
 class Counts(_Model):
-    """How much an index holds.
+    """The size of an index.
 
-    Entities that are `searchable` have a key, `further_keys` are theirs beyond the first; `token_sections` have tokens.
-    So have `image_tokens` images of articles with several, and `labeled_tokens` labeled images: all that are keys, or
-    none in an index of an older version.
+    `searchable` entities have a key, and `further_keys` counts their keys beyond the first. `token_sections` sections
+    have tokens, and so do `image_tokens` images of articles with several and `labeled_tokens` labeled images: all those
+    that are keys, or none in an index of an older version.
     """
 
     entities: int
@@ -129,13 +129,13 @@ class SearchRecord(_Model):
 
     Attributes:
         kind: How step 1 searches.
-        faiss: FAISS's description of it.
-        parameters: FAISS's search parameters, which `entities.faiss` holds too.
-        rescored: Candidates that are scored again by `vectors.npy` for each result; 0 for exact search.
-        recall: Part of the `k` best by the stored vectors that it finds, the mean over held-out queries; `None` without
-            entities.
+        faiss: FAISS's factory string.
+        parameters: FAISS's search parameters, which are also stored in `entities.faiss`.
+        rescored: Candidates per result that are rescored exactly with `vectors.npy`; 0 for exact search.
+        recall: Share of the `k` best by the stored vectors that the search finds, averaged over held-out queries;
+            `None` without entities.
         k: Number of results that the recall was measured with.
-        queries: What the held-out queries were.
+        queries: A description of the held-out queries.
         uri: Where Milvus is, see `indexes.search_milvus.Collection`.
         collection: The name of the collection there.
     """
@@ -151,7 +151,7 @@ class SearchRecord(_Model):
     collection: str = ""
 
     def __str__(self) -> str:
-        """Returns one line for people."""
+        """Returns a one-line description."""
         settings = "".join(f", {name} {value}" for name, value in self.parameters.items())
         rescored = f", {counted(self.rescored, 'candidate')} rescored per result" if self.rescored else ""
         measured = "" if self.recall is None else f", recall@{self.k} {self.recall:.4f} on {self.queries}"
@@ -160,14 +160,14 @@ class SearchRecord(_Model):
 
 
 class File(_Model):
-    """Size in bytes and SHA-256."""
+    """A file's size in bytes and SHA-256."""
 
     bytes: int
     sha256: str
 
 
 class Manifest(_Model):
-    """What an index is. Tokens are normalized over their last dimension, as the score modes expect them."""
+    """The manifest of an index. Its tokens are normalized over their last dimension, as the score modes expect."""
 
     format: Literal["omgm-index"] = "omgm-index"
     format_version: int = FORMAT_VERSION
@@ -181,7 +181,7 @@ class Manifest(_Model):
     search: SearchRecord | None = None
     files: dict[str, File]
     changes: int = 0
-    """How many entities differ from what was built of the inputs; see `indexes.live`."""
+    """Number of entities changed since the index was built; see `indexes.live`."""
 
     @property
     def key_length(self) -> int:
@@ -196,11 +196,11 @@ class Manifest(_Model):
 
     @property
     def scales_shape(self) -> tuple[int, int]:
-        """Shape of the scales in `token_scales.npy`; (0, 0) for a codec without."""
+        """Shape of the scales in `token_scales.npy`; (0, 0) for a codec without scales."""
         return self.stored_shape[:2] if self.inputs.codec.scaled else (0, 0)
 
     def to_json(self) -> bytes:
-        """Returns the file's content; no times and no paths, so that equal builds have equal manifests."""
+        """Returns the file's content, without times and paths, so that equal builds have equal manifests."""
         return (json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n").encode()
 
 
@@ -208,7 +208,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Returns the manifest of an index.
 
     Raises:
-        ValueError: There is none, it is damaged, or it is of another format version.
+        ValueError: The manifest is missing, damaged or of an unsupported format version.
     """
     path = folder / MANIFEST
     if not path.is_file():
@@ -240,10 +240,10 @@ def describe_file(path: Path) -> File:
 
 
 def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
-    """Compares the files of an index with its manifest: sizes and small files' checksums; with `verify`, all checksums.
+    """Compares the files of an index with its manifest: sizes and checksums of small files or, with `verify`, of all.
 
     Raises:
-        ValueError: A file is missing, of another size, or changed.
+        ValueError: A file is missing, has another size, or has changed.
     """
     names = {*FILES, OWNERS} if manifest.counts.further_keys else set(FILES)
     if manifest.inputs.labeled != "none":
@@ -253,7 +253,7 @@ def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
     if manifest.search is not None and manifest.search.kind == "milvus":
         names = names - {SEARCH} | {KEY_IDS}
     if set(manifest.files) != names - ({VECTORS} if manifest.format_version == 2 else set()):
-        raise ValueError(f"{folder / MANIFEST}: lists other files than those of an index; {REBUILD}")
+        raise ValueError(f"{folder / MANIFEST}: does not list the files of an index; {REBUILD}")
     for name, expected in manifest.files.items():
         path = folder / name
         if not path.is_file():

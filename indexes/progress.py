@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, now and then a line in a log."""
+"""Progress of long-running work: a bar on a terminal, an occasional line in a log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tqdm import tqdm
 T = TypeVar("T")
 
 LOG_INTERVAL = 30.0
-"""Seconds between two lines where stderr is not a terminal."""
+"""Seconds between two lines if stderr is not a terminal."""
 
 
 def progress_bar(
@@ -28,18 +28,18 @@ def progress_bar(
 ) -> tqdm[T]:
     """Returns a tqdm bar over `items`, or one to `update` by hand.
 
-    On a terminal it is redrawn in place. Elsewhere (a log file, a container) it writes a line of its own at most every
+    On a terminal, the bar is redrawn in place. Elsewhere (a log file, a container), it writes a new line at most every
     `LOG_INTERVAL` seconds and one at the end.
 
     Args:
-        items: What to iterate over; without it, the caller updates the bar.
-        total: How many items there are, if `items` does not know.
-        initial: How many of them are done already.
-        desc: What stands before the bar.
-        unit: What is counted, in the singular.
+        items: The items to iterate over; without them, the caller updates the bar.
+        total: The number of items, if `items` has no length.
+        initial: How many of them are already done.
+        desc: The text before the bar.
+        unit: The unit that is counted, in the singular.
         unit_scale: Whether to write large numbers as kB, MB, …
-        bar_format: tqdm's format of the line, for other than its own.
-        shown: False keeps quiet.
+        bar_format: A tqdm format of the line; by default tqdm's own.
+        shown: False shows nothing.
         file: Where to write; stderr by default.
     """
     stream = sys.stderr if file is None else file

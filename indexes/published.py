@@ -1,4 +1,4 @@
-"""An index on the Hugging Face hub: a dataset repository whose thumbnails are packed, because there may be millions."""
+"""An index on the Hugging Face hub: a dataset repository with thumbnails in archives, since there may be millions."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from retriever.files import replacing
 from retriever.hub import local_or_fetched, push_files
 
 PACKS = "thumbnails"
-"""The folder of the packs: the hub allows 10,000 files per folder, and advises against more than 100,000 in all."""
+"""The folder of the archives: the hub allows 10,000 files per folder and advises against more than 100,000 in all."""
 PER_PACK = 4096
-"""Rows per pack; a pack is held in memory while it is uploaded."""
+"""Rows per archive; an archive is held in memory while it is uploaded."""
 
 _PACK = re.compile(rf"{PACKS}/\d{{5}}\.tar")
 _MEMBER = re.compile(r"\d+\.jpg")
 
 
 def fetch_index(name: str | Path, revision: str | None, token: str | None) -> Path:
-    """Returns the folder of an index; one of the hub is fetched, checked in full and unpacked if it is not here.
+    """Returns the folder of an index; one on the hub is fetched, fully verified and unpacked unless it is cached.
 
     Raises:
         ValueError: The files are not available, or differ from their checksums.
@@ -43,12 +43,12 @@ def fetch_index(name: str | Path, revision: str | None, token: str | None) -> Pa
             _unpack(folder / PACKS, partial / THUMBNAILS)
             check_thumbnails(partial, manifest)
         except ValueError as error:
-            cached = folder.parent.parent  # with the contents, to which the folder of a revision only links
+            cached = folder.parent.parent  # holds the files; a revision's folder only links to them
             raise ValueError(f"{name}: damaged; remove {cached} to download it again: {error}") from error
         try:
             (partial / THUMBNAILS).rename(folder / THUMBNAILS)
         except OSError:
-            if not (folder / THUMBNAILS).is_dir():  # else another process was faster
+            if not (folder / THUMBNAILS).is_dir():  # otherwise, another process was faster
                 raise
     return folder
 
@@ -81,11 +81,11 @@ def save_index(source: Path, target: Path, manifest: Manifest, license: str | No
     """Copies an index with its card; the manifest comes last.
 
     Raises:
-        ValueError: `target` holds something other than an index.
+        ValueError: `target` contains something other than an index.
     """
     if target.resolve() != source.resolve():
         if target.exists() and any(target.iterdir()) and not (target / MANIFEST).is_file():
-            raise ValueError(f"{target}: holds something other than an index; name a new folder")
+            raise ValueError(f"{target}: contains something other than an index; choose a new folder")
         target.mkdir(parents=True, exist_ok=True)
         (target / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(target / THUMBNAILS, ignore_errors=True)
@@ -107,7 +107,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _packs(thumbnails: Path, entities: int) -> Iterator[tuple[str, bytes]]:
-    """Yields archives of thumbnails, equal for equal thumbnails, so that the hub knows those that it has."""
+    """Yields archives of thumbnails, equal for equal thumbnails, so that the hub recognizes those it already has."""
     for number, first in enumerate(range(0, max(entities, 1), PER_PACK)):
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as pack:

@@ -1,4 +1,4 @@
-"""Connects to a Ray cluster or fails within seconds with a reason; Ray itself tries for minutes before it gives up."""
+"""Connects to a Ray cluster, or fails with a reason within seconds; Ray itself keeps trying for minutes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 import socket
 
 _PATIENCE = 6.0
-"""Seconds to wait for a connection, and for what comes over it."""
+"""Seconds to wait for a connection, and for data on it."""
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""How an HTTP/2 client begins, with empty settings (RFC 9113, 3.4). Ray's head speaks gRPC, which is HTTP/2."""
+"""An HTTP/2 client's connection preface, with empty settings (RFC 9113, 3.4); Ray's head speaks gRPC, over HTTP/2."""
 _SETTINGS = 4
 """The type of an HTTP/2 server's first frame."""
 
@@ -21,10 +21,10 @@ def connect(address: str, source: str = "--cluster") -> None:
 
     Args:
         address: `host:port` of its head, or "auto" for the cluster that this machine is part of.
-        source: Where the address is from, for errors.
+        source: Where the address comes from, for errors.
 
     Raises:
-        ValueError: There is no such cluster, or it does not let this process in.
+        ValueError: There is no such cluster, or it rejects this process.
     """
     import ray
     from ray.exceptions import RayError
@@ -34,16 +34,15 @@ def connect(address: str, source: str = "--cluster") -> None:
         ray.init(address, log_to_driver=False)
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
         raise ValueError(
-            f"{source} {address}: not connected ({error}); this machine has to be part of the cluster: {_START};"
-            f" {_TOKEN}"
+            f"{source} {address}: not connected ({error}); this machine must be part of the cluster: {_START}; {_TOKEN}"
         ) from error
 
 
 def check_address(address: str, source: str = "--cluster") -> None:
-    """Checks that the head of a cluster answers; where "auto" finds one is left to Ray, unless RAY_ADDRESS says it.
+    """Checks that the head of a cluster answers; for "auto" without RAY_ADDRESS, leaves finding a cluster to Ray.
 
     Raises:
-        ValueError: It is not `host:port`, or nothing answers there, or something else than Ray's head.
+        ValueError: The address is not `host:port`, or no Ray head answers there.
     """
     named = os.environ.get("RAY_ADDRESS", "") if address == "auto" else address
     if named in ("", "auto"):
@@ -57,6 +56,6 @@ def check_address(address: str, source: str = "--cluster") -> None:
                 connection.sendall(_PREFACE)
                 frame = connection.makefile("rb").read(9)
                 if len(frame) < 9 or frame[3] != _SETTINGS:
-                    raise OSError("something else than the head of a Ray cluster answers")
+                    raise OSError("what answers is not the head of a Ray cluster")
     except (OSError, OverflowError) as error:
         raise ValueError(f"{source} {address}: no Ray cluster at {named} ({error}); {_START}") from error

@@ -1,4 +1,4 @@
-"""Recall of an entity index against exact search, measured on queries that it does not hold."""
+"""Recall of an entity index relative to exact search, measured on queries that are not in it."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from retriever.protocols import DualEncoder
 from retriever.types import FloatArray, IntArray
 
 QUERIES = 256
-"""Held-out queries of a measurement."""
+"""Number of held-out queries per measurement."""
 _MIXED = 0.5
-"""Part of a second vector in a mixed query; the cosine with the first is 0.9 if the two are orthogonal."""
+"""Weight of the second vector in a mixed query; the cosine with the first is 0.9 if the two are orthogonal."""
 _FEW = 32
-"""Main images below which mixtures are asked instead."""
+"""With fewer main images than this, mixed queries are used instead."""
 _BATCH = 32
-"""Images encoded at a time."""
+"""Images per encoder call."""
 _TOGETHER = 8
-"""Queries asked at a time."""
+"""Queries per search."""
 _BLOCK = 16384
 """Keys in memory at a time."""
 
@@ -40,7 +40,7 @@ class HeldOutQueries(NamedTuple):
 
     Attributes:
         vectors: Float32 [Q, length of a key].
-        about: What they are.
+        about: A description of the queries.
     """
 
     vectors: torch.Tensor
@@ -50,18 +50,19 @@ class HeldOutQueries(NamedTuple):
 def held_out_queries(
     keys: Keys, kind: SearchKind, candidates: Candidates, image_weight: float, folder: Path, encoder: DualEncoder | None
 ) -> HeldOutQueries:
-    """Returns queries to measure an entity index with, such as images would make.
+    """Returns queries for measuring an entity index that resemble those of images.
 
-    Where keys are of texts alone, they are main images, encoded for this purpose; flat search, which loses nothing but
-    the rounding to float16, is not worth that. Else they are mixtures of stored vectors, of images if keys have any.
+    If keys are only texts, the queries are main images, encoded for this purpose; flat search, which only loses by
+    rounding to float16, is not worth that effort. Otherwise they are mixtures of stored vectors, of images if the keys
+    have any.
 
     Args:
         keys: The keys.
         kind: The kind of entity index.
-        candidates: What the keys are of.
+        candidates: What the keys encode.
         image_weight: Weight of the main image in a combined key.
         folder: The index or its unfinished build, for the thumbnails.
-        encoder: Step 1's model; without one, mixtures are asked.
+        encoder: Step 1's model; without one, mixtures are used.
     """
     if encoder is not None and kind != "flat" and not keys_are_images(candidates):
         vectors = [encoder.encode_images(images).cpu() for images in _drawn_images(folder / THUMBNAILS, keys.rows)]
@@ -73,7 +74,7 @@ def held_out_queries(
 
 
 def _drawn_images(folder: Path, rows: IntArray) -> Iterator[list[Image.Image]]:
-    """Yields batches of up to `QUERIES` thumbnails in all, of random rows."""
+    """Yields batches of thumbnails of random rows, up to `QUERIES` in total."""
     paths = (folder / f"{row}.jpg" for row in np.random.default_rng(0).permutation(rows))
     shown = (load_image(path) for path in islice(filter(Path.is_file, paths), QUERIES))
     while images := list(islice(shown, _BATCH)):
@@ -81,16 +82,16 @@ def _drawn_images(folder: Path, rows: IntArray) -> Iterator[list[Image.Image]]:
 
 
 def draw_rows(rows: IntArray, count: int = QUERIES) -> IntArray:
-    """Returns up to `count` of the rows, always the same ones, in order."""
+    """Returns up to `count` random rows, in order and reproducibly."""
     chosen = np.random.default_rng(0).permutation(len(rows))[:count]
     return np.sort(rows[chosen])
 
 
 def mixed_queries(keys: Keys, count: int = QUERIES) -> torch.Tensor:
-    """Returns unit vectors [up to count, dimension], each of one stored vector and half of another one.
+    """Returns unit vectors [up to count, dimension], each the sum of one stored vector and half of another.
 
-    They are not stored, but lie among what is: noise of equal strength in all directions would hardly change which
-    vectors are near, because it is nearly orthogonal to all of them.
+    They are not stored themselves but lie among the stored vectors. Isotropic noise would hardly change which vectors
+    are near, because it is nearly orthogonal to all of them.
     """
     first, part = draw_rows(keys.rows, count), keys.parts[0]
     second = np.random.default_rng(1).choice(keys.rows, len(first)) if len(first) else first
@@ -100,7 +101,7 @@ def mixed_queries(keys: Keys, count: int = QUERIES) -> torch.Tensor:
 
 
 class ExactSearch:
-    """What exact search in float32 finds for some queries.
+    """The results of exact search in float32 for some queries, as a reference.
 
     Args:
         keys: All keys; read once, block by block.
@@ -120,14 +121,14 @@ class ExactSearch:
         self._last: FloatArray = best[:, -1].numpy() if self.k else np.empty(0, np.float32)
 
     def recall(self, search: Search, *mapped: NDArray[Any]) -> float | None:
-        """Returns the part of the `k` best that a search finds, the mean over the queries; `None` without keys.
+        """Returns the share of the `k` best that a search finds, averaged over the queries; `None` without keys.
 
         A key that scores at least as well as the last of the exact `k` counts as found, since ties have no order.
 
         Args:
-            search: The search.
-            mapped: Arrays mapped from files that it reads. A vector brings its neighbors into memory, so after a few
-                queries the system may take it back.
+            search: The search to measure.
+            mapped: Memory-mapped arrays that it reads. Reading a vector also brings its neighbors into memory, so their
+                memory is released after every few queries.
         """
         if not self.k or not len(self._queries):
             return None

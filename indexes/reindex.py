@@ -1,4 +1,4 @@
-"""The entity index of a finished index made again as another kind, from the vectors that it stores."""
+"""Rebuilds the entity index of a finished index as another kind, from the stored vectors."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ _BLOCK = 16384
 def change_search(
     out: Path, kind: SearchKind, image_weight: float, encoder: DualEncoder, progress: bool, uri: str = ""
 ) -> None:
-    """Replaces the entity index in `out` by one of another kind; nothing else changes but the manifest.
+    """Replaces the entity index in `out` with one of another kind; otherwise only the manifest changes.
 
-    The files are those of a build with that kind. A kill leaves the old index or the new one, or a build that resumes.
+    The files are those of a build with that kind. A kill leaves the old index, the new one, or a resumable build.
 
     Raises:
-        ValueError: The index holds too few entities for the kind.
+        ValueError: The index has too few entities for the kind.
     """
     manifest = read_manifest(out)
     inputs = manifest.inputs.model_copy(update={"search": kind})
-    logger.info("%s: only the kind of entity index changes; it is made from the stored vectors", out)
+    logger.info("%s: only the kind of entity index changes; rebuilding it from the stored vectors", out)
     parts = claim(out, inputs, overwrite=True)
     keys = stored_keys(out, parts / "stored.npy")
     record = write_entity_index(
@@ -63,7 +63,7 @@ def change_search(
 
 
 def stored_keys(folder: Path, scratch: Path) -> Keys:
-    """Returns the keys that an index stores, memory-mapped; a flat one's from `scratch`, which it writes."""
+    """Returns the keys that an index stores, memory-mapped; those of a flat index are first written to `scratch`."""
     manifest = read_manifest(folder)
     stored = StoredVectors(folder, manifest.search)
     if manifest.search is None or not manifest.search.rescored:

@@ -1,4 +1,4 @@
-"""Reports the entries and images that a build could not use: in `report.json`, and briefly on the screen."""
+"""Reports the entries and images that a build could not use: in `report.json`, and briefly in the terminal."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ logger = logging.getLogger(__name__)
 
 Report = dict[str, Any]
 """`skipped`: entries of the knowledge base, counted and listed; `missing` and `unreadable`: lists of images;
-`shared_images`: main images that several entities have; `self_retrieval`: whether the encoder can tell others apart."""
+`shared_images`: main images shared by several entities; `self_retrieval`: whether the encoder can tell images apart."""
 
 PROBLEMS = get_args(ImageProblem)
-"""What may be wrong with a main image."""
+"""Possible problems with a main image."""
 _REASONS = 3
 _SKIPPED = "skipped.json"
 
@@ -40,7 +40,7 @@ def write_report(
     shared: SharedImages,
     fit: SelfRetrieval | None = None,
 ) -> None:
-    """Writes `report.json`: skipped entries, what is wrong with main images, and how the encoder fits them."""
+    """Writes `report.json`: skipped entries, problems with main images, and how well the encoder tells them apart."""
     rows = {problem: array("q") for problem in PROBLEMS}
     for row, record in enumerate(images):
         if record.problem is not None:
@@ -55,7 +55,7 @@ def write_report(
 
 
 class _Entries(list[Any]):
-    """The entries of a report about main images, made while they are written: there may be millions."""
+    """The entries of a report about main images, created lazily as they are written, since there may be millions."""
 
     def __init__(self, rows: Sequence[int], articles: Sequence[Entity], images: ImageRecords) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ def image_problem(row: int, entity: Entity, image: MainImage) -> dict[str, Any]:
 
 
 def write_skipped(parts: Path, skipped: SkippedEntries) -> None:
-    """Writes which entries were skipped, for `write_report`; a build that is killed may come there in another run."""
+    """Writes the list of skipped entries to a file; a resumed build may only get to `write_report` in another run."""
     found = {"count": skipped.count, "of": skipped.total, "entries": skipped.listed}
     write_whole(parts / _SKIPPED, json.dumps(found, ensure_ascii=False).encode())
 
@@ -92,7 +92,7 @@ def read_report(folder: Path) -> Report:
 
 
 def counts_of(report: Report) -> dict[str, int]:
-    """Returns how many entries were skipped and how many images are missing or unreadable, by their names in JSON."""
+    """Returns the numbers of skipped entries and of missing and unreadable images, by their names in JSON."""
     skipped = report.get("skipped", {"count": 0})["count"]
     return {"entries_skipped": skipped, **{f"images_{name}": len(report[name]) for name in PROBLEMS}}
 
@@ -108,7 +108,7 @@ def log_problems(images: ImageRecords) -> None:
 
 
 def problem_lines(report: Report) -> list[str]:
-    """Returns a line for each kind of problem in a report: skipped entries, images, an encoder that does not fit."""
+    """Returns a line for each kind of problem in a report: skipped entries, images, an unsuitable encoder."""
     lines = []
     skipped = report.get("skipped", {"count": 0})
     if skipped["count"]:
@@ -140,5 +140,5 @@ def problem_lines(report: Report) -> list[str]:
 
 
 def encoder_warning(report: Report) -> str:
-    """Returns the warning of a build whose encoder does not fit the images, "" if it fits."""
+    """Returns the warning that the encoder does not suit the images, or "" if there is none."""
     return str(report.get("self_retrieval", {}).get("warning", ""))

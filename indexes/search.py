@@ -1,4 +1,4 @@
-"""Entity search: by FAISS on a CPU, exact or approximate with exact rescoring, and by matrix products on a GPU."""
+"""Entity search: with FAISS on a CPU, exact or approximate with exact rescoring, and with matrix products on a GPU."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from indexes.manifest import KEY_IDS, SEARCH, VECTORS, SearchRecord
 from retriever.types import FloatArray, IntArray
 
 DEPTH = 20
-"""Results that an approximate search looks for at least: its recall was measured with this number."""
+"""Lowest number of results that an approximate search looks for; its recall was measured with this number."""
 _SPARE = 64
-"""Vectors that the half-precision scan of `DeviceSearch` returns beyond `k`: one of the best `k` is lost only if this
-many others are within the scan's rounding (0.00024 for products from 0.25 to 0.5) of the last."""
+"""Vectors beyond `k` that the half-precision scan of `DeviceSearch` returns: one of the best `k` is lost only if this
+many others are within the scan's rounding error (0.00024 for products from 0.25 to 0.5) of the last."""
 _COPIED = 1 << 18
-"""Vectors copied to a device at a time."""
+"""Number of vectors copied to a device at a time."""
 
 
 class Search(Protocol):
@@ -36,10 +36,10 @@ class Search(Protocol):
 
 
 class FaissSearch:
-    """Search by FAISS alone. Where FAISS can, it reads vectors from the file, of which the system keeps what is used.
+    """Searches with FAISS alone. Where FAISS supports it, vectors are memory-mapped from the file.
 
     Args:
-        index: What FAISS reads, see `read_faiss`.
+        index: The FAISS index, see `read_faiss`.
     """
 
     def __init__(self, index: Any) -> None:
@@ -54,12 +54,12 @@ class FaissSearch:
 
 
 class RescoredSearch:
-    """Approximate search by FAISS whose best candidates are scored again, exactly up to the rounding to float16.
+    """Searches approximately with FAISS and rescores the best candidates exactly, up to the rounding to float16.
 
     Args:
-        index: What FAISS reads.
+        index: The FAISS index.
         vectors: Float16 [rows, dimension], memory-mapped or not.
-        factor: Candidates to score again for each result.
+        factor: Candidates to rescore per result.
     """
 
     def __init__(self, index: Any, vectors: NDArray[np.float16], factor: int) -> None:
@@ -67,7 +67,7 @@ class RescoredSearch:
         self.shape: tuple[int, int] = self._search.shape
 
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        """Returns inner products and rows, best first; fewer than there are vectors only if none is near."""
+        """Returns inner products and rows, best first; may return fewer than `k` if the approximate search does."""
         queries = vectors.float().cpu()
         depth = min(self._factor * max(k, DEPTH), self.shape[0])
         return rescored(self._vectors, queries, self._search.search(queries, depth)[1] if depth else (), k)
@@ -81,13 +81,13 @@ def rescored(
     Args:
         vectors: Float16 [rows, dimension], memory-mapped or not.
         queries: Float32 [B, dimension].
-        candidates: Rows of vectors for each query; -1 for none.
+        candidates: Rows of vectors for each query, padded with -1.
         k: Number of results.
     """
     scores = np.full((len(queries), k), -np.inf, np.float32)
     rows = np.full((len(queries), k), -1, np.int64)
     for number, own in enumerate(candidates):
-        found = np.sort(own[own >= 0])  # in the order of the file
+        found = np.sort(own[own >= 0])  # in file order
         products = torch.from_numpy(vectors[found]).float() @ queries[number]
         best = products.topk(min(k, len(found)))
         scores[number, : len(best.indices)] = best.values.numpy()
@@ -96,10 +96,10 @@ def rescored(
 
 
 class DeviceSearch:
-    """Exact search over float16 vectors on a device: 5.1 GB for 2 million of length 1280, read once per batch.
+    """Exact search over float16 vectors on a device: 5.1 GB for 2 million vectors of length 1280, read once per batch.
 
-    A scan in float16 finds `k` and some spare vectors in blocks; their products are then computed in float32. For unit
-    vectors a score differs from that of float32 vectors by less than 1e-3, from rounding them to float16.
+    A blockwise scan in float16 finds `k` vectors and some spare ones; their products are then computed in float32. For
+    unit vectors, a score differs from that of float32 vectors by less than 1e-3, because they are rounded to float16.
 
     Args:
         vectors: Float16 [N, dimension], normalized, on the device.
@@ -123,7 +123,7 @@ class DeviceSearch:
 
     @torch.inference_mode()
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        """Returns inner products and rows, best first; only these results wait for the device."""
+        """Returns inner products and rows, best first; synchronizes with the device only to copy these results."""
         queries = vectors.to(self._vectors.device).half()
         found = [self._scan(queries, start, k + _SPARE) for start in range(0, max(len(self._rows), 1), self._block)]
         coarse, places = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
@@ -144,11 +144,11 @@ class DeviceSearch:
 
 
 class BestKeySearch:
-    """Search among several keys per entity, which finds each entity once, by its best key.
+    """Searches several keys per entity and finds each entity once, by its best key.
 
     Args:
-        search: Finds keys, those of other numbers than rows included.
-        entities: Number of entities; keys from there on are further keys.
+        search: Searches all keys, including further keys.
+        entities: Number of entities; keys with this number or higher are further keys.
         owners: The entity of each further key, ascending, int64.
     """
 
@@ -165,18 +165,18 @@ class BestKeySearch:
             further = keys >= self._entities
             rows[further] = self._owners[keys[further] - self._entities]
             best = best_of_each(scores, rows, k)
-            # An approximate search may have no more keys to give, however many are asked for.
+            # An approximate search may find no more keys, however many are requested.
             if asked == self.shape[0] or ((best[1][:, -1] >= 0) | (keys[:, -1] < 0)).all():
                 return best
             asked = min(4 * asked, self.shape[0])
 
 
 def best_of_each(scores: FloatArray, rows: IntArray, k: int) -> tuple[FloatArray, IntArray]:
-    """Returns the `k` best scores of different rows, best first, padded with -inf and -1.
+    """Returns the `k` best scores of distinct rows, best first, padded with -inf and -1.
 
     Args:
         scores: [B, N], in any order.
-        rows: [B, N]; a row may occur several times; -1 for none.
+        rows: [B, N]; a row may occur several times; -1 is padding.
         k: Number of results.
     """
     best_scores, best_rows = np.full((len(rows), k), -np.inf, np.float32), np.full((len(rows), k), -1, np.int64)
@@ -218,7 +218,7 @@ class StoredVectors:
 
 
 def read_faiss(folder: Path) -> Any:
-    """Returns the FAISS index in a folder, its vectors mapped from the file where FAISS can."""
+    """Returns the FAISS index in a folder, with vectors memory-mapped where FAISS supports it."""
     return faiss.read_index(str(folder / SEARCH), faiss.IO_FLAG_MMAP_IFC)
 
 

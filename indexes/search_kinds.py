@@ -1,4 +1,4 @@
-"""The kinds of entity index: which one suits how many vectors, and how it is made, tuned and measured."""
+"""The kinds of entity index: chooses one by the number of vectors; builds, tunes and measures it."""
 
 from __future__ import annotations
 
@@ -24,45 +24,44 @@ from retriever.types import FloatArray, IntArray
 logger = logging.getLogger(__name__)
 
 SearchChoice = Literal["auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus"]
-"""A kind, or the choice by the number of entities."""
+"""A kind, or "auto" to choose one by the number of entities."""
 
 FLAT_UP_TO = 30_000
-"""Entities up to which `auto` searches exactly."""
+"""Largest number of entities for which `auto` searches exactly."""
 AT_LEAST = 1_000
-"""Entities that the approximate kinds need, to be trained on."""
+"""Number of entities that the approximate kinds need for training."""
 TARGET = 0.98
-"""Recall@20 against exact search that an entity index should have."""
+"""Recall@20 relative to exact search that an entity index should reach."""
 MARGIN = 0.01
-"""How far the queries that settings are chosen by must exceed it: on others, recall is up to a point lower."""
+"""How far recall must exceed the target on the queries used for tuning: on others, it is up to a point lower."""
 
 _MOST_LISTS = 4096
 _PER_LIST = 40
-"""Keys to train on for each inverted list; FAISS wants at least 39."""
+"""Training keys per inverted list; FAISS asks for at least 39."""
 _TRAINED = 65536
-"""Keys to train on without lists."""
+"""Training keys for kinds without lists."""
 _MOST_TRAINED = 2048 * _PER_LIST
-"""Keys to train on at most, in float32 in memory; 4,096 lists get 20 each."""
+"""Most training keys, in float32 in memory; with 4,096 lists, each gets 20."""
 _BLOCK = 16384
 """Keys in memory at a time besides FAISS's own."""
 _SAMPLED = 512
-"""Keys of a sample read at a time: each brings its neighbors in the file into memory."""
+"""Keys of a sample read at a time; each also brings its neighbors in the file into memory."""
 
 Tuning = tuple[dict[str, int], int]
-"""FAISS's search parameters, and the candidates to rescore for each result."""
+"""FAISS's search parameters, and the number of candidates to rescore per result."""
 
 
 def choose_kind(choice: SearchChoice, entities: int) -> SearchKind:
     """Returns the kind of entity index for a number of entities.
 
     Raises:
-        ValueError: It is an approximate kind, and they are too few.
+        ValueError: There are too few entities for an approximate kind.
     """
     if choice == "auto":
         return "flat" if entities <= FLAT_UP_TO else "ivf-pq"
     if choice not in ("flat", "milvus") and entities < AT_LEAST:
         raise ValueError(
-            f"search.kind = {choice!r} needs at least {AT_LEAST} entities that can be searched, got {entities}; "
-            "use 'flat'"
+            f"search.kind = {choice!r} needs at least {AT_LEAST} searchable entities, got {entities}; use 'flat'"
         )
     return choice
 
@@ -74,14 +73,14 @@ def lists_for(vectors: int) -> int:
 
 
 def describe(kind: SearchKind, vectors: int, length: int) -> str:
-    """Returns FAISS's description of a kind; its product quantizer has 4 bits for each 8 dimensions or fewer."""
+    """Returns FAISS's factory string for a kind; product quantizers use 4 bits for every 8 dimensions or fewer."""
     if kind == "ivf-pq":
         return f"IVF{lists_for(vectors)},PQ{length // math.gcd(length, 8)}x4fsr"
     return {"flat": "SQfp16", "sq8": "SQ8", "hnsw": "HNSW32_SQ8"}[kind]
 
 
 def bytes_per_key(kind: SearchKind, vectors: int, length: int) -> float:
-    """Returns the bytes on disk per key, its id included, in an index of `vectors` keys of a length."""
+    """Returns the bytes on disk per key, including its id, in an index of `vectors` keys of length `length`."""
     exact = 2 * length + 8
     code = length // math.gcd(length, 8) / 2 + 8 + 4 * length * lists_for(vectors) / max(1, vectors)
     return exact + {"flat": 0, "sq8": length, "hnsw": length + 4 * 64 + 16, "ivf-pq": code, "milvus": 8}[kind]
@@ -97,11 +96,12 @@ def write_search(
 ) -> SearchRecord:
     """Writes the entity index of keys and returns its record; an entity without a key is never found.
 
-    FAISS is trained on a sample of bounded size and gets the keys block by block. Of the settings whose recall exceeds
-    `TARGET` by `MARGIN`, the one that reads least is chosen; if none does, the best, with a warning below `TARGET`.
+    FAISS is trained on a sample of bounded size and receives the keys block by block. Among the settings whose recall
+    exceeds `TARGET` by `MARGIN`, the one that reads least is chosen; if none does, the one with the best recall, with a
+    warning below `TARGET`.
 
     Args:
-        folder: Gets `entities.faiss` and, for an approximate kind, `vectors.npy`, else an empty one.
+        folder: The folder for `entities.faiss` and `vectors.npy`, which is empty for "flat".
         keys: Keys by entity.
         kind: The kind of entity index.
         queries: Held-out queries.
@@ -130,7 +130,7 @@ def write_search(
     )
     if recall is not None and recall < TARGET:
         logger.warning(
-            "recall@%d of the entity index is %.3f against exact search, below %.2f: set search.kind to %s",
+            "recall@%d of the entity index is %.3f relative to exact search, below %.2f; set search.kind to %s",
             DEPTH,
             recall,
             TARGET,
@@ -140,7 +140,7 @@ def write_search(
 
 
 def _tune(kind: SearchKind, index: Any, folder: Path, exact: ExactSearch) -> tuple[Tuning, float | None]:
-    """Returns the settings that `index` is left with, and their recall."""
+    """Chooses the settings of `index`, applies them, and returns them with their recall."""
     tried: list[tuple[float, Tuning]] = []
     vectors = load_vectors(folder)
     for settings in _settings(kind, index):
@@ -162,20 +162,20 @@ def _set(index: Any, vectors: NDArray[np.float16], settings: Tuning) -> Search:
 
 
 def _filled(description: str, keys: Keys, progress: bool) -> Any:
-    """Returns FAISS's index, trained and with all keys; its ids are rows."""
+    """Returns a trained FAISS index with all keys; its ids are the keys' numbers."""
     inner = faiss.index_factory(keys.length, description, faiss.METRIC_INNER_PRODUCT)
     index = faiss.IndexIDMap(inner)
     if not inner.is_trained:
         sample = _TRAINED
         if isinstance(inner, faiss.IndexIVF):
             sample = min(_PER_LIST * inner.nlist, _MOST_TRAINED)
-            inner.cp.min_points_per_centroid = 20  # else it warns that these are few
+            inner.cp.min_points_per_centroid = 20  # or it warns that there are too few
         inner.train(_read_sample(keys, draw_rows(keys.rows, sample)))
         index.is_trained = True
     _reserve(index, len(keys.rows))
     threads = faiss.omp_get_max_threads()
     if isinstance(inner, faiss.IndexHNSW):
-        faiss.omp_set_num_threads(1)  # the graph depends on the order in which vectors come
+        faiss.omp_set_num_threads(1)  # the graph depends on the order of insertion
     try:
         with progress_bar(total=len(keys.rows), desc="entity index", unit="entity", shown=progress) as bar:
             for start, block in blocks(keys):
@@ -187,15 +187,15 @@ def _filled(description: str, keys: Keys, progress: bool) -> Any:
 
 
 def _reserve(index: Any, count: int) -> None:
-    """Takes the memory for `count` codes at once: vectors that grow by doubling are in memory twice as they do.
+    """Reserves the memory for `count` codes up front: vectors that grow by doubling are briefly in memory twice.
 
-    Inverted lists grow one by one and need none of this.
+    Inverted lists grow one by one and do not need this.
     """
     inner = faiss.downcast_index(index.index)
     storage = faiss.downcast_index(inner.storage) if isinstance(inner, faiss.IndexHNSW) else inner
     if isinstance(storage, faiss.IndexFlatCodes):
         storage.codes.resize(count * storage.code_size)
-        storage.codes.resize(0)  # the capacity stays
+        storage.codes.resize(0)  # keeps the capacity
     index.id_map.resize(count)
     index.id_map.resize(0)
 
@@ -208,7 +208,7 @@ def _read_sample(keys: Keys, rows: IntArray) -> FloatArray:
 
 
 def blocks(keys: Keys, first: int = 0, size: int | None = None) -> Iterator[tuple[int, FloatArray]]:
-    """Yields the keys from place `first` on in blocks, each with its place, and holds no more than one in memory."""
+    """Yields the keys from position `first` on in blocks, each with its position; holds one block in memory."""
     size = size or _BLOCK
     for start in range(first, len(keys.rows), size):
         yield start, keys.read(keys.rows[start : start + size])
@@ -219,7 +219,7 @@ def blocks(keys: Keys, first: int = 0, size: int | None = None) -> Iterator[tupl
 def _write_faiss(index: Any, path: Path) -> None:
     try:
         faiss.write_index(index, str(path))
-    except RuntimeError as error:  # FAISS knows no other
+    except RuntimeError as error:  # FAISS raises nothing else
         raise OSError(f"{path}: cannot be written: {error}") from error
 
 
@@ -230,7 +230,7 @@ def write_key_vectors(folder: Path, keys: Keys) -> None:
 
 
 def write_vectors(path: Path, shape: tuple[int, int], blocks: Iterable[tuple[IntArray, NDArray[Any]]]) -> None:
-    """Writes vectors as a float16 `.npy` file, zeros in rows that have none.
+    """Writes vectors as a float16 `.npy` file, with zeros in rows without a vector.
 
     Args:
         path: The file.
@@ -248,14 +248,14 @@ def write_vectors(path: Path, shape: tuple[int, int], blocks: Iterable[tuple[Int
 
 
 def _runs(rows: IntArray) -> Iterator[range]:
-    """Yields the places of consecutive rows."""
+    """Yields the positions of each run of consecutive rows."""
     ends = [*(np.flatnonzero(np.diff(rows) != 1) + 1).tolist(), len(rows)]
     for start, stop in zip([0, *ends], ends, strict=False):
         yield range(start, stop)
 
 
 def _settings(kind: SearchKind, index: Any) -> list[Tuning]:
-    """Returns the settings to try, least work first: bytes read per query, those at random places four times."""
+    """Returns the settings to try, cheapest first: by bytes read per query, where random accesses count four times."""
     if kind == "flat":
         return [({}, 0)]
     if kind == "sq8":

@@ -1,7 +1,7 @@
-"""Entity search by Milvus, a distributed vector database, for keys that outgrow one machine.
+"""Entity search with Milvus, a distributed vector database, for keys that outgrow one machine.
 
-Milvus only proposes candidates. Their scores are computed from the index's own `vectors.npy`, and what the index does
-not know is left out. So an index stays what its files say while another version of it writes to the same collection.
+Milvus only proposes candidates. Their scores are computed from the index's own `vectors.npy`, and keys that are not in
+the index are ignored. So the files determine the results even while a newer version writes to the same collection.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _UPLOADED = 1000
 _ASKED = 64
 """Queries per request."""
 _MOST = 16384
-"""Results that Milvus returns at most."""
+"""Most results that Milvus returns."""
 _FACTORS = 2, 5, 10, 20, 50
 
 
 class Collection:
-    """A collection of Milvus: keys by 64-bit ids, which stay the same when an entity's row changes.
+    """A Milvus collection of keys with 64-bit ids, which stay the same when an entity's row changes.
 
     Args:
-        uri: Address of a server, or a file whose name ends with `.db`, which one process can open. The environment
-            variable MILVUS_URI replaces it, and MILVUS_TOKEN is the server's token or `user:password`.
+        uri: The address of a server, or a `.db` file, which only one process at a time can open. The environment
+            variable MILVUS_URI overrides it; MILVUS_TOKEN is the server's token or `user:password`.
         name: The collection's name.
     """
 
@@ -59,12 +59,12 @@ class Collection:
         weakref.finalize(self, self._client.close)
 
     def exists(self) -> bool:
-        """Returns whether the collection is there."""
+        """Returns whether the collection exists."""
         with self._named():
             return bool(self._client.has_collection(self.name))
 
     def create(self, length: int) -> None:
-        """Creates the collection for keys of a length, empty; one of the same name is dropped."""
+        """Creates an empty collection for keys of length `length`; drops an existing one of the same name."""
         with self._named():
             if self._client.has_collection(self.name):
                 self._client.drop_collection(self.name)
@@ -76,12 +76,12 @@ class Collection:
             self._client.create_collection(self.name, schema=schema, index_params=index)
 
     def load(self) -> None:
-        """Makes the collection ready to be searched."""
+        """Loads the collection so that it can be searched."""
         with self._named():
             self._client.load_collection(self.name)
 
     def upsert(self, ids: IntArray, keys: FloatArray) -> None:
-        """Adds keys, or replaces those of the same ids."""
+        """Adds keys, or replaces those with the same ids."""
         for start in range(0, len(ids), _UPLOADED):
             part = slice(start, start + _UPLOADED)
             rows = [{"id": one, "key": key} for one, key in zip(ids[part].tolist(), keys[part], strict=True)]
@@ -89,7 +89,7 @@ class Collection:
                 self._client.upsert(self.name, rows)
 
     def delete(self, ids: IntArray) -> None:
-        """Removes keys; those that are not there do not matter."""
+        """Removes keys; ignores ids that are not in the collection."""
         for start in range(0, len(ids), _UPLOADED):
             with self._named():
                 self._client.delete(self.name, ids=ids[start : start + _UPLOADED].tolist())
@@ -106,7 +106,7 @@ class Collection:
         return int(found[0]["count(*)"])
 
     def candidates(self, queries: FloatArray, depth: int) -> Iterator[IntArray]:
-        """Yields for each query the ids of up to `depth` keys, those with the largest inner products first."""
+        """Yields for each query the ids of up to `depth` keys, int64, largest inner product first."""
         for start in range(0, len(queries), _ASKED):
             with self._named():
                 hits = self._client.search(
@@ -129,13 +129,13 @@ class Collection:
 
 
 class MilvusSearch:
-    """Search by Milvus whose candidates are scored again, exactly up to the rounding to float16.
+    """Searches with Milvus and rescores the candidates exactly, up to the rounding to float16.
 
     Args:
         collection: Holds the keys.
-        ids: int64 [2, keys], the ids of the index's keys, sorted, and the number of each key.
+        ids: Int64 [2, keys], the sorted ids of the index's keys and the number of each key.
         vectors: Float16 [keys, length], memory-mapped or not.
-        factor: Candidates to score again for each result.
+        factor: Candidates to rescore per result.
     """
 
     def __init__(self, collection: Collection, ids: IntArray, vectors: NDArray[np.float16], factor: int) -> None:
@@ -150,7 +150,7 @@ class MilvusSearch:
         return rescored(self._vectors, queries, map(self._known, found), k)
 
     def _known(self, ids: IntArray) -> IntArray:
-        """Returns the keys with these ids, without those that only other versions of the index have."""
+        """Returns the keys with these ids, without those that belong only to other versions of the index."""
         places = np.minimum(np.searchsorted(self._ids[0], ids), self.shape[0] - 1)
         found: IntArray = self._ids[1][places[self._ids[0][places] == ids]]
         return found
@@ -160,32 +160,32 @@ def open_milvus(folder: Path, record: SearchRecord) -> MilvusSearch:
     """Opens the entity index of a folder whose keys are in Milvus.
 
     Raises:
-        ValueError: The collection is not there.
+        ValueError: The collection does not exist.
         OSError: The server cannot be reached, or another process has the file open.
     """
     collection = Collection(record.uri, record.collection)
     if not collection.exists():
-        raise ValueError(f"Milvus at {collection.uri}: has no collection {record.collection}; {REBUILD}")
+        raise ValueError(f"Milvus at {collection.uri}: collection {record.collection} not found; {REBUILD}")
     collection.load()
     ids: IntArray = np.load(folder / KEY_IDS, mmap_mode="r", allow_pickle=False)
     return MilvusSearch(collection, ids, load_vectors(folder), record.rescored)
 
 
 def collection_name(folder: Path, inputs: str) -> str:
-    """Returns the name of the collection of an index: another one for each folder and all that it is built from."""
+    """Returns the name of an index's collection, derived from its folder and its inputs."""
     return f"omgm_{hash_id(f'{folder.resolve()} {inputs}') & (1 << 64) - 1:016x}"
 
 
 def key_ids(folder: Path, keys: Keys) -> IntArray:
     """Returns the id in Milvus of every key, int64 [keys with and without vectors].
 
-    An entity's first key has the hash of its id (`entity_ids.npy` in `folder`), the further ones have hashes of that.
+    An entity's first key has the hash of its id (`entity_ids.npy` in `folder`); further keys have hashes of that.
 
     Raises:
-        ValueError: Two have the same: one chance in 4 million for 3 million keys.
+        ValueError: Two keys have the same id (a chance of one in 4 million for 3 million keys).
     """
     hashes, rows = np.load(folder / "entity_ids.npy", allow_pickle=False)
-    own = rows >= 0  # the others are of other names
+    own = rows >= 0  # the rest are other names
     first = np.empty(int(own.sum()), np.int64)
     first[rows[own]] = hashes[own]
     starts = np.searchsorted(keys.owners, keys.owners)
@@ -208,19 +208,20 @@ def write_milvus(
 ) -> SearchRecord:
     """Uploads keys to a collection of their own and returns the record of the entity index.
 
-    What was uploaded is noted in `folder`: killed and repeated, it resumes. A batch that is sent twice counts once.
+    Progress is recorded in `folder`, so that a killed upload resumes when it is repeated. Sending a batch twice does no
+    harm.
 
     Args:
-        folder: Gets `key_ids.npy` and `vectors.npy`.
+        folder: The folder for `key_ids.npy` and `vectors.npy`.
         keys: Keys by entity.
         ids: Their ids, see `key_ids`.
-        queries: Held-out queries, for which the number of candidates is chosen.
+        queries: Held-out queries, used to choose the number of candidates.
         uri: See `Collection`.
         collection: Name of the collection.
         progress: Whether to show a progress bar.
 
     Raises:
-        OSError: The server cannot be reached or refuses something.
+        OSError: The server cannot be reached or refuses a request.
     """
     there, note = Collection(uri, collection), folder / "uploaded.json"
     started = json.loads(note.read_bytes()) if note.exists() else None
@@ -246,15 +247,15 @@ def update_milvus(
     """Brings the collection of an index up to date after changes and writes the files of the new version.
 
     Args:
-        folder: Gets `key_ids.npy` and `vectors.npy`.
+        folder: The folder for `key_ids.npy` and `vectors.npy`.
         keys: All keys of the new version.
         ids: Their ids, see `key_ids`.
-        changed: The keys that are new or changed, int64.
-        gone: Ids of keys of the old version that the new one lacks, int64.
-        record: How the index was built.
+        changed: The numbers of new and changed keys, int64.
+        gone: The ids of keys of the old version that are not in the new one, int64.
+        record: The record of the entity index.
 
     Raises:
-        OSError: The server cannot be reached or refuses something; the old version still answers.
+        OSError: The server cannot be reached or refuses a request; the old version still answers.
     """
     there = Collection(record.uri, record.collection)
     there.delete(gone)
@@ -272,7 +273,7 @@ def _write_ids(folder: Path, keys: Keys, ids: IntArray) -> None:
 
 
 def _measured(folder: Path, keys: Keys, queries: HeldOutQueries, there: Collection) -> SearchRecord:
-    """Returns the record with the least number of candidates whose recall reaches `TARGET`, else the most."""
+    """Returns the record with the lowest number of candidates whose recall reaches `TARGET`, or else the highest."""
     there.load()
     exact = ExactSearch(keys, queries.vectors, DEPTH)
     ids: IntArray = np.load(folder / KEY_IDS, mmap_mode="r", allow_pickle=False)
@@ -281,7 +282,7 @@ def _measured(folder: Path, keys: Keys, queries: HeldOutQueries, there: Collecti
         if recall is None or recall >= TARGET:
             break
     else:
-        logger.warning("recall@%d of Milvus is %.3f against exact search, below %.2f", DEPTH, recall, TARGET)
+        logger.warning("recall@%d of Milvus is %.3f relative to exact search, below %.2f", DEPTH, recall, TARGET)
     return SearchRecord(
         kind="milvus",
         faiss="",

@@ -1,4 +1,4 @@
-"""How an article becomes sections: how they are numbered, and which are dropped."""
+"""Splits articles into sections, numbers them, and drops some by title."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ DROPPED = (
     *("参见", "參見", "각주", "외부 링크", "같이 보기", "참고 문헌", "المراجع", "مراجع", "وصلات خارجية", "انظر أيضا"),
     *("הערות שוליים", "קישורים חיצוניים", "לקריאה נוספת", "ראו גם", "منابع", "پیوند به بیرون", "جستارهای وابسته"),
 )
-"""Titles of sections that hold lists rather than prose, in lower case, as the largest Wikipedias have them."""
+"""Titles of sections with lists rather than prose, in lower case, from the largest Wikipedias."""
 
 DROPPED_BY_REFERENCE = ("*external links*", "*references*")
-"""The rule of the paper's code, for E-VQA's files: any title that contains these words, "Habitat preferences" too."""
+"""The rule of the paper's code for E-VQA's files: any title that contains these words, even "Habitat preferences"."""
 
 
 def split_article(sections: Iterable[tuple[str, str]]) -> tuple[Section, ...]:
     """Returns the sections of an article that have text, each with its position among all of them.
 
     Args:
-        sections: (title, text) of every section, in the article's order. Both are kept as they are written.
+        sections: (title, text) of every section, in the article's order. Both are kept unchanged.
     """
     return tuple(Section(title, text, index) for index, (title, text) in enumerate(sections) if text.strip())
 
 
 def title_rule(titles: Iterable[str]) -> Callable[[str], bool]:
-    """Returns a function that tells whether a section of a given title is dropped.
+    """Returns a function that tells whether to drop a section with a given title.
 
     Args:
         titles: Titles to drop, in any case; `*` matches any text.
@@ -67,7 +67,7 @@ def title_rule(titles: Iterable[str]) -> Callable[[str], bool]:
 
 
 def without_lists(entity: Entity, dropped: Callable[[str], bool]) -> Entity:
-    """Returns an entity without the sections that `dropped` names; what is under the article's own title is kept."""
+    """Returns an entity without the sections whose title is `dropped`; text under the article's own title is kept."""
     kept = tuple(one for one in entity.sections if one.title == entity.title or not dropped(one.title))
     return entity if len(kept) == len(entity.sections) else replace(entity, sections=kept)
 
@@ -75,9 +75,9 @@ def without_lists(entity: Entity, dropped: Callable[[str], bool]) -> Entity:
 def split_text(title: str, text: str) -> Iterator[tuple[str, str]]:
     """Yields (title, text) of the sections of an article that is a single text.
 
-    A line `== Title ==` begins a section; deeper headings stay in its text. What precedes the first one is a section
-    under the article's title. A text without such lines is cut between paragraphs into sections of at most `WORDS`
-    words, each under the article's title; a paragraph is never cut.
+    A line `== Title ==` begins a section; deeper headings stay in its text. Text before the first one becomes a section
+    under the article's title. Text without such lines is split between paragraphs into sections of at most `WORDS`
+    words, each under the article's title; a paragraph is never split.
     """
     parts = _HEADING.split(text.strip())
     if len(parts) > 1:

@@ -1,4 +1,4 @@
-"""Whether an encoder can tell the main images of a knowledge base apart, measured on a few of them at build time."""
+"""Measures at build time, on a sample, whether an encoder can tell the main images of a knowledge base apart."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from retriever.protocols import DualEncoder
 from retriever.types import IntArray
 
 SAMPLE = 100
-"""Main images that are compared with each other."""
+"""Number of main images that are compared with each other."""
 FEWEST = 20
-"""Different main images below which the figures say nothing."""
+"""With fewer distinct main images than this, the figures are meaningless."""
 SPREAD = 0.3
 """Mean cosine of different main images above which a small encoder needs to be adapted.
 
@@ -33,19 +33,19 @@ RECALL = 0.9
 _BATCH = 32
 _FIXES = (
     "use a general encoder (omgm build-index --profile laptop --overwrite) or adapt this one (omgm train-encoder), and "
-    "see what it gains with omgm evaluate"
+    "measure the gain with omgm evaluate"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SelfRetrieval:
-    """How an encoder sees some main images.
+    """How well an encoder tells a sample of main images apart.
 
     Attributes:
-        images: How many different ones were compared.
-        recall: Share of them that are nearest to their own slightly changed version.
-        spread: Mean cosine of two different ones: the higher, the more alike all of them seem to the encoder.
-        warning: What is wrong and how to fix it, "" if nothing is.
+        images: Number of distinct images compared.
+        recall: Share of slightly changed images that are nearest to their originals.
+        spread: Mean cosine of two different images: the higher, the more alike they all seem to the encoder.
+        warning: What is wrong and how to fix it, or "".
     """
 
     images: int
@@ -54,12 +54,12 @@ class SelfRetrieval:
     warning: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Returns it for `report.json`."""
+        """Returns the figures for `report.json`."""
         return asdict(self)
 
 
 def measure_self_retrieval(folder: Path, rows: IntArray, encoder: DualEncoder) -> SelfRetrieval | None:
-    """Compares main images with slightly changed ones, always the same; `None` if there are too few.
+    """Compares a fixed sample of main images with slightly changed versions; returns `None` if there are too few.
 
     Args:
         folder: The index or its unfinished build, for the thumbnails.
@@ -83,7 +83,7 @@ def measure_self_retrieval(folder: Path, rows: IntArray, encoder: DualEncoder) -
 
 
 def slightly_changed(image: Image.Image, rng: random.Random) -> Image.Image:
-    """Returns an image (RGB) cropped to at least 85 % a side, scaled, turned by up to 10 degrees, as a JPEG."""
+    """Returns an RGB image cropped to at least 85 % per side, scaled, rotated by up to 10 degrees, as a JPEG."""
     kept = rng.uniform(0.85, 1)
     width, height = max(int(image.width * kept), 1), max(int(image.height * kept), 1)
     left, top = rng.randint(0, image.width - width), rng.randint(0, image.height - height)
@@ -95,8 +95,8 @@ def slightly_changed(image: Image.Image, rng: random.Random) -> Image.Image:
 
 
 def is_unadapted(encoder: DualEncoder) -> bool:
-    """Returns whether an encoder is small, so that it knows little but its training data, and not trained on others."""
-    # Imported here, since they import transformers, which most uses of an index do not need.
+    """Returns whether an encoder is a small one, which knows little beyond its training data, and was not adapted."""
+    # Imported here because they import transformers, which most uses of an index do not need.
     from retriever.models.encoder import ClipEncoder
     from retriever.models.folder import RECORD_NAME
     from retriever.models.small_clip import SmallCLIPConfig
@@ -121,6 +121,6 @@ def _warning(recall: float, spread: float, count: int, unadapted: bool) -> str:
     if unadapted and spread > SPREAD:
         return (
             f"the images are far from what the encoder was trained on: the mean cosine of two main images is "
-            f"{spread:.2f}, where up to {SPREAD:g} is usual, so photographs of them may be confused; {_FIXES}"
+            f"{spread:.2f} (usually up to {SPREAD:g}), so photographs of them may be confused; {_FIXES}"
         )
     return ""

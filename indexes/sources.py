@@ -1,4 +1,4 @@
-"""Where a knowledge base's images are: in a folder, or in the ZIM file that the articles come from."""
+"""Sources of a knowledge base's images: a folder, or the ZIM file or data set that the articles come from."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from retriever.types import Entity
 
 
 class ImageSource(Protocol):
-    """Finds images by their URLs and reads them, for any number of threads at once."""
+    """Finds images by their URLs and reads them; thread-safe."""
 
     @property
     def missing(self) -> str:
-        """Why `find` returns nothing, for the report of a build."""
+        """The reason why `find` returns nothing, for the report of a build."""
 
     def find(self, url: str) -> str | None:
-        """Returns the name of the image at a URL or path, or `None` if it is not there."""
+        """Returns the name of the image at a URL or path, or `None` if there is none."""
 
     def size(self, name: str) -> int:
         """Returns the size in bytes of an image that `find` named."""
@@ -41,7 +41,7 @@ class ImageSource(Protocol):
         """Returns an image that `find` named, in RGB.
 
         Raises:
-            ImageError: It is unreadable.
+            ImageError: The image is unreadable.
         """
 
 
@@ -69,24 +69,24 @@ class FolderImages:
 
     @cached_property
     def _names(self) -> list[str]:
-        """The images in the folder, those nearest to its top first; none if there are too many."""
+        """The images in the folder, those nearest to the top first; empty if there are too many."""
         files = (file for file in self._folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
         names = [file.relative_to(self._folder).as_posix() for file in islice(files, _MOST_FILES + 1)]
         return sorted(names, key=lambda name: (name.count("/"), name)) if len(names) <= _MOST_FILES else []
 
     @cached_property
     def _stems(self) -> dict[str, str]:
-        """The images in the folder by what they are named after; of several, the one nearest to its top."""
+        """The images in the folder by normalized file name; of several, the one nearest to the top."""
         return {_stem(Path(name).stem): name for name in reversed(self._names)}
 
     @cached_property
     def _unique(self) -> dict[str, str]:
-        """The images in the folder by their file names, without those that share one."""
+        """The images in the folder by file name, without names that occur more than once."""
         counts = Counter(name.rpartition("/")[2] for name in self._names)
         return {last: name for name in self._names if counts[last := name.rpartition("/")[2]] == 1}
 
     def find(self, url: str) -> str | None:
-        """Returns the path under the folder."""
+        """Returns the image's path relative to the folder."""
         found = find_image(self._folder, url)
         if found is not None:
             return found.relative_to(self._folder).as_posix()
@@ -118,14 +118,14 @@ class ZimImages:
 
     def __init__(self, path: Path) -> None:
         self._path, self._archive = path, open_zim(path)
-        self._reading = Lock()  # libzim promises no safety between threads
+        self._reading = Lock()  # libzim does not promise thread safety
 
     def __reduce__(self) -> tuple[type[ZimImages], tuple[Path]]:
         """Lets another process open the same file."""
         return ZimImages, (self._path,)
 
     def find(self, url: str) -> str | None:
-        """Returns the path in the file, that of a redirect unresolved."""
+        """Returns the path in the file; redirects are not resolved."""
         with self._reading:
             return url if url and self._archive.has_entry_by_path(url) else None
 
@@ -166,7 +166,7 @@ class DatasetImages:
         return DatasetImages, (self._path,)
 
     def find(self, url: str) -> str | None:
-        """Returns column and row, such as `image/12`."""
+        """Returns the column and row, such as `image/12`."""
         return None if self._content(url) is None else url
 
     def size(self, name: str) -> int:
@@ -189,11 +189,11 @@ class DatasetImages:
 
 
 class OwnAndOtherImages:
-    """Images that a knowledge base holds, and behind them those of a folder, such as remote ones that were fetched.
+    """The images in a knowledge base itself, then those in a folder, such as downloaded remote images.
 
     Args:
-        own: What the knowledge base holds.
-        other: The folder; names of its images begin with `images:`.
+        own: The images in the knowledge base.
+        other: The images in the folder; their names begin with `images:`.
     """
 
     def __init__(self, own: ImageSource, other: ImageSource) -> None:
@@ -201,7 +201,7 @@ class OwnAndOtherImages:
         self.missing = " and ".join(dict.fromkeys((own.missing, other.missing)))
 
     def find(self, url: str) -> str | None:
-        """Returns the name of the knowledge base's own image, or else of the folder's."""
+        """Returns the name of the image in the knowledge base, or else of that in the folder."""
         if (name := self._own.find(url)) is not None:
             return name
         other = self._other.find(url)
@@ -223,17 +223,17 @@ class OwnAndOtherImages:
 
 _OTHER = "images:"
 _ROWS = frozenset({"csv", "jsonl", "parquet", "sql", "xml"})
-"""Formats whose images may be named after their rows, or be in any folder."""
+"""Formats whose images may be named after their rows, or be in any subfolder."""
 _MOST_FILES = 200_000
 _ACCENTS = re.compile("[\u0300-\u036f]")
-"""Of Latin, Greek and Cyrillic letters; signs of other scripts are letters of their own."""
+"""Accents of Latin, Greek and Cyrillic letters; combining marks of other scripts distinguish words."""
 
 
 def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | None:
-    """Returns where a knowledge base's images are, or `None` if it has none.
+    """Returns the image source of a knowledge base, or `None` if it has none.
 
     Args:
-        images: A folder or a ZIM file, which counts beside what the knowledge base itself holds.
+        images: A folder or a ZIM file, used in addition to the images in the knowledge base itself.
         kb: The knowledge base.
         kb_format: Its format.
 
@@ -244,7 +244,7 @@ def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | 
     if kb_format not in OWN_IMAGES:
         return other
     if kb_format == "zim" and not is_zim(kb):
-        raise ValueError(f"{kb}: not a ZIM file; is it damaged, or not downloaded completely?")
+        raise ValueError(f"{kb}: not a ZIM file; is it damaged, or is its download incomplete?")
     own = DatasetImages(kb) if kb_format == "huggingface" else _source(kb)
     if other is None or (images is not None and images.resolve() == kb.resolve()):
         return own
@@ -260,7 +260,7 @@ def _source(images: Path, by_name: bool = False) -> ImageSource:
 
 
 def images_beside(kb: Path, kb_format: str) -> Path | None:
-    """Returns the folder that a knowledge base is or is in, where its images may be; `None` if it holds them itself."""
+    """Returns the knowledge base's folder, where its images may be, or `None` if its format contains the images."""
     if kb_format in OWN_IMAGES:
         return None
     kb = kb.resolve()
@@ -268,10 +268,10 @@ def images_beside(kb: Path, kb_format: str) -> Path | None:
 
 
 def find_main(source: ImageSource, entity: Entity) -> str | None:
-    """Returns the name of an entity's main image: `Entity.image`, or else the first of `Entity.images` found.
+    """Returns the name of an entity's main image: `Entity.image`, or else the first of `Entity.images` that is found.
 
-    If there is none, it is the image named after the entity, if the source looks for such images. That one comes first
-    if only the last part of a URL is found: many images are called `icon.svg`.
+    If none is found, this is the image named after the entity, if the source supports that. That image also takes
+    precedence if only the last part of a URL matches, since many images are called `icon.svg`.
     """
     called = partial(source.called, entity) if isinstance(source, FolderImages) else lambda: None
     for url in main_candidates(entity):
@@ -282,14 +282,14 @@ def find_main(source: ImageSource, entity: Entity) -> str | None:
 
 
 def with_images_called(entities: Iterable[Entity], source: ImageSource | None) -> Iterator[Entity]:
-    """Yields entities; those that name no image get the one that is named after them, if there is one."""
+    """Yields entities; an entity without an image gets the one that is named after it, if there is one."""
     for entity in entities:
         name = find_main(source, entity) if source is not None and not any(main_candidates(entity)) else None
         yield entity if name is None else replace(entity, image=name)
 
 
 def _stem(name: str) -> str:
-    """Returns the name of an image or an entity without what is written in different ways.
+    """Normalizes the name of an image or an entity: case, accents, punctuation and leading zeros.
 
     "Red Fox" is "red-fox", "Citroën" is "citroen", and "007" is "7", but "1-10" is not "11-0".
     """
@@ -299,6 +299,6 @@ def _stem(name: str) -> str:
 
 
 def main_candidates(entity: Entity) -> Iterable[str]:
-    """Returns the URLs that an entity's main image may have, in order of preference, without duplicates."""
+    """Returns the possible URLs of an entity's main image, in order of preference, without duplicates."""
     first = () if entity.image is None else (entity.image,)
     return dict.fromkeys((*first, *(image.url for image in entity.images)))

@@ -23,7 +23,7 @@ from retriever.token_codec import TokenCodec
 from retriever.types import Entity
 
 ARTICLE_FILES = ("entities.jsonl", "entities.offsets.npy", "entity_ids.npy", "skipped.json")
-"""What reading the knowledge base writes."""
+"""The files written while reading the knowledge base."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class BuildRun:
 
 
 def write_articles(entities: Iterable[Entity], folder: Path) -> Articles:
-    """Returns the entities as stored in `entities.jsonl`, which it writes unless an earlier build did."""
+    """Writes `entities.jsonl`, unless an earlier run has done so, and returns its entities."""
     path = folder / "entities.jsonl"
     if not offsets_path(path).exists():
         hashes, others = array("q"), array("q")

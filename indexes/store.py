@@ -40,15 +40,15 @@ _CACHED_ENTITIES = 4096
 
 
 class Index:
-    """A read-only index, usable from any number of threads. Implements `retriever.protocols.EntityIndex`.
+    """A read-only, thread-safe index (implements `retriever.protocols.EntityIndex`).
 
-    Only vectors are held in memory; articles, summaries and tokens are read from files on demand. With a GPU as the
-    device, the vectors are on the GPU, and so are the tokens if they fit.
+    Only vectors are held in memory; articles, summaries and tokens are read from files on demand. If the device is a
+    GPU, the vectors are on the GPU, and so are the tokens if they fit.
 
     Args:
         folder: A complete index.
         manifest: Its manifest, as checked by `open`.
-        device: Where vectors are searched and tokens compared.
+        device: The device for search and MaxSim.
         image_weight: Weight of the main image in a combined key, see `indexes.keys.as_query`.
     """
 
@@ -65,7 +65,7 @@ class Index:
         self._token_offsets: IntArray = _load(folder / "token_offsets.npy")
         self._labeled_owners = labeled_owners(folder, manifest)
         self._image_owners = _load(folder / IMAGE_OWNERS) if manifest.counts.image_tokens else np.empty(0, np.int64)
-        self._search = open_search(folder, manifest.search, device)  # before the tokens, which take what is left
+        self._search = open_search(folder, manifest.search, device)  # before the tokens, which get the remaining memory
         if manifest.counts.further_keys:
             self._search = BestKeySearch(self._search, manifest.counts.entities, load_owners(folder, manifest))
         tokens, scales = _load(folder / "tokens.npy"), _load(folder / "token_scales.npy")
@@ -85,18 +85,18 @@ class Index:
         image_weight: float = IMAGE_WEIGHT,
         verify: bool = False,
     ) -> Index:
-        """Opens the index in `folder`; one that was changed since its files were written needs a `LiveIndex`.
+        """Opens the index in `folder`; an index with live changes needs a `LiveIndex`.
 
         Args:
             folder: The folder that `build_index` wrote.
             encoder: Step 1's model; the index must have been built with it.
             fusion: Step 2's model; the index must have been built with it.
-            device: Where vectors are searched and tokens compared.
+            device: The device for search and MaxSim.
             image_weight: Weight of the main image, in 0..1, if step 1 searches main image and summary together.
-            verify: Whether to compare the checksum of every file; by default large files are compared by size.
+            verify: Whether to verify the checksum of every file; by default, only the size of large files is checked.
 
         Raises:
-            ValueError: The folder is incomplete, damaged, does not fit a model, or has changes that are not in its
+            ValueError: The index is incomplete or damaged, does not match a model, or has changes that are not in its
                 files; the message says what to do.
         """
         return cls.open_files(
@@ -119,7 +119,7 @@ class Index:
         image_weight: float = IMAGE_WEIGHT,
         verify: bool = False,
     ) -> Index:
-        """Opens the files in `folder` without any changes made since; otherwise as `open`."""
+        """Opens the files in `folder` without later changes; otherwise like `open`."""
         manifest = read_manifest(folder)
         check_files(folder, manifest, verify=verify)
         if verify:
@@ -136,30 +136,30 @@ class Index:
     def from_pretrained(
         cls, name: str | Path, *, revision: str | None = None, token: str | None = None, **options: Any
     ) -> Index:
-        """Opens the index of a folder or of a dataset repository on the hub, from which missing files are fetched.
+        """Opens the index in a folder or in a dataset repository on the hub, fetching missing files.
 
-        All checksums are compared after a download.
+        All checksums are verified after a download.
 
         Args:
             name: A folder, `org/name` or `org/name@revision`.
             revision: A commit, a branch or a tag.
-            token: A token of the hub; by default the one that is logged in.
-            **options: As of `open`.
+            token: A hub token; by default the one saved by `hf auth login`.
+            **options: Passed to `open`.
 
         Raises:
-            ValueError: The files are not available, are damaged, or as in `open`; the message says what to do.
+            ValueError: The files are not available or damaged, or as in `open`; the message says what to do.
         """
         return cls.open(fetch_index(name, revision, token), **options)
 
     def save_pretrained(self, folder: str | Path, *, license: str | None = None) -> None:
-        """Copies the index to a folder, with a card; a card written by hand stays.
+        """Copies the index to a folder, with a card; a handwritten card is kept.
 
         Args:
-            folder: A new folder, that of another index, which is replaced, or the index's own, which gets the card.
-            license: For the card, an identifier of the hub such as `cc-by-sa-4.0`.
+            folder: A new folder, another index to replace, or the index's own folder, which then only gets the card.
+            license: For the card, a license identifier of the hub such as `cc-by-sa-4.0`.
 
         Raises:
-            ValueError: The folder holds something else.
+            ValueError: The folder contains something else.
         """
         save_index(self.folder, Path(folder), self.manifest, license)
 
@@ -174,17 +174,17 @@ class Index:
     ) -> str:
         """Publishes the index as a dataset repository in one commit; returns `org/name@commit`.
 
-        Files are streamed, and a killed upload resumes when it is repeated.
+        Files are streamed, and repeating a killed upload resumes it.
 
         Args:
             repo: `org/name`, created if it does not exist.
-            private: Whether to create it private; by default as the organization has it.
-            token: A token of the hub with write access; by default the one that is logged in.
-            message: The commit's message.
+            private: Whether to create it as private; by default the organization's setting.
+            token: A hub token with write access; by default the one saved by `hf auth login`.
+            message: The commit message.
             license: As in `save_pretrained`.
 
         Raises:
-            ValueError: The hub refuses it; the message says what to do.
+            ValueError: The hub refuses the upload; the message says what to do.
         """
         return push_index(self.folder, repo, self.manifest, private, token, message, license)
 
@@ -205,9 +205,9 @@ class Index:
     def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
         """Returns scores float32 and rows int64, both [B, k], best first.
 
-        A score is the inner product of the image's vector and the entity's or, with combined keys, a weighted mean of
-        two (`indexes.keys.as_query`); of several keys the best one counts. If fewer than `k` entities can be
-        searched, the remaining rows are -1 and their scores minus infinity.
+        A score is the inner product of the image's vector and the entity's or, with combined keys, the weighted mean of
+        two (`indexes.keys.as_query`); if an entity has several keys, the best one counts. If fewer than `k` entities
+        are searchable, the remaining rows are -1 and their scores minus infinity.
 
         Raises:
             ValueError: `vectors` is not [B, dimension], or `k` is below 1.
@@ -235,9 +235,9 @@ class Index:
         return str(self._summaries.read(row)["summary"])
 
     def row_of(self, entity_id: str) -> int | None:
-        """Returns the row of an entity, or `None` if the index does not hold it.
+        """Returns the row of an entity, or `None` if it is not in the index.
 
-        It may be called by another of its names. Of a URL, the canonical spelling is looked up too: `%27` finds `'`.
+        The entity is also found by its other names and by the canonical spelling of a URL: `%27` finds `'`.
         """
         rows = map(self._row_of, spellings(entity_id))
         return next((row for row in rows if row is not None), None)
@@ -253,15 +253,15 @@ class Index:
         return None
 
     def image_path(self, row: int) -> Path | None:
-        """Returns the thumbnail of the main image (JPEG, at most 320 pixels a side), or `None` without one."""
+        """Returns the path of the main image's thumbnail (JPEG, at most 320 pixels per side), or `None`."""
         path = self.folder / THUMBNAILS / f"{row}.jpg"
         return path if path.is_file() else None
 
     def token_rows(self, row: int) -> range:
         """Returns the rows of an entity's tokens: those of its sections, then of its images, labeled ones last.
 
-        An article's images have tokens beside those of its sections if more than the main one are keys. Without a
-        readable main image there are none.
+        An article's images have their own tokens if other images than the main one are keys. Without a readable main
+        image, an entity has no tokens.
 
         Raises:
             IndexError: There is no such row.
@@ -281,7 +281,7 @@ class Index:
         return rows[len(rows) - _count(self._labeled_owners, row) :]
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Returns stored tokens; each span is the `token_rows` of an entity or the first of them."""
+        """Returns stored tokens; each span is the `token_rows` of an entity or a prefix of them."""
         return self._tokens.gather(spans)
 
     def tokens(self, rows: IntArray) -> torch.Tensor:
@@ -293,7 +293,7 @@ class Index:
         return self._tokens.read(rows)
 
     def stored_tokens(self, rows: range) -> tuple[NDArray[Any], NDArray[np.float16]]:
-        """Returns tokens as they are on disk: values [len(rows), M, W] and scales [len(rows), M], [0, 0] without."""
+        """Returns tokens as stored: values [len(rows), M, W] and scales [len(rows), M], or [0, 0] without scales."""
         return self._tokens.stored(rows)
 
     def _check_shapes(self) -> None:
@@ -326,16 +326,16 @@ def _load(path: Path) -> NDArray[Any]:
 def _check_fit(folder: Path, what: str, built_with: object, given: object) -> None:
     if built_with != given:
         raise ValueError(
-            f"{folder}: does not fit this profile: {what} {given!r} now, {built_with!r} when it was built; "
+            f"{folder}: does not match this profile: {what} {given!r} now, {built_with!r} when it was built; "
             f"{REBUILD}, or use the profile it was built with"
         )
 
 
 def check_candidates(index: Index, candidates: Candidates) -> None:
-    """Checks that step 1 searches in an index what a profile says.
+    """Checks that an index was built for a profile's `search.candidates`.
 
     Raises:
-        ValueError: It was built to search something else.
+        ValueError: It was built for other candidates.
     """
     built_with = index.manifest.inputs.candidates
     if built_with != candidates:
@@ -346,8 +346,8 @@ def check_candidates(index: Index, candidates: Candidates) -> None:
 
 
 def _count(owners: IntArray, row: int) -> int:
-    """Returns how often `row` is in an ascending array."""
-    if not len(owners):  # as in most indexes; twenty times a query
+    """Returns how often `row` occurs in an ascending array."""
+    if not len(owners):  # true of most indexes, and called twenty times per query
         return 0
     first, last = np.searchsorted(owners, [row, row + 1]).tolist()
     return int(last - first)

@@ -1,4 +1,4 @@
-"""Summaries of articles for step 1: what writes them, and one way, to extract them from the article."""
+"""Summaries of articles for step 1: the protocol of summarizers, and one that extracts summaries from the article."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ class Summarizer(Protocol):
 
     @property
     def name(self) -> str:
-        """The summarizer with all that changes its output: two summarizers of the same name write the same."""
+        """Identifies the summarizer and its settings: summarizers with the same name write the same summaries."""
 
     def summarize(self, entities: Sequence[Entity]) -> list[str]:
         """Returns one summary per entity."""
 
     def stream(self, entities: Iterable[Entity]) -> Generator[str]:
-        """Yields the same summaries one by one, in order; it takes entities only as it needs them."""
+        """Yields the same summaries one by one, in order; consumes entities only as needed."""
 
 
 def _stems(*lines: str) -> frozenset[str]:
     return frozenset(stem for line in lines for stem in words(line))
 
 
-LOOKS = _stems(  # words that say how something looks
+LOOKS = _stems(  # words that describe how something looks
     "red blue green yellow white black orange purple pink brown gray grey gold golden silver maroon crimson turquoise",
     "violet scarlet azure beige bronze cream ivory navy teal dark light bright pale colored color colour colorful",
     "stripe striped band horizontal vertical diagonal cross star crescent disk disc circle triangle square rectangle",
@@ -39,7 +39,7 @@ LOOKS = _stems(  # words that say how something looks
     "tail fur eye dome tower spire facade column arch roof window brick stone marble granite wooden glass steel",
     "bottle carton package label can jar box",
 )
-_UNSEEN = _stems(  # words of sentences that explain or tell rather than describe
+_UNSEEN = _stems(  # words of sentences that explain or narrate rather than describe
     "stand symbolize represent meaning mean history adopted legend commemorate recall signify signifies symbolizing",
     "taste tasting flavor recipe percent population",
 )
@@ -52,23 +52,23 @@ _LABELED = re.compile(r"^[^.:;]{1,50}:[\s;]")
 _SENTENCE = re.compile(r"(?<=[^\W\d_]{2})[.!?](?=\s+[A-Z\"“])|(?<=[)\"”\d])[.!?](?=\s+[A-Z])|\n")
 _CLAUSE = re.compile(r";|,\s+(?:and|but|which|where|who|while)\b|\s-\s")
 _FEW = 6
-"""Words of a described look below which the article's other sentences help."""
+"""If a description of looks has fewer words than this, other sentences of the article are added."""
 _SHORT = 24
-"""Words below which a summary without a described look is extended."""
+"""If such a summary has fewer words than this, it is extended with the article's first sentences."""
 
 
 class ExtractiveSummarizer:
-    """Extracts what an article says about looks first, cut to the words that a small text encoder reads.
+    """Extracts what an article says about looks first, cut to the number of words that a small text encoder reads.
 
-    A summary is the title, followed by what is labeled as a description ("Flag: description: ..." or a section named
-    "Appearance"). If that is little, it adds the first clause of the lead and the sentences richest in words of color,
-    shape and material. A summary that is still short is extended by the article's first sentences.
+    A summary is the title, followed by text labeled as a description ("Flag: description: ..." or a section named
+    "Appearance"). If there is little such text, the first clause of the lead and the sentences richest in words for
+    color, shape and material are added. A summary that is still short is extended with the article's first sentences.
 
     Args:
         max_words: Longest summary.
 
     Raises:
-        ValueError: If `max_words` is less than 1.
+        ValueError: `max_words` is below 1.
     """
 
     def __init__(self, max_words: int = 64) -> None:
@@ -115,7 +115,7 @@ def _once(parts: Sequence[str]) -> list[str]:
 
 
 def _described(entity: Entity) -> Iterator[str]:
-    """Yields texts that are labeled as a description of looks, in the article's order."""
+    """Yields texts labeled as a description of looks, in the article's order."""
     for section in entity.sections:
         for line in section.text.splitlines():
             if label := _LOOK_LABEL.match(line):
@@ -128,7 +128,7 @@ def _described(entity: Entity) -> Iterator[str]:
 
 
 def _lead(entity: Entity) -> Iterator[str]:
-    """Yields the first clause of the article that says more than its title, after the kind in "Anjou (Pear)"."""
+    """Yields the first clause of the first full sentence, and before it any shorter sentences, such as "Pear"."""
     for sentence in _sentences(entity):
         yield _CLAUSE.split(sentence)[0]
         if len(sentence.split()) > 3:
@@ -142,13 +142,13 @@ def _sentences(entity: Entity) -> Iterator[str]:
         for sentence in _SENTENCE.split(section.text):
             sentence = sentence.strip(" \ufeff.;")
             if named := re.fullmatch(rf"{re.escape(entity.title)}\s*\((.+)\)", sentence):
-                sentence = named[1]  # "Anjou (Pear)"
+                sentence = named[1]  # "Pear" in "Anjou (Pear)"
             if not _LABELED.match(sentence) and not set(words(sentence)) <= title:
                 yield sentence
 
 
 def _looks(sentence: str) -> float:
-    """Scores how much a sentence describes: words of looks count for it; words that explain, and length, against it."""
+    """Scores how well a sentence describes looks: descriptive words add to it; explanations and length subtract."""
     found = words(sentence)
     seen = len({word for word in found if word in LOOKS})
     unseen = sum(word in _UNSEEN for word in found)

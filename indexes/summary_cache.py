@@ -1,4 +1,4 @@
-"""Summaries of a chat model, kept by what it was asked: no build asks for the same summary twice."""
+"""A cache of a chat model's summaries by request, so that no build requests the same summary twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from retriever.files import as_line
 _FORMAT = 1
 """The file's `user_version`; 0 is a new file."""
 _WAIT = 30.0
-"""Seconds to wait for another process that writes."""
+"""Seconds to wait for another process that is writing."""
 
 
 def default_cache() -> Path:
@@ -25,20 +25,20 @@ def default_cache() -> Path:
 
 
 def question_hash(*question: Any) -> bytes:
-    """Returns a hash of everything that decides what a model answers: the model, its settings and the messages."""
+    """Returns a hash of everything that determines a model's answer: the model, its settings and the messages."""
     return hashlib.sha256(as_line(question)).digest()
 
 
 class SummaryCache:
-    """Summaries in an SQLite file, which any number of processes may share on one machine.
+    """Summaries in an SQLite file, which any number of processes on one machine may share.
 
-    The file is created when the first summary comes. A kill loses nothing; a power cut loses at most the last ones.
+    The file is created with the first summary. A kill loses nothing; a power cut loses at most the latest summaries.
 
     Args:
         path: The file.
 
     Attributes:
-        read_only: Whether `put` does nothing, as for an estimate, which must not change what the next one measures.
+        read_only: Whether `put` does nothing; used for estimates, which must not affect later ones.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,7 +46,7 @@ class SummaryCache:
         self._db: sqlite3.Connection | None = None
 
     def get(self, question: bytes) -> str | None:
-        """Returns the summary that was the answer to a question, or `None`.
+        """Returns the cached answer to a question, or `None`.
 
         Raises:
             ValueError: The file cannot be read.
@@ -57,7 +57,7 @@ class SummaryCache:
         return str(rows[0][0]) if rows else None
 
     def put(self, question: bytes, model: str, summary: str) -> None:
-        """Keeps the answer to a question.
+        """Stores the answer to a question.
 
         Raises:
             ValueError: The file cannot be written.
@@ -66,7 +66,7 @@ class SummaryCache:
             self._run("INSERT OR REPLACE INTO summaries VALUES (?, ?, ?)", (question, model, summary))
 
     def close(self) -> None:
-        """Closes the file; it opens again when it is needed."""
+        """Closes the file; it is reopened when needed."""
         if self._db is not None:
             self._db.close()
             self._db = None
@@ -77,7 +77,7 @@ class SummaryCache:
             return self._db.execute(statement, values).fetchall()
 
     def _opened_in_time(self) -> sqlite3.Connection:
-        """Opens the file; while another process creates it, SQLite may say at once that it is locked."""
+        """Opens the file; while another process creates it, SQLite may report immediately that it is locked."""
         until = time.monotonic() + _WAIT
         while True:
             try:
@@ -96,7 +96,7 @@ class SummaryCache:
             if version not in (0, _FORMAT):
                 raise sqlite3.DatabaseError(f"has format {version}, this release reads {_FORMAT}")
             db.execute("PRAGMA synchronous = NORMAL")
-            if not version:  # else nothing is written, and readers need not wait
+            if not version:  # otherwise nothing is written, and readers need not wait
                 db.execute("PRAGMA journal_mode = WAL")
                 db.execute(
                     "CREATE TABLE IF NOT EXISTS summaries "
@@ -114,6 +114,6 @@ class SummaryCache:
             yield
         except (sqlite3.Error, OSError) as error:
             raise ValueError(
-                f"{self.path}: the cache of summaries cannot be used ({error}); delete it, or set summarizer.cache to "
-                'another file or to "none"'
+                f"{self.path}: cannot use the summary cache ({error}); delete it, or set summarizer.cache to another "
+                'file or to "none"'
             ) from error

@@ -1,4 +1,4 @@
-"""The file of summaries: one JSON line per entity, written as it is made, so that a killed run resumes."""
+"""The file of summaries: one JSON line per entity, written as soon as it is ready, so that a killed run resumes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from retriever.types import Entity
 def summarize_all(
     entities: Sequence[Entity], summarizer: Summarizer, path: Path, batch: int = 32, *, progress: bool = False
 ) -> int:
-    """Writes line i of `path` as `{"id", "summary"}` of entity i, and returns how many summaries were new.
+    """Writes `{"id", "summary"}` of entity i to line i of `path`; returns the number of new summaries.
 
-    Summaries that the file already holds are kept: a killed run resumes after its last whole line.
+    Summaries that are already in the file are kept, so a killed run resumes after its last complete line.
 
     Args:
-        entities: The articles, in the order of the file; only those that the summarizer works on are held in memory.
+        entities: The articles, in the order of the file; only those being summarized are held in memory.
         summarizer: Writes the summaries.
         path: A JSON lines file; created if absent.
-        batch: Lines after which it waits until they are on disk.
+        batch: Number of lines between syncs to disk.
         progress: Whether to show a progress bar.
 
     Raises:
@@ -45,13 +45,13 @@ def summarize_all(
 
 
 def _rows(entities: Iterable[Entity], summarizer: Summarizer) -> Generator[dict[str, str]]:
-    """Yields the lines of the file, as soon as the summarizer yields their summaries."""
+    """Yields the rows of the file as soon as the summarizer yields their summaries."""
     asked, named = tee(entities)
     with closing(summarizer.stream(asked)) as summaries:
         for entity in named:
             summary = next(summaries, None)
             if summary is None:
-                raise ValueError(f"{summarizer.name}: returned no summary of entity {entity.id!r}")
+                raise ValueError(f"{summarizer.name}: returned no summary for entity {entity.id!r}")
             yield {"id": entity.id, "summary": summary}
 
 
@@ -64,5 +64,5 @@ def _check_ids(path: Path, entities: Sequence[Entity], done: int) -> None:
                 raise ValueError(f"{path}: line {number}: not a summary ({error}); delete the file") from error
             if found != entities[row].id:
                 raise ValueError(
-                    f"{path}: line {number}: expected entity {entities[row].id!r}, found {found!r}; delete it"
+                    f"{path}: line {number}: expected entity {entities[row].id!r}, got {found!r}; delete the file"
                 )

@@ -1,6 +1,6 @@
-"""Images of a knowledge base in any format: what `retriever.images` reads, and SVG, which resvg draws.
+"""Reads the images of a knowledge base: the formats of `retriever.images`, and SVG, which resvg renders.
 
-Only images of a knowledge base may be SVG; those that questions are asked with may not.
+Only images of a knowledge base may be SVG; query images may not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ImageFile = bytes | str | os.PathLike[str]
 """The content of a file, or its path."""
 
 SIDE = 512
-"""Longest side of a drawing in pixels."""
+"""Longest side of a rendered SVG, in pixels."""
 _LARGEST = 32 << 20
 _HEAD = 4096
 _NUMBER = re.compile(r"\s*([\d.]+(?:e[+-]?\d+)?)\s*(?:px)?\s*", re.IGNORECASE)
@@ -32,10 +32,10 @@ _NUMBER = re.compile(r"\s*([\d.]+(?:e[+-]?\d+)?)\s*(?:px)?\s*", re.IGNORECASE)
 def load_any(
     file: ImageFile, name: str = "", *, max_pixels: int | None = None, max_side: int | None = None
 ) -> Image.Image:
-    """Reads an image as `load_image` does; SVG is drawn on white, with a longest side of `SIDE` pixels.
+    """Reads an image as `load_image` does; SVG is rendered on white, with a longest side of `SIDE` pixels.
 
     Raises:
-        ImageError: As `load_image`, or it is SVG, and resvg is not installed or cannot draw it.
+        ImageError: As for `load_image`, or the image is SVG and resvg is not installed or cannot render it.
     """
     try:
         return load_image(file, name, max_pixels=max_pixels, max_side=max_side)
@@ -51,10 +51,10 @@ def load_any(
 
 
 def size_of(file: ImageFile, name: str = "") -> tuple[int, int]:
-    """Returns width and height of an image by its header; of SVG, what it declares.
+    """Returns the width and height of an image from its header; for SVG, those it declares.
 
     Raises:
-        ImageError: It cannot be read.
+        ImageError: The image cannot be read.
     """
     try:
         with open_image(file, name) as image:
@@ -67,9 +67,9 @@ def size_of(file: ImageFile, name: str = "") -> tuple[int, int]:
 
 
 def _draw(data: bytes, name: str) -> bytes:
-    """Returns a drawing as PNG."""
+    """Renders an SVG as PNG."""
     root = _parse(data, name)
-    for element in root.iter():  # it must not show files of this machine
+    for element in root.iter():  # must not include local files
         for key, value in list(element.attrib.items()):
             if key.rpartition("}")[2] == "href" and not value.strip().startswith(("#", "data:")):
                 del element.attrib[key]
@@ -78,7 +78,7 @@ def _draw(data: bytes, name: str) -> bytes:
         raise ImageError("too_thin", f"{width:g} x {height:g}: too thin", name)
     scale = SIDE / max(width, height)
     root.set("viewBox", root.get("viewBox") or f"0 0 {width:g} {height:g}")
-    root.set("width", f"{width * scale:g}")  # resvg refuses some that declare only one of the two
+    root.set("width", f"{width * scale:g}")  # resvg rejects some SVGs that declare only one of the two
     root.set("height", f"{height * scale:g}")
     text = any(element.tag.rpartition("}")[2] == "text" for element in root.iter() if isinstance(element.tag, str))
     try:
@@ -91,12 +91,12 @@ def _draw(data: bytes, name: str) -> bytes:
             svg_string=tostring(root, "unicode"), background="#ffffff", skip_system_fonts=not text
         )
     except ValueError as error:
-        raise ImageError("damaged", f"SVG that cannot be drawn: {error}", name) from error
+        raise ImageError("damaged", f"SVG that cannot be rendered: {error}", name) from error
     return bytes(drawn)
 
 
 def _size(root: Element) -> tuple[float, float]:
-    """Returns width and height that a drawing declares; `SIDE` if it declares none."""
+    """Returns the width and height that an SVG declares; `SIDE` if it declares none."""
     sides = [_NUMBER.fullmatch(root.get(key, "")) for key in ("width", "height")]
     if sides[0] and sides[1]:
         found = float(sides[0][1]), float(sides[1][1])
@@ -117,7 +117,7 @@ def _parse(data: bytes, name: str) -> Element:
 
 
 def _svg_in(file: ImageFile) -> bytes | None:
-    """Returns the content of a drawing, decompressed, `None` of anything else."""
+    """Returns the decompressed content of an SVG, or `None` for anything else."""
     if isinstance(file, bytes):
         data = file
     else:

@@ -1,4 +1,4 @@
-"""The thumbnails of an index: their checksum, and which main images several entities have."""
+"""The thumbnails of an index: their checksum, and main images that several entities share."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from indexes.manifest import REBUILD, THUMBNAILS, Manifest
 from retriever.types import Entity
 
 Hashes = NDArray[np.uint8]
-"""SHA-256 of the thumbnail of each entity, [N, 32]; zeros where there is none."""
+"""SHA-256 of each entity's thumbnail, uint8 [N, 32]; zeros if it has none."""
 LISTED = 100
-"""Shared images that a report lists, the most frequent first."""
+"""Most shared images listed in a report."""
 _EXAMPLES = 5
 
 
 def hash_thumbnails(folder: Path, count: int) -> Hashes:
-    """Returns the hash of the thumbnail of each of the first `count` entities of an index or its unfinished build."""
+    """Returns the thumbnail hashes of the first `count` entities of an index or its unfinished build."""
     hashes = np.zeros((count, hashlib.sha256().digest_size), np.uint8)
     for row in range(count):
         path = folder / THUMBNAILS / f"{row}.jpg"
@@ -32,7 +32,7 @@ def hash_thumbnails(folder: Path, count: int) -> Hashes:
 
 
 def checksum(hashes: Hashes) -> str:
-    """Returns one hash over all thumbnails, in which absent ones count too, as the manifest has it."""
+    """Returns a single hash over all thumbnails, including absent ones, for the manifest."""
     digest = hashlib.sha256()
     for row, one in enumerate(hashes):
         digest.update(f"{row} {one.tobytes().hex() if one.any() else '-'}\n".encode())
@@ -43,7 +43,7 @@ def check_thumbnails(folder: Path, manifest: Manifest) -> None:
     """Compares the thumbnails of an index with its manifest.
 
     Raises:
-        ValueError: One is missing or changed.
+        ValueError: A thumbnail is missing or has changed.
     """
     if checksum(hash_thumbnails(folder, manifest.counts.entities)) != manifest.thumbnails:
         raise ValueError(f"{folder / THUMBNAILS}: thumbnails differ from their checksum; {REBUILD}")
@@ -51,13 +51,13 @@ def check_thumbnails(folder: Path, manifest: Manifest) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SharedImages:
-    """Main images that several entities have: no photograph tells these entities apart.
+    """Main images that several entities share: no photograph tells these entities apart.
 
     Attributes:
         images: Number of such images.
         entities: Number of entities that have one of them.
-        most_frequent: Up to `LISTED` of them: the image as its first entity names it, `entities` that have it, and the
-            first `ids` of these.
+        most_frequent: Up to `LISTED` of these images: `image` as its first entity names it, the number of `entities`
+            that share it, and the first of their `ids`.
     """
 
     images: int
@@ -65,12 +65,12 @@ class SharedImages:
     most_frequent: list[dict[str, Any]]
 
     def to_json(self) -> dict[str, Any]:
-        """Returns it for `report.json`."""
+        """Returns the figures for `report.json`."""
         return asdict(self)
 
 
 def shared_images(hashes: Hashes, articles: Sequence[Entity]) -> SharedImages:
-    """Finds main images that are the same for several entities, by their thumbnails."""
+    """Finds main images that several entities share, by comparing thumbnails."""
     rows = np.flatnonzero(hashes.any(axis=1))
     names = np.ascontiguousarray(hashes[rows, :8]).view(np.int64).ravel()  # 64 bits tell millions of images apart
     _, group, counts = np.unique(names, return_inverse=True, return_counts=True)

@@ -16,18 +16,18 @@ from retriever.types import IntArray, StoredTokens
 
 
 class TokenStore:
-    """Tokens by row, readable from any number of threads; a row is a section or a labeled image.
+    """Tokens by row; a row is a section or an image. Thread-safe.
 
-    With a GPU as the device, all tokens are kept on it as they are stored if they take at most half of the memory that
-    is free when the store is opened. Otherwise the rows of each batch are read from the memory-mapped files and sent to
-    it. Values of less than a byte are unpacked there, of the rows of a batch alone; on a CPU, MaxSim reads signs as
-    they are.
+    If the device is a GPU, all tokens are kept on it as stored, provided they take at most half of the memory that is
+    free when the store is opened. Otherwise the rows of each batch are read from the memory-mapped files and sent to
+    it. Values smaller than a byte are unpacked there, only for the rows of the batch; on a CPU, MaxSim reads packed
+    signs directly.
 
     Args:
         codec: How the tokens are stored.
         values: Of `codec.dtype`, [R, M, W].
         scales: Float16 [R, M] for a codec with scales; ignored otherwise.
-        device: Where tokens are compared.
+        device: The device for MaxSim.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TokenStore:
         return StoredTokens(found.values, found.scales, first)
 
     def stored(self, rows: range) -> tuple[NDArray[Any], NDArray[np.float16]]:
-        """Returns values [len(rows), M, W] and scales [len(rows), M] as they are on disk, [0, 0] without scales."""
+        """Returns tokens as stored: values [len(rows), M, W] and scales [len(rows), M], or [0, 0] without scales."""
         part = slice(rows.start, rows.stop)
         return self._values[part], np.empty((0, 0), np.float16) if self._scales is None else self._scales[part]
 
@@ -88,7 +88,7 @@ class TokenStore:
 
 
 def copied(array: NDArray[Any], device: torch.device, rows: int = 1024) -> Tensor:
-    """Copies an array to a device, [R, ...]; only `rows` rows at a time pass through the host's memory.
+    """Copies an array to a device, [R, ...], holding only `rows` rows at a time in host memory.
 
     Args:
         array: [R, ...], memory-mapped or not.

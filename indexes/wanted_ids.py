@@ -1,4 +1,4 @@
-"""Finds the entities that questions name while a knowledge base is read, as `Index.row_of` finds them in an index."""
+"""Finds the entities that questions name while reading a knowledge base, as `Index.row_of` does in an index."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from retriever.types import Entity
 class WantedIds:
     """Ids as questions spell them, and the rows of the entities they mean.
 
-    Memory grows with the wanted ids, not with the entities that pass.
+    Memory use grows with the number of wanted ids, not with the number of entities read.
 
     Args:
-        ids: The ids, other names or other spellings by which entities are wanted.
+        ids: The ids, other names or other spellings to find entities by.
     """
 
     def __init__(self, ids: Iterable[str]) -> None:
@@ -32,7 +32,7 @@ class WantedIds:
         return len(self._wanted)
 
     def meaning(self, entity: Entity) -> list[str]:
-        """Returns the wanted ids that may mean an entity; those that are or spell its own id come first."""
+        """Returns the wanted ids that may mean an entity; spellings of its own id come first."""
         found: list[str] = []
         for name in (entity.id, *other_ids(entity)):
             if name in self._wanted:
@@ -41,7 +41,7 @@ class WantedIds:
         return list(dict.fromkeys(found))
 
     def add(self, entity: Entity, row: int) -> list[str]:
-        """Notes the row of an entity and returns `meaning` of it; without any, nothing is kept."""
+        """Records the row of an entity if any wanted id may mean it; returns these ids, see `meaning`."""
         if found := self.meaning(entity):
             self._by_id[entity.id] = row
             for name in other_ids(entity):
@@ -52,8 +52,8 @@ class WantedIds:
     def rows(self) -> dict[str, int]:
         """Returns the row of each wanted id that means an entity; others are absent.
 
-        The spelling as given comes before the canonical one, an id before other names, an earlier entity before later
-        ones.
+        The given spelling takes precedence over the canonical one, ids over other names, and earlier entities over
+        later ones.
         """
         rows: dict[str, int] = {}
         for wanted in self._wanted:

@@ -1,4 +1,4 @@
-"""Work on batches of entities, in order: read in threads, encoded by a model, while earlier results are written."""
+"""Processes batches of entities in order: threads read, a model encodes, while earlier results are written."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ R_co = TypeVar("R_co", covariant=True)
 ModelName = Literal["encoder", "fusion"]
 
 _READ_AHEAD = 16
-"""Entities that are read before their batch is put together: enough for every thread; decoded images are large."""
+"""Entities to read ahead: enough for every thread, but not more, since decoded images are large."""
 
 
 class Work(Protocol[R_co]):
-    """What one stage does with a batch of entities, in two halves."""
+    """The work of a stage on a batch of entities, in two parts."""
 
     def read(self, row: int) -> Any:
         """Reads the entity at `row` for `encode`; called by several threads at once."""
 
     def encode(self, items: Sequence[Any]) -> R_co:
-        """Returns the result for a batch, given what `read` returned for each of its rows; called by one thread."""
+        """Returns the result for a batch, given the results of `read` for its rows; called by one thread."""
 
 
 class Workers(Protocol):
     """Runs work with the models of a build, in this process or on several machines.
 
     Attributes:
-        encoder: Step 1's model, for its dimension and for the few vectors that a build needs besides.
-        fusion: Step 2's model, for the shape of its tokens; `None` if the index gets none.
+        encoder: Step 1's model, also used directly for its dimension and for a few vectors.
+        fusion: Step 2's model, also used directly for the shape of its tokens; `None` for an index without tokens.
     """
 
     encoder: DualEncoder
@@ -47,14 +47,14 @@ class Workers(Protocol):
         """Yields the result of each batch, in order.
 
         Args:
-            make: Makes the work, given its models by their names.
-            models: Those that it needs.
+            make: Creates the work, given its models by name.
+            models: The names of the models that it needs.
             batches: Rows of entities.
         """
 
 
 class LocalWorkers:
-    """Runs work in this process, with the models that are loaded here."""
+    """Runs work in this process, with the models loaded here."""
 
     def __init__(self, encoder: DualEncoder, fusion: FusionEncoder | None) -> None:
         self.encoder, self.fusion = encoder, fusion
@@ -70,7 +70,7 @@ def run_ahead(work: Work[R], batches: Sequence[range]) -> Generator[R, None, Non
     """Yields the result of each batch, in order.
 
     While the caller uses a result, the next batch is encoded and entities of the one after it are read. So the model
-    waits only if reading or writing takes longer than encoding, and about two and a half batches are in memory.
+    waits only if reading or writing is slower than encoding, and about two and a half batches are in memory.
     """
     if not batches:
         return
@@ -89,14 +89,14 @@ def in_batches(
     batch: int,
     progress: bool,
 ) -> Generator[tuple[range, R], None, None]:
-    """Yields the rows of each batch with its result, in order, and shows the progress.
+    """Yields the rows of each batch with its result, in order, and shows progress.
 
     Args:
-        what: The stage, for the progress bar.
+        what: The stage's name, for the progress bar.
         workers: Run the work.
-        make: Makes the work, given its models by their names.
-        models: Those that it needs.
-        rows: From the first row to do to the number of entities.
+        make: Creates the work, given its models by name.
+        models: The names of the models that it needs.
+        rows: From the first remaining row to the number of entities.
         batch: Entities per batch.
         progress: Whether to show a bar.
     """

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 
 def by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Returns the positions of all lengths in batches, shortest first.
+    """Groups the positions of `lengths` into batches, shortest first.
 
-    Padded to its longest, a batch has at most `budget` tokens, unless it is a single text.
+    Padded to its longest text, a batch has at most `budget` tokens, unless it holds a single text.
 
     Example:
         >>> by_length([5, 30, 4, 5, 9], 15)

@@ -14,15 +14,15 @@ from retriever.images import ALPHA, load_image
 from retriever.types import Query
 
 TOLERANCE = 16
-"""Levels by which a channel may differ from the border's color: what JPEG does to a flat color."""
+"""Levels by which a channel may differ from the border's color: about the noise that JPEG adds to a flat color."""
 
 MARGIN = 0.06
-"""What is left of the border on each side, as a share of the longer side of what it surrounds."""
+"""Margin kept on each side, as a share of the longer side of the content."""
 
 _UNIFORM = 0.97  # share of the outermost pixels that must have the border's color
-_SIDE = 256  # longest side in pixels of the copy in which the border's end is looked for
-_SMALLEST = 12  # pixels of that copy
-_LARGEST = 0.9  # share of the image beyond which cutting is not worth it
+_SIDE = 256  # longest side, in pixels, of the reduced copy in which the border is detected
+_SMALLEST = 12  # smallest content height and width, in pixels of that copy
+_LARGEST = 0.9  # share of the image above which cropping is not worth it
 
 
 def without_border(query: Query) -> Query:
@@ -32,15 +32,19 @@ def without_border(query: Query) -> Query:
 
 
 def load_query_image(path: Path | str, trim_borders: bool) -> Image.Image:
-    """Reads a query image as a pipeline with this setting sees it; raises an `ImageError` if it cannot be read."""
+    """Reads a query image as a pipeline with this `trim_borders` setting sees it.
+
+    Raises:
+        ImageError: The image cannot be read.
+    """
     image = load_image(path)
     return trim(image) if trim_borders else image
 
 
 def trim(image: Image.Image) -> Image.Image:
-    """Cuts the uniform border off an image (RGB), except for a margin; one without a border is returned itself.
+    """Crops the uniform border of an RGB image down to a margin.
 
-    A photograph has no such border. An image of a single color is returned as it is.
+    Returns the given image itself if it has no such border (photographs usually do not) or is of a single color.
     """
     small = image.reduce(max(1, max(image.size) // _SIDE))
     pixels = np.asarray(small, dtype=np.int16)
@@ -68,5 +72,5 @@ def trim(image: Image.Image) -> Image.Image:
 
 
 def _differing(pixels: NDArray[np.int16], color: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Returns which pixels [..., 3] are not of `color` [3]."""
+    """Returns a mask of the pixels [..., 3] whose color differs from `color` [3]."""
     return np.asarray((np.abs(pixels - color) > TOLERANCE).any(axis=-1))

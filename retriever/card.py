@@ -39,7 +39,7 @@ def make_card(front: Mapping[str, object], title: str, sections: Sequence[tuple[
 
     Args:
         front: The front matter; empty values are left out.
-        title: Its heading.
+        title: The card's heading.
         sections: Headings with their Markdown; the first may have an empty heading.
     """
     # Values are written as JSON, which is YAML.
@@ -52,7 +52,10 @@ def make_card(front: Mapping[str, object], title: str, sections: Sequence[tuple[
 
 
 def table(rows: object, head: tuple[str, str] = ("", "")) -> str:
-    """Returns a table of names and values, or that nothing is recorded; what is not a mapping becomes a line."""
+    """Returns a Markdown table of names and values; a value that is not a mapping becomes one line of text.
+
+    Empty input becomes `NOT_RECORDED`.
+    """
     if rows is None or rows in ({}, [], ""):
         return NOT_RECORDED
     if not isinstance(rows, Mapping):
@@ -62,7 +65,7 @@ def table(rows: object, head: tuple[str, str] = ("", "")) -> str:
 
 
 def escaped(value: object) -> str:
-    """Formats a value on one line, in which nothing is read as Markdown or HTML."""
+    """Formats a value on one line, with Markdown and HTML escaped."""
     if isinstance(value, bool) or value is None or isinstance(value, list | tuple | Mapping):
         text = json.dumps(value, ensure_ascii=False, default=str)
     elif isinstance(value, int):
@@ -73,5 +76,5 @@ def escaped(value: object) -> str:
 
 
 def code(text: str) -> str:
-    """Returns a block of Python."""
+    """Returns a fenced block of Python code."""
     return f"```python\n{text.strip()}\n```"

@@ -1,8 +1,8 @@
-"""Encodes section tokens as a `TokenCodec` says, and decodes them; queries always stay floating point.
+"""Encodes section tokens with a `TokenCodec` and decodes them; queries always stay floating point.
 
-MaxSim reads float16 values, int8 values with a scale per token, or, on a CPU, the packed signs of `bit1`. Elsewhere
-`bit1`, and everywhere `int4`, become such int8 values by a few integer operations on the given sections, on their
-device.
+MaxSim reads float16 values, int8 values with a scale per token, or, on a CPU, the packed signs of `bit1`. Everything
+else (`int4`, and `bit1` on a GPU) is first unpacked to int8 by a few integer operations on the requested sections, on
+the device that holds them.
 
 A trained projection needs no codec: it belongs to the fusion encoder, whose tokens are then shorter on both sides.
 """
@@ -29,7 +29,7 @@ class EncodedTokens:
 
     Attributes:
         values: [R, M, W].
-        scales: [R, M], `None` for a codec without.
+        scales: [R, M], or `None` for a codec without scales.
     """
 
     values: Tensor
@@ -41,7 +41,7 @@ def encode_tokens(tokens: Tensor, codec: TokenCodec) -> EncodedTokens:
 
     Args:
         tokens: Floating point, [R, M, H], normalized over H.
-        codec: How.
+        codec: The codec to encode with.
 
     Returns:
         Values of `codec.dtype`, [R, *codec.stored_shape((M, H))], and float16 scales, on the device of `tokens`.
@@ -76,7 +76,7 @@ def unpack_tokens(stored: EncodedTokens, codec: TokenCodec) -> EncodedTokens:
 
 
 def decode_tokens(stored: EncodedTokens, codec: TokenCodec) -> Tensor:
-    """Returns float32 tokens [R, M, H] close to those encoded; of a pooled codec, M is the number of its tokens.
+    """Returns float32 tokens [R, M, H] close to the encoded ones; for a pooled codec, M is the number of pooled tokens.
 
     A value of `int8` or `int4` is off by at most half of its token's scale, which is the token's largest magnitude over
     127 or 7. `bit1` keeps the signs, each worth 1 / sqrt(H), so that a token's length is 1.
@@ -108,7 +108,7 @@ def _round(exact: Tensor, levels: int) -> tuple[Tensor, Tensor]:
 
 
 def _pack_halves(values: Tensor) -> Tensor:
-    """Packs values of -7 to 7 two to a byte, the first in the high half, each plus 8."""
+    """Packs values from -7 to 7, offset by 8, two to a byte; the first is in the high half."""
     halves = (values + 8).to(torch.uint8).unflatten(-1, (-1, 2))
     packed: Tensor = (halves[..., 0] << 4) | halves[..., 1]
     return packed
@@ -126,7 +126,7 @@ def _unpack_halves(packed: Tensor) -> Tensor:
 
 
 def _unpack_bits(packed: Tensor) -> Tensor:
-    """Returns 1 where a bit is set and -1 elsewhere, int8 [..., 8 W]; four times as fast as arithmetic on every bit."""
+    """Returns 1 for a set bit and -1 otherwise, int8 [..., 8 W], by lookup: four times as fast as bit arithmetic."""
     return byte_signs(packed.device).view(torch.int64).flatten()[packed.int()].view(torch.int8)
 
 

@@ -1,9 +1,9 @@
 """Deixis: the words of a question that only point at the image ("this country's", "shown in the photo").
 
-They do not help to find the passage that answers. "This" is a determiner in "When was this bridge built?", where both
+They do not help find the passage with the answer. "This" is a determiner in "When was this bridge built?", where both
 words are removed, and a pronoun in "When was this built?", where the verb must stay. Without a parser, the two are told
 apart by the word before "this" (a form of be or have, a form of do or a modal, or any other) and by whether the clause
-has another verb. When in doubt a word is kept: a spare noun costs less than a lost verb.
+has another verb. When in doubt, a word is kept: an extra noun costs less than a lost verb.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ _ADJECTIVES = _set(
     "sovereign independent two three four five few other",
 )
 _PREDICATES = _set("famous native similar common popular important notable unique close rare special different")
-_VERBS = _set(  # base forms that name no thing, so that an object without an article may follow
+_VERBS = _set(  # base forms that are not also nouns, so that an object without an article may follow
     "become get give take come go make need want require contain include consist produce create cause carry eat grow",
     "live belong originate occur happen appear mean represent symbolize depict resemble prefer inhabit exist weigh",
     "attract provide protect prevent treat begin open close serve receive win lose sell buy earn taste smell sound",
     "feel seem stay remain keep hold use lay",
 )
-_PARTICIPLES = _set(  # irregular ones that are no nouns
+_PARTICIPLES = _set(  # irregular participles that are not also nouns
     "built made found known born worn grown sold held kept sung fought won drawn written taken given seen done gone",
     "begun broken brought bought caught chosen driven eaten fallen flown forgotten frozen got gotten hidden lost laid",
     "meant overthrown paid proven risen sent shaken slain spoken stolen struck sunk taught thought thrown told torn",
     "understood woven hung dug fed bred",
 )
-_AMBIGUOUS_PARTICIPLES = _set(  # nouns or adjectives as well
+_AMBIGUOUS_PARTICIPLES = _set(  # participles that are also nouns or adjectives
     "cast cut hit left led lit met put read run set shot split spread spun swept"
 )
 _NOT_REGULAR = _set("hundred sacred kindred naked quadruped moped infrared thoroughbred")
@@ -119,7 +119,7 @@ def _pointing_words(words: Sequence[str], at: int) -> int:
 
 
 def _noun_phrase(before: Sequence[str], demonstrative: str, rest: Sequence[str]) -> int:
-    """Returns the length of the noun phrase that a demonstrative opens, 0 where it is a pronoun."""
+    """Returns the length of the noun phrase that a demonstrative opens, or 0 if the demonstrative is a pronoun."""
     if rest[:1] == ["one"]:
         return 1
     run = list(takewhile(_is_content, rest))
@@ -143,7 +143,7 @@ def _noun_phrase(before: Sequence[str], demonstrative: str, rest: Sequence[str])
 
 
 def _is_verb(before: Sequence[str], demonstrative: str, clause: Sequence[str], boundary: str) -> bool:
-    """Returns whether the first word of `clause` is a verb or predicate, so the demonstrative before it a pronoun."""
+    """Returns whether `clause` begins with a verb or predicate, which makes the demonstrative before it a pronoun."""
     first, *others = clause
     last = before[-1] if before else ""
     if demonstrative in ("this", "that") and _is_third_person(first):

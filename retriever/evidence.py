@@ -1,4 +1,4 @@
-"""The evidence: the best section of the best candidate, from which the answer is read, and where it says it."""
+"""The evidence: the best section of the best candidate, from which the answer is read, and the answer's span in it."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def generation_request(index: EntityIndex, query: Query, result: RetrievalResult
 
 
 def answer_span(generation: Generation, text: str) -> tuple[int, int] | None:
-    """Returns the start and end of an answer in its section, in characters, or `None` if the section does not say it.
+    """Returns the character span (start, end) of an answer in its section, or `None` if the section lacks it.
 
-    A chat model's answer is looked for word by word: case, white space and a full stop at the end may differ, but it
-    may not begin or end inside a word or a number.
+    A chat model's answer is matched word by word: case, white space and a final period may differ, but the match may
+    not begin or end inside a word or a number.
 
     Args:
-        generation: Its `span`, if it has one, is the result.
-        text: The section.
+        generation: The answer; if it has a `span`, that is returned.
+        text: The section's text.
     """
     words = (generation.answer or "").rstrip(".\u3002 \n").split()
     if generation.span is not None or not words:

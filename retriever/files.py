@@ -21,7 +21,7 @@ def read_object(path: Path) -> dict[str, Any]:
     """Returns the JSON object that a file holds.
 
     Raises:
-        ValueError: It is not JSON in UTF-8, or holds something else.
+        ValueError: The file is not UTF-8 JSON, or its value is not an object.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -58,7 +58,7 @@ def replacing(path: Path, temporary: Path | None = None) -> Iterator[Path]:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Adds a file's name to errors of the system in a block: "No space left on device" does not say where."""
+    """Adds a file's name to OS errors raised in the block: "No space left on device" does not say where."""
     try:
         yield
     except OSError as error:
@@ -68,10 +68,10 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def apply_umask(path: Path) -> None:
-    """Gives a private file the permissions of any new one: safetensors writes files that only their owner can read."""
+    """Gives a private file the default permissions: safetensors writes files that only their owner can read."""
     if path.stat().st_mode & 0o077:
         return
-    # Asking the process for its umask would change it for a moment, for every thread.
+    # `os.umask` can only be read by setting it, which would briefly change it for every thread.
     probe = path.with_name(path.name + ".probe")
     probe.touch()
     mode = probe.stat().st_mode

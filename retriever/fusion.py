@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 
 def fuse(first: Sequence[float | None], second: Sequence[float | None], weight: float) -> list[float]:
-    """Fuses two scores of every item: `weight * first + (1 - weight) * second`.
+    """Fuses the two scores of each item: `weight * first + (1 - weight) * second`.
 
-    A missing score is replaced by the lowest one of its list, so missing evidence never lifts an item above those that
+    A missing score is replaced by the lowest in its list, so missing evidence never lifts an item above those that
     have it, and an article without an image is not discarded. If a list has no scores at all, only the other counts.
 
     Example:
@@ -34,15 +34,15 @@ def fuse(first: Sequence[float | None], second: Sequence[float | None], weight: 
 def choose_weight(recall: Mapping[float, float], count: int) -> float:
     """Chooses the weight in the middle of those whose recall is within one standard error of the best.
 
-    The curve is flat around its top, where which weight comes first is chance. The middle of the flat part varies less
-    between small validation splits (docs/log.md has figures).
+    The curve is flat around its maximum, so which weight comes out on top is a matter of chance. The middle of the flat
+    part varies less between small validation splits (docs/log.md has figures).
 
     Args:
-        recall: The share of right queries by weight.
+        recall: The share of correct queries by weight.
         count: The number of queries.
 
     Returns:
-        The weight nearest to the middle; the smaller of two that are equally near.
+        The weight nearest to the middle; on a tie, the smaller one.
 
     Raises:
         ValueError: There are no weights or no queries.
@@ -56,7 +56,7 @@ def choose_weight(recall: Mapping[float, float], count: int) -> float:
     best = max(recall.values())
     flat = [weight for weight, share in recall.items() if share >= best - math.sqrt(best * (1 - best) / count)]
     middle = (min(flat) + max(flat)) / 2
-    return min(sorted(flat), key=lambda weight: round(abs(weight - middle), 9))  # equally near: not by rounding
+    return min(sorted(flat), key=lambda weight: round(abs(weight - middle), 9))  # rounded, so that ties are exact
 
 
 def _filled(scores: Sequence[float | None]) -> list[float] | None:

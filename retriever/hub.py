@@ -1,6 +1,6 @@
-"""Repositories on the Hugging Face hub: their names, uploads in one commit, downloads, and errors that say what to do.
+"""Repositories on the Hugging Face hub: names, downloads, uploads in one commit, and errors that say what to do.
 
-The hub's client is imported when a function needs it, and by no other module of this package or of `indexes`.
+The hub client is imported only inside the functions that need it, and by no other module of this package or `indexes`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME = re.compile(r"(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?")
 
 
 def split_name(name: str) -> tuple[str, str | None]:
-    """Parses `org/name` or `org/name@revision` as the repository and its revision, `None` for the newest.
+    """Splits `org/name` or `org/name@revision` into repository and revision, `None` for the newest.
 
     Raises:
         ValueError: The name has another form.
@@ -50,20 +50,20 @@ def local_or_fetched(
     ignore: Sequence[str] = (),
     dataset: bool = False,
 ) -> Path:
-    """Returns a folder as it is, or the cached folder of a repository, whose missing files are fetched.
+    """Returns a local folder unchanged, or the cached folder of a repository after fetching its missing files.
 
-    Without a network, a repository whose files are all in the cache is found there.
+    Without a network, this works if all files of the repository are in the cache.
 
     Args:
         name: A folder, `org/name` or `org/name@revision`.
         revision: A commit, a branch or a tag; by default the one in `name`, else the newest.
-        token: A token of the hub; by default the one that is logged in.
+        token: A hub token; by default the one saved by `hf auth login`.
         allow: Patterns of the files to fetch.
         ignore: Patterns of files to leave out.
-        dataset: Whether the repository is one of datasets.
+        dataset: Whether this is a dataset repository.
 
     Raises:
-        ValueError: The folder does not exist, or the hub does not give the files; the message says what to do.
+        ValueError: The folder does not exist, or the files cannot be fetched; the message says what to do.
     """
     folder = Path(name).expanduser()
     if isinstance(name, Path) or name.startswith((".", "/", "~")) or folder.is_dir():
@@ -103,25 +103,25 @@ def push_files(
 ) -> str:
     """Uploads files in one commit and returns `org/name@commit`. The repository is created if it does not exist.
 
-    Files are uploaded one after another before the commit, so the repository never shows a part of them. Those that
-    the hub has already are not uploaded again, so a killed upload resumes when it is repeated.
+    Files are uploaded one by one before the commit, so the repository never shows an incomplete set. Files that the hub
+    already has are not uploaded again, so repeating a killed upload resumes it.
 
     Args:
         repo: `org/name`.
-        files: Names with the file or the content; content is dropped once it is uploaded. A generated card does not
-            replace one that was written by hand on the hub.
-        ours: Tells whether a file of the repository is one that such a push writes; those of an earlier push that are
-            not among `files` are deleted.
-        message: The first line of the commit's message.
-        dataset: Whether the repository is one of datasets.
-        private: Whether to create it private; by default as the organization has it.
-        token: A token of the hub; by default the one that is logged in.
+        files: Names, each with a file or its content; content is dropped once it is uploaded. A generated card does not
+            replace a handwritten one on the hub.
+        ours: Tells whether a file in the repository is one that such a push writes; such files from an earlier push are
+            deleted unless they are among `files`.
+        message: The first line of the commit message.
+        dataset: Whether this is a dataset repository.
+        private: Whether to create it as private; by default the organization's setting.
+        token: A hub token; by default the one saved by `hf auth login`.
 
     Raises:
-        ValueError: The name is wrong, the hub refuses the upload, or the repository is public and not to be.
+        ValueError: The name is invalid, the hub refuses the upload, or `private` is set and the repository is public.
     """
     if split_name(repo)[1] is not None:
-        raise ValueError(f"{repo}: an upload makes a revision of its own; leave out what is behind the @")
+        raise ValueError(f"{repo}: an upload creates its own revision; leave out the @ and what follows it")
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
     kind = "dataset" if dataset else "model"
@@ -147,7 +147,7 @@ def push_files(
 
 
 def _keeps_card(api: HfApi, repo: str, kind: str, content: Path | bytes) -> bool:
-    """Tells whether the card on the hub was written by hand and ours was not."""
+    """Tells whether the card on the hub is handwritten and ours is generated."""
     ours = content if isinstance(content, bytes) else content.read_bytes()
     if not is_generated(ours.decode()):
         return False
@@ -157,24 +157,24 @@ def _keeps_card(api: HfApi, repo: str, kind: str, content: Path | bytes) -> bool
 
 @contextmanager
 def _explained(repo: str, revision: str | None = None, *, writing: bool = False) -> Iterator[None]:
-    """Turns the errors of the hub's client into one that names the repository and says what to do."""
-    # Any error of whichever HTTP library this release of the client is built on.
+    """Turns errors of the hub client into a `ValueError` that names the repository and says what to do."""
+    # Covers any error of the HTTP library that this release of the client is built on.
     from huggingface_hub.errors import HTTPError as TransportError  # type: ignore[attr-defined]
 
     try:
         yield
-    except (OSError, RuntimeError, TransportError) as error:  # an upload of the client wraps its errors in the second
+    except (OSError, RuntimeError, TransportError) as error:  # uploads wrap their errors in RuntimeError
         raise ValueError(f"{repo}: {explain(error, repo, revision, writing=writing)[0]}") from error
 
 
 def explain(error: Exception, repo: str, revision: str | None = None, *, writing: bool = False) -> tuple[str, bool]:
-    """Explains an error of the hub's client: returns cause and fix, and whether the hub refused this account.
+    """Explains an error of the hub client: returns cause and fix, and whether the hub refused this account.
 
     Args:
-        error: An error of the client, or of the HTTP library below.
-        repo: The repository that was asked for.
-        revision: The revision of it.
-        writing: Whether it was to be changed.
+        error: An error of the client, or of its HTTP library.
+        repo: The requested repository.
+        revision: The requested revision.
+        writing: Whether the request was an upload.
     """
     from huggingface_hub import constants
     from huggingface_hub.errors import (
@@ -193,7 +193,7 @@ def explain(error: Exception, repo: str, revision: str | None = None, *, writing
     for cause in causes:
         status = cause.response.status_code if isinstance(cause, HfHubHTTPError) else None
         if writing and status == 401:
-            return f"{hub} takes no upload without a valid token; {LOG_IN}", True
+            return f"{hub} accepts no uploads without a valid token; {LOG_IN}", True
         if writing and status == 403:
             return "this token may not change it; use one with write access, or a name of your own", True
         if isinstance(cause, GatedRepoError) or status == 403:

@@ -1,4 +1,4 @@
-"""Keeps what was computed of images, by their content: several questions about one image share it."""
+"""Caches values computed from images by the images' content, so that several questions about one image share them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def content_of(image: Image.Image) -> str | None:
 
 
 class ImageCache:
-    """A cache of bounded size, from which the least recently used values are dropped first; safe for threads.
+    """A thread-safe LRU cache of bounded size.
 
     Args:
-        max_bytes: Bytes of all values together; tensors on a GPU count, too.
+        max_bytes: Limit for all values together, in bytes; tensors on a GPU count, too.
 
     Attributes:
         counts: Hits and misses of each kind of value, by `(kind, "hit" or "miss")`.
@@ -46,7 +46,7 @@ class ImageCache:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all values that are kept."""
+        """Size of all cached values, in bytes."""
         return self._bytes
 
     def get(self, kind: str, content: str) -> Any:
@@ -59,7 +59,7 @@ class ImageCache:
             return value
 
     def put(self, kind: str, content: str, value: Any, size: int) -> None:
-        """Keeps a value of `size` bytes unless it is larger than the cache; the oldest values make room for it."""
+        """Caches a value of `size` bytes, unless it is larger than the cache; evicts the least recently used values."""
         if size > self.max_bytes:
             return
         with self._changed:
@@ -71,16 +71,16 @@ class ImageCache:
     def rows(
         self, kind: str, images: Sequence[Image.Image], compute: Callable[[Sequence[Image.Image]], Tensor]
     ) -> Tensor:
-        """Returns one row per image, computing those that are not kept, equal images once.
+        """Returns one row per image, [N, ...]; rows that are not cached are computed, once for equal images.
 
         Waits for rows that another thread is computing instead of computing them again.
 
         Args:
-            kind: Names what `compute` returns.
+            kind: The name of what `compute` returns, part of the cache key.
             images: At least one image.
             compute: Returns a row for each image, [N, ...].
         """
-        keys = [content_of(image) or number for number, image in enumerate(images)]  # without a hash, equal to no other
+        keys = [content_of(image) or number for number, image in enumerate(images)]  # without a hash: not shared
         numbers = {key: keys.index(key) for key in dict.fromkeys(keys)}
         rows, missing, elsewhere = dict[Any, Tensor](), list[Any](), list[Any]()
         with self._changed:

@@ -1,4 +1,4 @@
-"""Images, read the same way by every part: known formats only, upright, RGB, transparency on white."""
+"""Reads images the same way everywhere: known formats only, upright, RGB, transparency on white."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFile, UnidentifiedImageError
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "HEIF")
-"""What is decoded, under Pillow's names. Its other readers are never asked: the one of EPS starts Ghostscript."""
+"""Supported formats, by Pillow's names. Its other readers are never used: the EPS reader starts Ghostscript."""
 
 ALPHA = "omgm_alpha"
-"""The key of an image's `info` under which its transparency (L) stands, if it had any: 255 where it hid the white."""
+"""The key in an image's `info` for its alpha channel (mode L), if it had one: 255 is opaque."""
 
 MAX_ASPECT = 100
-"""Longest side by shortest: a crop of a thinner image would be resized to more pixels than memory holds."""
+"""Highest ratio of longer to shorter side: resizing the shorter side of a thinner image could exhaust memory."""
 
 ImageInput = Image.Image | NDArray[Any] | bytes | str | os.PathLike[str] | IO[bytes]
 """An image in memory, the bytes of a file, or a file: its path or a stream."""
@@ -39,16 +39,16 @@ _TURNS: dict[object, Image.Transpose] = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""What makes an image upright, by its EXIF orientation."""
+"""The transposition that makes an image upright, by EXIF orientation."""
 
 
 class ImageError(ValueError):
     """An image that cannot be used.
 
     Args:
-        problem: What kind of problem it is, for programs.
+        problem: The kind of problem, for programs.
         reason: What is wrong, without the image's name.
-        name: What the image is called in the message.
+        name: The image's name in the message.
     """
 
     def __init__(self, problem: Problem, reason: str, name: str = "") -> None:
@@ -57,7 +57,7 @@ class ImageError(ValueError):
 
 
 _ORIGINAL = "original size"
-"""The key of an image's `info` under which its size before it was shrunk is kept."""
+"""The key in an image's `info` for its size before it was shrunk."""
 
 
 def load_image(
@@ -67,16 +67,16 @@ def load_image(
 
     Args:
         source: The image.
-        name: What an error calls it; by default the path, if there is one.
-        max_pixels: Most pixels that are decoded, as the header declares them; by default Pillow's own limit.
+        name: The image's name in errors; by default the path, if there is one.
+        max_pixels: Most pixels to decode, according to the header; by default Pillow's own limit.
         max_side: Longest side of the result in pixels; a larger image is shrunk.
 
     Returns:
         The image in RGB; a PIL image that needs no preparation is returned itself.
 
     Raises:
-        ImageError: It is of an unknown format, damaged, too large or too thin, or the file cannot be read.
-        TypeError: `source` is none of `ImageInput`.
+        ImageError: The image has an unknown format, is damaged, too large or too thin, or the file cannot be read.
+        TypeError: `source` is not an `ImageInput`.
     """
     if isinstance(source, np.ndarray):
         source = _from_array(source, name)
@@ -93,7 +93,7 @@ def load_image(
 def prepare_image(image: Image.Image) -> Image.Image:
     """Returns an image as models take it: upright, RGB, transparency on white, 16-bit gray scaled to 8 bits.
 
-    An image that is so already is returned itself.
+    An image that needs no preparation is returned itself.
     """
     return _prepare(image, None)
 
@@ -104,8 +104,8 @@ def open_image(
     """Opens an image of a known format: reads and checks its header, without decoding its pixels.
 
     Raises:
-        ImageError: As `load_image`, except that the pixels may still turn out to be damaged.
-        TypeError: `file` is none of these.
+        ImageError: As for `load_image`, except that the pixels may still turn out to be damaged.
+        TypeError: `file` is of another type.
     """
     if isinstance(file, str) and file.startswith(("http://", "https://")):
         raise ImageError("unreadable", "a URL; download it and pass its bytes", name or file)
@@ -139,7 +139,7 @@ def _decode(image: Image.Image, max_side: int | None, name: str) -> Image.Image:
 
 
 def encoded(image: Image.Image, format: str = "PNG", **options: Any) -> bytes:
-    """Returns an image as the bytes of a file; `options` are Pillow's of the format."""
+    """Encodes an image as the bytes of a file; `options` are Pillow's options for the format."""
     buffer = io.BytesIO()
     image.save(buffer, format, **options)
     return buffer.getvalue()
@@ -162,13 +162,13 @@ def _prepare(image: Image.Image, max_side: int | None) -> Image.Image:
 
 def _prepared(image: Image.Image, max_side: int | None) -> Image.Image:
     shrunk = image if max_side is None or max(image.size) <= max_side else _shrunk(image, max_side)
-    image.load()  # some readers know the orientation, or see to it themselves, only once they have read everything
+    image.load()  # some readers know the orientation, or apply it themselves, only after reading the whole file
     turn = _TURNS.get(_orientation(image))
     if shrunk.mode == "RGB" and turn is None and not shrunk.has_transparency_data:
         return shrunk
     rgb = _to_rgb(shrunk)
     upright, alpha = _turned(rgb, turn), rgb.info.get(ALPHA)
-    upright.info = {}  # its orientation among others: preparing it again must not turn it again
+    upright.info = {}  # drops the orientation, so that preparing the image again does not turn it again
     if alpha is not None:
         upright.info[ALPHA] = _turned(alpha, turn)
     return upright
@@ -179,14 +179,14 @@ def _turned(image: Image.Image, turn: Image.Transpose | None) -> Image.Image:
 
 
 def _shrunk(image: Image.Image, side: int) -> Image.Image:
-    """Returns an image with no side longer than `side`; the given one is shrunk itself if its pixels can be averaged.
+    """Returns an image with no side longer than `side`, shrinking it in place if its pixels can be averaged.
 
-    That comes first of all, so that one large copy is the most there is, and the JPEG reader can skip most of its work.
+    Shrinking comes first, so that at most one large copy exists and the JPEG reader can skip most of its work.
     """
     if image.mode not in ("RGBA", "LA"):
         if image.has_transparency_data:
             image = image.convert("RGBA")
-        elif image.mode not in ("RGB", "L"):  # a palette's numbers, for one
+        elif image.mode not in ("RGB", "L"):  # such as palette indices, which cannot be averaged
             image = _to_rgb(image)
     image.thumbnail((side, side), Image.Resampling.LANCZOS)
     return image
@@ -206,7 +206,7 @@ def _to_rgb(image: Image.Image) -> Image.Image:
 def _orientation(image: Image.Image) -> object:
     try:
         return image.getexif().get(_ORIENTATION)
-    except (SyntaxError, ValueError, struct.error):  # damaged metadata; the pixels are sound
+    except (SyntaxError, ValueError, struct.error):  # only the metadata is damaged
         return None
 
 
@@ -232,7 +232,7 @@ def _check_size(image: Image.Image, max_pixels: int | None, name: str) -> None:
 
 @functools.cache
 def _decoders() -> tuple[str, ...]:
-    """Returns the formats that can be decoded here; Pillow itself has no decoder of HEIC."""
+    """Returns the formats that can be decoded here; Pillow itself has no HEIC decoder."""
     try:
         import pillow_heif
     except ImportError:

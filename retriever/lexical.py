@@ -1,4 +1,4 @@
-"""Words as the lexical models see them: folded, stemmed, without stop words, and how rare they are."""
+"""Words as the lexical models see them: folded, stemmed, without stop words, and with their rarity."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from retriever.unspaced import terms
 
 RARITY_FILE = Path(__file__).with_name("rarity.txt")
-"""Passages of encyclopedic prose that have each stem; `training/reader/rarity.py` writes it."""
+"""The number of passages of encyclopedic prose that contain each stem; written by `training/reader/rarity.py`."""
 _SMALL = "a-z\u00df-\u00f6\u00f8-\u00ff\u03b1-\u03c9\u0430-\u045f"  # Latin, Greek, Cyrillic
 _SENTENCE_END = re.compile(  # also of Arabic, Urdu and Hindi, and of Chinese and Japanese, which need no space
     rf"[.!?\u061f\u06d4\u0964]\s+(?=[^{_SMALL}])|[\u3002\uff01\uff1f]\s*(?=\S)"
@@ -48,7 +48,7 @@ _SAME = {  # irregular forms, and units by their symbols
 
 def fold(text: str) -> str:
     """Lowercases `text` and strips accents."""
-    if text.isascii():  # most sentences, and ten times as fast
+    if text.isascii():  # true of most sentences, and ten times as fast
         return text.lower()
     folded = unicodedata.normalize("NFKD", text.casefold())
     for accent in filter(unicodedata.combining, set(folded)):
@@ -116,13 +116,13 @@ def _forms(text: str) -> list[str]:
 
 @lru_cache(maxsize=65536)
 def _counted(word: str) -> str:
-    """Returns the stem of a folded word, or nothing if it is a stop word."""
+    """Returns the stem of a folded word, or an empty string if it is a stop word."""
     found = stem(word)
     return "" if found in STOP_WORDS else found
 
 
 def sentences(text: str) -> list[str]:
-    """Splits `text` into sentences and lines, without the marks and spaces between two sentences.
+    """Splits `text` into sentences and lines, dropping the punctuation and spaces between two sentences.
 
     Example:
         >>> sentences("It opened in 1931. Who built it?")
@@ -132,7 +132,7 @@ def sentences(text: str) -> list[str]:
 
 
 def rarity(word: str) -> float:
-    """Returns how rare a stem is in encyclopedic prose: the logarithm of passages per passage that has it."""
+    """Returns how rare a stem is in encyclopedic prose: log(passages / passages that contain it)."""
     table = _rarities()
     return table.get(word, table[""])
 

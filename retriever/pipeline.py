@@ -1,4 +1,4 @@
-"""The pipeline is a list of steps: start reading here. A new method is one more step in the list."""
+"""The pipeline, a list of steps: start reading here. To add a method, add a step to the list."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _Stage = tuple[Step, Callable[[], AbstractContextManager[object]]]
 
 
 class Retriever(Generic[IndexT]):
-    """Runs its steps one after the other over a whole batch of queries; a `QueryRetriever`.
+    """Runs its steps one after the other on a whole batch of queries (implements `QueryRetriever`).
 
-    Assign to `steps` to add, drop or swap one; any object with a `name` and a `start` is a `Step`:
+    Assign to `steps` to add, drop or replace one; any object with a `name` and a `start` is a `Step`:
 
         retriever.steps = [*retriever.steps, NameVote()]
         retriever.steps = [Mine() if step.name == "step3" else step for step in retriever.steps]
@@ -31,13 +31,13 @@ class Retriever(Generic[IndexT]):
     Batches in progress finish with the steps they began with.
 
     Args:
-        steps: The first one starts the lists of candidates, the others rescore them; each has a name of its own.
+        steps: The first step finds the candidates, the others rescore them; each has its own name.
         index: Holds the entities that the candidates' rows refer to.
         recognition: Estimates the probability that the best candidate is right; without it, results have none.
-        pin: Returns a context within which the index does not change for this thread and the steps that it starts, and
-            which yields what keeps its rows readable afterwards. Every batch runs in one.
-        trim_borders: Cuts uniform borders off query images.
-        splits: Whether cores may share a batch; not if a step knows its batch in advance.
+        pin: Returns a context in which the index does not change for this thread and the steps that it starts. The
+            context yields an object that keeps the rows readable as long as it is held. Every batch runs in one.
+        trim_borders: Whether to cut uniform borders off query images.
+        splits: Whether a batch may be split across cores; not if a step knows its batch in advance.
 
     Raises:
         ValueError: There are no steps, or two have the same name.
@@ -55,7 +55,7 @@ class Retriever(Generic[IndexT]):
         self.index = index
         self.trim_borders = trim_borders
         self.recognition = recognition
-        self.models = threading.Lock()  # held during a batch; whoever else runs the models holds it, too
+        self.models = threading.Lock()  # held during a batch; any other code that runs the models must hold it, too
         self._pin, self._splits = pin, splits
         self.steps = steps
 
@@ -81,7 +81,7 @@ class Retriever(Generic[IndexT]):
 
         Args:
             queries: The queries.
-            steps: How many of the steps to run; by default all. Fewer leave `recognized` at `None`.
+            steps: How many of the steps to run; by default all. With fewer, `recognized` stays `None`.
         """
         if self.trim_borders:
             queries = [without_border(query) for query in queries]
@@ -125,7 +125,10 @@ class Retriever(Generic[IndexT]):
         ]
 
     def _recognized(self, query: Query, ranked: Sequence[Candidate]) -> float | None:
-        """Returns the probability that the best candidate is right; unknown for another alpha than it was fitted to."""
+        """Returns the probability that the best candidate is right, or `None` if the query sets its own alpha.
+
+        The recognition was fitted to the profile's alpha.
+        """
         if self.recognition is None or query.options.alpha is not None:
             return None
         return self.recognition.probability(ranked)

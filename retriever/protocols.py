@@ -1,4 +1,4 @@
-"""Protocols of models, index, steps, retriever and generator. The implementations are elsewhere."""
+"""Protocols of models, index, steps, retriever and generator."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DualEncoder(Protocol):
 
 @runtime_checkable
 class KeyEncoder(Protocol):
-    """What a dual encoder may add: it reads images of entities in another way than those of queries."""
+    """An optional extension of a dual encoder that encodes images of entities differently from those of queries."""
 
     def encode_keys(self, images: Sequence[Image.Image]) -> Tensor:
         """Encodes images of entities as `DualEncoder.encode_images` encodes those of queries."""
@@ -77,13 +77,13 @@ class TokenIndex(Protocol):
     """The stored tokens of entities."""
 
     def section_rows(self, row: int) -> range:
-        """Returns the rows of its sections in the token store; empty without image or sections."""
+        """Returns the rows of an entity's sections in the token store; empty without image or sections."""
 
     def token_rows(self, row: int) -> range:
-        """Returns all its rows in the token store: those of its sections, then of its images, labeled ones last."""
+        """Returns all rows of an entity in the token store: its sections, then its images, labeled ones last."""
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Reads stored tokens; each span is the `token_rows` of an entity or the first of them."""
+        """Reads stored tokens; each span is the `token_rows` of an entity or a prefix of them."""
 
 
 class EntityIndex(TokenIndex, Protocol):
@@ -91,22 +91,25 @@ class EntityIndex(TokenIndex, Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the knowledge base it was built from."""
+        """The name of the knowledge base that the index was built from."""
 
     def __len__(self) -> int:
         """Returns the number of entities."""
 
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        """Searches for `vectors` [B, dimension]: scores and rows, both [B, k], best first; row -1 means no more."""
+        """Searches for `vectors` [B, dimension].
+
+        Returns scores float32 [B, k] and rows int64 [B, k], best first, padded with row -1.
+        """
 
     def entity(self, row: int) -> Entity:
         """Returns the article at `row`."""
 
     def row_of(self, entity_id: str) -> int | None:
-        """Returns the row of an entity, or `None` if the index lacks it."""
+        """Returns the row of an entity, or `None` if it is not in the index."""
 
     def image_path(self, row: int) -> Path | None:
-        """Returns the path of the thumbnail of the entity's main image, or `None` without one or such a row."""
+        """Returns the path of the thumbnail of the entity's main image, or `None` without an image or such a row."""
 
 
 Finish = Callable[[list[list[Candidate]]], list[list[Candidate]]]
@@ -126,9 +129,9 @@ class Step(Protocol):
     def start(self, queries: Sequence[Query]) -> Finish:
         """Starts everything that needs no candidates (image towers, tokenizers) and returns the rest as a function.
 
-        All steps are started before the first one is finished, so that their towers run concurrently: on a GPU in
-        streams, on a CPU with cores to spare in threads. There, a batch may also be split between threads, so that a
-        step starts and finishes for several parts of it at once.
+        All steps are started before the first one finishes, so that their towers run concurrently: in streams on a GPU,
+        in threads on a CPU with cores to spare. Threads may also share a batch, so a step must be able to start and
+        finish several parts of it at once.
         """
 
 
@@ -148,7 +151,7 @@ class Generator(Protocol):
 
     @property
     def name(self) -> str:
-        """The name shown to users and written into runs."""
+        """The name shown to users and stored with runs."""
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Returns one answer per request."""

@@ -1,4 +1,4 @@
-"""Recognition: how likely it is that the best candidate is what the image shows, told from the scores of all steps."""
+"""Recognition: estimates from the scores of all steps how likely the best candidate is what the image shows."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from retriever.types import Candidate
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """What the scores of a query say about its best candidate.
+    """Features of the best candidate, computed from a query's scores.
 
     Attributes:
         sim_c: Its score in step 1.
-        sim_m: Its score in step 2; 0 without one.
-        lead_c: Its score in step 1 less the highest of the others': below 0 if step 1 preferred another.
-        lead: Its fused score less the next one's.
-        distance: Its fused score less the mean of the others', in their standard deviations, at most 20.
+        sim_m: Its score in step 2, or 0 if it has none.
+        lead_c: Its score in step 1 minus the highest of the others; negative if step 1 preferred another candidate.
+        lead: Its fused score minus that of the runner-up.
+        distance: Its fused score minus the mean of the others, in their standard deviations, at most 20.
     """
 
     sim_c: float = 0.0
@@ -47,7 +47,7 @@ def signs_of(candidates: Sequence[Candidate]) -> Signs | None:
 
 
 def is_declined(recognized: float | None, threshold: float) -> bool:
-    """Returns whether a question is declined; never if the probability that the best candidate is right is unknown."""
+    """Returns whether to decline a question; never if the probability `recognized` is unknown."""
     return recognized is not None and recognized < threshold
 
 
@@ -59,10 +59,10 @@ class Recognition:
     """A logistic regression over the signs, fitted for one set of models by `omgm calibrate`.
 
     Attributes:
-        bias: Its constant.
-        weights: Its coefficients.
-        threshold: Results with a lower probability are declined. An answer is given if it is worth the risk that a
-            wrong one costs `threshold / (1 - threshold)` times what a declined question costs.
+        bias: The intercept.
+        weights: The coefficients.
+        threshold: Results with a lower probability are declined. This is optimal if a wrong answer loses
+            `threshold / (1 - threshold)` times what a right answer gains over declining.
     """
 
     bias: float
@@ -75,6 +75,6 @@ class Recognition:
         return None if signs is None else self.of(signs)
 
     def of(self, signs: Signs) -> float:
-        """Returns the probability that signs stand for."""
+        """Returns the probability for the given signs."""
         logit = self.bias + sum(getattr(self.weights, name) * getattr(signs, name) for name in SIGNS)
         return 1 / (1 + math.exp(-max(-50.0, min(50.0, logit))))

@@ -9,12 +9,12 @@ from retriever.types import Candidate, Query
 
 
 class EntitySearch:
-    """Finds the `k` entities nearest to the query image. As the first step, it ignores the candidates it is given.
+    """Finds the `k` entities nearest to the query image; as the first step, ignores the candidates that it is given.
 
     Args:
         encoder: The encoder that the index was built with.
         index: The index to search.
-        k: Candidates per query unless its options set another number.
+        k: Candidates per query, unless the query's options set another number.
 
     Raises:
         ValueError: `k` is below 1.
@@ -28,7 +28,7 @@ class EntitySearch:
     def start(self, queries: Sequence[Query]) -> Finish:
         """Encodes the images; the returned function searches for the nearest entities by `sim_c`, best first.
 
-        A query gets fewer than `k` candidates if the index holds fewer entities that it does not exclude.
+        A query gets fewer than `k` candidates if the index has fewer entities that are not excluded.
 
         Raises:
             ValueError: A query's `k` is below 1.

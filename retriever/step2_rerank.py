@@ -17,15 +17,15 @@ from retriever.types import Candidate, Query, ScoredSection
 class FusionRerank:
     """Reranks candidates by equation 5: `alpha * sim_c + (1 - alpha) * max over its sections of sim_m`.
 
-    Beyond the paper, an entity whose images have tokens of their own (labeled images, and the images of an article
-    with several) scores by the best of these instead; its sections are still ranked by `sim_m`. A section's score also
-    rewards a text that fits the question, and wrong entities have such sections, too; another photograph of the same
-    entity says more about what the query's image shows.
+    Unlike in the paper, an entity whose images have their own tokens (labeled images, and the images of an article with
+    several) scores by the best of these instead; its sections are still ranked by `sim_m`. A section also scores well
+    for text that matches the question, and wrong entities have such sections, too; another photograph of the same
+    entity is better evidence of what the query image shows.
 
     Args:
-        fusion: The encoder that made the stored tokens of `index`.
+        fusion: The encoder that computed the stored tokens of `index`.
         index: Holds the articles and the tokens.
-        alpha: Weight of step 1 unless a query's options set another.
+        alpha: Weight of step 1, unless a query's options set another.
         mode: How tokens are compared.
     """
 
@@ -37,7 +37,7 @@ class FusionRerank:
     def start(self, queries: Sequence[Query]) -> Finish:
         """Encodes the queries; the returned function ranks candidates by fused score and their sections by `sim_m`.
 
-        Sections without stored tokens keep `sim_m` at `None`, as do entities without any.
+        `sim_m` stays `None` for sections without stored tokens and for entities without any.
         """
         captions = [blip_caption(query.question) for query in queries]
         tokens = self.fusion.encode([query.image for query in queries], captions)

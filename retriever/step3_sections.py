@@ -16,7 +16,7 @@ class SectionRerank:
     Args:
         reranker: Scores passages against a question.
         index: Holds the articles.
-        beta: Weight of step 2 unless a query's options set another.
+        beta: Weight of step 2, unless a query's options set another.
     """
 
     name = "step3"

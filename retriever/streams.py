@@ -17,7 +17,7 @@ ResultT = TypeVar("ResultT")
 
 
 def own_stream() -> Callable[[], AbstractContextManager[Any]]:
-    """Creates a CUDA stream and returns a factory of contexts that enter it; without CUDA they do nothing.
+    """Creates a CUDA stream and returns a factory of contexts that enter it; without CUDA, the contexts do nothing.
 
     A step starts and finishes in its own stream and returns candidates as Python objects, which synchronizes with that
     stream alone. No tensor crosses from one stream to another.
@@ -29,23 +29,23 @@ def own_stream() -> Callable[[], AbstractContextManager[Any]]:
 
 
 def free_threads() -> int:
-    """Returns how many threads may run models at once: 1 on a GPU, and where PyTorch's own threads use all cores."""
+    """Returns how many threads may run models at once: 1 on a GPU, or if PyTorch's own threads use all cores."""
     return 1 if torch.cuda.is_available() else max(1, _cores() // torch.get_num_threads())
 
 
 @contextmanager
 def side_by_side(calls: Sequence[Callable[[], ResultT]], threads: int) -> Iterator[list[Callable[[], ResultT]]]:
-    """Yields a function for each call that returns its result, to be called once and in order.
+    """Yields a function for each call that returns its result; call each once and in order.
 
-    With several threads, all calls but the first run in other threads, in copies of this context (`contextvars`). A
-    call that no thread has begun when its result is asked for runs in the asking thread: threads that wait for each
-    other's calls would otherwise wait forever. With one thread, each runs when its result is asked for: on a GPU,
-    streams do the same, and beside PyTorch's own threads more would only wait for cores.
+    With several threads, all calls but the first run in other threads, in copies of this context (`contextvars`). If no
+    thread has started a call when its result is requested, the call runs in the requesting thread; otherwise threads
+    that wait for each other's calls could deadlock. With one thread, each call runs when its result is requested: a GPU
+    has streams for concurrency, and with PyTorch's own threads on all cores, more threads would only compete.
 
-    At the end of the block, calls that have not begun are dropped, and those that have are waited for.
+    At the end of the block, calls that have not started are dropped, and running ones are waited for.
 
     Args:
-        calls: What to run.
+        calls: The functions to run.
         threads: How many threads the calls may use, see `free_threads`.
     """
     if len(calls) < 2 or threads < 2:

@@ -1,4 +1,4 @@
-"""Names and sizes of token codecs: how the tokens of a section are stored. No PyTorch, so that settings load fast."""
+"""Names and sizes of token codecs, which store the tokens of a section. Without PyTorch, so that settings load fast."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Self, cast, get_args
 
 CodecKind = Literal["float16", "int8", "int4", "bit1"]
-"""How a value is stored; `bit1` keeps its sign."""
+"""How a value is stored; `bit1` keeps only its sign."""
 
 _NAME = re.compile(r"(?:pool([1-9]\d{0,3})\+)?(\w+)")
 _VALUES_PER_BYTE: dict[CodecKind, int] = {"int8": 1, "int4": 2, "bit1": 8}
@@ -20,7 +20,7 @@ class TokenCodec:
 
     Attributes:
         kind: How a value is stored. `int8` and `int4` have a float16 scale per token.
-        pooled: The number of tokens that a section's are merged to before; `None` keeps all.
+        pooled: The number of tokens to which a section's tokens are merged first; `None` keeps all.
     """
 
     kind: CodecKind
@@ -50,12 +50,12 @@ class TokenCodec:
 
     @property
     def dtype(self) -> str:
-        """The type of the stored values; values of less than a byte are packed into uint8."""
+        """The dtype of the stored values; values smaller than a byte are packed into uint8."""
         return "uint8" if self.packed else self.kind
 
     @property
     def packed(self) -> bool:
-        """Whether a byte holds more than one value, so that the tokens have to be unpacked for MaxSim."""
+        """Whether a byte holds more than one value."""
         return self.kind in ("int4", "bit1")
 
     @property
@@ -64,7 +64,7 @@ class TokenCodec:
         return self.kind in ("int8", "int4")
 
     def stored_shape(self, token_shape: tuple[int, int]) -> tuple[int, int]:
-        """Returns the shape of a section's stored values for tokens [M, H]; [0, 0] stays.
+        """Returns the shape of a section's stored values for tokens of shape (M, H); (0, 0) stays (0, 0).
 
         Raises:
             ValueError: H cannot be packed into whole bytes.
@@ -78,7 +78,7 @@ class TokenCodec:
         return tokens if self.pooled is None else min(self.pooled, tokens), length // packed
 
     def bytes_per_section(self, token_shape: tuple[int, int]) -> int:
-        """Returns the bytes that a section's tokens [M, H] take, scales included.
+        """Returns the size in bytes of a section's stored tokens for shape (M, H), scales included.
 
         Example:
             >>> TokenCodec.parse("pool4+int4").bytes_per_section((32, 128))

@@ -38,8 +38,8 @@ class ArticleImage:
 class Entity:
     """An article of the knowledge base. `id` is its key (a URL in E-VQA); `image` names its main image, if any.
 
-    `images` are all images of the article, in its order; the first available one replaces a missing main image.
-    `names` are other names of the article, such as those of redirects to it.
+    `images` are all images of the article, in order; the first available one replaces a missing main image. `names` are
+    alternative names of the article, such as redirects to it.
     """
 
     id: str
@@ -56,10 +56,10 @@ class StoredTokens:
     """Tokens of sections and labeled images as MaxSim reads them, normalized over H.
 
     Attributes:
-        values: [R, M, H], float16, or int8 where a token is `values * scale`, or packed signs, uint8 [R, M, H / 8]; M
-            is at most the encoder's.
+        values: float16 [R, M, H]; or int8 [R, M, H], where a token is `values * scale`; or packed signs, uint8
+            [R, M, H / 8]. M is at most the encoder's number of tokens.
         scales: [R, M] for int8, else `None`.
-        first: For each requested span, the row of `values` at which it begins.
+        first: For each requested span, the row of `values` where it begins, int64 [spans].
     """
 
     values: Tensor
@@ -75,7 +75,7 @@ class Options:
         k: Candidates of step 1.
         alpha: Weight of step 1 in step 2.
         beta: Weight of step 2 in step 3.
-        exclude: Rows of entities that must not be found.
+        exclude: Rows of entities to leave out.
     """
 
     k: int | None = None
@@ -96,7 +96,7 @@ class Query:
 
 @dataclass(slots=True)
 class ScoredSection:
-    """A section of a candidate; `position` is its index in `Entity.sections`. A score of `None` means not scored."""
+    """A section of a candidate; `position` is its index in `Entity.sections`. Scores are `None` until computed."""
 
     position: int
     sim_m: float | None = None
@@ -110,10 +110,10 @@ class Candidate:
 
     Attributes:
         row: The entity's row in the index.
-        sim_c: Inner product of query image and summary (step 1), `None` if another step found the entity.
-        sim_m: The largest multimodal similarity of its labeled images or else of its sections (step 2), `None` without
-            any.
-        score: The score the last step ranked by; higher is better.
+        sim_c: Inner product of query image and summary vectors (step 1), `None` if another step found the entity.
+        sim_m: The highest multimodal similarity among its images, or else among its sections (step 2); `None` without
+            stored tokens.
+        score: The score that the last step ranked by; higher is better.
         sections: Its sections, best first once scored.
     """
 
@@ -126,13 +126,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalResult:
-    """The result of one query: candidates, best first, and milliseconds per step (for its whole batch)."""
+    """The result of one query: candidates, best first, and milliseconds per step (for the whole batch)."""
 
     query_id: str
     candidates: list[Candidate]
     timings_ms: dict[str, float]
     rankings: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
-    """By step name, the (row, score) pairs that the step returned; run files are written from them."""
+    """By step name, the (row, score) pairs that the step returned; used to write run files."""
     recognized: float | None = None
     """Probability that the best candidate is what the image shows; `None` if the profile is not calibrated."""
     version: object = field(default=None, repr=False, compare=False)
@@ -148,7 +148,7 @@ class Evidence:
     section_title: str
     text: str
     section_index: int | None = None
-    """The section's position in the article as published, `None` when unknown."""
+    """The section's position in the article as published, or `None` if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +174,8 @@ class Generation:
         span: The answer's characters in `Evidence.text` (start, end), for an extractive reader.
         truncated: True if the evidence was cut to fit the model's context.
         declined: True if the generator was not asked, because the image was not recognized.
-        prompt_tokens: As a chat model's server counts them, else `None`.
-        completion_tokens: As a chat model's server counts them, else `None`.
+        prompt_tokens: As counted by a chat model's server, else `None`.
+        completion_tokens: As counted by a chat model's server, else `None`.
     """
 
     answer: str | None

@@ -1,10 +1,10 @@
-"""Counts in messages."""
+"""Formats counts for messages."""
 
 from __future__ import annotations
 
 
 def counted(number: int, noun: str) -> str:
-    """Returns a number with its noun, in the plural unless it is 1.
+    """Returns a number with its noun, in the plural unless the number is 1.
 
     Example:
         >>> counted(1, "entity"), counted(0, "search"), counted(12_000, "main image")

@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn import functional
 
 ROOM = 1.25
-"""Images to vary are kept this much larger than the model's input, so that a crop loses little."""
+"""Images to augment are kept this much larger than the model's input, so that a crop loses little."""
 SLIGHT = 0.3
-"""Strength at which main images vary: an index holds them as they are."""
+"""Strength for main images, which an index contains unchanged."""
 
 
 def vary(images: Tensor, size: int, generator: torch.Generator, strength: float = 1.0) -> Tensor:
-    """Crops, turns, lights and blurs each image at random; returns float32 [B, 3, size, size] in 0..1.
+    """Randomly crops, rotates, relights and blurs each image; returns float32 [B, 3, size, size] in 0..1.
 
     Images are never mirrored: flags and labels read one way only.
 
@@ -23,7 +23,7 @@ def vary(images: Tensor, size: int, generator: torch.Generator, strength: float 
         images: uint8 [B, 3, H, W].
         size: Side of the result in pixels.
         generator: Source of randomness.
-        strength: 0 only resizes; 1 crops to as little as 55 % of a side and turns by up to 12 degrees.
+        strength: 0 only resizes; 1 crops to as little as 55 % of a side and rotates by up to 12 degrees.
     """
     count = len(images)
 
@@ -33,7 +33,7 @@ def vary(images: Tensor, size: int, generator: torch.Generator, strength: float 
     zoom = 1 - strength * uniform(0.0, 0.45)
     aspect = torch.exp(strength * uniform(-0.18, 0.18))
     turn = strength * uniform(-0.21, 0.21)
-    # The crop may pass the image's edge a little: the subject may be at the edge of the frame, or cut off by it.
+    # The crop may extend slightly beyond the image: the subject may be at the edge of the frame, or cut off by it.
     slack = (1 - zoom + 0.1 * strength).clamp(min=0)
     shift_x, shift_y = slack * uniform(-1, 1), slack * uniform(-1, 1)
     cos, sin = torch.cos(turn) * zoom, torch.sin(turn) * zoom
@@ -56,7 +56,7 @@ def vary(images: Tensor, size: int, generator: torch.Generator, strength: float 
 
 
 def resized(images: Tensor, size: int) -> Tensor:
-    """Resizes images as they are, uint8 [B, 3, H, W], to float32 [B, 3, size, size] in 0..1."""
+    """Resizes images without augmentation, uint8 [B, 3, H, W], to float32 [B, 3, size, size] in 0..1."""
     return functional.interpolate(images.float() / 255, (size, size), mode="bilinear", antialias=True)
 
 

@@ -25,16 +25,16 @@ _RUN = "run"
 class RunState:
     """The position of a run, stored in the checkpoint's metadata.
 
-    Learning rate, order of the samples and every random number follow from the step and the seed, so the step is all
-    there is to store of them.
+    The learning rate, the order of the samples and all random numbers follow from the step and the seed, so only the
+    step is stored.
 
     Attributes:
-        step: Steps done.
-        seconds: Time they took.
+        step: Number of completed steps.
+        seconds: Time that they took.
         loss_sum: Sum of the losses since the last validation.
-        loss_count: Their number.
-        metrics: The last validation's.
-        best: The best validation's.
+        loss_count: Number of these losses.
+        metrics: Metrics of the last validation.
+        best: Metrics of the best validation.
     """
 
     step: int = 0
@@ -50,34 +50,34 @@ def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: 
 
     Args:
         path: The file.
-        model: Its parameters that are trained, and its buffers, are stored.
-        optimizer: AdamW.
+        model: The model; its trained parameters and its buffers are stored.
+        optimizer: The AdamW optimizer.
         state: The position of the run.
-        agreed: Settings that a resumed run must have too, as plain JSON.
+        agreed: Settings that a resumed run must share, as plain JSON.
     """
     tensors = {f"model.{name}": tensor for name, tensor in _trained(model).items()}
     for name, parameter in model.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
             tensors[f"adam.{key}.{name}"] = value
-    # One entry: safetensors writes several in random order, and equal runs should write equal files.
+    # A single entry, because safetensors writes several in random order and equal runs should write equal files.
     _write(path, tensors, {_RUN: json.dumps({"state": asdict(state), "settings": agreed})})
 
 
 def save_best(path: Path, model: nn.Module) -> None:
-    """Writes the trained weights alone."""
+    """Writes only the trained weights."""
     _write(path, _trained(model), {})
 
 
 def load_best(path: Path, model: nn.Module) -> None:
-    """Puts the weights that `save_best` wrote into the model."""
+    """Loads the weights that `save_best` wrote into the model."""
     model.load_state_dict(_frozen(model) | load_file(path))
 
 
 def resume(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, agreed: dict[str, object]) -> RunState:
-    """Reads a checkpoint into model and optimizer; returns the position of the run, its start without a checkpoint.
+    """Reads a checkpoint into model and optimizer; returns the position of the run, or its start if there is none.
 
     Raises:
-        ValueError: The checkpoint is from other settings or another model; the message names the difference.
+        ValueError: The checkpoint has other settings or is of another model; the message names the difference.
     """
     if not path.is_file():
         return RunState()
@@ -112,7 +112,7 @@ def resume(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, agree
 
 
 def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
-    # Copies: safetensors takes neither tied tensors nor other memory layouts.
+    # Copies, because safetensors accepts neither tied tensors nor other memory layouts.
     copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     replace_with(path, lambda partial: save_file(copies, partial, metadata))
 
@@ -123,5 +123,5 @@ def _trained(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _frozen(model: nn.Module) -> dict[str, Tensor]:
-    """Returns the parameters that are not trained; a published image tower's are gigabytes."""
+    """Returns the parameters that are not trained; those of a published image tower take gigabytes."""
     return {name: parameter.detach() for name, parameter in model.named_parameters() if not parameter.requires_grad}

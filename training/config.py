@@ -10,24 +10,24 @@ from training.schedule import WARMUP_COSINE, Schedule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimization:
-    """How long and how a model is optimized. A resumed run must agree in all of it.
+    """How a model is optimized, and for how long. A resumed run must have the same settings.
 
     Attributes:
         steps: Stop after this many steps; `None` sets no such limit.
-        minutes: Stop after this much time, resumed runs added up; `None` sets no such limit. With both limits, the
+        minutes: Stop after this much time, including earlier runs; `None` sets no such limit. With both limits, the
             schedule follows whichever is nearer.
         learning_rate: Peak learning rate.
         seed: Seed of the run.
         schedule: Learning rate and first beta over the run.
-        accumulate: Parts of a step whose gradients are added up before the weights change.
-        weight_decay: AdamW's.
-        decay_vectors: Whether parameters of fewer than two dimensions (biases, norms, a temperature) decay too.
-        betas: AdamW's; a schedule with momentum sets the first.
-        eps: AdamW's.
-        clip: Largest norm of the gradient; `None` leaves the gradient as it is.
+        accumulate: Parts per step whose gradients are accumulated before the weights change.
+        weight_decay: AdamW's weight decay.
+        decay_vectors: Whether parameters with fewer than two dimensions (biases, norms, a temperature) decay, too.
+        betas: AdamW's betas; a schedule with momentum sets the first.
+        eps: AdamW's epsilon.
+        clip: Largest norm of the gradient; `None` does not clip.
 
     Raises:
-        ValueError: There is no limit, or one is out of its range.
+        ValueError: There is no limit, or a setting is out of range.
     """
 
     steps: int | None
@@ -45,12 +45,12 @@ class Optimization:
     def __post_init__(self) -> None:
         """Checks the settings."""
         if self.steps is None and self.minutes is None:
-            raise ValueError("steps or minutes must be given: a training without a limit never ends")
+            raise ValueError("steps or minutes must be given: training without a limit would never end")
         check_at_least_one(self, "steps", "accumulate")
         check_positive(self, "minutes", "learning_rate", "clip", "eps")
 
     def share(self, step: float, seconds: float) -> float:
-        """Returns which part of the run is over, in 0..1, by the nearer of the two limits."""
+        """Returns the completed share of the run, in 0..1, according to the nearer of the two limits."""
         of_steps = 0.0 if self.steps is None else step / self.steps
         return of_steps if self.minutes is None else min(1.0, max(of_steps, seconds / (60 * self.minutes)))
 
@@ -67,20 +67,20 @@ class Optimization:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:
-    """Settings of step 1's training, all of which step 2's has too.
+    """Settings of step 1's training; step 2's training has all of them, too.
 
     Attributes:
         steps: Stop after this many steps; `None` leaves it to `minutes`.
-        minutes: Stop after this much time, resumed runs added up; `None` sets no time limit.
-        learning_rate: Peak learning rate; `None` takes the model's default.
+        minutes: Stop after this much time, including earlier runs; `None` sets no time limit.
+        learning_rate: Peak learning rate; `None` uses the model's default.
         seed: Seed of the batches, the augmentation and the validation split.
-        validation_share: Share of the images, in 0..1, that are only validated on. Both trainings hold out the same
-            ones for the same share and seed.
+        validation_share: Share of the images, in 0..1, that is held out for validation. With the same share and seed,
+            both trainings hold out the same images.
         validate_every: Steps between two validations and checkpoints.
         device: PyTorch device to train on, such as "cpu" or "cuda".
 
     Raises:
-        ValueError: A setting is out of its range; the message names it.
+        ValueError: A setting is out of range; the message names it.
     """
 
     steps: int | None = None
@@ -99,13 +99,13 @@ class TrainingConfig:
             raise ValueError(f"validation_share must be at least 0 and below 1, got {self.validation_share}")
 
     def optimization(self, default_rate: float) -> Optimization:
-        """Returns how the model is optimized, at `default_rate` unless these settings name a learning rate."""
+        """Returns the settings of the optimization, with `default_rate` unless a learning rate is set."""
         rate = default_rate if self.learning_rate is None else self.learning_rate
         return Optimization(steps=self.steps, minutes=self.minutes, learning_rate=rate, seed=self.seed)
 
 
 def check_at_least_one(config: object, *names: str) -> None:
-    """Raises a `ValueError` that names the first setting below 1, `None` aside."""
+    """Raises a `ValueError` that names the first setting below 1; `None` is allowed."""
     for name in names:
         value = getattr(config, name)
         if value is not None and value < 1:
@@ -113,7 +113,7 @@ def check_at_least_one(config: object, *names: str) -> None:
 
 
 def check_positive(config: object, *names: str) -> None:
-    """Raises a `ValueError` that names the first setting that is not a number above 0, `None` aside."""
+    """Raises a `ValueError` that names the first setting that is not a finite number above 0; `None` is allowed."""
     for name in names:
         value = getattr(config, name)
         if value is not None and not 0 < value < math.inf:  # nan is neither

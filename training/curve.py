@@ -1,4 +1,4 @@
-"""The curve of a training run: a CSV row per validation, an image, and events for TensorBoard if it is installed."""
+"""The curve of a training run: a CSV row per validation, a plot, and TensorBoard events if it is installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIXED_COLUMNS = ("step", "loss", "learning_rate", "seconds")
 
 
 class Curve:
-    """The rows of `curve.csv`; a resumed run keeps those up to the step it resumes from.
+    """The rows of `curve.csv`; a resumed run keeps those up to the step that it resumes from.
 
     Args:
         out: Folder of the run.
@@ -64,7 +64,7 @@ class Curve:
             axis.set_xlabel("step")
             axis.grid(alpha=0.3)
             if names:
-                axis.legend(loc="upper right")  # "best" searches for long, and warns that it does
+                axis.legend(loc="upper right")  # "best" takes long, and warns about it
         replace_with(self.path.with_suffix(".png"), lambda partial: figure.savefig(partial, dpi=110, format="png"))
         pyplot.close(figure)
 
@@ -81,7 +81,7 @@ class Curve:
 
 
 def _event_writer(folder: Path, step: int) -> SummaryWriter | None:
-    """Returns a writer of TensorBoard's events that drops those after `step`, or `None` if it is not installed."""
+    """Returns a writer of TensorBoard events that purges those after `step`, or `None` if it is not installed."""
     if importlib.util.find_spec("tensorboard") is None:
         return None
     from torch.utils.tensorboard import SummaryWriter

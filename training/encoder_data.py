@@ -1,4 +1,4 @@
-"""The data that step 1 is adapted to, and what its training needs of a knowledge base."""
+"""The data for adapting step 1, and what its training reads from a knowledge base."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class EncoderData(KnowledgeBase):
 
 
 def read_entities(data: EncoderData) -> tuple[list[str], dict[int, ImageLoader], dict[str, int]]:
-    """Reads the knowledge base, with an article in memory only until it is summarized.
+    """Reads the knowledge base, holding each article in memory only until it is summarized.
 
     Returns:
-        The summaries of all entities, the main images that exist by entity, and the entities of the labeled images'
-        ids.
+        The summaries of all entities, the existing main images by entity, and the rows of the entities that labeled
+        images name.
 
     Raises:
         ValueError: No entity has an image.
@@ -52,5 +52,5 @@ def read_entities(data: EncoderData) -> tuple[list[str], dict[int, ImageLoader],
 
     summaries = list(data.summarizer.stream(noted(data.articles())))
     if not main:
-        raise ValueError(f"{data.images or data.kb}: holds none of the main images that {data.kb} names")
+        raise ValueError(f"{data.images or data.kb}: contains none of the main images that {data.kb} names")
     return summaries, main, wanted.rows()

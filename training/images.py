@@ -21,14 +21,14 @@ from retriever.files import as_line, read_object, write_whole
 from retriever.models.pixels import PixelPreparation
 
 BATCH = 256
-"""The most images that a killed run loads again."""
+"""Most images that a resumed run loads again."""
 
 
 class ImageLoader(NamedTuple):
-    """An image that is not read yet.
+    """An image that has not been read yet.
 
     Attributes:
-        name: What `read` calls it: its path, or its name in an image source.
+        name: The argument for `read`: its path, or its name in an image source.
         read: Returns an image in RGB; raises a `ValueError` that names the file if it cannot be read.
     """
 
@@ -41,10 +41,10 @@ class ImageLoader(NamedTuple):
 
 
 class StoredImages:
-    """Images of one size in a file, of which a batch at a time is in memory.
+    """Images of one size in a file; only one batch at a time is in memory.
 
     Args:
-        values: The mapped file, uint8 [N, 3, side, side].
+        values: The memory-mapped file, uint8 [N, 3, side, side].
     """
 
     def __init__(self, values: np.ndarray[Any, np.dtype[np.uint8]]):
@@ -68,20 +68,20 @@ def load_images(
     progress: bool = True,
     read_as: Mapping[str, object] = MappingProxyType({}),
 ) -> StoredImages:
-    """Resizes images to a square, ignoring their proportions, and keeps them in a file.
+    """Resizes images to a square, ignoring their aspect ratio, and stores them in a file.
 
-    A killed run resumes; a file of other images or of another size is made anew.
+    A killed run resumes; a file of other images or of another size is recreated.
 
     Args:
         loaders: The images.
         side: Side of the square in pixels.
-        path: The file, `.npy`; what it holds is noted beside it.
-        progress: Shows a progress bar.
-        read_as: What else decides what the loaders return.
+        path: The `.npy` file; its content is described in a `.json` file next to it.
+        progress: Whether to show a progress bar.
+        read_as: Settings that affect what the loaders return, as plain JSON.
 
     Raises:
         ValueError: An image cannot be read; the message names it.
-        OSError: There is no space for the file.
+        OSError: There is not enough disk space for the file.
     """
     preparation = PixelPreparation(side)
     note = path.with_suffix(".json")

@@ -1,4 +1,4 @@
-"""The training loop of every model here: AdamW on a schedule, checkpoints to resume from, the best weights, a curve."""
+"""The training loop of steps 1 and 2: AdamW on a schedule, checkpoints to resume from, the best weights, a curve."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from training.processes import Processes, without_exchange
 logger = logging.getLogger(__name__)
 
 BETTER_BY = ("recall@1", "validation_loss")
-"""The best validation of step 1 is the one with the highest recall, among equals with the lowest loss."""
+"""The best validation of step 1 is the one with the highest recall and, among equals, the lowest loss."""
 
 
 def train(
@@ -42,29 +42,28 @@ def train(
 ) -> dict[str, float]:
     """Trains `model` in place; returns metrics with "steps" and "seconds".
 
-    Resumes from `out/checkpoint.safetensors`, which holds no frozen parameters. PyTorch's global generator is seeded
-    from (seed, step, part, rank) before every part, so a resumed run equals an uninterrupted one bit for bit if
-    `loss_of` takes all its other randomness from its arguments too and there is no time limit.
+    Resumes from `out/checkpoint.safetensors`, which contains no frozen parameters. PyTorch's global generator is seeded
+    from (seed, step, part, rank) before every part, so a resumed run is bit-identical to an uninterrupted one, provided
+    that `loss_of` derives all other randomness from its arguments and there is no time limit.
 
     Args:
-        model: Its parameters with `requires_grad` are trained.
+        model: The model; its parameters with `requires_grad` are trained.
         loss_of: Maps a step and the number of its part to a scalar loss; the losses of all parts are added up. It may
             use autocast.
-        out: Folder for the checkpoint, `best.safetensors`, `curve.csv`, `curve.png` and TensorBoard's events.
+        out: Folder for the checkpoint, `best.safetensors`, `curve.csv`, `curve.png` and TensorBoard events.
         optimization: Limits, learning rate, seed and number of parts.
-        validate: Returns metrics of the model, which is in eval mode and without gradients meanwhile. It is called in
-            every process.
+        validate: Returns metrics of the model; called in every process, in eval mode and without gradients.
         validate_every: Steps between two validations, and between two rows of the curve.
         save_every: Steps between two checkpoints.
-        better_by: The metric to maximize and the one to minimize among equals. The model ends with the weights of the
-            best validation, those that it starts with included; without it, with the last ones.
-        settings: Other values that a resumed run must agree in, as plain JSON.
-        wrapped: `model` as `Processes.wrap` returned it, if `loss_of` calls that.
+        better_by: The metric to maximize, and the one to minimize among equals. The model ends with the weights of the
+            best validation, which may be the initial ones; without `better_by`, with the last ones.
+        settings: Other values that a resumed run must share, as plain JSON.
+        wrapped: `model` as returned by `Processes.wrap`, if `loss_of` calls that.
         processes: The processes that train; the first one writes all files.
-        progress: Shows a progress bar.
+        progress: Whether to show a progress bar.
 
     Raises:
-        ValueError: The checkpoint is from other settings or another model; the message names the difference.
+        ValueError: The checkpoint has other settings or is of another model; the message names the difference.
         FloatingPointError: The loss is not finite.
     """
     agreed: dict[str, object] = {**asdict(optimization), "processes": processes.count, **(settings or {})}
@@ -82,7 +81,7 @@ def train(
 
     def over() -> bool:
         reached = optimization.over(state.step, state.seconds)
-        # By the first process's clock: all must stop at the same step.
+        # The first process's clock decides, because all processes must stop at the same step.
         return reached if optimization.minutes is None else processes.broadcast(reached)
 
     def validated() -> dict[str, float]:
@@ -99,7 +98,7 @@ def train(
             state.best = dict(state.metrics)
 
     model.train()
-    if state.step == 0 and validate is not None and better_by is not None:  # a short training may find nothing better
+    if state.step == 0 and validate is not None and better_by is not None:  # a short run may find nothing better
         state.metrics = validated()
         keep_if_better()
     finished = over()
@@ -133,7 +132,7 @@ def train(
             if curve is not None:
                 curve.add(state.step, mean, rate, state.seconds, state.metrics)
             bar.measured = {"loss": mean, **state.metrics}
-            # Validation takes time as well.
+            # Validation takes time, too.
             finished = finished or over()
         bar.update(state)
         if processes.first and (state.step % save_every == 0 or finished):
@@ -159,7 +158,7 @@ def _backward(
     """Computes the gradients of all parts of a step; returns the step's loss in this process."""
     total: Tensor | None = None
     for part in range(optimization.accumulate):
-        # 0 + step without further parts and processes, so that runs of one process do not depend on them.
+        # With one part and one process, this is just the seed and the step.
         torch.manual_seed(optimization.seed * 1_000_003 + step + 7_919 * (processes.rank + processes.count * part))
         with without_exchange(model, part < optimization.accumulate - 1):
             loss = loss_of(step, part)
@@ -180,7 +179,7 @@ def _better(state: RunState, better_by: tuple[str, str]) -> bool:
 
 
 class _Progress:
-    """A bar over the run's share: its remaining time holds for either limit, and both limits are shown beside it."""
+    """A bar over the completed share of the run, so that its remaining time holds for either limit; shows both."""
 
     def __init__(self, name: str, optimization: Optimization, state: RunState, shown: bool):
         self.optimization = optimization

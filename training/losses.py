@@ -1,4 +1,4 @@
-"""Training losses: CLIP's symmetric one for step 1, and equation 6 over late interaction (equation 4) for step 2."""
+"""Training losses: CLIP's symmetric loss for step 1, and equation 6 over late interaction (equation 4) for step 2."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def mean_max_sim(query: Tensor, candidates: Tensor) -> Tensor:
 
 
 def max_sim(queries: Tensor, candidates: Tensor) -> Tensor:
-    """Returns the similarities of `mean_max_sim` of every query to every candidate, float32 [B, N].
+    """Returns the similarity (see `mean_max_sim`) of every query to every candidate, float32 [B, N].
 
     Args:
         queries: Tokens [B, Q, H], of any length.
@@ -49,7 +49,7 @@ def contrastive_loss(similarities: Tensor, temperature: Tensor | float) -> Tenso
 
 
 def same_pairs(keys: Sequence[object]) -> Tensor:
-    """Returns bool [N, N], true where two different items share a key and so are no negatives of each other."""
+    """Returns bool [N, N], true where two different items share a key and are therefore not negatives of each other."""
     numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     ids = torch.tensor([numbers[key] for key in keys])
     same = ids[:, None] == ids[None, :]
@@ -57,12 +57,12 @@ def same_pairs(keys: Sequence[object]) -> Tensor:
 
 
 def clip_loss(left: Tensor, right: Tensor, scale: Tensor, excluded: Tensor | None = None) -> Tensor:
-    """Returns the mean of both directions' cross-entropy, a scalar.
+    """Returns the mean cross-entropy of both directions, a scalar.
 
     Args:
         left: Vectors [N, D], not normalized; row i belongs to row i of `right`.
         right: Vectors [N, D], not normalized.
-        scale: Factor on the cosines, exp(logit_scale).
+        scale: Factor for the cosines, exp(logit_scale).
         excluded: bool [N, N], pairs that are not negatives (`same_pairs`).
     """
     logits = scale * functional.normalize(left.float(), dim=-1) @ functional.normalize(right.float(), dim=-1).T

@@ -48,8 +48,9 @@ def mine_negatives(
 ) -> int:
     """Writes the `k` entities that step 1 finds for each question's image; returns the number of images.
 
-    Files have OMGM's own format (`training.negatives`), so that they can be exchanged. Images that are missing or
-    unreadable are left out and counted in the log. A killed run resumes from `out` with the suffix `.journal`.
+    The file has the format of OMGM's published code (`training.negatives`), so that such files are interchangeable.
+    Missing and unreadable images are left out and counted in the log. A killed run resumes from the file `out` with the
+    suffix `.journal`.
 
     Args:
         encoder: Step 1's model.
@@ -59,16 +60,16 @@ def mine_negatives(
         out: The file to write.
         k: Entities per image.
         batch_size: Images per batch.
-        progress: Shows a progress bar.
+        progress: Whether to show a progress bar.
         images: The knowledge base's images. "gt_entity_pos_img" is the gold entity's image that is most similar to the
-            question's image (appendix C.2); without them it is the main image.
-        trim_borders: Whether uniform borders are cut off the questions' images, as the pipeline may do.
+            question's image (appendix C.2); without `images`, it is the main image.
+        trim_borders: Whether to cut uniform borders off the questions' images, as the pipeline may do.
 
     Raises:
         ValueError: `out` is a folder, no image can be read, or the journal is damaged or was started with another
             encoder, index, `k` or `trim_borders`, with other gold entities, or with `images` where this run has none.
     """
-    if out.is_dir():  # said now, not after hours
+    if out.is_dir():  # to fail now rather than after hours
         raise ValueError(f"{out}: is a folder, but a file is needed; choose another name")
     gold: dict[str, tuple[str, ...]] = {}
     for question in questions:
@@ -83,7 +84,7 @@ def mine_negatives(
         "gold": hashlib.sha256(json.dumps(gold).encode()).hexdigest()[:16],
     }
     with Journal(out.with_name(out.name + ".journal"), header) as journal:
-        # Images of one entity side by side: its own images are then encoded once.
+        # Group the images by entity, so that the images of an entity are encoded only once.
         waiting = sorted((image_id for image_id in gold if image_id not in journal), key=gold.__getitem__)
         positives = _Positives(encoder, index, images)
         id_of = cache(lambda row: index.entity(row).id)  # reading an article is slower than a search
@@ -120,7 +121,7 @@ def mine_negatives(
 def _loaded(
     image_ids: Iterable[str], query_image_of: Callable[[str], Path | None], trim_borders: bool
 ) -> dict[str, Image.Image]:
-    """Returns the images that can be read, by their ids."""
+    """Returns the readable images by id."""
     loaded = {}
     for image_id in image_ids:
         if (path := query_image_of(image_id)) is not None:
@@ -132,12 +133,12 @@ def _loaded(
 
 
 class _Positives:
-    """Finds the image of a gold entity that is most similar to a question's; keeps the last entity's vectors.
+    """Finds the image of a gold entity that is most similar to a question's; caches the last entity's vectors.
 
     Args:
         encoder: Encodes images.
         index: Holds the articles.
-        images: The knowledge base's images; without them the main image is the only one.
+        images: The knowledge base's images; without them, only the main image is known.
     """
 
     def __init__(self, encoder: DualEncoder, index: EntityIndex, images: ImageSource | None):
@@ -145,7 +146,7 @@ class _Positives:
         self._last: tuple[int, list[str], Tensor] | None = None
 
     def most_similar(self, gold: Sequence[str], query: Tensor) -> str | None:
-        """Returns the URL of the image of the first gold entity in the index, or `None` if it has none."""
+        """Returns the URL of the most similar image of the first gold entity in the index, or `None` if it has none."""
         row = next((row for key in gold if (row := self.index.row_of(key)) is not None), None)
         if row is None:
             return None

@@ -1,4 +1,4 @@
-"""The file of hard negatives, in OMGM's own format, and the journal from which a killed run resumes.
+"""The file of hard negatives, in the format of OMGM's published code, and the journal from which a killed run resumes.
 
     {image_id: {"gt_entity_pos_img": URL or null, "top_20": [{"entry": entity id, "similarity": sim_c}, …]}, …}
 
@@ -39,11 +39,11 @@ class ImageNegatives(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class MinedNegatives:
-    """What was mined for one image.
+    """The negatives mined for one image.
 
     Attributes:
         entities: Ids of the entities found, best first.
-        similarities: Their `sim_c`, NaN if the file has none, as in OMGM's own files.
+        similarities: Their `sim_c`, NaN if the file has none, as in OMGM's published files.
         positive: URL or path of the gold entity's image that is most similar to this one.
     """
 
@@ -82,7 +82,7 @@ def _mined(path: Path, image_id: str, row: Any) -> MinedNegatives:
 
 
 def write_negatives(path: Path, rows: Iterable[tuple[str, ImageNegatives]]) -> None:
-    """Writes the negatives of each image, with those of one image in memory at a time."""
+    """Writes the negatives of each image, holding those of one image in memory at a time."""
     with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
         separator = "{\n"
         for image_id, row in rows:
@@ -93,11 +93,11 @@ def write_negatives(path: Path, rows: Iterable[tuple[str, ImageNegatives]]) -> N
 
 
 class Journal:
-    """The negatives of the images that are done, a JSON line for each; only where they are is held in memory.
+    """The negatives of completed images, one JSON line each; only the offsets of the lines are held in memory.
 
     Args:
-        path: The file; created if absent. A last line that a kill cut short is dropped.
-        header: What decides the negatives, as the first line says it.
+        path: The file; created if absent. A last line that a kill truncated is dropped.
+        header: What determines the negatives; stored in the first line.
 
     Raises:
         ValueError: The file is damaged, or was started with another header.
@@ -133,7 +133,7 @@ class Journal:
             self._append(header)
 
     def __contains__(self, image_id: str) -> bool:
-        """Returns whether an image is done."""
+        """Returns whether an image is completed."""
         return image_id in self._places
 
     def add(self, image_id: str, negatives: ImageNegatives) -> None:
@@ -142,12 +142,12 @@ class Journal:
         self._append([image_id, negatives])
 
     def flush(self) -> None:
-        """Hands everything to the system, so that a kill of the process loses nothing."""
+        """Flushes everything to the operating system, so that killing the process loses nothing."""
         with naming(self._path):
             self._file.flush()
 
     def rows(self, image_ids: Iterable[str]) -> Iterator[tuple[str, ImageNegatives]]:
-        """Yields the negatives of images that are done, in the order of their ids."""
+        """Yields the negatives of completed images, in the order of `image_ids`."""
         for image_id in image_ids:
             self._file.seek(self._places[image_id])
             yield image_id, json.loads(self._file.readline())[1]

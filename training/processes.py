@@ -1,4 +1,4 @@
-"""The processes of a training that `torchrun` started, or the only one."""
+"""The processes of a training: those that `torchrun` started, or just this one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Processes:
 
     Attributes:
         rank: The number of this process.
-        count: How many there are.
+        count: The number of processes.
         device: The device of this process.
     """
 
@@ -44,7 +44,7 @@ class Processes:
             distributed.barrier()
 
     def gather(self, value: T) -> list[T]:
-        """Returns the values that the processes pass, in the order of their ranks."""
+        """Returns the values that the processes pass, in order of rank."""
         if self.count == 1:
             return [value]
         values: list[T | None] = [None] * self.count
@@ -56,7 +56,7 @@ class Processes:
         return self.gather(value)[0]
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """Returns the model whose gradients are averaged over all processes."""
+        """Wraps a model so that its gradients are averaged over all processes."""
         if self.count == 1:
             return model
         devices = [self.device] if self.device.type == "cuda" else None
@@ -64,7 +64,7 @@ class Processes:
 
 
 def without_exchange(model: nn.Module, skipped: bool) -> AbstractContextManager[None]:
-    """Returns a context in which gradients are only added up if `skipped`, not averaged over processes."""
+    """Returns a context in which, if `skipped`, gradients are only accumulated, not averaged over processes."""
     if skipped and isinstance(model, DistributedDataParallel):
         no_sync: AbstractContextManager[None] = model.no_sync()
         return no_sync
@@ -73,10 +73,10 @@ def without_exchange(model: nn.Module, skipped: bool) -> AbstractContextManager[
 
 @contextmanager
 def joined(device: str) -> Iterator[Processes]:
-    """Joins the processes of `torchrun`, if it started this one, and leaves them at the end of the block.
+    """Joins the process group if `torchrun` started this process, and leaves it at the end of the block.
 
     Args:
-        device: "cpu" or "cuda", on which each process of a machine has a GPU of its own.
+        device: "cpu" or "cuda"; with "cuda", each process on a machine uses its own GPU.
 
     Raises:
         ValueError: There are more processes on this machine than GPUs.

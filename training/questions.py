@@ -1,4 +1,4 @@
-"""What trainings need of a question, and which images are held out."""
+"""The questions that trainings need, and which images are held out."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class TrainingQuestion(AskedQuestion, Protocol):
 
 
 def is_held_out(image_id: str, share: float, seed: int) -> bool:
-    """Returns whether an image is validated on rather than trained on: a `share` of all images, in 0..1.
+    """Returns whether an image is held out for validation, as is a `share` of all images, in 0..1.
 
-    It depends on nothing else, so that every training holds out the same images: a model trained on what another
-    validates on would spoil the validation.
+    The result depends on nothing but the arguments, so that every training holds out the same images: validation would
+    be spoiled if another model had been trained on them.
     """
     digest = hashlib.sha256(f"{seed}:{image_id}".encode()).digest()
     return int.from_bytes(digest[:8], "big") < share * 2**64

@@ -1,4 +1,4 @@
-"""The record of a training, kept beside its weights; the model's card is made from it."""
+"""The record of a training, stored next to the weights; the model card is generated from it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from retriever.models.folder import RECORD_NAME
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecord:
-    """What a model was trained on, how, and what it reached.
+    """What a model was trained on, how, and with what result.
 
     Attributes:
-        kind: The model.
-        base: The model it started from: a name on the hub, or `./folder`.
+        kind: The kind of model.
+        base: The model that the training started from: a name on the hub, or `./folder`.
         recipe: Name of the recipe, if there are several.
         data: Sizes of the training data.
-        settings: All settings that decide the result.
-        metrics: Figures on held-out images.
+        settings: All settings that affect the result.
+        metrics: Metrics on held-out images.
         commit: The commit of the code.
     """
 
@@ -40,10 +40,10 @@ class TrainingRecord:
 
 
 def recorded_seed(folder: Path) -> int | None:
-    """Returns the seed that a model was trained with, `None` if the model has no record of a training.
+    """Returns the seed that a model was trained with, or `None` if the model has no training record.
 
     Raises:
-        ValueError: The record names no seed.
+        ValueError: The record has no seed.
     """
     path = folder / RECORD_NAME
     if not path.is_file():
@@ -51,12 +51,12 @@ def recorded_seed(folder: Path) -> int | None:
     try:
         return int(json.loads(path.read_bytes())["settings"]["seed"])
     except (ValueError, LookupError, TypeError) as error:
-        raise ValueError(f"{path}: names no seed of the training ({error}); give it as --seed") from error
+        raise ValueError(f"{path}: has no seed of the training ({error}); pass it as --seed") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """What a record says that the training itself cannot know.
+    """Entries of a record that the training itself does not know.
 
     Attributes:
         base: Name of the model that the training starts from.

@@ -1,4 +1,4 @@
-"""Learning rates over a run, as functions of its share so that they fit a limit of steps or of time."""
+"""Learning rate schedules, as functions of the completed share of a run, so that they suit limits of steps or time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A warm-up and a cosine to (nearly) zero.
+    """A warm-up followed by a cosine decay to (nearly) zero.
 
     Attributes:
         warmup: Share of the run in which the learning rate rises, in 0..1.
-        first: Where it starts, as a fraction of the peak.
-        last: Where it ends, as a fraction of the peak.
-        cosine_warmup: Whether it rises like a cosine rather than linearly.
-        momentum: The first beta at both ends and at the peak; `None` leaves AdamW's.
+        first: The initial learning rate, as a fraction of the peak.
+        last: The final learning rate, as a fraction of the peak.
+        cosine_warmup: Whether the warm-up follows a cosine instead of a line.
+        momentum: The first beta at both ends and at the peak; `None` keeps AdamW's.
     """
 
     warmup: float = 0.05
@@ -32,7 +32,7 @@ class Schedule:
         return _cosine(self.first, 1.0, part) if self.cosine_warmup else self.first + (1 - self.first) * part
 
     def beta(self, share: float) -> float | None:
-        """Returns the first beta at a share of the run, or `None` to leave AdamW's."""
+        """Returns the first beta at a share of the run, or `None` to keep AdamW's."""
         if self.momentum is None:
             return None
         ends, peak = self.momentum
@@ -40,7 +40,7 @@ class Schedule:
         return _cosine(ends, peak, part) if rising else _cosine(peak, ends, part)
 
     def _phase(self, share: float) -> tuple[bool, float]:
-        """Returns whether the rate rises, and which part of the rise or fall is over."""
+        """Returns whether the rate is rising, and the completed share of the rise or fall."""
         if share < self.warmup:
             return True, share / self.warmup
         return False, (share - self.warmup) / (1 - self.warmup) if self.warmup < 1 else 1.0
@@ -50,7 +50,7 @@ WARMUP_COSINE = Schedule()
 
 ONE_CYCLE = Schedule(warmup=0.3, first=0.01, last=1e-6, cosine_warmup=True, momentum=(0.95, 0.85))
 """`torch.optim.lr_scheduler.OneCycleLR` with `pct_start=0.3`, `div_factor=100` and its defaults, as in the paper's
-code: the last rate is the first divided by 10,000, and the first beta cycles although AdamW is given 0.9."""
+code: the last rate is the first divided by 10,000, and the first beta cycles even though AdamW is given 0.9."""
 
 
 def _cosine(start: float, end: float, part: float) -> float:

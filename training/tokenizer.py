@@ -11,14 +11,14 @@ from tokenizers.models import WordPiece
 from transformers import PreTrainedTokenizerFast
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-ALPHABET = 200  # letters, the most frequent ones
+ALPHABET = 200  # number of letters; the most frequent ones are kept
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int, max_tokens: int) -> PreTrainedTokenizerFast:
-    """Returns a lower-casing WordPiece tokenizer with at most `vocab_size` pieces; it spells unknown words out.
+    """Trains a lower-casing WordPiece tokenizer with at most `vocab_size` pieces; it spells out unknown words.
 
-    Equal texts give equal pieces and ids. By itself, the library numbers letters inside words in the order of a hash
-    that differs from run to run, and breaks ties between pairs of pieces by these numbers.
+    Equal texts give equal pieces and ids. The library alone would not ensure that: it numbers letters inside words in
+    hash order, which differs between runs, and breaks ties between pairs of pieces by these numbers.
     """
     texts = list(texts)
     wordpiece = BertWordPieceTokenizer(lowercase=True)

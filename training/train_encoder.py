@@ -1,8 +1,7 @@
 """Adapts step 1 to a knowledge base: trains it on main images and labeled images against the summaries.
 
-Every batch pairs images with the summaries of their entities, among the summaries of others (equation 2's encoders,
-trained contrastively), and with the main images of their entities, among those of others: step 1 may search both, and
-step 2 looks through the same image tower.
+In every batch, images are contrasted with the summaries of their own and other entities (equation 2's encoders), and
+with the main images of their own and other entities: step 1 may search both, and step 2 uses the same image tower.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ RUN = "encoder-run"  # folder under `out` with the curve, the checkpoint and the
 IMAGES, TEXTS, MAIN = 112, 144, 64  # per batch: images, summaries, main images to find
 LEARNING_RATE = 1e-3
 MOST_QUERIES, MOST_KEYS = 1000, 50_000
-"""Held-out images, and entities that they are looked for among, at most; all that there are would not fit."""
+"""Most held-out images, and most entities to search for them; a whole large knowledge base would not fit."""
 
 
 def train_encoder(
@@ -58,8 +57,8 @@ def train_encoder(
         data: Knowledge base and labeled images.
         out: Folder for the encoder and the run (curve, checkpoint, images).
         config: Limits, seed and device; `validation_share` is the share of the labeled images.
-        provenance: Where model and code come from, for the record of the training.
-        progress: Shows progress bars.
+        provenance: Where model and code come from, for the training record.
+        progress: Whether to show progress bars.
 
     Raises:
         ValueError: The encoder is not a `SmallCLIP`, no entity has an image, or none of the labeled entities is in
@@ -68,7 +67,7 @@ def train_encoder(
     model = ClipEncoder.load(encoder, config.device)
     if not isinstance(model.model.config, SmallCLIPConfig):
         raise ValueError(
-            f"{encoder}: a {model.model.config.model_type} model cannot be adapted; start from a small_clip one"
+            f"{encoder}: a {model.model.config.model_type} model cannot be adapted; start from a small_clip model"
         )
     summaries, main, row_of = read_entities(data)
     named = with_known_entities(data.labeled, row_of)
@@ -152,14 +151,14 @@ def train_encoder(
 
 
 def _search_loss(images: Tensor, owners: Tensor, keys: Tensor, rows: list[int], scale: Tensor) -> Tensor:
-    """Returns the loss of finding the key of each image's entity, a scalar; images whose entity has none do not count.
+    """Returns the loss of finding the key of each image's entity, a scalar; ignores images of entities without a key.
 
     Args:
         images: Vectors [B, D], not normalized.
         owners: The entity of each image, int64 [B].
         keys: Vectors [K, D], not normalized.
-        rows: The entity of each key, K different ones.
-        scale: Factor on the cosines.
+        rows: The entity of each key, all distinct.
+        scale: Factor for the cosines.
     """
     column = {row: number for number, row in enumerate(rows)}
     asked = [number for number, row in enumerate(owners.tolist()) if row in column]
@@ -171,10 +170,10 @@ def _search_loss(images: Tensor, owners: Tensor, keys: Tensor, rows: list[int], 
 
 
 class _Batches:
-    """Image and summary rows of a step, from (seed, step) alone.
+    """Image and summary rows of a step, which depend only on (seed, step).
 
-    An image is drawn with a weight of one over the square root of its entity's number of images: halfway between equal
-    weights for images and equal weights for entities.
+    An image is drawn with a weight of 1 / sqrt(number of images of its entity), halfway between equal weights for
+    images and equal weights for entities.
     """
 
     def __init__(self, rows: Sequence[int], main_images: int, entities: int, seed: int):
@@ -185,7 +184,7 @@ class _Batches:
         self.weights = count[self.owners] ** -0.5
 
     def __call__(self, step: int) -> tuple[Tensor, Tensor, torch.Generator]:
-        """Returns the batch's images, its summaries, and a generator for everything else that is random."""
+        """Returns the batch's images, its summaries, and a generator for all other randomness."""
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
         chosen = torch.multinomial(self.weights, min(IMAGES, len(self.weights)), generator=generator)
         return chosen, self._texts(chosen, generator), generator
@@ -205,17 +204,17 @@ def _validation(
     held_out: list[int],
     rng: random.Random,
 ) -> Callable[[], dict[str, float]]:
-    """Returns a function that validates the model: Recall@1 and loss of the held-out images among both kinds of keys.
+    """Returns a function that computes Recall@1 and loss of the held-out images for both kinds of keys.
 
-    Of more than `MOST_KEYS` entities, the keys are those of the held-out images' and of so many others.
+    With more than `MOST_KEYS` entities, the keys are those of the held-out images' entities and of `MOST_KEYS` others.
 
     Args:
         model: The encoder.
-        summaries: Of all entities.
+        summaries: The summaries of all entities.
         images: Main images first, held-out images last.
         rows: The entity of each main image.
         held_out: The entity of each held-out image.
-        rng: Draws entities.
+        rng: Random generator for drawing entities.
     """
     entities = list(range(len(summaries)))
     if len(entities) > MOST_KEYS:

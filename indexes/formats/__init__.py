@@ -29,11 +29,11 @@ from retriever.files import as_line, sha256_of
 from retriever.types import Entity
 
 Reader = Callable[[Path, Names], Iterator[Entry]]
-"""Yields each entity with its place in the file; in the place of one that cannot be used, the reason."""
+"""Yields each entity with its place in the file or, if an entry cannot be used, its place and the reason."""
 
 FORMATS: dict[str, Reader] = {
     "evqa": read_evqa,
-    "infoseek": read_evqa,  # the 100K subset has E-VQA's form
+    "infoseek": read_evqa,  # the 100K subset has E-VQA's format
     "wiki6m": read_wiki6m,
     "jsonl": read_jsonl,
     "parquet": read_parquet,
@@ -47,7 +47,7 @@ FORMATS: dict[str, Reader] = {
     "huggingface": read_huggingface,
 }
 OWN_IMAGES = frozenset({"markdown", "zim", "website", "huggingface"})
-"""Formats that hold their images themselves."""
+"""Formats that contain their images."""
 
 
 def read_knowledge_base(
@@ -60,24 +60,24 @@ def read_knowledge_base(
 ) -> Iterator[Entity]:
     """Yields the entities of a knowledge base in the file's order, holding only a few of them in memory.
 
-    Entries that cannot be used are skipped, among them any whose id an earlier one has.
+    Entries that cannot be used are skipped, including those that repeat the id of an earlier entry.
 
     Args:
         path: The file, or the folder.
-        format: A key of `FORMATS`; guessed when `None`.
+        format: A key of `FORMATS`; guessed if `None`.
         drop_sections: Titles of sections to drop, see `dropped_titles`.
-        names: The names that the fields of an entity have there, where they are not the usual ones.
-        skipped: Counts the entries that are skipped, and says how many may be; by default 1 %.
+        names: The names of an entity's fields there, if they differ from the usual ones.
+        skipped: Counts skipped entries and limits their share; by default to 1 %.
 
     Raises:
         ValueError: The format is unknown, the file is damaged, or too many entries cannot be used. The message names
-            file, entry and field.
+            the file, the entry and the field.
         OSError: The file cannot be read.
     """
     format = format or guess_format(path)
     reader = FORMATS.get(format)
     if reader is None:
-        raise ValueError(f"knowledge base format {format!r} is unknown: use one of {', '.join(FORMATS)}")
+        raise ValueError(f"knowledge base format {format!r} is unknown; use one of {', '.join(FORMATS)}")
     skipped = SkippedEntries() if skipped is None else skipped
     dropped = title_rule(dropped_titles(format, drop_sections))
     seen = SeenHashes()
@@ -98,7 +98,7 @@ def read_knowledge_base(
 
 
 def _unpaired_surrogate(entity: Entity) -> str:
-    """Returns where an entity has an unpaired surrogate, which JSON can spell and no file can hold; "" if it has none.
+    """Returns where an entity has an unpaired surrogate, which JSON can express but UTF-8 cannot; "" if nowhere.
 
     Fields of the usual formats are checked by name when they are read, but any field of a row can end up in a section.
     """
@@ -125,22 +125,23 @@ def dropped_titles(format: str, given: Sequence[str] | None = None) -> tuple[str
     """Returns the titles of sections to drop from a knowledge base, in lower case; `*` matches any text.
 
     Args:
-        format: Its format. E-VQA's own drops what the paper's code drops, so that results can be compared.
-        given: The titles that the profile sets instead, if it does.
+        format: The format of the knowledge base. For E-VQA's, the same sections as in the paper's code are dropped, so
+            that results are comparable.
+        given: The titles set by the profile, which replace the default.
     """
     default = DROPPED_BY_REFERENCE if FORMATS.get(format) is read_evqa else DROPPED
     return default if given is None else tuple(title.lower() for title in given)
 
 
 def name_of(path: Path) -> str:
-    """Returns the name of a knowledge base: its file's, without the extensions of format and compression."""
+    """Returns the name of a knowledge base: its file name without the extensions for format and compression."""
     return Path(path.stem).stem if path.suffix in PACKED else path.stem
 
 
 def hash_knowledge_base(path: Path, format: str, names: Names | None = None) -> str:
-    """Returns the SHA-256 of a knowledge base's file, or for a folder of its articles' names and hashes.
+    """Returns the SHA-256 of a knowledge base's file or, for a folder, of its articles' names and hashes.
 
-    The names of fields that are given count too, because they change what is read.
+    The given names of fields are included, because they change what is read.
     """
     if format == "markdown":
         files = article_files(path)

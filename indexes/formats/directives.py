@@ -1,4 +1,4 @@
-"""Directives in Markdown: `{note}` of MyST and Jupyter Book, and cells of code of Quarto and R Markdown."""
+"""Directives in Markdown: `{note}` of MyST and Jupyter Book, and code cells of Quarto and R Markdown."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _CODE = frozenset(
     {"code", "code-block", "code-cell", "sourcecode", "prompt", "doctest", "parsed-literal", "math"}
     | {"r", "python", "julia", "bash", "sh", "sql", "ojs", "rcpp", "stan", "js", "css", "mermaid", "dot"}
 )
-"""Directives that hold code, and the languages that cells are called by."""
+"""Directives that contain code, and the languages that name code cells."""
 _HIDDEN = re.compile(
     r"toctree|contents|tableofcontents|bibliography|include|literalinclude|index|raw|eval-rst|graphviz|auto\w+|glue"
 )
-"""Directives whose content is elsewhere, or is not shown to readers."""
+"""Directives whose content is elsewhere or not shown to readers."""
 _UNSEEN = re.compile(r"\b(?:echo|include)\s*[=:]\s*false\b", re.IGNORECASE)
 _DRAWN = re.compile(r"include_graphics\(\s*[\"']([^\"'\n]+)[\"']")
 _CAPTION = re.compile(r"fig\.cap\s*=\s*\"([^\"\n]*)\"")
 
 
 def without_directives(text: str) -> str:
-    """Returns Markdown in which directives are what they show: text with their title, an image, or code."""
+    """Returns Markdown with each directive replaced by what it shows: text with its title, an image, or code."""
     return "\n".join(_opened(text.split("\n"))) if "{" in text else text
 
 
@@ -45,7 +45,7 @@ def _opened(lines: list[str]) -> Iterator[str]:
 
 
 def _end(lines: list[str], start: int, mark: str) -> int:
-    """Returns the number of the line that closes a fence, or how many lines there are if none does."""
+    """Returns the number of the line that closes a fence, or the number of lines if none does."""
     closed = re.compile(rf"[ \t]*{mark[0]}{{{len(mark)},}}\s*")
     return next((number for number in range(start + 1, len(lines)) if closed.fullmatch(lines[number])), len(lines))
 
@@ -67,7 +67,7 @@ def _shown(found: re.Match[str], body: list[str]) -> Iterator[str]:
         caption = options.get("fig-cap") or next(iter(_CAPTION.findall(settings)), "")
         yield from (f"\n{_image(path, caption)}\n" for path in _DRAWN.findall("\n".join(body)))
     elif not _HIDDEN.fullmatch(name):
-        title = argument if any(map(str.isalpha, argument)) else ""  # of a grid, the argument is a number of columns
+        title = argument if any(map(str.isalpha, argument)) else ""  # the argument of a grid is its number of columns
         yield from ("", title, "", *_opened(body), "")
 
 

@@ -21,7 +21,7 @@ def read_evqa(path: Path, names: Names) -> Iterator[Entry]:
     """Yields the articles of a `.json`, `.json.gz` or `.zip` file with their places.
 
     Raises:
-        ValueError: The file is damaged as a whole.
+        ValueError: The file cannot be read at all.
     """
     for number, (url, entry) in enumerate(read_members(path), start=1):
         where = f"{path}: entry {number} ({url!r})"
@@ -29,12 +29,12 @@ def read_evqa(path: Path, names: Names) -> Iterator[Entry]:
 
 
 def is_evqa(path: Path) -> bool:
-    """Returns whether JSON is an object whose first member has an article's sections, or is none that can be read."""
+    """Returns whether a file is a JSON object whose first member has an article's sections, or is unreadable."""
     if starts_with(path, "["):
         return False
     try:
         first = next(iter(read_members(path)), None)
-    except ValueError:  # the reader will say what is wrong with the file
+    except ValueError:  # the reader will report what is wrong with the file
         return first_row(path) is None
     return first is None or (isinstance(first[1], dict) and not _FIELDS.isdisjoint(first[1]))
 
@@ -72,6 +72,6 @@ def _images(entry: object, sections: int, where: str) -> tuple[ArticleImage, ...
         if caption is not None:
             check_text(caption, where, f"image_reference_descriptions[{number}]")
         if url:
-            inside = position is not None and 0 <= position < sections  # else it is in no section
+            inside = position is not None and 0 <= position < sections  # otherwise it is in no section
             found.append(ArticleImage(url, position if inside else None, caption or ""))
     return tuple(found)

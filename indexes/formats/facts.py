@@ -1,4 +1,4 @@
-"""What the fields of a row say, in words: lines `label: value`, for lists and objects too."""
+"""Turns the fields of a row, including lists and objects, into words: lines `label: value`."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from indexes.formats.markdown_text import plain_html
 EMPTY = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "--", "\\n", "[]", "{}"})
 """Spellings of a missing value in tables, in lower case."""
 LONGEST_FACT = 250
-"""Characters above which a value is a section of its own, not a fact."""
+"""Most characters in a fact; a longer value becomes a section of its own."""
 _BLOB = re.compile(r"(?:data:[\w/+.-]+;base64,)?(?:[A-Za-z\d+/_-]{60,}+\s*+)++[A-Za-z\d+/_-]*+={0,2}\s*")
 """A file that is written into a value, in base64."""
 _WRITTEN = (str, int, float, Decimal, date, time)
 """Types of values, those of columns in Parquet among them, that are facts as Python writes them."""
 _LITERALS = ("uri", "literal", "typed-literal", "bnode")
-"""Types of values in the results of SPARQL."""
+"""Types of values in SPARQL results."""
 _SENTENCE = 40
-"""Characters from which the only other value of a named object is its text, whatever the field's name."""
+"""If an object has a title and one other value of at least this many characters, that value is its text."""
 _LONGEST_LIST = 30
 _DEEPEST = 3
 _MARKUP = re.compile(
@@ -39,16 +39,16 @@ _LANGUAGES = ("en", "english", "eng", "en-us", "en-gb", "common", "default", "va
 _FORMS = frozenset(map(folded, (*_LANGUAGES, "html", "markdown", "plain", "raw", "rendered")))
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})*")
 _REFERENCES = ("id", "ids", "url", "uri", "href")
-"""Last words of the names of fields that lead elsewhere."""
+"""Last words of the names of fields that only refer elsewhere."""
 
 
 def facts_of(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Yields (label, value) of what a field says."""
+    """Yields the facts in a field as (label, value)."""
     yield from _facts(_label(name), value)
 
 
 def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Yields (label, value) of what a field says; that of an object's members begins with the object's."""
+    """Yields the facts in a field as (label, value); labels of an object's members begin with the object's label."""
     value = literal_of(parsed(value))
     if isinstance(value, Mapping):
         said = {name: one for name, one in value.items() if not _leads_elsewhere(name)}
@@ -56,7 +56,7 @@ def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
             called = [one if _title(one)[1] else {"name": name, **one} for name, one in value.items()]
             yield from _facts(label, called, depth)  # such as languages by their codes
         elif len(said) == 1 < len(value) and (title := _title(said)[1]):
-            yield label, title  # the name of a thing that is described elsewhere
+            yield label, title  # the name of something that is described elsewhere
         elif depth < _DEEPEST:
             for name, one in said.items():
                 yield from _facts(f"{label}, {_label(name, first=False)}", one, depth + 1)
@@ -77,12 +77,12 @@ def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
 
 
 def _item(value: Any, depth: int) -> str:
-    """Returns an item of a list as text: of an object, its title and text, and in parentheses what else it says."""
+    """Returns a list item as text; for an object, its title and text, with other facts in parentheses."""
     value = literal_of(value)
     if not isinstance(value, Mapping):
         return " ".join(plain(scalar_of(value) or "").split())
     title_name, title = _title(value)
-    if not title and len(value) == 2 and "value" in value:  # beside a `key` or a `trait_type`
+    if not title and len(value) == 2 and "value" in value:  # next to a `key` or a `trait_type`
         title_name = next(name for name in value if name != "value")
         title = _words(value[title_name])
     text_name, text = field_of(value, "text", {})
@@ -104,7 +104,7 @@ def _item(value: Any, depth: int) -> str:
 
 
 def _words(value: Any) -> str:
-    """Returns a value, a list of them or one in several languages as words."""
+    """Returns a value, a list of values, or a value in several languages, as words."""
     if isinstance(value, list):
         return ", ".join(filter(None, map(_words, value)))
     return " ".join(plain(text_in(value)).split())
@@ -120,7 +120,7 @@ def _leads_elsewhere(name: str) -> bool:
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Yields the texts in a value, the preferred one first: an object has one in several languages or forms."""
+    """Yields the texts in a value, the preferred one first: an object may have a text in several languages or forms."""
     if isinstance(value, Mapping):
         keys = {folded(key): key for key in reversed(value)}
         first = [keys[folded(name)] for name in _LANGUAGES if folded(name) in keys]
@@ -146,7 +146,7 @@ def has_parts(value: Any) -> bool:
 
 
 def text_in(value: Any) -> str:
-    """Returns the text of an article: paragraphs if it is a list, of an object the preferred one."""
+    """Returns the text of an article: the items of a list as paragraphs, or the preferred text of an object."""
     if isinstance(value, list | tuple):
         return "\n".join(filter(None, map(text_in, value)))
     if isinstance(value, Mapping):
@@ -155,7 +155,7 @@ def text_in(value: Any) -> str:
 
 
 def scalar_of(value: Any) -> str | None:
-    """Returns a text, a number, a date or a truth value as text, `None` if it says nothing."""
+    """Returns a text, a number, a date or a truth value as text, or `None` if it is empty or of another type."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float) and value.is_integer():
@@ -166,7 +166,7 @@ def scalar_of(value: Any) -> str | None:
 
 
 def literal_of(value: Any) -> Any:
-    """Returns the value of an object that says its language or type, as JSON-LD, SPARQL and Wikibase write texts."""
+    """Unwraps the value of an object that states its language or type, as in JSON-LD, SPARQL and Wikibase."""
     if isinstance(value, Mapping):
         if "@value" in value:
             return value["@value"]
@@ -176,7 +176,7 @@ def literal_of(value: Any) -> Any:
 
 
 def parsed(value: Any) -> Any:
-    """Returns a list or an object that a table holds as text, written in JSON or as Python writes it."""
+    """Parses a list or an object that a table contains as text, in JSON or Python syntax."""
     if not isinstance(value, str) or value[:1] + value[-1:] not in ("[]", "{}"):
         return value
     for parse in (json.loads, ast.literal_eval):
@@ -188,7 +188,7 @@ def parsed(value: Any) -> Any:
 
 
 def plain(text: str) -> str:
-    """Returns a text without HTML; its headings become lines `== heading ==`."""
+    """Returns a text without HTML markup; headings become lines `== heading ==`."""
     if _MARKUP.search(text):
         return plain_html(text)
     return _ENTITY.sub(lambda found: html.unescape(found[0]), text)

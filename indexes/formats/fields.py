@@ -1,4 +1,4 @@
-"""Checks of a row's fields: every error names the place, the field and what was found there."""
+"""Finds and checks the fields of a row; every error names the place, the field and the value's type."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ GUESSES: dict[str, tuple[str, ...]] = {
         *("描述", "简介", "正文", "الوصف", "النص"),
     ),
 }
-"""Names under which a field of an entity is looked up unless `--map` names another; case, spaces, `_` and `-` do not
-count (`folded`). The first one that has a value is taken."""
+"""Names under which an entity's field is looked up, unless `--map` names another; case, spaces, `_` and `-` are ignored
+(`folded`). The first one with a value is used."""
 _SIZES = (
     *("url", "src", "href", "path", "image", "file", "original", "full", "hires", "large", "big", "official-artwork"),
     *("front_default", "default", "regular", "medium", "small", "thumbnail", "value"),
 )
-"""Keys of an object that describes an image, or has it in several sizes, the preferred ones first."""
+"""Keys of an object that describes an image, or has it in several sizes, in order of preference."""
 _IMAGE_NAME = re.compile(rf"[^<>\"\n]+(?:{'|'.join(map(re.escape, IMAGE_SUFFIXES))})(?:[?#]\S*)?", re.IGNORECASE)
 
 _STEM = re.compile(r"(?!\d+$)[\w-]*[\d_-][\w-]*")
@@ -56,14 +56,14 @@ _ALSO_WORDS = frozenset(("logo", "cover", "poster", "banner", "thumb", "artwork"
 _IN_HTML = re.compile(r"<img\b[^<>]*?\ssrc\s*=\s*[\"'](?!data:)([^\"'<>]+)", re.IGNORECASE)
 
 Names = Mapping[str, str]
-"""The name that each field of an entity has in a knowledge base, as far as they are given; dots lead into objects."""
+"""The names of an entity's fields in a knowledge base, as far as they are given; dots lead into objects."""
 
 
 def parse_names(pairs: Iterable[str], fields: Collection[str] = GUESSES, flag: str = "--map") -> dict[str, str]:
     """Parses the `field=name` pairs of a flag; `fields` are those that may be named, by default an entity's.
 
     Raises:
-        ValueError: A pair has another form, or there is no such field.
+        ValueError: A pair is malformed, or there is no such field.
     """
     names = {}
     for pair in pairs:
@@ -77,10 +77,10 @@ def parse_names(pairs: Iterable[str], fields: Collection[str] = GUESSES, flag: s
 
 
 def field_of(row: Mapping[str, Any], field: str, names: Names) -> tuple[str, Any]:
-    """Returns the name that a field has in a row, and its value; `None` if the row has no such field.
+    """Returns the name of a field in a row and its value, which is `None` if the row has no such field.
 
-    It has the name given in `names`, or else the first of the usual ones (`GUESSES`) that has a value; of a title and a
-    name, the name: the title is a person's rank or an epithet.
+    The name is the one in `names`, or else the first of the usual ones (`GUESSES`) that has a value. If there is both a
+    title and a name, it is the name, since the title is then a person's rank or an epithet.
     """
     if field in names:
         name = names[field]
@@ -96,9 +96,9 @@ def field_of(row: Mapping[str, Any], field: str, names: Names) -> tuple[str, Any
 
 
 def _inside(value: Any, path: list[str]) -> Any:
-    """Returns the value at a path of field names, or `None`; a list stands for its first item that has a value there.
+    """Returns the value at a path of field names, or `None`; for a list, that of the first item with a value there.
 
-    List items may skip leading names of the path, because `<titles><title>` in XML is read as a list called `titles`.
+    List items may skip leading names of the path, because `<titles><title>` in XML is read as a list named `titles`.
     """
     if not path:
         return value
@@ -112,7 +112,7 @@ def _inside(value: Any, path: list[str]) -> Any:
 
 
 def _is_code(name: str, title: str) -> bool:
-    """Returns whether a name is for machines: `acme-rocket` of "Acme Rocket 2", `item-12`, `1984.21`, `ACTMCL`."""
+    """Returns whether a name is an identifier: `acme-rocket` for "Acme Rocket 2", `item-12`, `1984.21`, `ACTMCL`."""
     if re.search(r"\s", name):
         return False
     if re.fullmatch("[A-Z]{3,8}", name):
@@ -123,19 +123,19 @@ def _is_code(name: str, title: str) -> bool:
 
 
 def images_of(row: Mapping[str, Any], where: str, names: Names) -> tuple[str, list[str]]:
-    """Returns the field that names a row's images, and what it names; ("", []) if there is none.
+    """Returns the field that names a row's images, and the images; ("", []) if there is none.
 
     Of the usual names, the first counts whose value is an image's name or URL: a `logo` may be a word. A file's name
     without its extension has a figure, a hyphen or an underscore, as words rarely have: `poland-1935`.
 
     Raises:
-        ValueError: The value of the field that `names` names is of another type.
+        ValueError: The value of the field given in `names` has another type.
     """
     if "image" in names:
         name, value = field_of(row, "image", names)
         return name, images_in(value, where, name)
     for name in _usual_names("image", tuple(row)):
-        with suppress(ValueError):  # it is something else, such as a number
+        with suppress(ValueError):  # the value is something else, such as a number
             found = [one for one in images_in(row.get(name), where, name) if _names_file(name, one)]
             if found:
                 return name, found
@@ -149,7 +149,7 @@ def _names_file(field: str, value: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _usual_names(field: str, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the keys of a row that may be a field, the likeliest one first; `Body (HTML)` may be `body`."""
+    """Returns the keys of a row that may be a field, likeliest first; `Body (HTML)` may be `body`."""
     found = {folded(re.sub(r"\s*\([^()]*\)$", "", key)): key for key in reversed(keys)}
     found |= {folded(key): key for key in reversed(keys)}
     names = (guess if guess in keys else found.get(folded(guess)) for guess in GUESSES[field])
@@ -158,7 +158,7 @@ def _usual_names(field: str, keys: tuple[str, ...]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def folded(name: str) -> str:
-    """Returns the name of a field without what is written in different ways: case, spaces, `_` and `-`."""
+    """Normalizes the name of a field: ignores case, spaces, `_` and `-`."""
     return re.sub(r"[\s_-]+", "", name).casefold()
 
 
@@ -168,7 +168,7 @@ def looks_like_image(value: str) -> bool:
 
 
 def images_in_html(value: str) -> list[str]:
-    """Returns the addresses of the images in HTML, without those that are written into it."""
+    """Returns the addresses of the images in HTML, except embedded ones."""
     return _IN_HTML.findall(value) if "<" in value else []
 
 
@@ -176,7 +176,7 @@ def string_of(value: object, where: str, field: str) -> str:
     """Returns a text or a whole number as text, "" for null.
 
     Raises:
-        ValueError: It is of another type.
+        ValueError: The value has another type.
     """
     if value is None:
         return ""
@@ -189,7 +189,7 @@ def images_in(value: object, where: str, field: str) -> list[str]:
     """Returns the URLs or paths in the value of an image field: text, an object with `url` or `path`, or a list.
 
     Raises:
-        ValueError: It is of another type.
+        ValueError: The value has another type.
     """
     if isinstance(value, list | tuple):
         return [name for one in value for name in images_in(one, where, field)]
@@ -209,7 +209,7 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Returns a JSON object's members as a dict; an `object_pairs_hook`.
 
     Raises:
-        ValueError: A key occurs twice; json would silently keep the last.
+        ValueError: A key occurs twice; `json` would silently keep the last.
     """
     result = dict(pairs)
     if len(result) != len(pairs):
@@ -222,7 +222,7 @@ def text(row: object, field: str, where: str, required: bool = True) -> str:
     """Returns a text field, "" if it is absent or null and not required.
 
     Raises:
-        ValueError: It is missing or of another type.
+        ValueError: The field is missing or has another type.
     """
     value = _field(row, field, where, required)
     return "" if value is None else check_text(value, where, field)
@@ -232,7 +232,7 @@ def items(row: object, field: str, where: str, required: bool = True) -> list[An
     """Returns a list field, [] if it is absent or null and not required.
 
     Raises:
-        ValueError: It is missing or of another type.
+        ValueError: The field is missing or has another type.
     """
     value = _field(row, field, where, required)
     if not isinstance(value, list | None):
@@ -244,7 +244,7 @@ def texts(row: object, field: str, where: str, required: bool = True) -> list[st
     """Returns a field that is a list of texts, [] if it is absent or null and not required.
 
     Raises:
-        ValueError: It is missing, or it or a member is of another type.
+        ValueError: The field is missing, or it or one of its items has another type.
     """
     values = items(row, field, where, required)
     return [check_text(value, where, f"{field}[{position}]") for position, value in enumerate(values)]
@@ -254,7 +254,7 @@ def check_text(value: object, where: str, field: str) -> str:
     """Returns `value` if it is text.
 
     Raises:
-        ValueError: It is not, or it holds an unpaired surrogate, which JSON can spell and no tokenizer accepts.
+        ValueError: It is not text, or contains an unpaired surrogate, which JSON can express but no tokenizer accepts.
     """
     if not isinstance(value, str):
         raise ValueError(f"{where}: field {field!r}: expected text, but found {kind(value)}")
@@ -269,7 +269,7 @@ def check_position(value: object, where: str, field: str) -> int | None:
     """Returns a section's number, or `None` for null.
 
     Raises:
-        ValueError: It is not a whole number.
+        ValueError: The value is not a whole number.
     """
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
         raise ValueError(f"{where}: field {field!r}: expected a whole number, but found {kind(value)}")
@@ -286,7 +286,7 @@ def optional(module: str, extra: str) -> Any:
     """Imports a module that an extra installs.
 
     Raises:
-        ValueError: It is not installed; the message says how to install it.
+        ValueError: The module is not installed; the message says how to install it.
     """
     try:
         return importlib.import_module(module)

@@ -16,7 +16,7 @@ _YAML = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.D
 _TOML = re.compile(r"\+\+\+[ \t]*\r?\n(.*?)^\+\+\+[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _PAIR = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:[ \t]+(\S.*?)[ \t]*")
 _HEADER = re.compile(r"(?:[A-Za-z][\w -]*:(?:[ \t][^\n]*)?\n(?:[ \t]+\S[^\n]*\n)*)+(?=\s*(?:\n|\Z))")
-"""Lines `Key: value` up to an empty one, as MultiMarkdown and Pelican have them; one of them must be a title."""
+"""Lines `Key: value` up to an empty one, as in MultiMarkdown and Pelican; one of them must be a title."""
 _SETTINGS = frozenset(
     {
         "layout",
@@ -100,23 +100,23 @@ _SETTINGS = frozenset(
         "description",
     }
 )
-"""Settings of site generators, which are no facts of an article."""
+"""Settings of site generators, which are not facts of an article."""
 _PROPERTIES = re.compile(r"(?:^[ \t]*(?:-[ \t]+)?[A-Za-z][\w.-]*::[^\n]*(?:\n|\Z))+", re.MULTILINE)
-"""Properties at the top of a note of Logseq's."""
+"""Properties at the top of a Logseq note."""
 _SWITCHES = ("true", "false", "yes", "no")
 _LONGEST_FACT = 300
 _WIKI_LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]]*)\]\]")
 _PATH = re.compile(r"/\S*|\S+\.md|\d{4}-\d\d-\d\d[T ].*|<%.*")
 LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-"""Takes every scalar of YAML as text, so that a title `1984` or an id `007` stays what it is."""
+"""Reads every YAML scalar as text, so that a title `1984` or an id `007` stays unchanged."""
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
-    """Returns the settings of a Markdown file, and the rest of it.
+    """Returns the settings of a Markdown file, and the rest of its text.
 
-    Text between two `---` rules that holds no settings is part of the article. Of settings that are not valid YAML,
-    such as `title: Foxes: a guide`, the lines `key: value` are read. Of a note of Logseq's, title and aliases are taken
-    from the lines `key:: value` that it begins with. Lines `Key: value` with a title count as settings too.
+    Text between two `---` rules without settings is part of the article. If settings are not valid YAML, such as
+    `title: Foxes: a guide`, their lines `key: value` are read. In a Logseq note, title and aliases are taken from the
+    leading lines `key:: value`. Leading lines `Key: value` with a title are settings, too.
     """
     if (found := _TOML.match(text)) is not None:
         try:
@@ -137,7 +137,7 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
 
 
 def _in_header(text: str) -> tuple[dict[str, Any], str] | None:
-    """Returns the settings in lines `Key: value` at the top of a file, and the rest; `None` if no title is in them."""
+    """Returns the settings in lines `Key: value` at the top of a file, and the rest; `None` if they have no title."""
     found = _HEADER.match(text)
     pairs = [line.partition(":") for line in re.sub(r"\n[ \t]+", " ", found[0]).splitlines()] if found else []
     settings = {key.strip().lower(): value.strip() for key, _, value in pairs}
@@ -154,7 +154,7 @@ def _properties(text: str) -> dict[str, Any]:
 
 
 def facts_in(settings: dict[str, Any], names: Names) -> Iterator[str]:
-    """Yields lines `label: value` of what the settings of a file say of its subject, and not to a program."""
+    """Yields lines `label: value` for settings of a file that describe its subject rather than configure a program."""
     used = {field_of(settings, field, names)[0] for field in GUESSES}
     for name, value in settings.items():
         if name in used or folded(name) in _SETTINGS or isinstance(value, dict) or name.startswith(("_", "dg-")):

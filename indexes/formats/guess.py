@@ -1,4 +1,4 @@
-"""Guesses the format of a knowledge base from its name and content, or says how to convert one that cannot be read."""
+"""Guesses the format of a knowledge base from its name and content, or says how to convert an unsupported one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ADVICE = (
     | {".tar": "an archive; unpack it, and name the file or the folder in it"}
     | {".md": "one article; name the folder that it is in"}
 )
-"""What files that cannot be read are, and how to convert them, by extension."""
+"""Descriptions of unsupported files, and how to convert them, by extension."""
 _ALIKE = {
     ".db": (".sqlite", ".sqlite3"),
     ".xlsx": (".xls", ".ods", ".numbers"),
@@ -52,24 +52,25 @@ _ALIKE = {
 }
 _ADVICE |= {other: _ADVICE[known] for known, others in _ALIKE.items() for other in others}
 _DOCUMENTS = (".rst", ".adoc", ".asciidoc", ".asc", ".org", ".tex", ".textile", ".docx", ".odt", ".ipynb")
-"""Extensions of articles that cannot be read; a folder with more of them than of others is refused."""
+"""Extensions of unsupported articles; a folder with more of them than of supported ones is refused."""
 _TABLES = (".txt", ".tab", ".dat")
 _COLUMNS = {"|": 1, ";": 1, ",": 2}
-"""Column separators, each with the fewest that a line of a table must have; prose has commas too."""
+"""Column separators, each with its minimum number per line of a table; prose has commas, too."""
 _LONGEST = 1 << 16
 
 
 def guess_format(path: Path) -> str:
-    """Returns the format of a knowledge base: a folder is Markdown or a website; of a file, extension or content tells.
+    """Returns the format of a knowledge base, from the files of a folder or from a file's extension or content.
 
-    A folder of pages or JSON whose only Markdown is README files is a website or JSON.
+    A folder is Markdown, a website, JSON or XML. If it has pages or JSON and its only Markdown is README files, it is a
+    website or JSON.
 
     JSON that is a list, or has one object per line, is read as JSON lines, and JSON lines whose first line has a
-    `wikidata_id` are Wiki6M's. In `.gz` and `.zip` files the file inside counts. Files of other extensions are JSON,
-    XML or a table if they look like one.
+    `wikidata_id` as Wiki6M. For `.gz` and `.zip` files, the file inside is examined. Files with other extensions are
+    JSON, XML or a table if they look like one.
 
     Raises:
-        ValueError: Neither extension nor content is known, or a ZIP archive holds several files. The message says what
+        ValueError: The format is unknown or unsupported, or a ZIP archive contains several files. The message says what
             to do with the file.
     """
     if path.is_dir():
@@ -106,7 +107,7 @@ def guess_format(path: Path) -> str:
 
 
 def _by_content(path: Path) -> str | None:
-    """Returns the format that a file of another extension looks like, such as GeoJSON, KML or a table `.txt`."""
+    """Returns the format that a file with another extension looks like, such as GeoJSON, KML or a `.txt` table."""
     if is_zim(path):
         return "zim"
     if not path.is_file():
@@ -134,7 +135,7 @@ def _guess_folder(path: Path) -> str:
     tables = [file for file in beside if file.suffix.lower() in _TABLES and _by_content(file) == "csv"]
     files = [file for file in beside if file.suffix.lower() in known] + tables
     own = [file for file in articles if file.stem.lower() != "readme"]
-    # A README beside pages or data describes the repository.
+    # A README next to pages or data describes the repository.
     if own or (len(articles) > 1 and not pages) or (articles and not (pages or rows or files)):
         return "markdown"
     if pages:
@@ -159,5 +160,5 @@ def _guess_folder(path: Path) -> str:
 
 
 def _advice(name: Path) -> str:
-    """Returns what kind of file this is, and how to convert it into one that can be read."""
+    """Returns a description of an unsupported file, and how to convert it."""
     return _ADVICE[name.suffix.lower()].format(name=name.name, stem=name.stem)

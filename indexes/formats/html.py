@@ -31,7 +31,7 @@ from indexes.sections import DROPPED, split_article, title_rule
 from retriever.types import ArticleImage, Entity
 
 FACTS = "Facts"
-"""Title of the section of an infobox's rows; it comes last, so that the others keep their numbers."""
+"""Title of the section with an infobox's rows; it comes last, so that the others keep their numbers."""
 
 _WIKI = "#mw-content-text, body.mediawiki, .mw-parser-output, meta[name=generator][content^=MediaWiki]"
 _PARAGRAPHS = frozenset({"p", "li", "dt", "dd", "blockquote", "pre"})
@@ -41,18 +41,18 @@ _SEPARATOR = re.compile(r"\s+[-|\u2013\u2014·:»]+\s|\s*[|\u2013\u2014·»]|:+\
 _ANCHOR = re.compile(r"\s*[¶#§🔗]+$")
 _LISTS = title_rule(DROPPED)
 _FEWEST = 6
-"""Pages that tell what is common to all."""
+"""Fewest pages from which shared boilerplate can be told."""
 
 
 class Furniture(NamedTuple):
-    """What many pages of a file share: lines of navigation and footers, and images such as badges."""
+    """Boilerplate that many pages of a file share: lines of navigation and footers, and images such as badges."""
 
     lines: frozenset[str] = frozenset()
     images: frozenset[str] = frozenset()
 
 
 class Page(NamedTuple):
-    """The content of a page: (title, text) of each section, images by their paths, and which is the main one."""
+    """The content of a page: (title, text) of each section, images by path, and which is the main one."""
 
     title: str
     canonical: str
@@ -66,7 +66,7 @@ class Page(NamedTuple):
 
 
 Measure = Callable[[str], tuple[int, int]]
-"""Returns width and height of an image that the file contains, (0, 0) if it does not."""
+"""Returns the width and height of an image in the file, (0, 0) if it is not there."""
 
 
 def read_page(
@@ -74,16 +74,16 @@ def read_page(
 ) -> Page | None:
     """Returns the article in a page, or `None` if the page has no text or only redirects to another one.
 
-    Tables of data, references and navigation are left out, and so are icons: images that the page shows with less than
-    `SMALLEST` pixels on a side. Of images elsewhere, only those count whose size the page says, and its `og:image`.
+    Data tables, references and navigation are left out, and so are icons: images that the page shows with less than
+    `SMALLEST` pixels per side. Remote images are only used if the page states their size, or as its `og:image`.
 
     Args:
         html: The page.
-        path: The path of the page in its file, which the paths of its images are relative to.
+        path: The path of the page in its file; the paths of its images are relative to it.
         title: Its title, "" if unknown.
-        measure: Tells how large an image is whose size the page does not say.
-        furniture: What to leave out because many pages have it.
-        names: Names of `<meta>` tags to take title, image or URL from.
+        measure: Returns the size of an image if the page does not state it.
+        furniture: Boilerplate to leave out.
+        names: Names of `<meta>` tags for title, image or URL.
 
     Raises:
         ValueError: selectolax is not installed, or the page is nested too deeply.
@@ -108,7 +108,7 @@ def read_page(
     for node in tree.css(", ".join(f"{tag} br" for tag in sorted(_HEADINGS))):
         node.replace_with(" ")
     titles = (_heading(node) for node in (*root.css("h1"), *tree.css("h1"), *tree.css("title")))
-    own_titles = [name for name in titles if name and name not in furniture.lines]  # not the name of the whole site
+    own_titles = [name for name in titles if name and name not in furniture.lines]  # not the name of the site
     title = given.get("title") or _title(title, shared_title, own_titles) or path
     if not wiki:
         drop_links(root)
@@ -141,9 +141,9 @@ def read_page(
 
 
 def furniture_of(pages: list[tuple[bytes, str]]) -> Furniture:
-    """Finds what pages (content, path) share: lines of half of them, and images of three pages and a tenth of them.
+    """Finds what pages (content, path) share: lines on half of them, and images on a tenth and at least three of them.
 
-    Of fewer than six pages, it returns nothing.
+    For fewer than six pages, returns nothing.
     """
     if len(pages) < _FEWEST:
         return Furniture()
@@ -174,7 +174,7 @@ class _Walk:
         self._sizes: dict[str, int] = {}
 
     def articles(self) -> list[tuple[str, str]]:
-        """Returns (title, text) of each section; those below a list such as "References" are empty as it will be."""
+        """Returns (title, text) of each section; subsections of a section to be dropped ("References") get no text."""
         found, inside = [], 0
         for level, title, lines in self._sections:
             if inside and level > inside:
@@ -185,7 +185,7 @@ class _Walk:
         return found
 
     def first_large(self) -> str | None:
-        """Returns the first image that is large, or else the first."""
+        """Returns the first large image, or else the first image."""
         names = photos_first(one.url for one in self.images)
         return next((name for name in names if self._sizes[name] >= LARGE), names[0] if names else None)
 
@@ -219,7 +219,7 @@ class _Walk:
             self._sections[-1][2].append(line)
 
     def take_images(self, node: Any) -> None:
-        """Adds the images in a node that are no icons."""
+        """Adds the images in a node, except icons."""
         if node.tag == "-text":
             return
         nodes = [node] if node.tag == "img" else node.css("img, .lazy-image-placeholder")
@@ -251,7 +251,7 @@ class _Walk:
 
 
 def _is_layout(table: Any) -> bool:
-    """Returns whether a table places parts of the page rather than holding data."""
+    """Returns whether a table is used for layout rather than data."""
     classes = attribute(table, "class")
     return "wikitable" not in classes and table.css_first("p, h2, h3") is not None
 
@@ -260,9 +260,9 @@ def _title(given: str, shared: str, headings: list[str]) -> str:
     """Returns the title of a page, without the name of its site.
 
     Args:
-        given: What the file says, "" if nothing.
-        shared: What the page says to those who share it, "" if nothing.
-        headings: Its headings of the first level, and last what stands in its `<title>`.
+        given: The title in the file, "" if none.
+        shared: The title in the page's `og:title`, "" if none.
+        headings: Its first-level headings, then the content of its `<title>`.
     """
     for whole in filter(None, (given, shared, *headings[-1:])):
         own = [one for one in headings if whole.casefold().startswith(one.casefold()) and one != whole]
@@ -272,7 +272,7 @@ def _title(given: str, shared: str, headings: list[str]) -> str:
 
 
 def _heading(node: Any) -> str:
-    """Returns the words of a heading, without the sign of a link to it; parts on lines of their own are separated."""
+    """Returns the words of a heading, without the symbol of its anchor link; block elements in it are separated."""
     parts = [_words(part.text()) for part in node.css("div, p")]
     text = _words(node.text())
     for part in filter(None, parts):

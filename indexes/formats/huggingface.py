@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, or of its library's formats in a folder, with their images."""
+"""Data sets from the Hugging Face hub, or from a folder in a format of its library, with their images."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from retriever.files import as_line
 def read_huggingface(path: Path, names: Names) -> Iterator[Entry]:
     """Yields the rows of the data set that a TOML file names, with their places.
 
-    Rows with `sections` are read as JSON lines are, others as those of tables. A column of images names them by column
-    and row, `image/12`; a label is its name.
+    Rows with `sections` are read like JSON lines, others like rows of a table. Images are named by column and row,
+    `image/12`; class labels by their names.
 
     Raises:
         ValueError: datasets is not installed, or the data set cannot be loaded.
@@ -31,7 +31,7 @@ def read_huggingface(path: Path, names: Names) -> Iterator[Entry]:
 
 
 def hash_huggingface(path: Path) -> str:
-    """Returns the SHA-256 of a data set's rows; an image counts by its bytes."""
+    """Returns the SHA-256 of a data set's rows, including the bytes of images."""
     digest, data = hashlib.sha256(), open_dataset(path)
     for number in range(len(data)):
         digest.update(as_line({name: str(value) for name, value in data.row(number).items()}))
@@ -44,10 +44,10 @@ class DatasetRows:
     """The rows of a data set.
 
     Args:
-        path: The TOML file that names it.
+        path: The TOML file that names the data set.
 
     Attributes:
-        images: Its columns of images.
+        images: The columns that contain images.
 
     Raises:
         ValueError: datasets is not installed, or the data set cannot be loaded.
@@ -66,7 +66,7 @@ class DatasetRows:
                 name = str(folder) if folder.is_dir() else name
                 options = {"split": split, "revision": settings.get("revision")}
                 data = datasets.load_dataset(name, settings.get("config"), **options)
-        except Exception as error:  # the library lets those of a dozen others through
+        except Exception as error:  # the library raises errors of a dozen others
             raise ValueError(f"{path}: dataset {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
         features = dict(data.features)
         self.images = [one for one, kind in features.items() if isinstance(kind, datasets.Image)]
@@ -89,10 +89,10 @@ class DatasetRows:
         return row | {column: f"{column}/{number}" for column in self.images}
 
     def image(self, column: str, number: int) -> bytes | None:
-        """Returns the bytes of an image, `None` if the row has none.
+        """Returns the bytes of an image, or `None` if the row has none.
 
         Raises:
-            OSError: It is in a file that cannot be read.
+            OSError: The image is in a file that cannot be read.
         """
         value = self._data[number][column]
         if value is None:
@@ -102,7 +102,7 @@ class DatasetRows:
 
 
 def open_dataset(path: Path) -> DatasetRows:
-    """Returns a data set, the same one when asked again for what the file says."""
+    """Returns the data set that a TOML file names; cached for the same content of the file."""
     return _opened(path, path.read_bytes())
 
 

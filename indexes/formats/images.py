@@ -1,4 +1,4 @@
-"""What counts as an image of an article, and how an HTML page names it."""
+"""Decides what counts as an image of an article, and reads how an HTML page names it."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import unquote
 
 SMALLEST = 64
-"""Pixels per side below which an image counts as an icon."""
+"""Smallest side in pixels; smaller images are icons."""
 LARGE = 100
-"""Pixels per side from which an image may stand for a page that does not name one."""
+"""Smallest side in pixels of an image that can be the main image of a page that names none."""
 ICON = re.compile(
     r"(?:^|[^a-z])(?:icon|badge|button|sprite|spacer|favicon|emoji|avatar|appstore|app-store|google-?play)s?(?:[^a-z]|$)",
     re.IGNORECASE,
 )
-"""Names of files that are icons."""
+"""File names of icons."""
 BADGE = re.compile(
     r"\b(?:shields\.io|badgen\.net|badges?|travis-ci|codecov|contrib\.rocks|star-history|buymeacoffee)\b|actions/workflows/",
     re.IGNORECASE,
 )
-"""URLs of images that say how a project is doing."""
+"""URLs of badges that show a project's status."""
 
 
 def source_of(attributes: dict[str, str | None]) -> str:
-    """Returns the source of an `<img>`, that of one loaded later included, "" if it has none."""
+    """Returns the source of an `<img>`, including a lazily loaded one, "" if it has none."""
     source = attributes.get("src") or ""
     source = (attributes.get("data-src") or "") if not source or source.startswith("data:") else source
-    return source.replace("\\", "/")  # as browsers read it
+    return source.replace("\\", "/")  # as browsers do
 
 
 def image_path(source: str, page: str) -> str:
-    """Returns the path of an image in the page's file, the URL of one outside of it, "" for one in the page itself.
+    """Returns the path of an image in the page's file, or the URL of a remote image, or "" for an embedded one.
 
-    A path that ends with a slash is not an image; some sites write one for pages without an image.
+    A path that ends with a slash is not an image; some sites use one for pages without an image.
     """
     if source.endswith("/"):
         return ""
@@ -46,12 +46,12 @@ def image_path(source: str, page: str) -> str:
 
 
 def photos_first(names: Iterable[str]) -> list[str]:
-    """Returns names of images with drawings in SVG last, which need an extra."""
+    """Returns the names of images, SVG last, because it needs an extra."""
     return sorted(names, key=lambda name: name.lower().endswith((".svg", ".svgz")))
 
 
 def sides_of(attributes: dict[str, str | None]) -> Iterator[float]:
-    """Yields width and height in pixels as far as an `<img>` says them."""
+    """Yields the width and height in pixels, as far as an `<img>` states them."""
     for name in ("width", "height"):
         if number := re.match(r"\d+(?![\d%])", attributes.get(name) or attributes.get(f"data-{name}") or ""):
             yield float(number[0])

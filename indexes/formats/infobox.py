@@ -1,4 +1,4 @@
-"""The rows of infoboxes: lines `label: value`."""
+"""Reads the rows of infoboxes as lines `label: value`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BULLETS = "•·*- \u2013\u00a0"
 
 
 def facts(box: Any) -> Iterator[str]:
-    """Yields the lines of an infobox; the box is changed.
+    """Yields the lines of an infobox; modifies the box.
 
-    What stands alone before the first pair ("Single by …") is a line of its own. Later it is the heading of a group,
-    which goes before labels that are marked as its parts ("• Total").
+    A single cell before the first pair ("Single by …") is a line of its own. After that, it is the heading of a group,
+    which is put before labels that are marked as its parts ("• Total").
     """
     for node in box.css("br"):
         node.replace_with(_BREAK)
@@ -49,7 +49,7 @@ def facts(box: Any) -> Iterator[str]:
             group = _words(cells[0])
             if group and not first:
                 above.append(group)
-            first = first and not group  # the first line alone repeats the title
+            first = first and not group  # the first single cell repeats the title
 
 
 def _pair(label: str, value: str) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _pair(label: str, value: str) -> Iterator[str]:
 
 
 def _belongs(row: Any, box: Any) -> bool:
-    """Returns whether a row is the box's own, not that of a table inside it."""
+    """Returns whether a row belongs to the box itself, not to a table inside it."""
     node = row.parent
     while node is not None and node.tag != "table":
         node = node.parent

@@ -1,4 +1,4 @@
-"""The rows of JSON and YAML: lines, the items of a list, what an object holds, or the files of a folder."""
+"""The rows of JSON and YAML: lines, the items of a list, the entries of an object, or the files of a folder."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from indexes.formats.rows import BESIDE, lifted
 from indexes.formats.streams import opened, read_items, read_members, read_parts, starts_with
 
 LONGEST_LINE = 1 << 24
-"""Bytes of a first line that are read to tell JSON lines from one object: E-VQA's is a single line of gigabytes."""
+"""Bytes of the first line to read to tell JSON lines from one object: E-VQA's is a single line of gigabytes."""
 _LINES = (".jsonl", ".ndjson")
 _SUFFIXES = (".json", *_LINES)
 _YAML = (".yml", ".yaml")
 _DEEPEST = 3
 _NAME_WORDS = 4
-"""Words of a name at most; what is longer says something."""
+"""Most words in a name; longer text is a description."""
 
 
 def read_rows(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yields the values of JSON lines, of a list, of what an object holds, or of a folder's files, with their places.
+    """Yields the values of JSON lines, of a list, of an object's entries, or of a folder's files, with their places.
 
-    Of an object, these are its members if they are objects, or else the longest list of objects in it, or else itself;
-    a member has its key as its id, and as its title if it has none. In place of a line or a file that is not JSON in
-    UTF-8, the reason is yielded. YAML is read as a whole, as the same values; its numbers and dates stay as written.
+    For an object, these are its members if they are objects, or else the longest list of objects in it, or else the
+    object itself; a member without an id or title gets its key. For a line or a file that is not UTF-8 JSON, the reason
+    is yielded instead. YAML is read as a whole in the same way; its numbers and dates stay as written.
 
     Raises:
-        ValueError: The file is damaged as a whole, or holds no objects.
+        ValueError: The file cannot be read at all, or contains no objects.
     """
     if path.is_dir():
         yield from _in_folder(path)
@@ -49,7 +49,7 @@ def read_rows(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def json_files(path: Path) -> list[Path]:
-    """Returns the files of JSON under a folder in order, or else those of YAML; hidden ones are left out."""
+    """Returns the JSON files under a folder in order, or else the YAML files; hidden ones are left out."""
     files = [file for file in path.rglob("*") if file.suffix.lower() in (*_SUFFIXES, *_YAML) and file.is_file()]
     visible = [file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts)]
     of_json = [file for file in visible if file.suffix.lower() in _SUFFIXES]
@@ -57,17 +57,17 @@ def json_files(path: Path) -> list[Path]:
 
 
 def first_row(path: Path) -> dict[str, Any] | None:
-    """Returns the object that the first line of a file is, `None` if it is none."""
+    """Returns the object in the first line of a file, or `None` if the line is not a JSON object."""
     with opened(path) as file:
         try:
             row = json.loads(file.readline(LONGEST_LINE).decode("utf-8-sig"))
-        except (ValueError, RecursionError):  # the reader will say what is wrong with the file
+        except (ValueError, RecursionError):  # the reader will report what is wrong with the file
             return None
     return row if isinstance(row, dict) else None
 
 
 def has_lines(path: Path) -> bool:
-    """Returns whether a file has a JSON value per line, by its name, or because its first line is a whole value."""
+    """Returns whether a file has one JSON value per line, judged by its name, or because its first line is a value."""
     if any(suffix.lower() in _LINES for suffix in path.suffixes[-2:]):
         return True
     with opened(path) as file:
@@ -96,7 +96,7 @@ def _in_lines(path: Path) -> Iterator[tuple[str, Any]]:
 def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
     """Yields the rows of an object as a stream: its members if the first two are alike, or else a list in it.
 
-    Only an object of texts, or one whose longest list of objects is inside another object, is held in memory.
+    Holds the object in memory only if it contains just texts, or if its longest list of objects is in another object.
     """
     first = [value for _, number, value in islice(read_parts(path), 2) if number == 0]
     if len(first) == 2 and all(isinstance(value, Mapping) for value in first) and _alike(*first):
@@ -105,7 +105,7 @@ def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
         return
     rest: dict[str, Any] = {}
     lengths: Counter[str] = Counter()
-    others: set[str] = set()  # lists that do not hold objects
+    others: set[str] = set()  # lists of something other than objects
     for key, number, value in read_parts(path):
         if number == 0:
             rest[key] = value
@@ -147,10 +147,10 @@ def _in_folder(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _load(file: Path) -> Any:
-    """Returns the value in a file of JSON or YAML.
+    """Returns the value in a JSON or YAML file.
 
     Raises:
-        ValueError: It is neither, or not UTF-8.
+        ValueError: The file is neither, or not UTF-8.
     """
     with opened(file) as content:
         text = content.read().decode("utf-8-sig")
@@ -178,9 +178,10 @@ def _in_value(value: Any, where: str, itself: bool = False) -> list[tuple[str, A
 
 
 def _of_object(value: Mapping[str, Any], where: str, itself: bool) -> Iterator[tuple[str, Any]]:
-    """Yields the rows in an object; it is a row `itself`, if it has a title, or only if it holds no list of objects.
+    """Yields the rows in an object.
 
-    The title may be in an object in it (`lifted`) if it has an id.
+    An object with a title is a row: always if `itself` is set, otherwise only if it contains no list of objects. If it
+    has an id, its title may be in a nested object (`lifted`).
     """
     titled = _titled(value) or (field_of(value, "id", {})[1] is not None and _titled(lifted(value)))
     lists = [] if itself and titled else list(_lists(value))
@@ -198,7 +199,7 @@ def _of_object(value: Mapping[str, Any], where: str, itself: bool) -> Iterator[t
 
 
 def _of_texts(value: Mapping[str, str], where: str) -> Iterator[tuple[str, Any]]:
-    """Yields rows of an object of texts: these are names of what the keys are codes of, or else explain the keys."""
+    """Yields the rows of an object of texts, which are either names with codes as keys, or explanations of the keys."""
     are_names = sum(len(text.split()) <= _NAME_WORDS for text in value.values()) > len(value) / 2
     for key, text in value.items():
         row = {"id": key, "title": text} if are_names else {"id": key, "title": key, "text": text}
@@ -206,9 +207,9 @@ def _of_texts(value: Mapping[str, str], where: str) -> Iterator[tuple[str, Any]]
 
 
 def _lists(value: Any, depth: int = 0) -> Iterator[list[Mapping[str, Any]]]:
-    """Yields the lists of objects in an object, those in objects in it too; objects by their keys are such a list.
+    """Yields the lists of objects in an object and in nested objects; an object whose members are objects is one, too.
 
-    The answers of MediaWiki's API have theirs under `query.pages`.
+    Responses of MediaWiki's API have theirs under `query.pages`.
     """
     if depth and _holds_objects(value) and any(map(_titled, value.values())):
         yield [_keyed(key, one) for key, one in value.items()]
@@ -228,7 +229,7 @@ def _titled(value: Mapping[str, Any]) -> bool:
 
 
 def _keyed(key: str, value: Any) -> Any:
-    """Returns the member of an object as a row, with its key as id and title if it has none."""
+    """Returns the member of an object as a row, with its key as id or title if it lacks one."""
     if not isinstance(value, Mapping):
         return value
     missing = {field: key for field in ("id", "title") if field_of(value, field, {})[1] is None}

@@ -1,4 +1,4 @@
-"""Rows of JSON: the project's own format and its likes, one article per line or per item of an array."""
+"""Rows of JSON: the project's own format and similar ones, one article per line or per item of an array."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from retriever.wording import counted
 
 
 def read_jsonl(path: Path, names: Names) -> Iterator[Entry]:
-    """Yields the articles of a `.jsonl` file, of JSON that is or holds a list, or of a folder of such files.
+    """Yields the articles of a `.jsonl` file, of JSON that is or contains a list, or of a folder of such files.
 
     Raises:
-        ValueError: The file is damaged as a whole, or no entry has a field that `names` names.
+        ValueError: The file cannot be read at all, or no entry has a field given in `names`.
     """
     yield from entries_of(read_rows(path), names, str(path))
 
 
 def entries_of(found: Iterable[tuple[str, Any]], names: Names, what: str) -> Iterator[Entry]:
-    """Yields the entities of rows with their places: those with `sections` are in the project's own format.
+    """Yields the entities of rows with their places; rows with `sections` are in the project's own format.
 
     Raises:
-        ValueError: No row has a field that `names` names.
+        ValueError: No row has a field given in `names`.
     """
     yield from rows.entities_of(found, names, what, _either)
 
@@ -42,7 +42,7 @@ def _either(row: Any, where: str, names: Names) -> Entity:
 
 
 def _with_images_beside(entity: Entity, folder: str) -> Entity:
-    """Returns an entity with images relative to the folder of its file; they are found under `--images` itself, too."""
+    """Returns an entity with images relative to the folder of its file; they are also found directly in `--images`."""
 
     def beside(name: str) -> str:
         return name if "//" in name or name.startswith("/") else posixpath.normpath(f"{folder}/{name}")
@@ -52,9 +52,9 @@ def _with_images_beside(entity: Entity, folder: str) -> Entity:
 
 
 def entry_of(row: Any, where: str, names: Names) -> Entry:
-    """Returns the entry of a row with the fields of an entity, with its place; the fields' names are those of `names`.
+    """Returns the entry, with its place, of a row in the project's format; `names` are the names of its fields.
 
-    Its sections are those of `sections`, or else the parts of `text`.
+    Its sections are `sections`, or else the parts of `text`.
     """
     where = rows.place_of(row, where, names)
     return attempt(where, lambda: _entity(row, where, names))
@@ -63,7 +63,7 @@ def entry_of(row: Any, where: str, names: Names) -> Entry:
 def _entity(row: Any, where: str, names: Names) -> Entity:
     if not isinstance(row, dict):
         raise ValueError(f"{where}: expected an object, but found {kind(row)}")
-    names = {"title": "title", **names} if row.get("title") else names  # documented: `title` wins over guesses
+    names = {"title": "title", **names} if row.get("title") else names  # documented: `title` precedes guesses
     id, title = _required(row, "id", where, names), _required(row, "title", where, names)
     if not id:
         raise ValueError(f"{where}: field 'id' is empty")

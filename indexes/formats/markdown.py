@@ -43,20 +43,20 @@ _PROJECT_FILES = frozenset(
     }
     | {"PULL_REQUEST_TEMPLATE", "ISSUE_TEMPLATE", "AUTHORS", "CONTRIBUTORS", "AGENTS", "CLAUDE"}
 )
-"""Files about a repository, by their names in capitals, that are not of its content."""
+"""Files about a repository, with names in capitals, that are not part of its content."""
 _PACKAGES = frozenset({"node_modules", "bower_components", "vendor", "__pycache__", "venv"})
-"""Folders of what a repository uses."""
+"""Folders with a repository's dependencies."""
 _SAMPLE, _FEWEST, _SHORTEST = 60, 6, 12
 _UNNAMED = ("index", "_index", "readme")
-"""Names of files that do not tell what is in them: their folder's name does."""
+"""Names of files that are named by their folder instead."""
 
 
 def read_markdown(path: Path, names: Names) -> Iterator[Entry]:
-    """Yields the articles of the Markdown files under a folder, sorted by their paths.
+    """Yields the articles of the Markdown files under a folder, sorted by path.
 
-    A heading of any level begins a section. An image belongs to its section; the first one is the main one, unless the
-    front matter names another. Title, id and URL are those of the front matter. Without them, the title is the heading
-    that stands above all others, else the name of the file or of its folder, and the id is the path without extension.
+    A heading of any level begins a section. An image belongs to its section; the first image is the main one, unless
+    the front matter names another. Title, id and URL come from the front matter. Without them, the title is the heading
+    above all others, or else the name of the file or its folder, and the id is the path without extension.
 
     Raises:
         ValueError: The folder contains no Markdown file.
@@ -73,7 +73,7 @@ def read_markdown(path: Path, names: Names) -> Iterator[Entry]:
         if isinstance(entry, Entity):
             unseen -= {field for field in unseen if notes.has(field)}
             if not entry.sections and entry.image is None:
-                continue  # nothing but settings
+                continue  # only settings
             if not ids.add(hash_id(entry.id)):
                 entry = replace(entry, id=posixpath.splitext(file.relative_to(path).as_posix())[0])
         yield where, entry
@@ -87,7 +87,7 @@ def article_files(path: Path) -> list[Path]:
 
 
 def _listed(path: Path) -> tuple[list[Path], list[str]]:
-    """Returns the Markdown files under a folder in order, and the paths of all others in it."""
+    """Returns the Markdown files under a folder in order, and the paths of all other files in it."""
     if not path.is_dir():
         raise ValueError(f"{path}: not a folder; Markdown is read from a folder of *.md files")
     articles: list[str] = []
@@ -101,7 +101,7 @@ def _listed(path: Path) -> tuple[list[Path], list[str]]:
 
 
 class _Images:
-    """Finds the files that links to images mean.
+    """Finds the files that links to images refer to.
 
     Args:
         files: The paths of all files in the folder.
@@ -116,8 +116,8 @@ class _Images:
     def resolve(self, target: str, article: str) -> str:
         """Returns an image's path in the folder, or its URL; "" for one embedded in the text.
 
-        A path is relative to its article, or else to the folder, or is that of the only file of this name, as notes and
-        site generators have it. If no such file exists, it is the path relative to the article.
+        A path may be relative to its article or to the folder, or just the unique name of a file, as in notes and site
+        generators. If no such file exists, returns the path relative to the article.
         """
         if target.startswith("data:"):
             return ""
@@ -145,9 +145,9 @@ class _Notes:
 
     Args:
         folder: The folder.
-        names: The names that fields have in front matter, where they are not the usual ones.
+        names: The names of fields in front matter, if they differ from the usual ones.
         images: Finds images.
-        is_vault: Whether it is a vault of Obsidian, in which a note is called as its file.
+        is_vault: Whether the folder is an Obsidian vault, in which a note's title is its file name.
         named: The names of the notes, by `note_name`.
     """
 
@@ -159,11 +159,11 @@ class _Notes:
         self._named = named
 
     def has(self, field: str) -> bool:
-        """Returns whether the note read last has a field in its front matter."""
+        """Returns whether the most recently read note has a field in its front matter."""
         return field_of(self._settings, field, self._names)[1] is not None
 
     def shared_by(self, files: list[Path]) -> frozenset[str]:
-        """Returns the lines and images that at least half of some notes have; none of fewer than six notes."""
+        """Returns the lines and images that at least half of the given notes share; none for fewer than six notes."""
         counts: Counter[str] = Counter()
         for file in files if len(files) >= _FEWEST else ():
             with suppress(ValueError):  # reported when it is read
@@ -173,10 +173,10 @@ class _Notes:
         return frozenset(one for one, count in counts.items() if count >= max(len(files) / 2, 3))
 
     def read(self, file: Path, shared: frozenset[str]) -> Entity:
-        """Returns the article in a file, without what notes share.
+        """Returns the article in a file, without the lines and images in `shared`.
 
         Raises:
-            ValueError: It cannot be read, or is not UTF-8.
+            ValueError: The file cannot be read, or is not UTF-8.
         """
         name = file.relative_to(self._folder).as_posix()
         settings, body = split_front_matter(_text_of(file))
@@ -203,7 +203,7 @@ class _Notes:
                 if url and url not in shared and not ("//" in url and BADGE.search(url)):
                     found.append(ArticleImage(url, len(sections) - 1, caption))
         texts = [(heading, "\n".join(lines)) for heading, lines in sections]
-        if not any(text.strip() for _, text in texts):  # a page that is only described
+        if not any(text.strip() for _, text in texts):  # a page with only a description
             texts[0] = title, plain(_setting(settings, "text", str(file), self._names))
         named = (one.strip("![]").partition("|")[0] for one in images_of(settings, str(file), self._names)[1])
         given = [self._images.resolve(one, name) for one in named if looks_like_image(one) or "://" in one]
@@ -230,7 +230,7 @@ def _text_of(file: Path) -> str:
 
 
 def _setting(settings: dict[str, Any], field: str, where: str, names: Names) -> str:
-    """Returns a text of the front matter; of anything else than text, "", because other programs read it too."""
+    """Returns a text from the front matter; "" for other values, which may be meant for other programs."""
     name, value = field_of(settings, field, names)
     if isinstance(value, str | int) and not isinstance(value, bool):
         return " ".join(string_of(value, where, name).split())
@@ -238,7 +238,7 @@ def _setting(settings: dict[str, Any], field: str, where: str, names: Names) -> 
 
 
 def _aliases(value: Any) -> Iterator[str]:
-    """Yields other names of a note, a list or separated by commas, as Obsidian has them."""
+    """Yields the aliases of a note, which are a list or separated by commas, as in Obsidian."""
     aliases = value.split(",") if isinstance(value, str) else value
     for alias in aliases if isinstance(aliases, list) else ():
         if isinstance(alias, str) and alias.strip():
@@ -246,15 +246,15 @@ def _aliases(value: Any) -> Iterator[str]:
 
 
 def _title_heading(pieces: list[Piece | Heading]) -> int | None:
-    """Returns the position of the heading that is the article's title: first, and above all others.
+    """Returns the position of the heading that is the article's title: the first one, if it is above all others.
 
-    A first-level heading before any text is the title even if others follow.
+    A first-level heading before any text is the title even if other first-level headings follow.
     """
     headings = [(number, piece.level) for number, piece in enumerate(pieces) if isinstance(piece, Heading)]
     if not headings:
         return None
     number, level = headings[0]
-    if not any(map(str.isalnum, pieces[number].text)):  # of a template, whose words are elsewhere
+    if not any(map(str.isalnum, pieces[number].text)):  # a template, whose words are elsewhere
         return None
     leads = not any(isinstance(piece, Piece) and piece.text for piece in pieces[:number])
     highest = [one for _, one in headings].count(level) == 1 and level == min(one for _, one in headings)
@@ -262,7 +262,7 @@ def _title_heading(pieces: list[Piece | Heading]) -> int | None:
 
 
 def _as_words(name: str) -> str:
-    """Returns the name of a file as words: wikis of GitHub write `Gold-Pan`, and sites `gold_pan`."""
+    """Returns the name of a file as words: GitHub wikis write `Gold-Pan`, and sites `gold_pan`."""
     return name if re.search(r"\s", name) else re.sub(r"(?<=[^\W\d_])[-_]+(?=\w)|(?<=\w)[-_]+(?=[^\W\d_])", " ", name)
 
 

@@ -1,4 +1,4 @@
-"""Markdown as plain text: headings, paragraphs and images, by markdown-it-py, with what Obsidian adds."""
+"""Converts Markdown to plain text, headings and images with markdown-it-py, including Obsidian's additions."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ _CALLOUT = re.compile(r"^\[!\w+\][-+]?[ \t]*")
 _ATTRIBUTES = re.compile(r"\{:?\s*(?:[#.][^{}\n]*|[\w-]+=\"[^{}\n]*\"\s*)\}|\{:[^{}\n]*\}")
 _CHECKBOX = re.compile(r"^\[[ xX/-]\](?=\s)", re.MULTILINE)
 _BLOCK_ID = re.compile(r"(?:^|(?<=\s))\^[\w-]+$|\(\([0-9a-f]{8}-[0-9a-f-]{27}\)\)", re.MULTILINE)
-"""The name of a block at the end of a line, or a reference to one of Logseq's."""
+"""The id of a block at the end of a line, or a reference to a Logseq block."""
 _UNDEFINED = re.compile(r"(?<![\w\])])\[([^\[\]\n]*[A-Za-z][^\[\]\n]*)\]\[(?:(?=[^\]]{2})[\w:/#-]*[._\d][\w.:/#-]*)?\]")
-"""A link by a reference that the text does not define, such as to a name in a program."""
+"""A reference link that the text does not define, such as one to a name in a program."""
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])[ \t]+\S")
 _TAGS = re.compile(r"\W*(?:tags?\s*:+\s*)?(?:#[\w/-]+[\s,;]*)+", re.IGNORECASE)
-"""A line of nothing but tags."""
+"""A line with only tags."""
 _EMOJI = re.compile(r"(?<![\w:/]):[a-z+][a-z0-9_+-]*:(?![\w:])")
 _BOLD = re.compile(r"\*\*(?=\S)([^*\n]+)(?<=\S)\*\*")
-"""Emphasis that CommonMark does not see, because no space is beside it, as in Chinese and Japanese."""
+"""Emphasis that CommonMark does not recognize without spaces around it, as in Chinese and Japanese."""
 _IN_HTML = re.compile(r"\]\(|\*\*\w|`")
 _TAG = re.compile(r"\s*(?:</?[A-Za-z]|<!--)")
 _CONTAINER = re.compile(
     r"<(/?)(?:article|aside|center|details|div|dl|figure|main|nav|ol|section|table|ul)\b[^<>]*>", re.IGNORECASE
 )
-"""The start or the end of an element that holds others. To CommonMark, HTML ends at an empty line, and what is indented
-after it is code; browsers and authors see one element."""
+"""The start or end tag of a container element. For CommonMark, HTML ends at an empty line, and indented lines after it
+are code; for browsers and authors, it is one element."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """A heading: 1 is the highest level."""
+    """A heading; 1 is the highest level."""
 
     level: int
     text: str
@@ -61,7 +61,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A paragraph, list item, table row or block of code: its text without markup, and its images."""
+    """A paragraph, list item, table row or code block: its text without markup, and its images."""
 
     text: str
     images: tuple[Link, ...] = ()
@@ -82,7 +82,7 @@ def parse(text: str, notes: frozenset[str] = frozenset()) -> list[Piece | Headin
             level = int(token.tag[1])
         elif token.type == "heading_close":
             level = 0
-        elif token.type == "code_block" and _ITEM.match(token.content):  # a list that is indented
+        elif token.type == "code_block" and _ITEM.match(token.content):  # an indented list
             pieces += parse(dedent(token.content), notes)
         elif token.type == "html_block" or (token.type == "code_block" and inside > 0 and _TAG.match(token.content)):
             inside += sum(-1 if end else 1 for end in _CONTAINER.findall(token.content))
@@ -147,7 +147,7 @@ def plain_html(content: str) -> str:
 
 
 def _html_and_markdown(content: str, notes: frozenset[str]) -> Iterator[Piece | Heading]:
-    """Yields the parts of a block of HTML, in which site generators read Markdown too."""
+    """Yields the parts of an HTML block; site generators also read Markdown in it."""
     for piece in _html(content):
         if isinstance(piece, Piece) and _IN_HTML.search(piece.text):
             yield from parse(piece.text, notes)
@@ -233,7 +233,7 @@ def _parser() -> MarkdownIt:
     parser.inline.ruler.before("link", "obsidian", _obsidian)
     parser.inline.ruler.before("link", "comment", _comment)
     parser.inline.add_terminator_char("%")
-    parser.normalizeLink = lambda url: url  # type: ignore[method-assign]  # targets are file names as they are written
+    parser.normalizeLink = lambda url: url  # type: ignore[method-assign]  # targets are file names, not to be encoded
     parser.validateLink = lambda url: True  # type: ignore[method-assign]  # nothing is opened
     return parser
 
@@ -241,7 +241,7 @@ def _parser() -> MarkdownIt:
 def _obsidian(state: StateInline, silent: bool) -> bool:
     """Reads `[[note|words]]` as its words and `![[image.jpg|caption]]` as an image; embedded notes are left out.
 
-    Where only what is after the bar names a note, as in wikis of GitHub and Dendron, it is `[[words|note]]`.
+    If only the part after the bar names a note, as in GitHub wikis and Dendron, the link is read as `[[words|note]]`.
     """
     found = _WIKI_LINK.match(state.src, state.pos)
     if found is None:
@@ -267,7 +267,7 @@ def _is_note(target: str, env: EnvType) -> bool:
 
 
 def note_name(target: str) -> str:
-    """Returns the name of a note that a link means, without folder, extension and what is written in different ways."""
+    """Returns the normalized name of a note that a link refers to, without folder and extension."""
     name = posixpath.basename(target.split("#")[0].strip()).removesuffix(".md")
     return re.sub(r"[\s_-]+", "-", name).casefold()
 

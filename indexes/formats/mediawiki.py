@@ -30,13 +30,13 @@ _CATEGORIES = 14
 
 
 class _Site(NamedTuple):
-    """What a dump says of its wiki: how the URLs of its pages begin, and its namespaces."""
+    """What a dump says about its wiki: the prefix of its pages' URLs, and its namespaces."""
 
     start: str = ""
     spaces: Namespaces = Namespaces()
 
     def image(self, name: str) -> str:
-        """Returns where an image is: a URL for Wikimedia's wikis, else its path in the wiki's folder `images`."""
+        """Returns the URL of an image for Wikimedia's wikis, or else its path in the wiki's folder `images`."""
         name = name.strip().replace(" ", "_")
         name = name[:1].upper() + name[1:]
         digest = hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
@@ -44,26 +44,26 @@ class _Site(NamedTuple):
         return f"{_COMMONS}/{quote(path)}" if self.is_wikimedia() else path
 
     def url(self, title: str) -> str:
-        """Returns the URL of a page, "" if the dump does not say where its wiki is."""
+        """Returns the URL of a page, "" if the dump does not contain the wiki's address."""
         return self.start and self.start + re.sub("[%?#]", lambda sign: quote(sign[0]), title.replace(" ", "_"))
 
     def is_wikimedia(self) -> bool:
-        """Returns whether it is a wiki of Wikimedia's, whose images are at Commons as a rule."""
+        """Returns whether this is a Wikimedia wiki, whose images are usually on Commons."""
         return _WIKIMEDIA.fullmatch(urlsplit(self.start).hostname or "") is not None
 
 
 def read_mediawiki(path: Path, names: Names) -> Iterator[Entry]:
-    """Yields the pages of a dump's main namespace, in its order, with their places; redirects are other names of them.
+    """Yields the pages of a dump's main namespace, in order, with their places; redirects become their other names.
 
-    The id of a page is its URL if the dump names its wiki, else its title. The file is read twice, first for its
+    The id of a page is its URL if the dump names its wiki, or else its title. The file is read twice, first for its
     redirects, which are kept in a temporary database on disk. Images are named as in a wiki's folder `images`, which
-    `--images` may be: `a/ab/Name.jpg`.
+    can be passed as `--images`: `a/ab/Name.jpg`.
 
     Raises:
-        ValueError: mwparserfromhell is not installed, or the file is damaged as a whole.
+        ValueError: mwparserfromhell is not installed, or the file cannot be read at all.
     """
     optional("mwparserfromhell", "mediawiki")
-    with closing(sqlite3.connect("")) as redirects:  # on disk, once it is large
+    with closing(sqlite3.connect("")) as redirects:  # on disk once it is large
         redirects.execute("CREATE TABLE names (target TEXT, name TEXT)")
         for _, page in _pages(path):
             if (target := page.find("{*}redirect")) is not None and _is_article(page):
@@ -111,10 +111,10 @@ def _entity(title: str, page: Element, site: _Site, names: Names) -> Entity | No
 
 
 def _pages(path: Path) -> Iterator[tuple[_Site, Element]]:
-    """Yields the pages of a dump, each of which is freed afterwards.
+    """Yields the pages of a dump, freeing each one afterwards.
 
     Raises:
-        ValueError: It is not XML, is cut short, or is not a dump.
+        ValueError: The file is not XML, is truncated, or is not a dump.
     """
     site, number = _Site(), 0
     with opened(path) as file:

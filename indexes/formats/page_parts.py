@@ -1,4 +1,4 @@
-"""The parts of an HTML page: where its content is, what is none, and what the page says of itself."""
+"""The parts of an HTML page: its content, what does not belong to it, and the page's metadata."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_CONTENT = (
     ".geo-default, .geo-nondefault, .geo, [hidden], [style*='display:none'], [style*='display: none'], "
     "[role=navigation], [role=contentinfo], [role=search], .breadcrumb, .breadcrumbs, img[class*=mwe-math]"
 )
-"""What is no content, on any page."""
+"""Elements that are not content on any page."""
 INLINE = frozenset(
     {"-text", "a", "abbr", "b", "bdi", "big", "cite", "code", "del", "em", "font", "i", "ins", "kbd", "mark", "q", "s"}
     | {"samp", "small", "span", "strong", "sub", "sup", "time", "u", "var"}
@@ -26,11 +26,11 @@ INLINE = frozenset(
 """Elements that are part of a line of text."""
 
 _CONTENT = ("#mw-content-text", "main", "[role=main]", ".mw-parser-output")
-"""Where the content of a page is, the surest first; a sole `article` comes last."""
+"""Selectors for the content of a page, most reliable first; a single `article` comes last."""
 _NOTE = 1000
-"""Characters that a note on the license has at most."""
+"""Most characters in a license note."""
 _LINKED = 0.6
-"""Share of letters in links from which a list is navigation."""
+"""If more than this share of a list's characters is in links, it is navigation."""
 
 
 _UNLIKELY = re.compile(
@@ -43,13 +43,13 @@ _LIKELY = re.compile(r"article|body|content|entry|main|post|text|story", re.IGNO
 
 
 def decode(html: bytes) -> str:
-    """Returns the text of a page in UTF-8, or else in the character set that it declares, as browsers read it."""
+    """Decodes a page as UTF-8, or else with the character set that it declares, as browsers do."""
     try:
         return html.decode("utf-8-sig")
     except UnicodeDecodeError:
         declared = re.search(rb"charset\s*=\s*[\"']?\s*([\w.:-]+)", html[:2048], re.IGNORECASE)
         name = declared[1].decode("ascii", "replace").lower() if declared else "windows-1252"
-        if name in ("iso-8859-1", "latin1", "us-ascii", "ascii"):  # HTML's standard says so
+        if name in ("iso-8859-1", "latin1", "us-ascii", "ascii"):  # as the HTML standard requires
             name = "windows-1252"
         try:
             return html.decode(name, errors="replace")
@@ -58,7 +58,7 @@ def decode(html: bytes) -> str:
 
 
 def content(tree: Any) -> Any:
-    """Returns the node that holds the content of a page."""
+    """Returns the node with the content of a page."""
     for selector in _CONTENT:
         if (node := tree.css_first(selector)) is not None and node.text().strip():
             return node
@@ -67,13 +67,13 @@ def content(tree: Any) -> Any:
 
 
 def remove(nodes: list[Any]) -> None:
-    """Removes nodes given in the page's order, the inner ones first: a node must not be touched after its parent."""
+    """Removes nodes, given in page order, innermost first: a node must not be touched after its parent is removed."""
     for node in {node.mem_id: node for node in reversed(nodes)}.values():
         node.decompose()
 
 
 def is_inside(node: Any, name: str) -> bool:
-    """Returns whether a class of a node above this one contains a name."""
+    """Returns whether the class of an ancestor of this node contains `name`."""
     while (node := node.parent) is not None and node.tag != "body":
         if name in attribute(node, "class"):
             return True
@@ -81,18 +81,18 @@ def is_inside(node: Any, name: str) -> bool:
 
 
 def drop_license(tree: Any) -> None:
-    """Removes the note below articles of Kiwix that names the source and its license: a block with links to both."""
+    """Removes Kiwix's note below an article that names the source and its license: a block with links to both."""
     for link in tree.css("a[href*='creativecommons.org/licenses']"):
         block = link.parent
         while block is not None and block.tag in INLINE:
             block = block.parent
         if block is not None and block.css_first("a[href*='oldid=']") is not None and len(block.text()) < _NOTE:
             block.decompose()
-            return  # other links may have been in it
+            return  # the removed block may contain other links of the loop
 
 
 def drop_links(root: Any) -> None:
-    """Removes lists that hold little but links, which outside of encyclopedias are navigation."""
+    """Removes lists that consist mostly of links, which are navigation except in encyclopedias."""
     found = []
     for node in root.css("ul, ol, header"):
         if node.tag == "header" and node.css_first("h1") is not None:
@@ -105,7 +105,7 @@ def drop_links(root: Any) -> None:
 
 
 def drop_unlikely(root: Any) -> None:
-    """Removes what is around the content by its class or id, such as comments and sidebars, unless it is most of it."""
+    """Removes elements whose class or id marks them as comments, sidebars etc., unless they are most of the page."""
     total = len(root.text())
     found = []
     for node in root.css("div, section, aside, ul, ol, header, p, span, table, td"):
@@ -116,7 +116,7 @@ def drop_unlikely(root: Any) -> None:
 
 
 def canonical(tree: Any) -> str:
-    """Returns the URL of the article that a page shows: its canonical link, or that in Kiwix's note on the license."""
+    """Returns the URL of the article on a page: its canonical link, or the one in Kiwix's license note."""
     link = tree.css_first('link[rel="canonical"]')
     href = "" if link is None else attribute(link, "href")
     if not href:
@@ -126,7 +126,7 @@ def canonical(tree: Any) -> str:
 
 
 def meta(tree: Any, name: str) -> str:
-    """Returns the content of the first `<meta>` tag of a name or property, "" if there is none."""
+    """Returns the content of the first `<meta>` tag with a name or property, "" if there is none."""
     found = (one for one in tree.css("meta") if name in (attribute(one, "property"), attribute(one, "name")))
     return next((attribute(one, "content") for one in found), "")
 

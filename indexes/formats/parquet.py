@@ -17,7 +17,7 @@ def read_parquet(path: Path, names: Names) -> Iterator[Entry]:
     """Yields the articles of a `.parquet` file, with their places, holding one batch of rows in memory.
 
     Raises:
-        ValueError: pyarrow is not installed, the file is damaged.
+        ValueError: pyarrow is not installed, or the file is damaged.
     """
     pyarrow, parquet = optional("pyarrow", "parquet"), optional("pyarrow.parquet", "parquet")
     yield from entries_of(_rows(path, pyarrow, parquet), names, str(path))

@@ -1,4 +1,4 @@
-"""The images that a row or an object names, in usual fields or in others."""
+"""Finds the images that a row or an object names, in the usual fields or in others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from indexes.formats.facts import parsed, texts_in
 from indexes.formats.fields import Names, images_in_html, images_of, looks_like_image
 
 _AGENTS = re.compile(r"(?:person|people|organi[sz]ation|group|agent|company)$", re.IGNORECASE)
-"""Types of those who made, hold or publish a thing, whose portraits and logos do not show it."""
+"""Types of agents that made, own or publish a thing; their portraits and logos do not show it."""
 _IMAGE_TYPE = re.compile(r"(?:\w+:)?image(?:object|/[\w.+-]+)?", re.IGNORECASE)
 """Types and formats of objects that are an image: `image/jpeg`, `ImageObject`, `dctypes:Image`."""
 _DEEPEST = 20
@@ -19,7 +19,7 @@ _ADDRESSES = ("url", "contentUrl", "content_url", "@id", "id", "src", "href", "s
 
 
 def row_images(row: Mapping[str, Any], where: str, names: Names) -> tuple[str, list[str]]:
-    """Returns the field of a row's images, and what it names; without a usual one, the first that names an image."""
+    """Returns the field of a row's images, and the images; without a usual field, the first that names an image."""
     name, found = images_of({name: parsed(value) for name, value in row.items()}, where, names)
     if found:
         return name, [image for one in found for image in _split(one)]
@@ -35,7 +35,7 @@ def row_images(row: Mapping[str, Any], where: str, names: Names) -> tuple[str, l
 
 
 def _described(value: Any, depth: int = 0) -> str:
-    """Returns the address of the first object whose type or format says that it is an image, as in IIIF and feeds."""
+    """Returns the address of the first object whose type or format marks it as an image, as in IIIF and feeds."""
     if isinstance(value, list) and depth < _DEEPEST:
         return next(filter(None, (_described(one, depth + 1) for one in value)), "")
     if not isinstance(value, Mapping) or depth >= _DEEPEST:

@@ -1,4 +1,4 @@
-"""A row of a table, or an object of a list, as an entity: usual fields by their names, all others as facts."""
+"""Converts a row of a table, or an object in a list, to an entity: usual fields by name, all others as facts."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from retriever.types import ArticleImage, Entity
 Row = Mapping[str, Any]
 
 BESIDE = "_beside"
-"""The key under which a row of a file in a folder of the knowledge base's has the path of that folder."""
+"""The key for the subfolder of a row's file, relative to the knowledge base's folder."""
 _LONGEST_LIST = 30
 _DEEPEST = 10
-"""Objects in each other whose fields a message names."""
+"""Levels of nested objects whose fields a message lists."""
 _LONGEST_NAME = 100
 _SAMPLE = 50
 """Rows that tell which field is the title, and what all share."""
@@ -55,17 +55,17 @@ def entities_of(
 ) -> Iterator[Entry]:
     """Yields the entities of rows with their places.
 
-    A row without an id has its title as its id, with its number if an earlier row has the same title. A row without a
-    title that has the id of the row before it is more of it (`_joined`).
+    A row without an id gets its title as its id, with its number if an earlier row has the same title. A row without a
+    title that has the same id as the row before it continues that row (`_joined`).
 
     Args:
-        rows: Places, with a row or with the reason why there is none.
-        names: The names of fields that are not the usual ones.
-        what: What the rows are in, for messages.
+        rows: Places, each with a row or with the reason why there is none.
+        names: The names of fields that differ from the usual ones.
+        what: What contains the rows, for messages.
         read: Reads a row, by default `entity_of`.
 
     Raises:
-        ValueError: No row has a field that `names` names.
+        ValueError: No row has a field given in `names`.
     """
     joined = _joined(((where, _literals_in(row)) for where, row in rows), names)
     sample = list(islice(joined, _SAMPLE))
@@ -101,16 +101,16 @@ def _shared(rows: Sequence[Row]) -> Row:
 
 
 def _literals_in(row: Any) -> Any:
-    """Returns a row with the plain values of texts and numbers that say their language or type."""
+    """Unwraps values of a row that state their language or type."""
     if isinstance(row, Mapping) and any(isinstance(value, Mapping) for value in row.values()):
         return {name: literal_of(value) for name, value in row.items()}
     return row
 
 
 def _joined(rows: Iterable[tuple[str, Any]], names: Names) -> Iterator[tuple[str, Any]]:
-    """Yields rows, each with those that go on with it: the same id and no title, as exports of shops have variants.
+    """Yields rows, each merged with those that continue it: same id and no title, like variants in shop exports.
 
-    A field that has several values is a list of them.
+    A field with several values becomes a list.
     """
     before: tuple[str, Any] | None = None
     for where, row in rows:
@@ -148,11 +148,11 @@ def _values_of(value: Any) -> list[Any]:
 def entity_of(row: Any, where: str, names: Names) -> Entity:
     """Returns the entity in a row; its id is "" if the row has none.
 
-    The text, and every other text that is longer than a fact, is a section; all other values become lines
-    `label: value` of a section "Facts".
+    The text, and every other text that is longer than a fact, becomes a section; all other values become lines
+    `label: value` in a section "Facts".
 
     Raises:
-        ValueError: It is no object, or has no title.
+        ValueError: The row is not an object, or has no title.
     """
     if not isinstance(row, Mapping):
         raise ValueError(f"{where}: expected an object, but found {kind(row)}")
@@ -183,12 +183,12 @@ def entity_of(row: Any, where: str, names: Names) -> Entity:
             continue
         for label, line in facts_of(name, value):
             if not line or (value is text and line.split() == body.split()):
-                continue  # nothing but an image, or of several languages or forms this one is the text
+                continue  # just an image, or the language or form of the text that is already used
             if len(line) > LONGEST_FACT or "\n" in line:
                 sections += [(label, line)]
             else:
                 facts.append(f"{label}: {line}")
-    given = row.get("names")  # what else it may be in a file of another's
+    given = row.get("names")  # may have another meaning in a foreign file
     other_names = [*titles[1:], *(given if isinstance(given, list) else ())]
     return Entity(
         id="NA" if id == "NA" else scalar_of(id) or "",  # Namibia
@@ -202,7 +202,7 @@ def entity_of(row: Any, where: str, names: Names) -> Entity:
 
 
 def _without(row: Row, path: Sequence[str]) -> Row:
-    """Returns a row without the value that a path of names leads to, nor an object that held nothing else."""
+    """Returns a row without the value at a path of names, and without objects that would become empty."""
     inner = row.get(path[0])
     kept: Any = inner if len(path) > 1 and isinstance(inner, list) else None
     if len(path) > 1 and isinstance(inner, Mapping):
@@ -211,16 +211,16 @@ def _without(row: Row, path: Sequence[str]) -> Row:
 
 
 def place_of(row: Any, where: str, names: Names) -> str:
-    """Returns the place of a row with its id, if it has one."""
+    """Returns the place of a row, with its id if it has one."""
     found = field_of(row, "id", names)[1] if isinstance(row, Mapping) else None
     return f"{where} ({str(found)!r})" if isinstance(found, str | int) and not isinstance(found, bool) else where
 
 
 def lifted(row: Row) -> Row:
-    """Returns a row with the members of the only object in it that has a title, if the row itself has none.
+    """Returns a row with the members of the only nested object that has a title, if the row itself has none.
 
-    So are the features of GeoJSON ("properties"), the entries of some content systems ("attributes", "fields"), and
-    the records of OAI-PMH ("metadata").
+    Examples are GeoJSON features ("properties"), entries of some content systems ("attributes", "fields"), and OAI-PMH
+    records ("metadata").
     """
     if _has_title(row):
         return row
@@ -237,10 +237,10 @@ def _has_title(row: Row, names: Names | None = None) -> bool:
 
 
 def _title_field(rows: Sequence[Row]) -> str:
-    """Returns the field that is the title of rows without a usual one, "" if there is one, or none that may be.
+    """Returns the title field of rows without a usual one; "" if they have a usual one or no candidate.
 
-    It is the first whose name ends with "name", "title" or "label" ("Airport name"), or else the first short text that
-    differs from row to row, which a category does not; a description may be one.
+    It is the first field whose name ends with "name", "title" or "label" ("Airport name"), or else the first short text
+    that differs from row to row, unlike a category; this may be a description.
     """
     first = rows[0]
     if _has_title(lifted(first)) or any(folded(name) in map(folded, GUESSES["title"]) for name in first):
@@ -256,7 +256,7 @@ def _title_field(rows: Sequence[Row]) -> str:
 
 
 def _differs(name: str, rows: Sequence[Row]) -> bool:
-    """Returns whether the values of a field are names, and nine of ten different ones."""
+    """Returns whether the values of a field are names, of which at least nine in ten are distinct."""
     values = [value for row in rows if isinstance(value := row.get(name), str) and value]
     return len(set(values)) >= 0.9 * len(values) and all(map(_is_name, values))
 
@@ -267,12 +267,12 @@ def _is_name(value: str) -> bool:
 
 
 def _named(row: Row) -> str:
-    """Returns the names of a row's fields that say something, for messages."""
+    """Lists the names of a row's non-empty fields, for messages."""
     return _listed(dict.fromkeys(_paths(row)))
 
 
 def _paths(value: Any, path: str = "") -> Iterator[str]:
-    """Yields the names of fields that say something, as `--map` takes them: dots lead into objects."""
+    """Yields the names of non-empty fields as `--map` accepts them: dots lead into objects."""
     if isinstance(value, Mapping) and path.count(".") < _DEEPEST:
         for name, one in value.items():
             if str(name)[:1] != "_":

@@ -1,4 +1,4 @@
-"""What site generators and note apps add to Markdown, taken out before parsing: tags, admonitions, properties, MDX."""
+"""Removes what site generators and note apps add to Markdown, before parsing: tags, admonitions, properties, MDX."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from indexes.formats.fields import looks_like_image
 from indexes.images import IMAGE_SUFFIXES
 
 _PARTS = {
-    # a word with a meaning, as MyST has it: {ref}`The fox <fox>`
+    # a role, as in MyST: {ref}`The fox <fox>`
     "role": r"\{(?P<kind>[A-Za-z][\w:+.-]*)\}(?P<mark>`+)(?P<content>[^`\n]+)(?P=mark)",
     "code": r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?s:.*?)(?:^[ \t]*(?P=fence)[`~]*[ \t]*$|\Z)"
     r"|(?P<ticks>`+)(?!`)(?s:(?:(?!\n[ \t]*\n).)+?)(?<!`)(?P=ticks)(?!`)",
-    # tags of Liquid and Jinja, shortcodes of Hugo, and ERB
+    # Liquid and Jinja tags, Hugo shortcodes, and ERB
     "tag": r"\{%(?s:.*?)%\}|\{\{[<%](?s:.*?)[>%]\}\}|<%(?s:.*?)%>",
-    # what Liquid and its likes write: a text, or a variable that is unknown here
+    # the output of Liquid and the like: a text, or a variable whose value is unknown here
     "output": r"\{\{-?\s*(?:(?P<quote>[\"'])(?P<words>[^\n]*?)(?P=quote)|(?<=\s)[A-Za-z_]\w*|[A-Za-z_]\w*\.[\w.]+)"
     r"(?:\s*\|[^{}]*)?\s*-?\}\}",
-    # a macro with arguments, as note apps and wikis have it, and a comment of Handlebars
+    # a macro with arguments, as in note apps and wikis, or a Handlebars comment
     "macro": r"(?<![\w}^_\\$])\{\{(?:!(?s:.*?)|[#/>^&]?[A-Za-z][\w./-]*\s(?:[^{}]|\{[^{}]*\})*)\}\}",
     # a tag in single braces
     "braced": r"\{[a-z][\w-]*(?:\s+[\w-]+=\"(?:[^\"\\]|\\.)*\")+\s*/?\}|\{[a-z][\w-]*\s+end\}",
-    # a property, as Logseq and Dataview have it
+    # a property, as in Logseq and Dataview
     "property": r"^(?P<lead>[ \t]*(?:[-*][ \t]+)?)(?P<key>[A-Za-z][\w.-]*)::(?:[ \t]+(?P<value>[^\n]*))?$",
-    # an admonition, whose title stays
+    # an admonition; its title is kept
     "container": r"^[ \t]*:{3,}[ \t]*(?:\{[^{}\n]*\}[ \t]*|[\w-]+(?:\[(?P<label>[^\]\n]*)\])?"
     r"(?:\{[^{}\n]*\})?[ \t]*(?P<title>[^\n{}]*))?$",
     # a reference to a bibliography
     "citation": r"\[-?@[\w:.#$%&+?~/-]+[^\[\]\n]*\](?![\[(:])",
-    # the name of a place in MyST, and its comments
+    # a MyST target or comment
     "target": r"^\([\w:./ -]+\)=[ \t]*$|^%[ \t][^\n]*$",
     "abbreviation": r"^[ \t]*\*\[[^\]\n]+\]:[^\n]*$|^[ \t]*--8<--[^\n]*$",
 }
@@ -60,13 +60,13 @@ _WIDTH = 4
 
 
 def without_site_markup(text: str, components: bool = False) -> str:
-    """Returns Markdown as CommonMark has it; code stays as it is.
+    """Returns plain CommonMark; code is left unchanged.
 
-    A tag that names an image becomes this image: `{{< figure src="fox.jpg" caption="A fox" >}}` is `![A fox](fox.jpg)`.
+    A tag that names an image becomes the image: `{{< figure src="fox.jpg" caption="A fox" >}}` is `![A fox](fox.jpg)`.
 
     Args:
         text: The text, without front matter.
-        components: Whether it is MDX, in which names of tags that begin with a capital are components.
+        components: Whether the text is MDX, in which tags whose name begins with a capital letter are components.
     """
     imported = {}
     if components:
@@ -78,7 +78,7 @@ def without_site_markup(text: str, components: bool = False) -> str:
 
 
 def _plain(found: re.Match[str], imported: Mapping[str, str]) -> str:
-    """Replaces a piece of markup: code stays as it is, an admonition becomes its title, a tag its image."""
+    """Replaces a piece of markup: an admonition becomes its title, a tag its image; code is left unchanged."""
     if found["code"] is not None:
         return found[0]
     if found["role"] is not None:
@@ -94,7 +94,7 @@ def _plain(found: re.Match[str], imported: Mapping[str, str]) -> str:
     if found["container"] is not None:
         return f"\n{found['label'] or found['title'] or ''}\n"
     parts = found.groupdict()
-    if parts.get("source") is not None:  # of an image in HTML: a name that was imported, or `require('./fox.jpg')`
+    if parts.get("source") is not None:  # the source of an HTML image: an imported name, or `require('./fox.jpg')`
         return f'"{next(_images(found[0], imported), "")}"'
     return _image(found[0], imported) if parts.get("module") is None else ""
 
@@ -106,7 +106,7 @@ def _image(tag: str, imported: Mapping[str, str]) -> str:
         return ""
     caption = _CAPTION.search(tag)
     words = " ".join(next(filter(None, caption.groups()), "").split()) if caption else ""
-    target = re.sub(r"[\s<>()]", lambda sign: quote(sign[0]), value)  # not in <>, which is a tag within HTML
+    target = re.sub(r"[\s<>()]", lambda sign: quote(sign[0]), value)  # instead of <>, which would be a tag inside HTML
     return f"![{re.sub(r'[][`<>]', '', words)}]({target})"
 
 
@@ -118,7 +118,7 @@ def _images(tag: str, imported: Mapping[str, str]) -> Iterator[str]:
 
 
 def _opened(lines: list[str]) -> Iterator[str]:
-    """Yields lines with the contents of admonitions and tabs, which are indented, as text of their own."""
+    """Yields lines with the indented contents of admonitions and tabs as regular text."""
     open_at: list[int] = []
     fenced = False
     for line in lines:

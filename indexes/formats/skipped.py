@@ -1,4 +1,4 @@
-"""Entries of a knowledge base that cannot be used: counted, reported, and too many of them are an error."""
+"""Counts and reports entries of a knowledge base that cannot be used; too many of them are an error."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ logger = logging.getLogger(__name__)
 MAX_BAD = 0.01
 """Share of bad entries that is accepted by default."""
 LISTED = 1000
-"""Bad entries of which place and reason are kept; more are only counted."""
+"""Most bad entries whose place and reason are kept; further ones are only counted."""
 _EXAMPLES = 3
 _HOPELESS = 100
-"""Bad entries after which reading stops if they are most of the file: it is of another format."""
+"""Number of bad entries after which reading stops if most entries are bad: the file has another format."""
 
 Entry = tuple[str, Entity | ValueError]
-"""An entry's place in its file, with the entity or with the reason why there is none."""
+"""An entry's place in its file, and the entity or the reason why there is none."""
 
 
 class SkippedEntries:
     """The bad entries of a knowledge base.
 
     Args:
-        max_bad: Share of entries that may be bad, in 0..1. At 0 the first bad entry is an error at once.
+        max_bad: Share of entries that may be bad, in 0..1. At 0, the first bad entry is an error.
 
     Raises:
         ValueError: `max_bad` is out of range.
@@ -49,18 +49,18 @@ class SkippedEntries:
 
         Args:
             path: The knowledge base.
-            where: The place in it.
+            where: The entry's place in it.
             error: What is wrong there.
 
         Raises:
-            ValueError: None may be bad, or the file is hopeless.
+            ValueError: No entry may be bad, or most entries are.
         """
         reason = str(error).removeprefix(where).removeprefix(": ")
         if not self.max_bad:
             raise ValueError(f"{where}: {reason}") from error
         self.count += 1
         if len(self.listed) < LISTED:
-            place = where.removeprefix(str(path)).lstrip(": /")  # equal wherever the knowledge base is
+            place = where.removeprefix(str(path)).lstrip(": /")  # independent of where the knowledge base is
             self.listed.append({"place": place, "reason": reason})
             self._examples += [f"{where}: {reason}"] if len(self._examples) < _EXAMPLES else []
         if self.count >= _HOPELESS and self.count > max(self.max_bad, 0.5) * self.total:
@@ -70,7 +70,7 @@ class SkippedEntries:
         """Checks the share of bad entries at the end of the file, and logs them if there are any.
 
         Raises:
-            ValueError: More than `max_bad` of all entries are bad.
+            ValueError: The share of bad entries exceeds `max_bad`.
         """
         if self.count > self.max_bad * self.total:
             raise self._too_many(path, "of ")
@@ -90,7 +90,7 @@ class SkippedEntries:
 
 
 def attempt(where: str, read: Callable[[], Entity]) -> Entry:
-    """Returns an entry: what `read` returns, or the `ValueError` that it raises."""
+    """Returns an entry with what `read` returns, or with the `ValueError` that it raises."""
     try:
         return where, read()
     except ValueError as error:
@@ -98,10 +98,10 @@ def attempt(where: str, read: Callable[[], Entity]) -> Entry:
 
 
 class SeenHashes:
-    """A set of 64-bit hashes in 16 to 32 bytes each, where Python's own would take a hundred."""
+    """A set of 64-bit hashes that takes 16 to 32 bytes per hash; Python's `set` would take about a hundred."""
 
     def __init__(self) -> None:
-        self._table = np.zeros(1 << 10, np.int64)  # 0 marks a free place
+        self._table = np.zeros(1 << 10, np.int64)  # 0 marks a free slot
         self._size = 0
 
     def add(self, value: int) -> bool:

@@ -1,4 +1,4 @@
-"""Knowledge bases that are no files: a TOML file says what to read, from a database or from a Hugging Face data set."""
+"""Knowledge bases that are not files: a TOML file says what to read from a database or a Hugging Face data set."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_source_file(path: Path) -> dict[str, Any]:
     """Returns the settings in a file, checked; `map` is a mapping of fields to names.
 
     Raises:
-        ValueError: It is not TOML, or has other keys or values.
+        ValueError: The file is not TOML, or has invalid keys or values.
     """
     settings = _table(path)
     required, others = _KEYS[format_of(path, settings)]
@@ -44,10 +44,10 @@ def read_source_file(path: Path) -> dict[str, Any]:
 
 
 def format_of(path: Path, settings: dict[str, Any] | None = None) -> str:
-    """Returns the format of what a file describes.
+    """Returns the format of the knowledge base that a file describes.
 
     Raises:
-        ValueError: It describes none.
+        ValueError: The file does not describe one.
     """
     if settings is None:
         settings = _table(path) if path.is_file() else {}
@@ -55,7 +55,7 @@ def format_of(path: Path, settings: dict[str, Any] | None = None) -> str:
         return "huggingface"
     if "query" in settings or "url" in settings:
         return "sql"
-    raise ValueError(f"{path}: describes no knowledge base: {HELP}")
+    raise ValueError(f"{path}: does not describe a knowledge base: {HELP}")
 
 
 def _table(path: Path) -> dict[str, Any]:
@@ -66,5 +66,5 @@ def _table(path: Path) -> dict[str, Any]:
 
 
 def names_in(settings: dict[str, Any], given: Names) -> Names:
-    """Returns the names of fields: those given, else those of the file."""
+    """Returns the names of fields; `given` ones override those of the file."""
     return {**settings["map"], **given}

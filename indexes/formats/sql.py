@@ -1,4 +1,4 @@
-"""The rows of a query to a database, by SQLAlchemy: SQLite, Postgres and others that have a driver for it."""
+"""Reads the rows of a database query with SQLAlchemy: SQLite, Postgres and other databases with a driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BATCH = 256
 
 
 def read_sql(path: Path, names: Names) -> Iterator[Entry]:
-    """Yields the rows of the query that a TOML file names, as tables are read, with their places.
+    """Yields the entities of the query in a TOML file, read like rows of a table, with their places.
 
     The transaction is always rolled back.
 
@@ -58,7 +58,7 @@ def _rows(path: Path) -> Iterator[Iterator[dict[str, Any]]]:
         url = alchemy.make_url(settings["url"])
         if url.get_backend_name() == "sqlite":
             file = path.parent / (url.database or "")
-            if not file.is_file():  # SQLite would make an empty one
+            if not file.is_file():  # SQLite would create an empty one
                 raise ValueError(f"{path}: url: {file} does not exist")
             url = url.set(database=str(file))
         engine = alchemy.create_engine(url)

@@ -1,4 +1,4 @@
-"""Large files read piece by piece: compressed files, and a JSON object with millions of members."""
+"""Reads large files piece by piece: compressed files, and JSON objects with millions of members."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Stream = IO[bytes] | gzip.GzipFile | bz2.BZ2File
 CHUNK = 1 << 20
 """Bytes read at a time; a larger member is read in doubling steps."""
 _MARGIN = 16
-"""Characters before the end of what is read in which an error may only mean that more follows ("\\u12", "fals")."""
+"""An error this close, in characters, to the end of the text read so far may only mean that more follows ("\\u12")."""
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _SPACE = " \t\n\r"
 _OPENERS: dict[str, Callable[[Path, str], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
@@ -29,10 +29,10 @@ _OPENERS: dict[str, Callable[[Path, str], Any]] = {".gz": gzip.open, ".bz2": bz2
 
 @contextmanager
 def opened(path: Path) -> Iterator[Stream]:
-    """Opens a file: decompressed if it is a `.gz` or `.bz2`, the only data file in a `.zip`, any other as it is.
+    """Opens a file, decompressing `.gz` and `.bz2`; for a `.zip`, opens the only data file in it.
 
     Raises:
-        ValueError: The archive is damaged or cut short, or holds several files.
+        ValueError: The archive is damaged or truncated, or contains several files.
     """
     try:
         if path.suffix == ".zip":
@@ -46,10 +46,10 @@ def opened(path: Path) -> Iterator[Stream]:
 
 
 def inner_name(path: Path) -> str:
-    """Returns the name of the only file in a ZIP archive, not counting what macOS adds.
+    """Returns the name of the only file in a ZIP archive, ignoring those that macOS adds.
 
     Raises:
-        ValueError: It holds none or several, or is damaged.
+        ValueError: The archive does not contain exactly one file, or is damaged.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -57,15 +57,15 @@ def inner_name(path: Path) -> str:
     except zipfile.BadZipFile as error:
         raise ValueError(f"{path}: damaged or cut short ({error}); fetch it again") from error
     if len(names) != 1:
-        raise ValueError(f"{path}: must hold one file, holds {len(names)}; unpack it and name the file or the folder")
+        raise ValueError(f"{path}: must contain one file, got {len(names)}; unpack it and name the file or the folder")
     return names[0]
 
 
 def read_members(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yields the members of a file that is one JSON object: (key, value).
+    """Yields the members (key, value) of a file that is one JSON object.
 
     Raises:
-        ValueError: The file is not such an object, is cut short or is not UTF-8. The message names entry and byte.
+        ValueError: The file is not such an object, is truncated or not UTF-8. The message names entry and byte.
     """
     with opened(path) as file:
         window = _Window(path, file)
@@ -75,12 +75,12 @@ def read_members(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def read_parts(path: Path) -> Iterator[tuple[str, int, Any]]:
-    """Yields the members of a file that is one JSON object, the items of lists one by one: (key, number, value).
+    """Yields the members (key, number, value) of a file that is one JSON object, with the items of lists one by one.
 
-    Items are numbered from 1, and a member that is no list has number 0; an empty list is left out.
+    Items are numbered from 1, and a member that is not a list has number 0; empty lists are left out.
 
     Raises:
-        ValueError: The file is not such an object, is cut short or is not UTF-8. The message names entry and byte.
+        ValueError: The file is not such an object, is truncated or not UTF-8. The message names entry and byte.
     """
     with opened(path) as file:
         window = _Window(path, file)
@@ -96,7 +96,7 @@ def read_items(path: Path) -> Iterator[tuple[int, Any]]:
     """Yields the items of a file that is one JSON array, numbered from 1.
 
     Raises:
-        ValueError: The file is not an array, is cut short or is not UTF-8. The message names item and byte.
+        ValueError: The file is not an array, is truncated or not UTF-8. The message names item and byte.
     """
     with opened(path) as file:
         window = _Window(path, file)
@@ -107,31 +107,31 @@ def read_items(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def starts_with(path: Path, character: str) -> bool:
-    """Returns whether a text file's first character that is not white space is `character`."""
+    """Returns whether the first character of a text file, apart from white space, is `character`."""
     with opened(path) as file:
         start = file.read(256).removeprefix(codecs.BOM_UTF8).decode("utf-8", errors="replace")
     return start.lstrip(_SPACE).startswith(character)
 
 
 def is_pointer(path: Path) -> bool:
-    """Returns whether a file is what Git LFS leaves in the place of one that was not fetched."""
+    """Returns whether a file is a Git LFS pointer to a file that was not fetched."""
     with path.open("rb") as file:
         return file.read(len(_POINTER)) == _POINTER
 
 
 class _Window:
-    """The part of a file that is being parsed: text that was read and not yet consumed."""
+    """The part of a file that is being parsed: text that has been read but not consumed."""
 
     def __init__(self, path: Path, file: Stream) -> None:
         self.place = ""
         self._path, self._file = path, file
-        self._text, self._at, self._start = "", 0, 0  # _start: the byte that _text begins at
+        self._text, self._at, self._start = "", 0, 0  # _start: the byte offset of _text
         self._read, self._ended = 0, False
         self._utf8 = codecs.getincrementaldecoder("utf-8")()
         self._json = json.JSONDecoder(object_pairs_hook=unique_keys)
 
     def peek(self) -> str:
-        """Returns the next character that is not white space, "" at the end."""
+        """Returns the next non-space character, "" at the end."""
         while True:
             while self._at < len(self._text) and (self._text[self._at] in _SPACE or self._at_mark()):
                 self._at += 1
@@ -147,7 +147,7 @@ class _Window:
         self._at += 1
 
     def members(self) -> Iterator[str]:
-        """Yields the keys of the object that the file is; the value of each is to be consumed before the next one."""
+        """Yields the keys of the file's object; the caller must consume each value before requesting the next key."""
         if self.peek() != "{":
             raise self.error(f"expected one JSON object, id to entry, but found {self.describe()}")
         self.take()
@@ -167,7 +167,7 @@ class _Window:
         self.take()
 
     def items(self) -> Iterator[tuple[int, Any]]:
-        """Yields the items of the list that comes next, numbered from 1, and consumes it."""
+        """Consumes the list that comes next and yields its items, numbered from 1."""
         self.take()
         number, more, inside = 0, self.peek() != "]", self.place
         while more:
@@ -210,12 +210,12 @@ class _Window:
             self._more()
 
     def describe(self) -> str:
-        """Describes what comes next, in words."""
+        """Describes what comes next."""
         kinds = {"": "the file's end", "[": "a list", "{": "an object", '"': "text"}
         return kinds.get(self.peek(), repr(self.peek()))
 
     def error(self, message: str, at: int | None = None) -> ValueError:
-        """Returns an error that names the place: `at` in the text, by default the position reached."""
+        """Returns an error that names the place: `at` in the text, by default the current position."""
         byte = self._start + len(self._text[: self._at if at is None else at].encode(errors="surrogatepass"))
         return ValueError(f"{self._path}: {self.place}byte {byte}: {message}")
 

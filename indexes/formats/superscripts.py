@@ -1,7 +1,7 @@
-"""Superscripts as plain text has them: 10^6, m^2 and Ca^2+, but 1st; signs of footnotes are left out.
+"""Writes superscripts as plain text: 10^6, m^2 and Ca^2+, but 1st; footnote marks are left out.
 
-`^` rather than Unicode's superscripts: these exist for few letters, and to the tokenizers of the embedded models m² is
-no word at all. Subscripts need no sign: CO2.
+Uses `^` rather than Unicode superscripts, which exist for few letters; and to the tokenizers of the embedded models, m²
+is not a word at all. Subscripts need no mark: CO2.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import re
 
 START, END = "\ue000", "\ue001"
-"""What stands around a superscript until the text before it is known; no text has these characters."""
+"""Mark a superscript until the text before it is known; private-use characters that do not occur in texts."""
 
 _RAISED = re.compile(
     rf"(?P<before>[^{START}{END}]?){START}(?P<text>[^{START}{END}]*){END}(?P<over>(?=[/\N{{FRACTION SLASH}}]\s*\d))?"
 )
 _NOTE = re.compile(r"\[.*\]|\d+(?:\s*[,;]\s*\d+)+")
-"""Signs of footnotes: [1], and several numbers."""
+"""Footnote marks: [1], and several numbers."""
 _PHRASE_ENDS = frozenset('.,;:!?"»。、\N{RIGHT SINGLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}')
-"""A number after these is a footnote's too."""
+"""A number after these is a footnote mark, too."""
 _POWER = re.compile(r"[+-]?\d.*|[i-nx-z](?:[+-].+)?|[+-].+")
-"""A number, or a letter that is usual for one; others are endings (1st, Mme) or marks."""
+"""A number, or a letter that usually stands for one; others are endings (1st, Mme) or marks."""
 _SIMPLE = re.compile(r"[+-]?[\w.]+[+-]?")
 
 

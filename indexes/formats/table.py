@@ -1,4 +1,4 @@
-"""CSV and TSV files: one entity per row, such as those that describe a folder of images."""
+"""CSV and TSV files with one entity per row, such as tables that describe a folder of images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 _DELIMITERS = ",;\t|"
 _DELIMITER_LINE = re.compile(r'"?sep=(.)"?\s*')
-"""A line above the header by which Excel names the delimiter."""
+"""A line above the header with which Excel names the delimiter."""
 _CONVERT = "convert the file, as with: iconv --from-code WINDOWS-1252 --to-code UTF-8"
 _LONGEST = 1 << 27
 _LONGEST_HEADER = 1 << 16
@@ -31,11 +31,11 @@ _LONGEST_HEADER = 1 << 16
 def read_table(path: Path, names: Names) -> Iterator[Entry]:
     """Yields the rows of a `.csv` or `.tsv` file with a header, also compressed, with their places.
 
-    Columns are those of an entity (`GUESSES`), several images separated by `|`; without an id, the title is the id. The
-    other columns become lines `column: value` of a section "Facts".
+    The usual columns (`GUESSES`) are an entity's fields; several images are separated by `|`, and without an id, the
+    title is the id. All other columns become lines `column: value` in a section "Facts".
 
     Raises:
-        ValueError: The file has no header, is not UTF-8, or is damaged; or it has no column that `names` names.
+        ValueError: The file has no header, is not UTF-8, is damaged, or lacks a column given in `names`.
     """
     yield from entities_of(_rows(path, names), names, str(path))
 
@@ -74,7 +74,7 @@ def _rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
 
 
 def _header(lines: io.TextIOWrapper) -> str:
-    """Returns the first line, with those that follow while a quoted name is open."""
+    """Returns the header: the first line, continued as long as a quoted name is open."""
     header = lines.readline()
     while header.count('"') % 2 and len(header) < _LONGEST_HEADER and (line := lines.readline()):
         header += line
@@ -82,7 +82,7 @@ def _header(lines: io.TextIOWrapper) -> str:
 
 
 def _columns(names: list[str]) -> list[str]:
-    """Returns the names of columns, each on one line and once: of two columns "Note" the second is "Note (2)"."""
+    """Returns unique column names, each on one line; the second of two columns "Note" becomes "Note (2)"."""
     columns, seen = [], Counter[str]()
     for name in (" ".join(name.splitlines()) for name in names):
         seen[name] += 1

@@ -21,7 +21,7 @@ _SAMPLE = 60
 def read_website(path: Path, names: Names) -> Iterator[Entry]:
     """Yields the pages under a folder that have text, sorted by their paths, which are their ids.
 
-    What at least half of a sample of pages share is left out, as in ZIM files.
+    Boilerplate that many pages of a sample share is left out, as in ZIM files.
 
     Raises:
         ValueError: selectolax is not installed, or the folder contains no page.

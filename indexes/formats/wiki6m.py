@@ -22,7 +22,7 @@ def read_wiki6m(path: Path, names: Names) -> Iterator[Entry]:
     (`== Title ==`) if it has any, otherwise into groups of paragraphs of up to `indexes.sections.WORDS` words.
 
     Raises:
-        ValueError: The file is damaged as a whole.
+        ValueError: The file cannot be read at all.
     """
     for where, row in read_rows(path):
         if isinstance(row, ValueError):

@@ -1,4 +1,4 @@
-"""Wikitext as plain text: sections, images, and the facts of infoboxes, by mwparserfromhell."""
+"""Converts wikitext to plain text with mwparserfromhell: sections, images, and the facts of infoboxes."""
 
 from __future__ import annotations
 
@@ -42,31 +42,31 @@ _NO_FACT = re.compile(
     r"|map|colou?r|footnotes?|ref|style)\d*|\d+",
     re.IGNORECASE,
 )
-"""Parameters of an infobox that say how it looks, or what the article says anyway."""
+"""Parameters of an infobox that control its appearance or repeat the article."""
 _LONGEST_FACT = 300
 _REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b.*?</ref\s*>", re.IGNORECASE | re.DOTALL)
-"""References: the parser leaves those that are nested in other markup or not well-formed."""
+"""References; the parser misses those that are nested in other markup or malformed."""
 _MARKUP = re.compile(
     r"^(?:\{\||\|\}|\||\{\{|\}\}).*$|</?(?:div|center|span|small|big|font)\b[^<>]*>"
     r"|__[A-Z]+__|[ \t]*\([\s,;:]*\)",
     re.MULTILINE,
 )
-"""What is left in the text: tables and templates without an end, tags without a start, switches, brackets around
-templates that are gone."""
+"""Leftover markup: unclosed tables and templates, tags without a start, switches, and brackets around removed
+templates."""
 _EMPHASIS = re.compile(r"(?:'{5}|'{2,3})(?!')")
-"""The signs of emphasis; the first of four apostrophes is one."""
+"""Emphasis marks; the first of four apostrophes is an apostrophe."""
 _FOREIGN = re.compile(rf"[^\s:\[\]|{{}}/]{{2,}}:[^:/\s][^:/]*{_SUFFIX}", re.IGNORECASE)
-"""A link to an image, by a name for files that the wiki does not declare, such as that of another language."""
+"""A link to an image in a namespace that the wiki does not declare, such as that of another language."""
 _CATEGORIES = re.compile(
     rf"^(?:[ \t]*\[\[(?!{_FOREIGN.pattern}\s*[|\]])[^\s:\[\]|{{}}/]+:[^\s\[\]:|][^\[\]]*\]\])+[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A line of nothing but links into other namespaces: categories, under any name, and other languages."""
+"""A line with only links into other namespaces: categories, in any language, and other languages."""
 _LISTS = title_rule(DROPPED)
 
 
 class Wikitext(NamedTuple):
-    """The content of a page: (title, text) of each section, images by their file names, and which is the main one."""
+    """The content of a page: (title, text) of each section, images by file name, and which is the main one."""
 
     sections: list[tuple[str, str]]
     images: list[ArticleImage]
@@ -74,7 +74,7 @@ class Wikitext(NamedTuple):
 
 
 class Namespaces(NamedTuple):
-    """Names of namespaces in lower case: of files, and of those whose links are not part of the text."""
+    """Names of namespaces in lower case: for files, and those whose links are not part of the text."""
 
     files: frozenset[str] = frozenset({"file", "image"})
     dropped: frozenset[str] = frozenset({"category"})
@@ -87,9 +87,9 @@ def read_wikitext(source: str, title: str, spaces: Namespaces, image: str | None
 
     Args:
         source: The wikitext.
-        title: The page's title, which the text before the first heading is under.
+        title: The page's title, used for the text before the first heading.
         spaces: The wiki's namespaces.
-        image: The infobox's parameter that names the main image, where it is an unusual one.
+        image: The infobox parameter that names the main image, if it is an unusual one.
 
     Raises:
         ValueError: mwparserfromhell is not installed.
@@ -112,7 +112,7 @@ def read_wikitext(source: str, title: str, spaces: Namespaces, image: str | None
             parts.append(words.of_node(node))
     found.append((level, heading, _lines("".join(parts))))
     sections, inside = [], 0
-    for level, heading, text in found:  # what is below a list such as "References" is empty as it will be
+    for level, heading, text in found:  # subsections of a section to be dropped ("References") get no text
         below = inside and level > inside
         if not below:
             inside = level if level > 1 and _LISTS(heading) else 0
@@ -124,12 +124,12 @@ def read_wikitext(source: str, title: str, spaces: Namespaces, image: str | None
 
 
 class _Words:
-    """The words of wikitext.
+    """Extracts the words of wikitext.
 
     Args:
         spaces: The wiki's namespaces.
-        add: Takes the name and the options of each image.
-        facts: Whether it is the value of an infobox, in which dates and lists are templates.
+        add: Called with the name and the options of each image.
+        facts: Whether the wikitext is a value of an infobox, in which dates and lists are templates.
     """
 
     def __init__(self, spaces: Namespaces, add: Callable[[str, str], None] | None = None, facts: bool = False) -> None:
@@ -140,7 +140,7 @@ class _Words:
         return "" if code is None else "".join(map(self.of_node, code.nodes))
 
     def of_node(self, node: Any) -> str:
-        """Returns the words of a node; comments and the like have none."""
+        """Returns the words of a node, "" for comments and the like."""
         kind = type(node).__name__
         if kind == "Text":
             return _EMPHASIS.sub("", str(node.value))
@@ -202,7 +202,7 @@ class _Words:
 
 
 def _infoboxes(code: Any, spaces: Namespaces, image: str | None) -> tuple[list[str], str | None]:
-    """Returns lines `label: value` of a page's infoboxes, and the file that they show."""
+    """Returns lines `label: value` of a page's infoboxes, and the image file that they show."""
     facts: list[str] = []
     main = other = None
     words = _Words(spaces, facts=True)
@@ -216,7 +216,7 @@ def _infoboxes(code: Any, spaces: Namespaces, image: str | None) -> tuple[list[s
             shown = file[1].strip() if file and _IMAGE.search(file[1].strip()) else None
             if label.lower() == image or (image is None and label.lower() in _MAIN):
                 main = main or shown
-            elif shown:  # a map or a flag, or the main image by an unusual name
+            elif shown:  # a map or a flag, or the main image under an unusual name
                 unusual = "image" in label.lower() and "map" not in label.lower() and image is None
                 other = other or (shown if unusual else None)
             elif not _NO_FACT.fullmatch(label):
@@ -228,7 +228,7 @@ def _infoboxes(code: Any, spaces: Namespaces, image: str | None) -> tuple[list[s
 
 
 def _image(name: str, options: str, section: int) -> ArticleImage | None:
-    """Returns an image of the text, `None` if it is an icon or no image."""
+    """Returns an image in the text, or `None` if it is an icon or not an image."""
     name = " ".join(name.replace("_", " ").split())
     if not _IMAGE.search(name) or ICON.search(name):
         return None
@@ -243,7 +243,7 @@ def _image(name: str, options: str, section: int) -> ArticleImage | None:
 
 
 def _split(options: str) -> Iterator[str]:
-    """Yields the options of an image, which `|` separates outside of links and templates."""
+    """Yields the options of an image, which are separated by `|` outside of links and templates."""
     depth, part = 0, ""
     for token in re.split(r"(\[\[|\]\]|\{\{|\}\}|\|)", options):
         depth += (token in ("[[", "{{")) - (token in ("]]", "}}"))
@@ -256,7 +256,7 @@ def _split(options: str) -> Iterator[str]:
 
 
 def _lines(text: str) -> str:
-    """Returns text without leftovers of markup, one line per paragraph."""
+    """Returns text without leftover markup, one line per paragraph."""
     lines = (" ".join(line.split()) for line in _MARKUP.sub("", write_superscripts(text)).splitlines())
     return "\n".join(line for line in lines if line.strip(" .,;:-\u2013|"))
 
@@ -264,6 +264,6 @@ def _lines(text: str) -> str:
 def _parse(source: str) -> Any:
     parser = optional("mwparserfromhell", "mediawiki")
     try:
-        return parser.parse(source, skip_style_tags=True)  # emphasis without an end would take a whole infobox for text
+        return parser.parse(source, skip_style_tags=True)  # unclosed emphasis would turn a whole infobox into text
     except parser.parser.ParserError as error:
         raise ValueError(f"its wikitext cannot be parsed: {error}") from error

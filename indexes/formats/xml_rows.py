@@ -1,4 +1,4 @@
-"""XML that lists things, such as a catalog of products, a museum's objects or a feed: one entity per element."""
+"""XML lists, such as a product catalog, a museum's objects or a feed: one entity per element."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from indexes.formats.skipped import Entry
 from indexes.formats.streams import opened
 
 _CONTENT = "{http://purl.org/rss/1.0/modules/content/}encoded"
-"""The whole text of an entry in a feed, whose description is its beginning."""
+"""The full text of a feed entry; its description is only the beginning."""
 _SHORTCODE = re.compile(r"\[/?(?:caption|gallery|embed|audio|video|playlist)\b[^\[\]]*\]")
 _WORDPRESS = ("{http://wordpress.org/export/", "{https://wordpress.org/export/")
-"""How the settings of an entry begin in an export of WordPress, and its comments."""
+"""Prefixes of the tags for an entry's settings and comments in a WordPress export."""
 _UNITS = ("unit", "units")
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _SETTINGS = (_LANGUAGE, "{http://www.w3.org/XML/1998/namespace}space")
@@ -26,12 +26,12 @@ _LONGEST_NAME = 50
 
 
 def read_xml(path: Path, names: Names) -> Iterator[Entry]:
-    """Yields the things that an XML file lists, the elements that repeat closest to the root, or a folder's files.
+    """Yields the entries of an XML file, which are the repeated elements closest to the root, or of a folder's files.
 
-    The elements in them are their fields, and so are their attributes.
+    Their child elements and attributes are the fields.
 
     Raises:
-        ValueError: The file is damaged, lists nothing, or no entry has a field that `names` names.
+        ValueError: The file is damaged, contains no list, or no entry has a field given in `names`.
     """
     yield from entities_of(_in_folder(path) if path.is_dir() else _rows(path), names, str(path))
 
@@ -44,9 +44,9 @@ def xml_files(path: Path) -> list[Path]:
 
 
 def _in_folder(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yields a row per file: its first element that holds several, or each of those if they are alike.
+    """Yields a row per file: its first element with several children, or each of these if they are alike.
 
-    In place of a damaged file, the reason is yielded. A row without an id has the path of its file as its id.
+    For a damaged file, the reason is yielded instead. A row without an id gets the path of its file as its id.
     """
     for file in xml_files(path):
         try:
@@ -65,16 +65,16 @@ def _in_folder(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def root_of(path: Path) -> str:
-    """Returns the name of the first element of an XML file, "" if it is none."""
+    """Returns the name of the root element of an XML file, "" if it is not XML."""
     try:
         return next((_local(element.tag) for _, element, _ in _events(path)), "")
-    except ValueError:  # the reader will say what is wrong
+    except ValueError:  # the reader will report what is wrong
         return ""
 
 
 def _rows(path: Path) -> Iterator[tuple[str, Any]]:
     counts = Counter[tuple[int, str]]()
-    filled = [0]  # for each open element, how many others are in it
+    filled = [0]  # the number of children of each open element
     for event, element, depth in _events(path):
         if event == "start":
             filled[depth:] = [filled[depth] + 1, 0]
@@ -82,7 +82,7 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
             counts[depth, element.tag] += 1
     repeated = {key: count for key, count in counts.items() if count > 1}
     if not repeated:
-        raise ValueError(f"{path}: lists nothing: no element with fields in it occurs twice")
+        raise ValueError(f"{path}: contains no list: no element with fields occurs more than once")
     highest = min(depth for depth, _ in repeated)
     wanted = max((key for key in repeated if key[0] == highest), key=repeated.__getitem__)
     number = 0
@@ -94,23 +94,23 @@ def _rows(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _is_plain(element: Element) -> bool:
-    """Returns whether an element only wraps others: it has no attributes but those of XML itself."""
+    """Returns whether an element is just a wrapper: it has no attributes except those of XML itself."""
     return all(name.startswith("{") for name in element.attrib)
 
 
 def _is_published(element: Element) -> bool:
-    """Returns whether an element is no draft, menu or style in an export of WordPress."""
+    """Returns whether an element is not a draft, menu or style in a WordPress export."""
     settings = {_local(one.tag): one.text or "" for one in element if one.tag.startswith(_WORDPRESS)}
     kind = settings.get("post_type", "")
     return settings.get("status", "publish") == "publish" and not kind.startswith(("nav_menu", "wp_", "custom_css"))
 
 
 def _events(path: Path, whole: int | None = None) -> Iterator[tuple[str, Element, int]]:
-    """Yields the starts and ends of elements, with how many others they are in; what has ended is freed.
+    """Yields the start and end events of elements with their depth, and frees elements that have ended.
 
     Args:
         path: The file.
-        whole: The depth of elements that have all that is in them when they end.
+        whole: The depth of elements that are kept complete, with their descendants, until they end.
     """
     opened_now: list[Element] = []
     with opened(path) as file:
@@ -128,9 +128,9 @@ def _events(path: Path, whole: int | None = None) -> Iterator[tuple[str, Element
 
 
 def _value(element: Element) -> Any:
-    """Returns an element as a value of JSON: its words, or its attributes and elements by their names.
+    """Returns an element as a JSON value: its text, or its attributes and children by name.
 
-    An element that only holds others of one name, as `<images>` does `<image>`, is a list.
+    An element that only has children of one name, such as `<image>` in `<images>`, becomes a list.
     """
     words = " ".join((element.text or "").split())
     if len(element) == 0 and (words or not element.attrib.keys() - set(_SETTINGS)):
@@ -146,9 +146,9 @@ def _value(element: Element) -> Any:
 
 
 def _fields(element: Element) -> dict[str, Any]:
-    """Returns the attributes of an element and the elements in it by their names; several of one name are a list.
+    """Returns the attributes and children of an element by name; several of one name become a list.
 
-    Of names in several languages the English one comes first; of texts, it is the only one.
+    Of names in several languages, the English one comes first; of texts, only that one is kept.
     """
     found: dict[str, list[Any]] = {
         _local(name): [value] for name, value in element.attrib.items() if name not in _SETTINGS

@@ -1,4 +1,4 @@
-"""Kiwix ZIM files: an encyclopedia's pages and images in one file, or in one that is split."""
+"""Kiwix ZIM files: an encyclopedia's pages and images in one file, possibly split into parts."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from retriever.images import ImageError
 from retriever.types import Entity
 
 _Redirects = Callable[[int], Iterator[str]]
-"""Yields the titles of redirects to the entry of a number."""
+"""Yields the titles of redirects to the entry with a number."""
 MAGIC = b"ZIM\x04"
 SAMPLE = 60
-"""Pages that are compared to find what all of them share."""
+"""Number of pages compared to find shared boilerplate."""
 _LOOKED_AT = 3000
-"""Entries that are looked at to find that many pages."""
+"""Number of entries examined to find that many pages."""
 _LONGEST_CHAIN = 16
-"""Redirects in a row; more are a loop."""
+"""Most redirects in a row; more are a loop."""
 
 
 def read_zim(path: Path, names: Names) -> Iterator[Entry]:
     """Yields the articles of a ZIM file in the file's order, with their places.
 
-    Every HTML page with text is an article, except redirects, whose titles are other names of the articles, and the
-    main page, unless it is the only one with text. The URL of an article is its canonical link, or the link in
-    Kiwix's note on the license. It is also the article's id, unless it is the link of another page that this one
-    resembles: then the id is the page's path. Images are named by their paths in the file.
+    Every HTML page with text is an article, except redirects, whose titles become other names of the articles, and the
+    main page, unless it is the only one with text. The URL of an article is its canonical link, or the link in Kiwix's
+    license note. It is also the article's id, unless it is the link of another page that this one repeats; then the id
+    is the page's path. Images are named by their paths in the file.
 
     Raises:
-        ValueError: libzim or selectolax is not installed, or the file is damaged as a whole.
+        ValueError: libzim or selectolax is not installed, or the file cannot be read at all.
     """
     archive = open_zim(path)
     optional("selectolax.lexbor", "zim")
@@ -67,7 +67,7 @@ def _articles(
     for number in range(archive.entry_count):
         where = f"{path}: entry number {number}"
         try:
-            entry = archive._get_entry_by_id(number)  # the only way to walk through a file
+            entry = archive._get_entry_by_id(number)  # the only way to iterate over a file
             where = f"{path}: entry {entry.path!r}"
             html = None if entry.path == main else _html(entry)
         except (RuntimeError, UnicodeDecodeError) as error:  # libzim's error for damage
@@ -85,7 +85,7 @@ def _articles(
 
 
 def open_zim(path: Path) -> Any:
-    """Opens a ZIM file with libzim; of a split one, any part may be named.
+    """Opens a ZIM file with libzim; for a split file, any part may be named.
 
     Raises:
         ValueError: libzim is not installed, or the file is not a ZIM file.
@@ -100,7 +100,7 @@ def open_zim(path: Path) -> Any:
 
 
 def zim_parts(path: Path) -> list[Path]:
-    """Returns the files of an archive in order: itself, or all parts of a split one (`.zimaa`, `.zimab`, …).
+    """Returns the files of an archive in order: the file itself, or all parts of a split one (`.zimaa`, `.zimab`, …).
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -117,7 +117,7 @@ def zim_parts(path: Path) -> list[Path]:
 
 
 def is_zim(path: Path) -> bool:
-    """Returns whether a file is a ZIM file by its first bytes, or part of a split one by its name."""
+    """Returns whether a file is a ZIM file or part of a split one, judged by the first bytes."""
     try:
         first = zim_parts(path)[0]
     except OSError:
@@ -134,7 +134,7 @@ def _entity(html: bytes, entry: Any, measure: Measure, furniture: Furniture, nam
 
 
 def _is_its_own(canonical: str, path: str) -> bool:
-    """Returns whether a canonical link is that of the page at `path`, and not of another page that it repeats."""
+    """Returns whether a canonical link belongs to the page at `path`, not to another page that it repeats."""
     name = posixpath.splitext(path)[0] if path.endswith((".html", ".htm")) else path
     name = name.removeprefix("A/").strip("/").replace(" ", "_")
     _, wiki, title = canonical.partition("/wiki/")
@@ -144,7 +144,7 @@ def _is_its_own(canonical: str, path: str) -> bool:
 
 
 def _html(entry: Any) -> bytes | None:
-    """Returns the content of an entry that is a page, `None` of any other."""
+    """Returns the content of an entry that is a page, or `None` for others."""
     if entry.is_redirect:
         return None
     item = entry.get_item()
@@ -152,9 +152,9 @@ def _html(entry: Any) -> bytes | None:
 
 
 def _redirects(archive: Any) -> _Redirects:
-    """Returns a function that yields the titles of redirects to the entry of a given number.
+    """Returns a function that yields the titles of redirects to the entry with a given number.
 
-    It takes 8 bytes of memory per redirect, and one to three microseconds per entry of the archive before the first
+    This takes 8 bytes of memory per redirect, and one to three microseconds per entry of the archive before the first
     article is read.
     """
     found = array("i")
@@ -176,7 +176,7 @@ def _redirects(archive: Any) -> _Redirects:
 
 
 def _sample(archive: Any, main: str) -> Iterator[tuple[bytes, str]]:
-    """Yields the content and path of pages from all over the archive, always the same ones."""
+    """Yields the content and path of a fixed sample of pages from all over the archive."""
     count = archive.entry_count
     numbers = range(0, count, max(count // _LOOKED_AT, 1))
     found = []
@@ -192,7 +192,7 @@ def _sample(archive: Any, main: str) -> Iterator[tuple[bytes, str]]:
 
 
 def _measuring(archive: Any) -> Measure:
-    """Returns a function that measures an image of an archive by its header, `(0, 0)` if that is not possible."""
+    """Returns a function that reads the size of an archive's image from its header, `(0, 0)` if it cannot."""
 
     @lru_cache(maxsize=4096)
     def measure(name: str) -> tuple[int, int]:
@@ -210,7 +210,7 @@ def _target(entry: Any) -> str:
 
 
 def _resolved(entry: Any) -> Any:
-    """Returns the entry that a redirect leads to, `None` if it leads nowhere."""
+    """Returns the entry that a redirect leads to, or `None` if it leads nowhere."""
     for _ in range(_LONGEST_CHAIN):
         if not entry.is_redirect:
             return entry

@@ -1,1 +1,1 @@
-"""Changes to an index while it answers: a log, versions in memory, and compaction into new files. Start at index.py."""
+"""Live changes to an index: a log, versions in memory, and compaction into new files. Start at index.py."""

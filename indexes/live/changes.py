@@ -1,4 +1,4 @@
-"""A change to an index as the log keeps it: with its vectors and tokens, so that no model is asked for it again."""
+"""Changes to an index as logged, with their vectors and tokens, so that no model has to run again for them."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from retriever.types import Entity, FloatArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Addition:
-    """A new article, or the new text of one: everything that a build stores of it.
+    """A new or changed article, with everything that a build stores for it.
 
     Attributes:
         entity: The article.
         summary: Its summary.
-        image: Its main image as the build's report names it.
+        image: Its main image as named in the build's report.
         thumbnail: JPEG of the main image, empty without one.
-        keys: What step 1 searches, float32 [keys, length of a key], the main image's first; none if it cannot be found.
-        tokens: The tokens of its sections, of its images and of its labeled images as the codec stores them,
-            [rows, M, W]; without main image of labeled ones alone.
-        scales: Float16 [rows, M], or [0, 0] for a codec without.
-        labeled: How many of the last keys are labeled images.
-        labeled_tokens: How many of the last rows of tokens are those of labeled images: all or, in an index of an older
-            version, none.
-        image_tokens: How many rows of tokens before these are those of images of the article.
+        keys: The keys for step 1, float32 [keys, length of a key], the main image's first; empty if the entity is not
+            searchable.
+        tokens: The tokens of its sections, then of its images, then of its labeled images, as stored by the codec,
+            [rows, M, W]; without a main image, only those of labeled images.
+        scales: Float16 [rows, M], or [0, 0] for a codec without scales.
+        labeled: How many keys, at the end, are labeled images.
+        labeled_tokens: How many rows of tokens, at the end, are those of labeled images: one for each of them, or none
+            in an index of an older version.
+        image_tokens: How many rows of tokens, before these, are those of the article's images.
     """
 
     entity: Entity
@@ -48,7 +49,7 @@ class Addition:
 
     @property
     def token_sections(self) -> int:
-        """How many sections have tokens."""
+        """Number of sections with tokens."""
         return len(self.tokens) - self.labeled_tokens - self.image_tokens
 
     @property
@@ -57,10 +58,10 @@ class Addition:
         return self.entity.id
 
     def check(self, manifest: Manifest) -> None:
-        """Checks that it fits an index.
+        """Checks that the addition matches an index.
 
         Raises:
-            ValueError: Its arrays have other shapes.
+            ValueError: An array has another shape or dtype.
         """
         (_, *stored), codec = manifest.stored_shape, manifest.inputs.codec
         scaled = [len(self.tokens), stored[0]] if codec.scaled else [0, 0]
@@ -71,19 +72,19 @@ class Addition:
         ):
             if list(array.shape) != shape or array.dtype != dtype:
                 expected = f"{dtype} {shape}"
-                raise ValueError(f"{self.id!r}: {what} {array.dtype} {list(array.shape)}, the index has {expected}")
+                raise ValueError(f"{self.id!r}: {what}: expected {expected}, got {array.dtype} {list(array.shape)}")
 
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """An entity that is no longer there."""
+    """The removal of an entity."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The first record of a log: what made the vectors and tokens of its index."""
+    """The first record of a log: the models and settings behind the vectors and tokens of its index."""
 
     encoder: str
     fusion: str | None
@@ -100,18 +101,18 @@ class Origin:
         """Checks that the log belongs to an index.
 
         Raises:
-            ValueError: It is of another one.
+            ValueError: The log belongs to another index.
         """
         own = self.of(manifest)
         if own != self:
-            raise ValueError(f"the log is of another index, {self}, this one is {own}; restore the right file")
+            raise ValueError(f"the log belongs to another index: {self}, but this one is {own}; restore the right file")
 
 
 Change = Addition | Removal
 
 
 def to_bytes(change: Change | Origin) -> bytes:
-    """Returns a record of the log: a safetensors file, one of whose tensors is JSON."""
+    """Serializes a record of the log as a safetensors file in which one of the tensors is JSON."""
     if isinstance(change, Origin):
         return save({"change": _json({"origin": asdict(change)})})
     if isinstance(change, Removal):

@@ -1,4 +1,4 @@
-"""Compaction: writes a version of an index as files of its own, like those of a build of the same articles."""
+"""Compaction: writes a version of an index to new files, like those of a build from the same articles."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ _BLOCK = 16384
 """Keys in memory at a time."""
 
 Source = int | Addition
-"""Where an entity of the new files comes from: its row in the old ones, or a change."""
+"""Where an entity of the new files comes from: a row of the old files, or a change."""
 
 
 def write_generation(version: Version, target: Path) -> None:
     """Writes a version to a new folder, under a temporary name until it is complete.
 
-    The order is that of `Version.sources`. Unchanged rows are copied as bytes, and no model is asked.
+    Entities are in the order of `Version.sources`. Unchanged rows are copied as bytes, and no model runs.
 
     Raises:
-        OSError: The files cannot be written; nothing is left.
+        OSError: The files cannot be written; nothing is left behind.
     """
     partial = target.with_name(target.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -62,14 +62,14 @@ def write_generation(version: Version, target: Path) -> None:
     try:
         _write(version, partial)
         sync_folder(partial)
-        shutil.rmtree(target, ignore_errors=True)  # of a compaction that was killed before it was made to count
+        shutil.rmtree(target, ignore_errors=True)  # left by a compaction that was killed before the switch
         os.replace(partial, target)
         sync_folder(target.parent)
     except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
-        if isinstance(error, OSError) and error.errno is not None:  # FAISS and Milvus say themselves what failed
+        if isinstance(error, OSError) and error.errno is not None:  # FAISS and Milvus errors are clear as they are
             what = (
-                f"{error.strerror}; the index is as before: free space, or make its folder writable, and compact again"
+                f"{error.strerror}; the index is unchanged: free space, or make its folder writable, and compact again"
             )
             raise OSError(error.errno, what, str(target)) from error
         raise
@@ -130,12 +130,12 @@ def _write_articles(base: Index, sources: Sequence[Source], out: Path) -> None:
                 others.extend((hash_id(other), row))
     kept = np.stack([old[0][~own], new_rows[~old[1][~own]]], axis=1)
     named = np.concatenate([kept[kept[:, 1] >= 0], np.array(others, np.int64).reshape(-1, 2)])
-    in_order = np.argsort(named[:, 1], kind="stable")  # as a build finds them
+    in_order = np.argsort(named[:, 1], kind="stable")  # in the order of a build
     save_ids(out / "entity_ids.npy", hashes, named[in_order])
 
 
 def _write_lines(base: Index, sources: Sequence[Source], path: Path, row_of: Any) -> None:
-    """Writes a file of one line per entity: the old line, or that of a change."""
+    """Writes a file with one line per entity: the old line, or that of a change."""
     with (base.folder / path.name).open("rb") as old, replacing(path) as partial, partial.open("wb") as new:
         place = 0
         for source in sources:
@@ -149,9 +149,9 @@ def _write_lines(base: Index, sources: Sequence[Source], path: Path, row_of: Any
 
 
 def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[Keys, SearchRecord]:
-    """Writes the entity index, of the same kind; returns its keys, whose vectors are gone, and its record.
+    """Writes the entity index, of the same kind; returns its keys, whose vectors are no longer on disk, and its record.
 
-    A kind that needs more entities than are left becomes a flat one.
+    If too few entities are left for the kind, the index becomes flat.
     """
     manifest, scratch = base.manifest, out / "stored.npy"
     stored, path = stored_keys(base.folder, scratch), out / "keys.npy"
@@ -175,7 +175,7 @@ def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[Keys
     if manifest.inputs.labeled != "none":
         save_array(out / LABELED_KEYS, np.flatnonzero(labeled).astype(np.int64))
     if manifest.search is not None and manifest.search.kind == "milvus":
-        from indexes.search_milvus import key_ids, update_milvus  # which needs an extra
+        from indexes.search_milvus import key_ids, update_milvus  # needs an extra
 
         ids = key_ids(out, written)
         changed = np.flatnonzero(found & (old < 0)).astype(np.int64)
@@ -192,7 +192,7 @@ def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[Keys
 
 
 def _old_keys(stored: Keys, sources: Sequence[Source]) -> tuple[IntArray, IntArray]:
-    """Returns the number of each new key in the old files, -1 for those of changes, and the further keys' owners."""
+    """Returns the number of each new key in the old files, or -1 for a changed one, and the owners of further keys."""
     first = [one if isinstance(one, int) else -1 for one in sources]
     starts = stored.entities + np.searchsorted(stored.owners, np.arange(stored.entities + 1))
     further, owners = array("q"), array("q")
@@ -204,7 +204,7 @@ def _old_keys(stored: Keys, sources: Sequence[Source]) -> tuple[IntArray, IntArr
 
 
 def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> tuple[IntArray, int, int]:
-    """Writes all tokens; returns where each entity's begin, and the rows of labeled images and of articles' images."""
+    """Writes all tokens; returns the offsets, and the numbers of rows of labeled images and of articles' images."""
     codec, labeled, shown = base.manifest.inputs.codec, 0, array("q")
     counts = (len(base.token_rows(one) if isinstance(one, int) else one.tokens) for one in sources)
     offsets: IntArray = np.zeros(len(sources) + 1, np.int64)
@@ -237,7 +237,7 @@ def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> tuple[In
 
 
 def _write_thumbnails(base: Index, sources: Sequence[Source], out: Path) -> int:
-    """Writes the thumbnails; returns how many there are. Those that stay the same are linked, not copied."""
+    """Writes the thumbnails and returns their number; unchanged ones are hard-linked instead of copied."""
     (out / THUMBNAILS).mkdir()
     count = 0
     for row, source in enumerate(sources):
@@ -253,14 +253,14 @@ def _write_thumbnails(base: Index, sources: Sequence[Source], out: Path) -> int:
 
 
 def _link(old: Path, new: Path) -> None:
-    with suppress(OSError):  # a file system without links
+    with suppress(OSError):  # a file system without hard links
         os.link(old, new)
         return
     shutil.copyfile(old, new)
 
 
 def _report(base: Index, sources: Sequence[Source]) -> Report:
-    """Returns the report of the new files; entries that the build skipped stay in it."""
+    """Returns the report of the new files; the build's skipped entries stay in it."""
     old = read_report(base.folder)
     if "skipped" in old:  # not in indexes of older versions
         old["skipped"] = old["skipped"] | {"of": len(sources) + old["skipped"]["count"]}

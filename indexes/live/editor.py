@@ -1,4 +1,4 @@
-"""Puts articles into an index and takes them out: asks the models for what a build would store, and logs it."""
+"""Adds articles to an index and removes them: computes what a build would store, and logs it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ logger = logging.getLogger(__name__)
 
 
 class Article(NamedTuple):
-    """An article with its main image, if it has one that can be read.
+    """An article with its main image, if it has a readable one.
 
     Attributes:
         entity: The article.
-        main: Its main image as a build's report names it.
-        image: The main image.
-        names: The names of its further images that can be read, by their URLs.
-        further: These images by their names.
+        main: The main image as named in a build's report.
+        image: The decoded main image.
+        names: The names of readable further images, by URL.
+        further: These images, decoded, by name.
     """
 
     entity: Entity
@@ -52,17 +52,17 @@ class Article(NamedTuple):
 
 
 class Editor:
-    """Changes an index. Any number of threads may use it.
+    """Changes an index. Thread-safe.
 
     Args:
-        index: Open for writing.
-        summarizer: Makes the summarizer, which must be the one that the index was built with; called when the first
-            article comes. One thread at a time uses it.
-        encoder: Step 1's model, which `index` was opened with.
-        fusion: Step 2's model, which `index` was opened with; `None` for an index without tokens.
-        models: Held while the models run, if others use them, too.
-        compact_after: Number of changes after which the index is compacted in the background; 0 leaves that
-            to the caller.
+        index: The index, open for writing.
+        summarizer: Creates the summarizer, which must be the one that the index was built with; called for the first
+            article. One thread at a time uses it.
+        encoder: Step 1's model, with which `index` was opened.
+        fusion: Step 2's model, with which `index` was opened; `None` for an index without tokens.
+        models: A lock to hold while the models run, if other code uses them, too.
+        compact_after: Number of changes after which the index is compacted in the background; 0 leaves compaction to
+            the caller.
     """
 
     def __init__(
@@ -87,25 +87,25 @@ class Editor:
         self._compacting = threading.Lock()
 
     def put(self, articles: Sequence[Article]) -> None:
-        """Adds articles, or replaces those of the same ids; when it returns, they are on disk and found.
+        """Adds articles, or replaces those with the same ids; on return, they are on disk and searchable.
 
-        An entity keeps its labeled images, which are no part of its article.
+        An entity keeps its labeled images, which are not part of its article.
 
         Raises:
             ValueError: The index is closed, or was built with another summarizer.
-            OSError: They could not be written; none of them is added.
+            OSError: The articles could not be written; none of them is added.
         """
         articles = [one._replace(entity=without_lists(one.entity, self._dropped)) for one in articles]
         self.index.apply(self._additions(articles))
         self._compact_when_due()
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Removes entities; when it returns, that is on disk and they are no longer found.
+        """Removes entities; on return, the removal is on disk and they are no longer found.
 
         Raises:
-            KeyError: The index does not hold one of them; none is removed.
+            KeyError: One of them is not in the index; none is removed.
             ValueError: The index is closed.
-            OSError: It could not be written; none is removed.
+            OSError: The removal could not be written; none is removed.
         """
         rows = [(entity_id, self.index.row_of(entity_id)) for entity_id in ids]
         for entity_id, row in rows:
@@ -115,9 +115,9 @@ class Editor:
         self._compact_when_due()
 
     def holds(self, article: Article) -> bool:
-        """Returns whether the index has an article as it is, judged by its text and the thumbnail of its main image.
+        """Returns whether the index has exactly this article, judged by its text and the thumbnail of its main image.
 
-        New content of a further image under the same URL is not noticed. Labeled images are no part of an article.
+        New content of a further image at the same URL goes unnoticed. Labeled images are not part of an article.
         """
         row = self.index.row_of(article.entity.id)
         if row is None:
@@ -133,9 +133,9 @@ class Editor:
         return small == (None if path is None else path.read_bytes())
 
     def close(self) -> None:
-        """Lets other processes change the index, see `LiveIndex.close`, and closes the summarizer's connections."""
+        """Lets other processes change the index (see `LiveIndex.close`) and closes the summarizer's connections."""
         self.index.close()
-        if not self._summarizing.acquire(blocking=False):  # they end with the process that waits for a summary
+        if not self._summarizing.acquire(blocking=False):  # still in use; the connections end with the process
             return
         try:
             if isinstance(self._summarizer, ChatSummarizer):
@@ -151,7 +151,7 @@ class Editor:
             made, built_with = self._summarizer.name, self.index.manifest.inputs.summarizer
             if made != built_with:
                 raise ValueError(
-                    f"{self.index.root}: its summaries are by {built_with!r}, and this profile has {made!r}; use the "
+                    f"{self.index.root}: its summaries are by {built_with!r}, but this profile has {made!r}; use the "
                     "profile it was built with"
                 )
             return self._summarizer.summarize(entities)
@@ -188,7 +188,7 @@ class Editor:
         return additions
 
     def _labeled(self, entity: Entity) -> tuple[Entity, NDArray[Any], tuple[NDArray[Any], NDArray[np.float16]]]:
-        """Returns an article with the labeled images of the one it replaces, their vectors [n, D] and their tokens."""
+        """Returns an article with the labeled images of the one that it replaces, their vectors [n, D] and tokens."""
         none = np.empty((0, self.encoder.dimension), np.float32)
         untold = np.empty(0, np.uint8), np.empty(0, np.float16)
         if not self.index.manifest.inputs.image_use.labeled:
@@ -233,10 +233,10 @@ class Editor:
             images = images if len(images) else text
             images = np.concatenate([images, np.broadcast_to(text, images.shape)], axis=1)
         keys = images if keys_are_images(candidates) else text
-        return keys.astype(np.float16).astype(np.float32)  # as files have them
+        return keys.astype(np.float16).astype(np.float32)  # rounded as in the files
 
     def _compact_when_due(self) -> None:
-        # Not `index.changes`: an article that is replaced again and again fills the log, too.
+        # Not `index.changes`: replacing the same article repeatedly fills the log, too.
         due = self.compact_after and self.index.version.logged >= self._failed_at + self.compact_after
         if due and self._compacting.acquire(blocking=False):
             threading.Thread(target=self._compact, name="compact the index").start()
@@ -245,15 +245,15 @@ class Editor:
         try:
             self.index.compact()
             self._failed_at = 0
-        except Exception:  # the index answers and changes as before
+        except Exception:  # the index can be read and changed as before
             self._failed_at = self.index.version.logged
-            logger.exception("%s: could not be compacted; tried again later", self.index.root)
+            logger.exception("%s: could not be compacted; will try again later", self.index.root)
         finally:
             self._compacting.release()
 
 
 def article_of(entity: Entity, source: ImageSource | None, use: ImageUse = MAIN_ONLY) -> Article:
-    """Returns an entity with the images that are used, found and read as a build does it."""
+    """Returns an entity with its used images, found and read as in a build."""
     if source is None or not any(main_candidates(entity)):
         return Article(entity)
     name = find_main(source, entity)

@@ -28,21 +28,21 @@ from retriever.protocols import DualEncoder, FusionEncoder
 logger = logging.getLogger(__name__)
 
 GRACE = 60.0
-"""Seconds for which replaced files stay readable: a page asks for the images that a response has named."""
+"""Seconds for which replaced files stay readable, since the web page fetches images that earlier responses named."""
 
 
 class LiveIndex(VersionedIndex):
-    """An index that is read, and changed by one process at a time.
+    """An index that any process can read and one process at a time can change.
 
     Results stay readable while their version is held, and for `GRACE` seconds after a compaction; then the files that
-    it replaced are removed. `manifest` is that of the current files; its counts do not include changes.
+    it replaced are removed. `manifest` describes the current files; its counts do not include changes.
 
     Args:
         root: The index's folder; `folder` is that of the current files.
         base: The files of the current generation.
-        generation: Its number.
-        changes: Those made since, oldest first.
-        models: What the files were checked against.
+        generation: The number of the current generation.
+        changes: The changes since then, oldest first.
+        models: The models that the files were checked against.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class LiveIndex(VersionedIndex):
         super().__init__(root, base, changes)
         self._generation, self._models = generation, models
         self._seen, self._ends = layout.State((None, None), ()), dict[str, int]()
-        self._failure = ""  # of the last `refresh`, if it is to be tried again
+        self._failure = ""  # of the last `refresh`, if it should be retried
         self._writer: ExitStack | None = None  # holds the lock; `None` if the index is only read
         self._log: ChangeLog | None = None
         self._changing, self._compacting = threading.Lock(), threading.Lock()
@@ -84,12 +84,13 @@ class LiveIndex(VersionedIndex):
             device: As in `Index.open`.
             image_weight: As in `Index.open`.
             verify: As in `Index.open`; the checksums of changes are always compared.
-            write: Whether it will be changed, which one process at a time may do; `close` lets others.
-            doing: What this process does with it, for the message that another one gets.
+            write: Whether to open it for changes, which one process at a time can do, until `close`.
+            doing: What this process does with the index, for the error that other processes get.
 
         Raises:
-            ValueError: It is damaged or does not fit a model, or another process changes it (`LockedError`).
-            OSError: It will be changed, and the folder is read-only.
+            ValueError: The index is damaged, does not match a model, or is being changed by another process
+                (`LockedError`).
+            OSError: `write` is set, and the folder is read-only.
         """
         with ExitStack() as held:
             if write:
@@ -114,28 +115,29 @@ class LiveIndex(VersionedIndex):
 
     @contextmanager
     def pinned(self) -> Iterator[Version]:
-        """Yields the current version, which this context searches until the end of the block; see `refresh`."""
+        """Yields the current version after a `refresh`; this context uses it until the end of the block."""
         self.refresh()
         with super().pinned() as version:
             yield version
 
     def is_behind(self) -> bool:
-        """Returns whether another process has changed the index since `refresh`, by the state of a few files."""
+        """Returns whether another process has changed the index since `refresh`, judged by the state of a few files."""
         try:
             return self._writer is None and layout.state_of(self.root) != self._seen
         except OSError:  # `refresh` reports it
             return True
 
     def refresh(self) -> bool:
-        """Follows what another process has changed, unless this one is to change it; returns whether that was anything.
+        """Applies changes made by another process, unless this one is the writer; returns whether there were any.
 
-        If nothing has changed, it asks for the state of a few files. If what another process wrote cannot be read, the
-        index answers as before: until the next change if it is damaged, until the next call after an `OSError`.
+        If nothing has changed, this only checks the state of a few files. If the other process's changes cannot be
+        read, the index stays as it is: until the next change if they are damaged, until the next call after an
+        `OSError`.
         """
         if not self.is_behind():
             return False
         if not self._changing.acquire(blocking=False):
-            return False  # another thread does it
+            return False  # another thread is doing it
         before, failure = self._seen, ""
         try:
             return self._follow()
@@ -143,22 +145,22 @@ class LiveIndex(VersionedIndex):
             if isinstance(error, OSError):
                 self._seen, failure = before, str(error)
             if not failure or failure != self._failure:
-                logger.exception("%s: what another process changed cannot be read; it answers as before", self.root)
+                logger.exception("%s: cannot read another process's changes; serving the last state", self.root)
             return False
         finally:
             self._failure = failure
             self._changing.release()
 
     def _follow(self) -> bool:
-        before, self._seen = self._seen, layout.state_of(self.root)  # then what comes meanwhile is seen next time
-        if self._seen.files == (None, None):  # it is being built anew
+        before, self._seen = self._seen, layout.state_of(self.root)  # first, so that the next call sees later changes
+        if self._seen.files == (None, None):  # it is being rebuilt
             return False
         ends = dict(self._ends)
-        # A log is shorter, or differs, if the last changes could not be written and were undone.
+        # A log is shorter, or differs, if the last changes could not be written completely and were undone.
         if before.files == self._seen.files and all(size >= ends.get(name, 0) for name, size in self._seen.logs):
             with suppress(ValueError):
                 changes = read_changes(self.root, self._current.base, ends)
-                if layout.state_of(self.root).files == before.files:  # else these may be changes of other files
+                if layout.state_of(self.root).files == before.files:  # otherwise these may be changes to other files
                     self._current, self._ends = self._after(self._current, changes), ends
                     return bool(changes)
         encoder, fusion = self._models
@@ -171,13 +173,13 @@ class LiveIndex(VersionedIndex):
         return True
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Makes changes: when it returns, they are on disk, and every later search sees them.
+        """Makes changes; on return, they are on disk, and every later search sees them.
 
-        Changes that wait for each other are written together.
+        Changes of callers that wait at the same time are written together.
 
         Raises:
-            OSError: They could not be written; none of them is made.
-            ValueError: The index is not open for changes, or an addition does not fit it.
+            OSError: The changes could not be written; none of them is made.
+            ValueError: The index is not open for changes, or an addition does not match it.
         """
         for change in changes:
             if isinstance(change, Addition):
@@ -191,13 +193,13 @@ class LiveIndex(VersionedIndex):
             raise waiting.error
 
     def compact(self) -> bool:
-        """Writes all changes so far into new files, which then replace the old ones; returns false if there are none.
+        """Writes all changes so far to new files, which then replace the old ones; returns False if there are none.
 
-        Meanwhile the index answers and changes as before.
+        In the meantime, the index can be read and changed as usual.
 
         Raises:
             ValueError: The index is not open for changes, or is damaged.
-            OSError: The files could not be written; the index is as before.
+            OSError: The files could not be written; the index is unchanged.
         """
         with self._compacting:
             with self._changing:
@@ -221,7 +223,7 @@ class LiveIndex(VersionedIndex):
             return True
 
     def close(self) -> None:
-        """Lets other processes change the index; a compaction that runs is waited for. It stays readable."""
+        """Lets other processes change the index, after waiting for a running compaction; the index stays readable."""
         with self._compacting, self._changing:
             if self._log is not None:
                 self._log.close()
@@ -231,7 +233,7 @@ class LiveIndex(VersionedIndex):
             self._writer = None
 
     def _commit(self, batch: Sequence[_Waiting]) -> None:
-        """Writes the changes of several callers with one wait for the disk; called by one thread at a time."""
+        """Writes the changes of several callers with one sync; called by one thread at a time."""
         changes = [change for waiting in batch for change in waiting.changes]
         try:
             log = self._open_log()
@@ -249,7 +251,7 @@ class LiveIndex(VersionedIndex):
                 waiting.open = False
 
     def _open_log(self) -> ChangeLog:
-        """Returns the log, which the first change creates."""
+        """Returns the log; the first change creates it."""
         if self._writer is None:
             raise ValueError(f"{self.root}: is not open for changes")
         if self._log is None:
@@ -262,7 +264,7 @@ class LiveIndex(VersionedIndex):
         return ChangeLog.create(layout.log_of(self.root, self._generation), to_bytes(Origin.of(self.manifest)))
 
     def _continue_log(self) -> None:
-        """Opens the newest log, and writes the thumbnails that were lost with the process that had them."""
+        """Opens the newest log, and writes thumbnails that are missing because the process writing them was killed."""
         if found := layout.logs(self.root):
             self._log = ChangeLog.open(found[-1])
             self._generation = int(found[-1].stem)
@@ -272,7 +274,7 @@ class LiveIndex(VersionedIndex):
             self._thumbnails.write(thumbnail)
 
     def _switch(self, compacted: Version, base: Index, before: int) -> None:
-        """Puts new files in the place of the old ones and of the changes that they contain."""
+        """Replaces the old files, and the changes that the new files include, with the new files."""
         current, old = self._current, self._current.base
         ids = (current.removed.keys() | compacted.entries.keys()) - current.entries.keys()
         later: list[tuple[str, Entry | None]] = [(entity_id, None) for entity_id in sorted(ids)]
@@ -282,7 +284,7 @@ class LiveIndex(VersionedIndex):
         weakref.finalize(old, _drop, self.root, before)
 
     def _moved(self, base: Index) -> Version:
-        """Returns the version of new files alone, whose entities get rows of their own."""
+        """Returns a version with only the new files; its entities get new rows."""
         start, self._next_row = self._next_row, self._next_row + len(base)
         self._bases = [(s, one) for s, one in self._bases if one() is not None] + [(start, weakref.ref(base))]
         self.folder, self.manifest = base.folder, base.manifest
@@ -290,7 +292,7 @@ class LiveIndex(VersionedIndex):
 
 
 class _Waiting:
-    """Changes of one caller until they are made, or cannot be."""
+    """The pending changes of one caller."""
 
     def __init__(self, changes: Sequence[Change]) -> None:
         self.changes = changes
@@ -300,16 +302,16 @@ class _Waiting:
 
 def _hold(version: Version) -> None:
     """Keeps a version readable for `GRACE` seconds."""
-    timer = threading.Timer(GRACE, bool, [version])  # does nothing but hold it until then
+    timer = threading.Timer(GRACE, bool, [version])  # only keeps a reference until then
     timer.daemon = True
     timer.start()
 
 
 def _drop(root: Path, generation: int) -> None:
-    """Removes files that nobody reads any more, in a thread: there may be a million thumbnails."""
+    """Removes files that nobody reads any more, in a thread because there may be a million thumbnails."""
     if threading.main_thread().is_alive():
         threading.Thread(target=_remove, args=(root, generation), name="remove old files").start()
-    else:  # the process ends, and with it its threads
+    else:  # the process is exiting and can start no threads
         _remove(root, generation)
 
 
@@ -317,4 +319,4 @@ def _remove(root: Path, generation: int) -> None:
     try:
         layout.remove_generation(root, generation)
     except (ValueError, OSError):
-        logger.exception("%s: old files could not be removed; the next process that writes tries again", root)
+        logger.exception("%s: old files could not be removed; the next process that writes will try again", root)

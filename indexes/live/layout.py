@@ -1,14 +1,14 @@
-"""The files of a changed index: the folder `live` beside the files of the build.
+"""The files of a changed index: the folder `live` next to the files of the build.
 
-    INDEX/                the files that `build-index` wrote: generation 0, gone after the first compaction
-    INDEX/live/current    the number of the generation that counts, as text; without it, 0
+    INDEX/                the files that `build-index` wrote: generation 0, removed after the first compaction
+    INDEX/live/current    the number of the current generation, as text; 0 without this file
     INDEX/live/000002/    generation 2, a complete index that a compaction wrote
     INDEX/live/000002.log the changes since generation 2
-    INDEX/live/images/    thumbnails of changed entities, named by their content
+    INDEX/live/images/    thumbnails of changed entities, named by a hash of their content
 
-A compaction first begins the log of the next generation, then writes its folder, then replaces `current`. Until that
-moment, opening the index reads the old generation and both logs; from it on, the new generation and its log. So a kill
-at any moment loses nothing, and what is left over is removed by the next process that writes.
+A compaction first starts the log of the next generation, then writes its folder, then replaces `current`. Until then,
+opening the index reads the old generation and both logs; afterwards, the new generation and its log. So a kill at any
+moment loses nothing, and the next process that writes removes leftover files.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _GENERATION = re.compile(r"(\d{6})(\.log|\.partial)?")
 
 
 def generation_of(folder: Path) -> int:
-    """Returns the number of the generation that counts.
+    """Returns the number of the current generation.
 
     Raises:
-        ValueError: The file that holds the number is damaged.
+        ValueError: The file with the number is damaged.
     """
     path = folder / LIVE / _CURRENT
     try:
@@ -41,7 +41,7 @@ def generation_of(folder: Path) -> int:
         return 0
     if not re.fullmatch(r"\d{1,6}", text) or not files_of(folder, int(text)).is_dir():
         raise ValueError(
-            f"{path}: names generation {text[:20]!r}, which is not there; restore the folder {folder / LIVE} from a "
+            f"{path}: names generation {text[:20]!r}, which does not exist; restore the folder {folder / LIVE} from a "
             f"backup, or remove it and rebuild with `omgm build-index --overwrite`"
         )
     return int(text)
@@ -59,27 +59,28 @@ def files_of(folder: Path, generation: int) -> Path:
 
 
 def current_files(folder: Path) -> Path:
-    """Returns the folder with the files of the generation that counts: `folder` itself before a compaction."""
+    """Returns the folder with the files of the current generation: `folder` itself before any compaction."""
     return files_of(folder, generation_of(folder))
 
 
 def log_of(folder: Path, generation: int) -> Path:
-    """Returns the path of the log that begins with a generation."""
+    """Returns the path of the log of changes since a generation."""
     return folder / LIVE / f"{generation:06}.log"
 
 
 def logs(folder: Path) -> list[Path]:
-    """Returns the logs whose changes come on top of the current generation, oldest first."""
+    """Returns the logs of changes since the current generation, oldest first."""
     first = generation_of(folder)
     found = sorted((folder / LIVE).glob("??????.log"))
     return [path for path in found if int(path.stem) >= first]
 
 
 class State(NamedTuple):
-    """What tells whether an index was changed: two equal states have equal content.
+    """A state of the files of an index, for detecting changes: equal states mean equal content.
 
     Attributes:
-        files: Of the file that names the generation and, before a compaction, of the manifest: inode, size and time.
+        files: Inode, size and modification time of the file that names the generation and, before any compaction, of
+            the manifest.
         logs: Names and sizes of the logs.
     """
 
@@ -88,7 +89,7 @@ class State(NamedTuple):
 
 
 def state_of(folder: Path) -> State:
-    """Returns the state of an index; it reads nothing."""
+    """Returns the state of an index without reading any file."""
     current, logs = _status(folder / LIVE / _CURRENT), list[tuple[str, int]]()
     for path in sorted((folder / LIVE).glob("??????.log")):
         if (status := _status(path)) is not None:
@@ -105,32 +106,31 @@ def _status(path: Path) -> tuple[int, int, int] | None:
 
 
 def is_live(folder: Path) -> bool:
-    """Returns whether an index was ever changed."""
+    """Returns whether an index has ever been changed."""
     return (folder / LIVE).is_dir()
 
 
 def is_settled(folder: Path) -> bool:
-    """Returns whether the logs hold no changes, not even changes that undo each other."""
+    """Returns whether the logs contain no changes, not even changes that cancel each other out."""
     return not any(has_changes(path) for path in logs(folder))
 
 
 def settled_files(folder: Path) -> Path:
-    """Returns the folder with the files of the current generation, which hold all changes.
+    """Returns the folder with the files of the current generation, if they include all changes.
 
     Raises:
-        ValueError: There are changes that only the logs hold.
+        ValueError: There are changes that are only in the logs.
     """
     if not is_settled(folder):
         raise ValueError(
-            f"{folder}: was changed since its files were written, and this needs files that hold everything: "
-            f"run `omgm index compact --index {folder}`"
+            f"{folder}: has changes that are not in its files yet; run `omgm index compact --index {folder}` first"
         )
     return current_files(folder)
 
 
 def remove_generation(folder: Path, generation: int) -> None:
-    """Removes the files of a generation unless it counts; of generation 0, only those of the index itself."""
-    if generation == generation_of(folder):  # it was built anew
+    """Removes the files of a generation unless it is current; of generation 0, only those of the index itself."""
+    if generation == generation_of(folder):  # it was rebuilt
         return
     if generation:
         shutil.rmtree(files_of(folder, generation), ignore_errors=True)
@@ -141,13 +141,13 @@ def remove_generation(folder: Path, generation: int) -> None:
 
 
 def discard(folder: Path) -> None:
-    """Removes all generations and changes besides the files in `folder` itself, which is about to be built anew."""
+    """Removes all generations and changes except the files in `folder` itself, which is about to be rebuilt."""
     (folder / LIVE / _CURRENT).unlink(missing_ok=True)
     shutil.rmtree(folder / LIVE, ignore_errors=True)
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what a killed process left: old generations, their logs, and folders that were not finished."""
+    """Removes what a killed process left behind: old generations, their logs, and unfinished folders."""
     counts = generation_of(folder)
     for path, generation, kind in _numbered(folder):
         if kind == ".log":

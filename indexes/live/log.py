@@ -17,33 +17,33 @@ logger = logging.getLogger(__name__)
 
 _MAGIC = b"OMGMLOG1"
 _START = len(_MAGIC) + 8
-"""Bytes before the first record: the magic number, then up to where records are acknowledged, uint64."""
+"""Bytes before the first record: the magic number, then the end of the acknowledged records, uint64."""
 _FRAME = struct.Struct("<QII")
-"""Before each record: its length, its CRC-32, and the CRC-32 of these 12 bytes."""
+"""The header of each record: its length, its CRC-32, and the CRC-32 of these 12 bytes."""
 _FIX = "restore the file from a backup, or remove it to lose the changes in it"
 
 
 class Record(NamedTuple):
-    """A record's bytes, and where it begins in the file."""
+    """A record's bytes and its offset in the file."""
 
     offset: int
     content: bytes
 
     @property
     def end(self) -> int:
-        """Where the next record begins."""
+        """The offset at which the next record begins."""
         return self.offset + _FRAME.size + len(self.content)
 
 
 class ChangeLog:
-    """A log open for appending; `open` reads an existing one to its end first.
+    """A log open for appending; `open` first reads an existing one to its end.
 
-    After a sync the length of the file is written into its head, without a sync of its own: a log that is shorter than
-    that was truncated, whereas one that is longer was being written when its process was killed.
+    After each sync, the length of the file is written to its header, without another sync: a log that is shorter than
+    that was truncated, while one that is longer was being written when its process was killed.
 
     Args:
         path: The file.
-        end: Where the next record begins.
+        end: The offset at which the next record begins.
     """
 
     def __init__(self, path: Path, end: int) -> None:
@@ -67,7 +67,7 @@ class ChangeLog:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Opens a log after its last whole record; one that was being written when its process was killed is dropped.
+        """Opens a log after its last complete record; drops one that was being written when its process was killed.
 
         Raises:
             ValueError: The log is damaged.
@@ -85,12 +85,12 @@ class ChangeLog:
         """Writes records and waits until they are on disk.
 
         Raises:
-            OSError: They could not be written, and none of them is in the log.
+            OSError: The records could not be written; none of them is in the log.
         """
         if self._broken:
             raise OSError(f"{self.path}: an earlier change could not be written or undone; free space, then restart")
         if not self._in_place():
-            reason = "the log was removed or replaced; the change is not made: restore the index, then restart"
+            reason = "the log was removed or replaced, so the change was not made; restore the index, then restart"
             raise OSError(errno.ENOENT, reason, str(self.path))
         blob = b"".join(_framed(content) for content in contents)
         try:
@@ -111,28 +111,28 @@ class ChangeLog:
         os.close(self._file)
 
     def _in_place(self) -> bool:
-        """Returns whether the path still names the open file; what is written to a removed one is lost at the end."""
+        """Returns whether the path still names the open file; writes to a deleted file would be lost when it closes."""
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self._file))
         except FileNotFoundError:
             return False
 
     def _undo(self) -> None:
-        """Cuts off what was written of a change; if even that fails, nothing more is appended."""
+        """Truncates what was written of a change; if even that fails, no more changes are accepted."""
         try:
             os.ftruncate(self._file, self._end)
             os.fsync(self._file)
         except OSError:
             self._broken = True
-            logger.exception("%s: could not be cut back to %d bytes", self.path, self._end)
+            logger.exception("%s: could not be truncated to %d bytes", self.path, self._end)
 
 
 def read_log(path: Path, start: int = _START) -> Iterator[Record]:
-    """Yields the records of a log, up to one that was being written when its process was killed.
+    """Yields the records of a log, except one that was being written when its process was killed.
 
     Args:
         path: The file.
-        start: Where the first record to read begins, the `end` of an earlier one.
+        start: The offset of the first record to read, which is the `end` of an earlier one.
 
     Raises:
         ValueError: A record is damaged, or acknowledged records are missing. The message names file, offset and fix.
@@ -140,7 +140,7 @@ def read_log(path: Path, start: int = _START) -> Iterator[Record]:
     with path.open("rb") as file:
         head = file.read(_START)
         if len(head) < _START or not head.startswith(_MAGIC):
-            raise ValueError(f"{path}: not a log of changes, or of another release; {_FIX}")
+            raise ValueError(f"{path}: not a log of changes, or from another release; {_FIX}")
         size, offset = os.fstat(file.fileno()).st_size, file.seek(start)
         acknowledged = struct.unpack_from("<Q", head, len(_MAGIC))[0]
         if size < acknowledged:
@@ -157,7 +157,7 @@ def read_log(path: Path, start: int = _START) -> Iterator[Record]:
 
 
 class _Damage(NamedTuple):
-    """What is wrong with a record, and whether a kill while it was being written explains it."""
+    """What is wrong with a record, and whether a kill during the write explains it."""
 
     reason: str
     unfinished: bool
@@ -167,9 +167,9 @@ def _read_framed(file: BinaryIO) -> bytes | _Damage:
     """Reads the next record that `_framed` framed."""
     frame = file.read(_FRAME.size)
     if len(frame) < _FRAME.size:
-        return _Damage("it is cut short", unfinished=True)
+        return _Damage("it is truncated", unfinished=True)
     length, checksum, own = _FRAME.unpack(frame)
-    if own != zlib.crc32(frame[:12]):  # zeros: a file system may lengthen a file before it writes to it
+    if own != zlib.crc32(frame[:12]):  # all zeros if the file system extended the file before writing to it
         return _Damage("its length is damaged", unfinished=not any(frame + file.read()))
     content = file.read(length)
     if len(content) < length or zlib.crc32(content) != checksum:
@@ -184,7 +184,7 @@ def has_changes(path: Path) -> bool:
 
 
 def sync_folder(folder: Path) -> None:
-    """Waits until the names in a folder are on disk."""
+    """Syncs a folder's entries (file names) to disk."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)
@@ -199,6 +199,6 @@ def _framed(content: bytes) -> bytes:
 
 def _write(file: int, blob: bytes, offset: int) -> None:
     view = memoryview(blob)
-    while view:  # a full disk writes a part first
+    while view:  # a write to a nearly full disk may be partial
         written = os.pwrite(file, view, offset)
         view, offset = view[written:], offset + written

@@ -14,7 +14,7 @@ from indexes.store import Index
 def open_current(
     folder: Path, open_files: Callable[[Path], Index], ends: dict[str, int]
 ) -> tuple[Index, int, list[Change]]:
-    """Returns the current files of an index, their generation, and the changes made since, whose `ends` it notes."""
+    """Returns the current files of an index, their generation, and later changes; sets `ends` like `read_changes`."""
     while True:
         ends.clear()
         generation = layout.generation_of(folder)
@@ -24,7 +24,7 @@ def open_current(
         except (ValueError, OSError):
             if layout.generation_of(folder) == generation:
                 raise
-        else:  # a compaction may have replaced the files meanwhile
+        else:  # a compaction may have replaced the files in the meantime
             if layout.generation_of(folder) == generation:
                 return base, generation, changes
 
@@ -35,10 +35,10 @@ def read_changes(folder: Path, base: Index, ends: dict[str, int]) -> list[Change
     Args:
         folder: The index's folder.
         base: The files of the current generation.
-        ends: Where to begin in each log that was read before, by its name; then where the last record ends.
+        ends: Where to begin in each log that was read before, by its name; updated to the end of the last record.
 
     Raises:
-        ValueError: A log is damaged, or of another index.
+        ValueError: A log is damaged, or belongs to another index.
     """
     changes: list[Change] = []
     for path in layout.logs(folder):
@@ -47,7 +47,7 @@ def read_changes(folder: Path, base: Index, ends: dict[str, int]) -> list[Change
             try:
                 change = from_bytes(record.content)
                 if (path.name not in ends) != isinstance(change, Origin):
-                    raise ValueError("records are in another order than they were written in")
+                    raise ValueError("records are not in the order in which they were written")
                 ends[path.name] = record.end
                 if isinstance(change, Origin):
                     change.check(base.manifest)

@@ -1,4 +1,4 @@
-"""Reads an index that changes: rows of every version that is still held, searches of one version."""
+"""Reads an index that changes: searches one version, and reads rows of every version that is still held."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from retriever.types import Entity, FloatArray, IntArray, StoredTokens
 from retriever.wording import counted
 
 _SPREAD = 1 << 24
-"""Token rows per entity: the tokens of the entity at row r begin at r * _SPREAD."""
+"""Token rows reserved per entity: the tokens of the entity at row r begin at r * _SPREAD."""
 
 
 class VersionedIndex(Index):
-    """The files of an index with the changes made since, for any number of threads.
+    """The files of an index with later changes. Thread-safe.
 
-    A row is given to one entity and never to another while the process runs. It is readable for as long as a
-    `Version` that has it is held. Within `pinned`, a thread (to be exact, a context of `contextvars`) sees one version,
-    even if the index changes meanwhile.
+    A row belongs to one entity and is never reused while the process runs. It is readable as long as a `Version` that
+    contains it is held. Within `pinned`, a thread (precisely, a `contextvars` context) sees one version, even if the
+    index changes in the meantime.
 
     Args:
         root: The index's folder; `folder` is that of the current files.
         base: The current files.
-        changes: Those made since, oldest first.
+        changes: The changes since then, oldest first.
     """
 
     def __init__(self, root: Path, base: Index, changes: Sequence[Change]) -> None:
@@ -52,12 +52,12 @@ class VersionedIndex(Index):
 
     @property
     def changes(self) -> int:
-        """How many entities differ from the files: changed, new and removed ones."""
+        """Number of entities that differ from the files: changed, new and removed ones."""
         return self.version.changes
 
     @contextmanager
     def pinned(self) -> Iterator[Version]:
-        """Yields the current version, which this context searches until the end of the block."""
+        """Yields the current version, which this context uses until the end of the block."""
         version = self.version
         token = self._pinned.set(version)
         try:
@@ -74,7 +74,7 @@ class VersionedIndex(Index):
         return self.version.search(vectors, k)
 
     def row_of(self, entity_id: str) -> int | None:
-        """Returns the row of an entity, or `None` if the index does not hold it."""
+        """Returns the row of an entity, or `None` if it is not in the index."""
         return self.version.row_of(entity_id)
 
     def rows(self) -> Iterator[int]:
@@ -93,12 +93,12 @@ class VersionedIndex(Index):
         return home.change.entity if isinstance(home, Entry) else home.entity(own)
 
     def summary(self, row: int) -> str:
-        """Returns the summary of the article at `row`; raises as `entity`."""
+        """Returns the summary of the article at `row`; raises errors like `entity`."""
         home, own = self._at(row)
         return home.change.summary if isinstance(home, Entry) else home.summary(own)
 
     def image_path(self, row: int) -> Path | None:
-        """Returns the thumbnail of the main image, or `None` without one."""
+        """Returns the path of the main image's thumbnail, or `None`."""
         try:
             home, own = self._at(row)
         except IndexError:
@@ -106,33 +106,33 @@ class VersionedIndex(Index):
         return self._thumbnails.path(home.change.thumbnail) if isinstance(home, Entry) else home.image_path(own)
 
     def labeled_keys(self, row: int) -> FloatArray:
-        """Returns the keys of an entity that are labeled images, float32 [keys, length]; raises as `entity`."""
+        """Returns those keys of an entity that are labeled images, float32 [keys, length]; raises like `entity`."""
         home, own = self._at(row)
         if isinstance(home, Entry):
             return home.change.keys[len(home.change.keys) - home.change.labeled :]
         return labeled_keys(home.folder, home.manifest, own)
 
     def main_is_labeled(self, row: int) -> bool:
-        """Returns whether a labeled image replaces an entity's missing main image; raises as `entity`."""
+        """Returns whether a labeled image replaces an entity's missing main image; raises errors like `entity`."""
         home, own = self._at(row)
         if isinstance(home, Entry):
             return 0 < home.change.labeled == len(home.change.keys)
         return own in labeled_numbers(home.folder, home.manifest, own)
 
     def token_rows(self, row: int) -> range:
-        """Returns the rows of an entity's tokens, see `Index.token_rows`; raises as `entity`."""
+        """Returns the rows of an entity's tokens, see `Index.token_rows`; raises errors like `entity`."""
         home, own = self._at(row)
         count = len(home.change.tokens) if isinstance(home, Entry) else len(home.token_rows(own))
         return range(row * _SPREAD, row * _SPREAD + count)
 
     def section_rows(self, row: int) -> range:
-        """Returns the rows of an entity's section tokens; raises as `entity`."""
+        """Returns the rows of an entity's section tokens; raises errors like `entity`."""
         home, own = self._at(row)
         count = home.change.token_sections if isinstance(home, Entry) else len(home.section_rows(own))
         return range(row * _SPREAD, row * _SPREAD + count)
 
     def labeled_tokens(self, row: int) -> tuple[NDArray[Any], NDArray[np.float16]]:
-        """Returns the tokens of an entity's labeled images, see `Index.stored_tokens`; raises as `entity`."""
+        """Returns the tokens of an entity's labeled images, see `Index.stored_tokens`; raises errors like `entity`."""
         home, own = self._at(row)
         if isinstance(home, Entry):
             first = len(home.change.tokens) - home.change.labeled_tokens
@@ -140,7 +140,7 @@ class VersionedIndex(Index):
         return home.stored_tokens(home.labeled_rows(own))
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Returns stored tokens; each span is the `token_rows` of an entity or the first of them."""
+        """Returns stored tokens; each span is the `token_rows` of an entity or a prefix of them."""
         homes = [self._at(span.start // _SPREAD) if span else None for span in spans]
         bases = list(dict.fromkeys(home[0] for home in homes if home and isinstance(home[0], Index)))
         if len(bases) <= 1 and not any(home and isinstance(home[0], Entry) for home in homes):
@@ -182,7 +182,7 @@ class VersionedIndex(Index):
         """Copies the files of the index; see `Index.save_pretrained`.
 
         Raises:
-            ValueError: It has changes that are not in the files yet.
+            ValueError: The index has changes that are not in the files yet.
         """
         self._check_settled()
         self.version.base.save_pretrained(folder, license=license)
@@ -199,7 +199,7 @@ class VersionedIndex(Index):
         """Publishes the files of the index; see `Index.push_to_hub`.
 
         Raises:
-            ValueError: It has changes that are not in the files yet.
+            ValueError: The index has changes that are not in the files yet.
         """
         self._check_settled()
         return self.version.base.push_to_hub(repo, private=private, token=token, message=message, license=license)
@@ -213,10 +213,10 @@ class VersionedIndex(Index):
     def _check_settled(self) -> None:
         if self.changes:
             changes = counted(self.changes, "change")
-            raise ValueError(f"{self.root}: has {changes} since its files were written; compact it first")
+            raise ValueError(f"{self.root}: has {changes} not yet in its files; compact it first")
 
     def _at(self, row: int) -> tuple[Entry, int] | tuple[Index, int]:
-        """Returns where a row is: its entry in the log, or the index of its files and the row there."""
+        """Returns where a row is stored: its entry in the log, or the index of its files and the row there."""
         entry = self._entries.get(row)
         if entry is not None:
             return entry, 0
@@ -231,7 +231,7 @@ class VersionedIndex(Index):
         return TokenStore(self.manifest.inputs.codec, change.tokens, change.scales, self.device)
 
     def _after(self, version: Version, changes: Sequence[Change]) -> Version:
-        """Returns the version after changes, whose entities get rows of their own."""
+        """Returns the version after changes; changed entities get new rows."""
         entries: list[tuple[str, Entry | None]] = []
         for change in changes:
             entry = None
@@ -243,7 +243,7 @@ class VersionedIndex(Index):
 
 
 def _part(stored: StoredTokens, first: int, count: int) -> StoredTokens:
-    """Returns the tokens of one span, and no others: a GPU that holds all tokens has returned all."""
+    """Returns only the tokens of one span; if all tokens are on the GPU, `stored` contains all of them."""
     part = slice(first, first + count)
     scales = None if stored.scales is None else stored.scales[part]
     return StoredTokens(stored.values[part], scales, np.zeros(1, np.int64))

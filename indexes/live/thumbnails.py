@@ -1,4 +1,4 @@
-"""Thumbnails of changed entities as files, named by their content."""
+"""Thumbnails of changed entities as files, named by a hash of their content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from retriever.files import write_whole
 
 
 class Thumbnails:
-    """The thumbnails in a folder; the log has them, too, so a file that is lost is written again.
+    """The thumbnails in a folder. They are also in the log, so a lost file can be rewritten.
 
     Args:
         folder: The folder; created with the first thumbnail.
@@ -25,14 +25,14 @@ class Thumbnails:
         return path if thumbnail and path.is_file() else None
 
     def write(self, thumbnail: bytes) -> None:
-        """Writes the file of a thumbnail unless it is there, or the thumbnail empty."""
+        """Writes the file of a thumbnail, unless it exists or the thumbnail is empty."""
         path = self._path(thumbnail)
         if thumbnail and not path.is_file():
             self._folder.mkdir(parents=True, exist_ok=True)
             write_whole(path, thumbnail)
 
     def keep(self, thumbnails: Iterable[bytes]) -> None:
-        """Removes the files of all others."""
+        """Removes the files of all other thumbnails."""
         kept = {self._path(thumbnail) for thumbnail in thumbnails}
         for path in self._folder.glob("*"):
             if path not in kept:

@@ -1,4 +1,4 @@
-"""One state of an index that changes: the files of a generation, what is no longer valid there, and what is new."""
+"""A version of an index that changes: the files of a generation, entities no longer valid there, and new entities."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from indexes.store import Index
 from retriever.types import FloatArray, IntArray
 
 _SPARE = 64
-"""Entities searched for beyond `k` at first; more only if this many of the best are no longer valid."""
+"""Entities beyond `k` to search for at first; more are needed only if this many of the best are no longer valid."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Entry:
-    """A changed entity and its row, which no other entity ever gets while the process runs."""
+    """A changed entity and its row, which is never reused while the process runs."""
 
     row: int
     change: Addition
@@ -30,14 +30,14 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Version:
-    """An immutable state, whose rows can be read while it is held, even if the index changes meanwhile.
+    """An immutable state; its rows can be read while it is held, even if the index changes in the meantime.
 
     Attributes:
         base: The files of a generation.
         start: The row of the first entity of `base`.
-        removed: Entities of `base` that were changed or removed since, with their rows there (from 0).
-        entries: The changed and the new entities, in the order in which they came.
-        logged: How many changes the log has beyond `base`, each of those of the same entity counted.
+        removed: Entities of `base` that have since been changed or removed, with their rows there (from 0).
+        entries: The changed and new entities, in the order in which they arrived.
+        logged: Number of changes in the log since `base`, including repeated changes of the same entity.
     """
 
     base: Index
@@ -48,7 +48,7 @@ class Version:
 
     @property
     def changes(self) -> int:
-        """How many entities differ from the files."""
+        """Number of entities that differ from the files."""
         return len(self.removed.keys() | self.entries.keys())
 
     def __len__(self) -> int:
@@ -56,7 +56,7 @@ class Version:
         return len(self.base) - len(self.removed) + len(self.entries)
 
     def row_of(self, entity_id: str) -> int | None:
-        """Returns the row of an entity, or `None` if it is not there."""
+        """Returns the row of an entity, or `None` if it does not exist."""
         if entity_id in self.entries:
             return self.entries[entity_id].row
         row = None if entity_id in self.removed else self.base.row_of(entity_id)
@@ -65,11 +65,11 @@ class Version:
         return None if row is None else self.start + row
 
     def changed(self, changes: Iterable[tuple[str, Entry | None]]) -> Self:
-        """Returns the state after changes, made in their order; `None` removes an entity."""
+        """Returns the state after changes, applied in order; `None` removes an entity."""
         entries, removed, logged = dict(self.entries), dict(self.removed), self.logged
         for entity_id, entry in changes:
             row = None if entity_id in removed else self.base.row_of(entity_id)
-            if row is not None and self.base.entity(row).id == entity_id:  # not another's other name
+            if row is not None and self.base.entity(row).id == entity_id:  # not another entity's alternative name
                 removed[entity_id] = row
             if entry is None:
                 entries.pop(entity_id, None)
@@ -81,8 +81,8 @@ class Version:
     def sources(self) -> Iterator[int | Entry]:
         """Yields where each entity comes from: its row in `base`, or an entry.
 
-        A changed entity keeps its place, new ones come last in the order in which they came: as in a knowledge base
-        that was edited and appended to.
+        Changed entities keep their position; new ones follow in the order of arrival, as in a knowledge base that was
+        edited and appended to.
         """
         new = dict(self.entries)
         changed = {row: new.pop(entity_id, None) for entity_id, row in self.removed.items()}
@@ -117,7 +117,7 @@ class Version:
         return np.array(sorted(self.removed.values()), np.int64)
 
     def _search_base(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        """Searches the files, without what is removed there."""
+        """Searches the files, leaving out entities that were changed or removed."""
         most = k + len(self.removed)
         asked = min(k + _SPARE, most) if self.removed else k
         while True:

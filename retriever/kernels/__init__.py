@@ -33,9 +33,9 @@ def max_sim_pairs(
 
     Args:
         queries: Query tokens [B, N, H], floating point, normalized as the score mode requires.
-        tokens: The store [R, M, H], float16, bfloat16, float32 or int8, contiguous; a row is a section. Or the signs of
-            tokens of length 1, packed eight to a byte as by `bit1`, uint8 [R, M, H / 8], for which there is no Triton
-            kernel.
+        tokens: The store [R, M, H], float16, bfloat16, float32 or int8, contiguous; a row is a section. Alternatively
+            the signs of unit-length tokens, packed eight to a byte as in `bit1`, uint8 [R, M, H / 8], for which there
+            is no Triton kernel.
         scales: [R, M], floating point, for an int8 store (a token is `int8 * scale`), else `None`.
         query_of: The query of each pair, integer [P], in any order.
         first: The row of each pair's first section, integer [P].
@@ -47,8 +47,8 @@ def max_sim_pairs(
         Section scores, float32 [total], pair by pair, on the device of `queries`.
 
     Raises:
-        ValueError: Shapes, dtypes or devices do not match; on a CPU also if rows are not in the store. On a GPU the
-            values of `query_of`, `first` and `counts` are not checked.
+        ValueError: Shapes, dtypes or devices do not match or, on a CPU, rows are outside the store. On a GPU the values
+            of `query_of`, `first` and `counts` are not checked.
     """
     _check(queries, tokens, scales, {"query_of": query_of, "first": first, "counts": counts})
     if queries.is_cuda and tokens.dtype != torch.uint8 and _has_triton():
@@ -78,7 +78,7 @@ def _check(queries: Tensor, tokens: Tensor, scales: Tensor | None, pairs: dict[s
         found = f"{scales.dtype} {list(scales.shape)}"
         raise ValueError(f"scales: must be floating point {list(tokens.shape[:2])}, got {found}")
     for name, values in pairs.items():
-        # An empty list becomes a tensor of floats.
+        # An empty list becomes a float tensor.
         if values.ndim != 1 or values.shape != pairs["counts"].shape or (len(values) and values.is_floating_point()):
             raise ValueError(f"{name}: must have one integer per pair, [P], got {values.dtype} {list(values.shape)}")
     for name, tensor in {"tokens": tokens, "scales": scales, **pairs}.items():

@@ -1,4 +1,4 @@
-"""Late interaction in PyTorch: one matrix product per run of a query's pairs, for CPUs and without Triton."""
+"""Late interaction in PyTorch, for CPUs and without Triton: one matrix product per run of adjacent pairs of a query."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.nn import functional
 from retriever.codecs import byte_signs
 
 _LONGEST = 2048
-"""Tokens of one product, unless a pair has more: what it needs stays small and in the cache."""
+"""Most tokens per product, unless a single pair has more, so that its operands stay in the CPU's cache."""
 
 
 def max_sim_pairs(
@@ -26,7 +26,7 @@ def max_sim_pairs(
     """Computes section scores, float32 [total]; see `retriever.kernels`.
 
     Products and sums are float32. int8 tokens are scaled after the product, which has N columns instead of H. Packed
-    signs are never unpacked: a byte's product with eight dimensions of a query is one of 256, looked up in a table.
+    signs are never unpacked: the product of a byte with eight dimensions of a query is one of 256 values in a table.
 
     Raises:
         ValueError: Rows of a pair are outside the store, or `total` or `most` do not match `counts`.
@@ -84,7 +84,7 @@ def _products(query: Tensor, sections: Tensor, scales: Tensor | None) -> Tensor:
 
 
 def _sign_tables(queries: Tensor) -> Tensor:
-    """Returns the products of queries [B, N, H] with every byte of packed signs at every place, [B, H / 8 * 256, N]."""
+    """Returns the products of queries [B, N, H] with each byte value at each position, [B, H / 8 * 256, N]."""
     parts = queries.unflatten(-1, (-1, 8)) * queries.shape[-1] ** -0.5  # a token has length 1
     return torch.einsum("bnwe,ve->bwvn", parts, byte_signs(queries.device).float()).flatten(1, 2)
 

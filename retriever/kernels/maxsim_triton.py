@@ -5,10 +5,11 @@ A section of the paper profile (32 tokens of 768) is 24 KiB as int8 and 48 KiB i
 kernel is therefore bound by memory bandwidth, and its design reads each stored byte exactly once.
 
 - A program handles `tile` sections of one pair: their rows are adjacent, and the query's 48 KiB, which come from the L2
-  cache, are read once for all of them. With one section per program they would be twice as many bytes as its tokens.
-- The grid is pairs x tiles of the longest pair; a program without sections exits after one load. Programs that loop
-  over all sections of a pair would be fewer (20 at batch 1, for 132 processors), and one with 60 sections would finish
-  long after those with 5. Pairs are the fast axis: programs with work start before those without.
+  cache, are read once for all of them. With one section per program, the query would be twice as many bytes as the
+  section.
+- The grid is pairs x tiles of the longest pair; a program without sections exits after one load. One program per pair,
+  looping over its sections, would leave processors idle (20 programs at batch 1, for 132 processors), and one with 60
+  sections would finish long after those with 5. Pairs are the fast axis: programs with work start before those without.
 - Products are float16 with float32 sums: int8 values are exact in float16, and normalized bfloat16 tokens lose at most
   2^-25. A scale multiplies the N products of its token instead of its H values. float32 stores are multiplied in
   float32 ("ieee": no TF32).

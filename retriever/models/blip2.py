@@ -1,4 +1,4 @@
-"""BLIP-2 of transformers: its ViT-g image tower, and its image-text retrieval checkpoints under our names."""
+"""The BLIP-2 of transformers: its ViT-g image tower, and its image-text retrieval checkpoints under our names."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MODEL_TYPE = "blip-2"
 """`model_type` in the `config.json` of a checkpoint (`Salesforce/blip2-itm-vit-g`)."""
 
 _HEADS = ("vision_projection.", "text_projection.", "itm_head.", "vision_proj.", "text_proj.")
-"""Contrastive and matching heads, by their present and former names: they score in other ways and are not used here."""
+"""Contrastive and matching heads, by their current and former names: other ways to score, not used here."""
 
 _COUNTING = "embeddings.position_ids"
-"""A buffer that counts from zero, stored by older checkpoints."""
+"""The buffer 0, 1, 2, ..., stored in older checkpoints."""
 
 _FIRST_REVISIONS = ("qformer.embeddings.", "cls.", "temp")
 """Names that only the first revisions on the hub have; the Q-Former's other weights were renamed as well."""
@@ -25,8 +25,8 @@ _FIRST_REVISIONS = ("qformer.embeddings.", "cls.", "temp")
 def vision_tower(config: dict[str, Any]) -> nn.Module:
     """Returns an untrained image tower without its last norm.
 
-    That norm is BLIP-2's `ln_vision`, which is trained with the Q-Former while the tower stays frozen; the encoder has
-    it as `vision_norm`.
+    That norm is BLIP-2's `ln_vision`, which is trained with the Q-Former while the tower stays frozen; in the encoder
+    it is `vision_norm`.
     """
     tower = Blip2VisionModel(Blip2VisionConfig(**config))
     tower.register_module("post_layernorm", nn.Identity())
@@ -59,17 +59,17 @@ def check_revision(folder: Path, names: Collection[str]) -> None:
     """Checks that a checkpoint's tensor names are not those of the first revisions on the hub.
 
     Raises:
-        ValueError: They are.
+        ValueError: The checkpoint is one of those revisions.
     """
     if old := sorted(name for name in names if name.startswith(_FIRST_REVISIONS)):
         raise ValueError(
-            f"{folder}: the weights have {old[0]}, as in the first revisions of BLIP-2 on the hub, whose names are not "
-            "read; use the revision that configs/paper.toml names"
+            f"{folder}: the weights contain {old[0]}, a name from the first revisions of BLIP-2 on the hub, which are "
+            "not supported; use the revision that configs/paper.toml names"
         )
 
 
 def stored_name(name: str) -> str:
-    """Returns the name in a checkpoint of our tensor `name`."""
+    """Returns the name of our tensor `name` in a checkpoint."""
     part, dot, rest = name.partition(".")
     prefix = {"vision": "vision_model", "vision_norm": "vision_model.post_layernorm"}.get(part, part)
     return prefix + dot + rest

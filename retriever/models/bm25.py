@@ -1,4 +1,4 @@
-"""BM25 as step 3's reranker: no network, a few milliseconds for an article."""
+"""BM25 as step 3's reranker: no neural network, a few milliseconds per article."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Term = str | tuple[str, str]
 
 
 class _Text(NamedTuple):
-    """What is kept of a passage: its stems in order, how often it has each, and those of each sentence."""
+    """A tokenized passage: its stems in order, the count of each stem, and the stems of each sentence."""
 
     stems: tuple[str, ...]
     counts: Mapping[str, int]
     sentences: tuple[frozenset[str], ...]
 
     def frequency(self, term: Term) -> int:
-        """Returns how often the passage has a stem, or a pair of stems side by side."""
+        """Returns how often a stem, or a pair of adjacent stems, occurs in the passage."""
         if isinstance(term, str):
             return self.counts.get(term, 0)
-        if not all(stem in self.counts for stem in term):  # as in nearly all passages: few are searched for pairs
+        if not all(stem in self.counts for stem in term):  # true of nearly all passages, so few are searched for pairs
             return 0
         return sum(pair in (term, term[::-1]) for pair in pairwise(self.stems))
 
@@ -39,18 +39,18 @@ class BM25:
 
     Terms are the question's stems, without the words that only point at the image, and pairs of adjacent stems in
     either order, which count less; some question words imply others ("how tall": height). A term's weight is its
-    inverse document frequency among the passages of one list, times a power of how rare it is in encyclopedic prose:
-    in an article of 20 passages, "begin" may be as rare as a name. A passage gains by the weight of the question's
-    words that one of its sentences has together. A first line that all passages share does not count. A score is
-    divided by the highest that the question could reach in its list (every term that occurs at all, saturated), which
-    makes it comparable with `sim_m`.
+    inverse document frequency among the passages of one list, times a power of its rarity in encyclopedic prose:
+    in an article of 20 passages, "begin" may be as rare as a name. A passage also scores for the question's words that
+    occur together in one of its sentences. A first line that all passages share does not count. Scores are divided by
+    the highest that the question could reach in its list (every term that occurs at all, saturated), which makes them
+    comparable with `sim_m`.
 
     Args:
         k1: Saturation of repeated words, 0 or more.
         b: Penalty of long passages, 0 to 1.
         pair_weight: Weight of a pair relative to a word, 0 or more; 0 leaves pairs out.
         rarity_power: Power of the rarity in prose, 0 or more; 0 leaves it out.
-        sentence_weight: Weight of the best sentence, 0 or more; plain BM25 has 0 for this and the two above.
+        sentence_weight: Weight of the best sentence, 0 or more. In plain BM25, this and the two above are 0.
 
     Raises:
         ValueError: A setting is out of range.
@@ -109,14 +109,14 @@ class BM25:
         return scores / np.float32(reachable) if reachable else scores
 
     def _weight(self, term: Term) -> float:
-        """Returns the factor of a term's inverse document frequency."""
+        """Returns the factor by which a term's inverse document frequency is multiplied."""
         if isinstance(term, str):
             return math.pow(rarity(term), self.rarity_power)
         return self.pair_weight * math.pow((rarity(term[0]) + rarity(term[1])) / 2, self.rarity_power)
 
 
 def _without_shared_line(passages: Sequence[str]) -> Sequence[str]:
-    """Drops a first line that all passages share: the article's title says nothing about which section is meant."""
+    """Drops a first line that all passages share: the article's title does not tell its sections apart."""
     shared = passages[0].partition("\n")[0] + "\n"
     if len(passages) < 2 or not all(passage.startswith(shared) for passage in passages):
         return passages
@@ -127,7 +127,7 @@ def _terms(stems: Sequence[str]) -> list[Term]:
     return [*stems, *((min(pair), max(pair)) for pair in pairwise(stems))]
 
 
-@lru_cache(maxsize=4096)  # some 12 KB each
+@lru_cache(maxsize=4096)  # about 12 KB each
 def _read(passage: str) -> _Text:
     parts = [tokenize(sentence) for sentence in sentences(passage)]
     stems = tuple(chain.from_iterable(parts))

@@ -25,24 +25,24 @@ from retriever.types import FloatArray, IntArray
 logger = logging.getLogger(__name__)
 
 MAX_TOKENS = 1024
-"""Default limit of a pair in tokens, special tokens included."""
+"""Default limit for a pair, in tokens, special tokens included."""
 BATCH_TOKENS = 16384
-"""Default limit of a forward pass in tokens, padding included."""
+"""Default limit for a forward pass, in tokens, padding included."""
 _FORWARD_COST = {"cpu": 16, "cuda": 2048}
 """Overhead of a forward pass in tokens, estimated from the FLOPs and kernel launches of 24 layers of width 1024."""
 
 
 class CrossEncoderReranker:
-    """Scores by a sequence classifier of transformers with one label (implements `retriever.protocols.TextReranker`).
+    """Scores with a transformers sequence classifier with one label (implements `retriever.protocols.TextReranker`).
 
-    Scores equal those of sentence-transformers' `CrossEncoder` with a sigmoid, the convention of bge rerankers. In a
-    pair that is too long the passage is cut at its end, and the question only if it alone takes more than half.
+    Scores equal those of sentence-transformers' `CrossEncoder` with a sigmoid, the convention of bge rerankers. If a
+    pair is too long, the end of the passage is cut, and the question only if it takes up more than half of the limit.
 
     Args:
         model: A model with `logits` [B, 1].
         tokenizer: The model's tokenizer.
         max_tokens: Longest pair in tokens, special tokens included, at least 16; lowered to the model's own limit.
-        batch_tokens: Most rows times longest row in a forward pass; a single row may be longer.
+        batch_tokens: Most tokens in a forward pass, padding included; a single row may be longer.
 
     Raises:
         ValueError: `max_tokens` is too low.
@@ -80,7 +80,7 @@ class CrossEncoderReranker:
         model, found = AutoModelForSequenceClassification.from_pretrained(
             folder, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True
         )
-        if found["missing_keys"]:  # transformers would only warn and use random ones
+        if found["missing_keys"]:  # transformers would only warn and use random weights
             raise ValueError(f"{folder}: weights of {', '.join(sorted(found['missing_keys']))} are missing")
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         return cls(model.to(device), tokenizer, max_tokens, batch_tokens)
@@ -111,7 +111,7 @@ class CrossEncoderReranker:
 
 
 class FlagReranker:
-    """The same scores by FlagEmbedding, BAAI's own library for bge rerankers (extra `flag`).
+    """Computes the same scores with FlagEmbedding, BAAI's own library for bge rerankers (extra `flag`).
 
     Args:
         model: A `FlagEmbedding.FlagReranker`, which does its own batching.
@@ -163,12 +163,12 @@ class FlagReranker:
 
 
 def pack(lengths: IntArray, batch_tokens: int, forward_cost: int) -> list[IntArray]:
-    """Groups rows into batches, longest first, at the least total cost.
+    """Groups rows into batches, longest first, at the lowest total cost.
 
     Args:
         lengths: Tokens of each row, int64 [N].
-        batch_tokens: Most rows times longest row of a batch with more than one row.
-        forward_cost: Overhead of a batch, in tokens, beside its rows times longest row.
+        batch_tokens: Most tokens, padding included, in a batch with more than one row.
+        forward_cost: Overhead of a batch, in tokens, on top of its tokens with padding.
 
     Returns:
         The positions in `lengths` of each batch's rows.
@@ -210,7 +210,7 @@ def _check(folder: Path) -> None:
     if not (folder / "config.json").is_file():
         raise ValueError(f"{folder}: has no config.json; sections.model must be a folder with a cross-encoder")
     if not any(folder.glob("*.safetensors")):
-        raise ValueError(f"{folder}: has no .safetensors file; other formats of weights are not read")
+        raise ValueError(f"{folder}: has no .safetensors file; other weight formats are not supported")
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     architecture = (config.architectures or ["no model"])[0]
     if not architecture.endswith("ForSequenceClassification") or config.num_labels != 1:

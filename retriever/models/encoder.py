@@ -1,4 +1,4 @@
-"""Step 1's dual encoder: any CLIP or SigLIP of transformers, EVA-CLIP, or any model of open_clip, by its folder."""
+"""Step 1's dual encoder: any CLIP or SigLIP of transformers, EVA-CLIP, or any open_clip model."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from retriever.models.published import Published
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 
 LongTexts = Literal["cut", "windows"]
-"""How a text longer than the model's limit is read: only its beginning, or all of it in windows."""
+"""How to read a text longer than the model's limit: only its beginning, or all of it in windows."""
 
 
 def encoder_fingerprint(folder: Path, long_texts: LongTexts = "cut", key_sizes: Sequence[int] = ()) -> str:
-    """Returns `folder_fingerprint`, marked by settings that change the vectors of texts or keys.
+    """Returns `folder_fingerprint` with a suffix for settings that change the vectors of texts or keys.
 
     Raises:
         ValueError: The folder has no safetensors file.
@@ -42,20 +42,20 @@ class ClipEncoder(Published):
     Args:
         model: Has `get_image_features(pixel_values)`, `get_text_features(input_ids, attention_mask)`, `device`,
             `dtype` and `config`.
-        tokenizer: The model's: of transformers, or a callable like it with a `windows` method of its own.
+        tokenizer: The model's tokenizer: a transformers tokenizer, or a callable like one with a `windows` method.
         pixels: Prepares images.
         max_tokens: Longest text, in tokens.
         fingerprint: Hash of the model folder.
         batch_size: Images or texts per forward pass.
         long_texts: "cut" drops tokens beyond `max_tokens`; "windows" splits a text into pieces of that length and
             averages their vectors, weighted by their number of tokens.
-        fixed_length: Pads every text to `max_tokens` and passes no mask, as SigLIP needs it.
+        fixed_length: Pads every text to `max_tokens` and passes no mask, as SigLIP requires.
         folder: Where the model was loaded from.
-        key_sizes: Sides in pixels at which keys are read, whose mean vector counts; by default the model's own. `load`
-            ignores them for models of other kinds than this project's, which read images of one size.
+        key_sizes: Image sizes in pixels at which keys are encoded; their vectors are averaged. By default the model's
+            own size. `load` ignores this except for the embedded model, because other models read images of one size.
 
     Attributes:
-        cache: Keeps images' vectors, if it is set.
+        cache: Caches the vectors of images, if set.
     """
 
     def __init__(
@@ -95,19 +95,20 @@ class ClipEncoder(Published):
         key_sizes: Sequence[int] = (),
         fused: bool = False,
     ) -> Self:
-        """Loads the encoder in `folder`, whose files tell the kind of model.
+        """Loads the encoder in `folder`; its files determine the kind of model.
 
         Args:
-            folder: The model's files.
-            device: Where it runs.
-            dtype: Type of its weights.
-            batch_size: As of the class.
-            long_texts: As of the class.
-            key_sizes: As of the class.
-            fused: Whether the embedded model is to be fast and not to be trained, see `SmallVision.fuse`.
+            folder: The model folder.
+            device: The device to run on.
+            dtype: Type of the weights.
+            batch_size: See the class.
+            long_texts: See the class.
+            key_sizes: See the class.
+            fused: Whether to fuse the embedded model for fast inference; it can then not be trained. See
+                `SmallVision.fuse`.
 
         Raises:
-            ValueError: The folder or one of its files is missing, or its model is of an unknown kind.
+            ValueError: The folder or one of its files is missing, or the kind of model is unknown.
         """
         fingerprint = encoder_fingerprint(folder, long_texts, key_sizes)
         parts = load_parts(folder, device, dtype, fused)
@@ -128,11 +129,11 @@ class ClipEncoder(Published):
         """Writes the folder that `load` reads, with weights of `dtype`.
 
         Raises:
-            ValueError: The model is not one of transformers.
+            ValueError: The model is not a transformers model.
         """
         if not hasattr(self.model, "save_pretrained"):
             raise ValueError(
-                f"{folder}: only models of transformers can be saved, not {type(self.model).__name__}; copy its "
+                f"{folder}: only transformers models can be saved, not {type(self.model).__name__}; copy its "
                 "folder, or publish it with `omgm push`"
             )
         state = self.model.state_dict()
@@ -145,7 +146,7 @@ class ClipEncoder(Published):
 
     @property
     def dimension(self) -> int:
-        """Length of a vector."""
+        """The length of a vector."""
         config = self.model.config
         return int(getattr(config, "projection_dim", None) or config.text_config.projection_size)
 
@@ -158,14 +159,14 @@ class ClipEncoder(Published):
         """Encodes images as L2-normalized vectors, float32 [N, dimension], on the model's device."""
         parts = [torch.empty(0, self.dimension, device=self.model.device)]
         for start in range(0, len(images), self.batch_size):
-            # A GPU still works on one batch while the CPU prepares the next.
+            # The CPU prepares the next batch while the GPU is still working on this one.
             part = images[start : start + self.batch_size]
             parts.append(self.cache.rows("step1", part, self._encoded) if self.cache else self._encoded(part))
         return torch.cat(parts)
 
     @torch.inference_mode()
     def encode_keys(self, images: Sequence[Image.Image]) -> Tensor:
-        """Encodes images of entities, which query images are compared with: vectors as of `encode_images`."""
+        """Encodes images of entities, to which query images are compared, as vectors like those of `encode_images`."""
         if not self.key_pixels:
             return self.encode_images(images)
         parts = [torch.empty(0, self.dimension, device=self.model.device)]

@@ -1,4 +1,4 @@
-"""The folder of a dual encoder, whose files show the kind of model: transformers', EVA-CLIP's or open_clip's."""
+"""The folder of a dual encoder; its files determine the kind of model: transformers, EVA-CLIP or open_clip."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from retriever.models.small_clip import SmallCLIPConfig  # registers the embedde
 
 _FIXED_LENGTH = {"siglip"}
 """Model types trained on texts padded to full length, whose padding is read like any other token."""
-_UNSUITABLE = {"siglip2": "it takes images of any shape in patches; use a SigLIP 2 of one fixed size"}
+_UNSUITABLE = {"siglip2": "it reads images of any shape in patches; use a SigLIP 2 with a fixed image size"}
 
 
 class EncoderParts(NamedTuple):
-    """What a folder holds, as `retriever.models.encoder.ClipEncoder` takes it.
+    """The parts of an encoder folder, as `retriever.models.encoder.ClipEncoder` takes them.
 
     Attributes:
         model: Encodes images and texts.
@@ -41,7 +41,7 @@ def load_parts(folder: Path, device: str, dtype: torch.dtype, fused: bool) -> En
     """Loads the parts of the encoder in `folder`; see `ClipEncoder.load`.
 
     Raises:
-        ValueError: The folder or one of its files is missing, or its model is of an unknown kind.
+        ValueError: The folder or one of its files is missing, or the kind of model is unknown.
     """
     config = read_config(folder)
     if _is_eva_clip(config):
@@ -58,14 +58,14 @@ def load_parts(folder: Path, device: str, dtype: torch.dtype, fused: bool) -> En
 
 def _load_eva(folder: Path, device: str, dtype: torch.dtype) -> EncoderParts:
     model = load_eva_clip(folder, device, dtype)
-    # The published folder has no preprocessor_config.json; its documentation names CLIP's.
+    # The published folder has no preprocessor_config.json; its documentation says to use CLIP's.
     given = (folder / PIXELS_NAME).is_file()
     pixels = PixelPreparation.load(folder) if given else PixelPreparation(model.config.image_size, crop=True)
     return EncoderParts(model, _tokenizer(folder, CLIPTokenizer), pixels, model.config.context_length)
 
 
 def _load_clip(folder: Path, kind: str, device: str, dtype: torch.dtype, fused: bool) -> EncoderParts:
-    """Loads a model of transformers, this project's own among them."""
+    """Loads a transformers model, including this project's own."""
     path = folder / "config.json"
     if kind in _UNSUITABLE:
         raise ValueError(f"{path}: model_type: {kind}: {_UNSUITABLE[kind]}")
@@ -78,16 +78,16 @@ def _load_clip(folder: Path, kind: str, device: str, dtype: torch.dtype, fused: 
     max_tokens = getattr(text_config, "max_position_embeddings", None) or model.config.max_text_tokens
     if small and fused:
         model.vision_model.fuse(device, dtype)
-    model = model.to(device=device, dtype=dtype, memory_format=torch.channels_last)  # else each call copies the weights
+    model = model.to(device=device, dtype=dtype, memory_format=torch.channels_last)  # or each call copies the weights
     pixels = PixelPreparation.load(folder)
     return EncoderParts(model, _tokenizer(folder, AutoTokenizer), pixels, max_tokens, kind in _FIXED_LENGTH)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Returns the `config.json` of a folder, empty if it has none.
+    """Returns the `config.json` of a folder, or an empty dictionary if there is none.
 
     Raises:
-        ValueError: It is damaged.
+        ValueError: The file is not a JSON object.
     """
     path = folder / "config.json"
     return read_object(path) if path.is_file() else {}

@@ -1,4 +1,4 @@
-"""EVA-CLIP of 8 and 18 billion parameters: the paper's step 1. `retriever.models.eva_weights` loads its weights.
+"""EVA-CLIP with 8 and 18 billion parameters: the paper's step 1. `retriever.models.eva_weights` loads its weights.
 
 Two plain transformers without dropout: the image tower has RMS norms and no bias in its query, key and value
 projections, the text tower is CLIP's. All sizes come from the published configuration of EVA-CLIP-8B.
@@ -168,7 +168,7 @@ class TextTower(nn.Module):
 
 
 class EvaCLIP(nn.Module):
-    """The dual encoder, with random weights until `retriever.models.eva_weights` loads others.
+    """The dual encoder, with random weights until `retriever.models.eva_weights` loads the published ones.
 
     Args:
         config: Its sizes.

@@ -1,6 +1,6 @@
 """Loads published EVA-CLIP weights into `retriever.models.eva_clip` by name, without running code from their folder.
 
-Two layouts are known: the model hub's (`BAAI/EVA-CLIP-8B`), and that of EVA's own repository, whose `config.json` is a
+Two layouts are supported: the hub's (`BAAI/EVA-CLIP-8B`), and that of EVA's own repository, whose `config.json` is a
 model configuration (`vision_cfg`, `text_cfg`) and whose checkpoint `retriever.models.checkpoints` converts.
 """
 
@@ -26,15 +26,15 @@ IGNORED = {
     "text_model.embeddings.position_ids",
     "logit_scale",
 }
-"""Tensors that retrieval does not need: buffers that count from zero, and the temperature of training.
+"""Tensors that retrieval does not need: the buffers 0, 1, 2, ..., and the training temperature.
 
-EVA's own checkpoints have the temperature, the published `BAAI/EVA-CLIP-8B` does not.
+EVA's own checkpoints have the temperature; the published `BAAI/EVA-CLIP-8B` does not.
 """
 UNKNOWN = {
     "hub": ("use_rope", "use_swiglu_mlp", "use_sub_ln"),
     "eva": ("rope", "naiveswiglu", "subln", "global_average_pool", "ls_init_value", "hf_model_name"),
 }
-"""Settings of other EVA-CLIP models, which open_clip loads."""
+"""Settings of other EVA-CLIP models, which open_clip can load."""
 
 _HUB = {
     "vision.class_token": "vision_model.embeddings.class_embedding",
@@ -76,10 +76,10 @@ _TRANSPOSED = "text.text_projection"
 
 
 def load_eva_clip(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> EvaCLIP:
-    """Loads the model in `folder` tensor by tensor, which never needs memory for two copies.
+    """Loads the model in `folder` tensor by tensor, so that memory never holds two copies.
 
     Raises:
-        ValueError: A file, a setting or a weight is missing, unexpected or of another shape; the message names it.
+        ValueError: A file, a setting or a weight is missing, unexpected or has the wrong shape; the message names it.
     """
     settings = read_object(folder / "config.json")
     stored = stored_names(folder)
@@ -99,7 +99,7 @@ def load_eva_clip(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.
 
 
 def hub_config(settings: dict[str, Any], stored: Collection[str]) -> EvaCLIPConfig:
-    """Reads the sizes from the hub's `config.json`, and what it leaves open from the names of the weights.
+    """Reads the sizes from the hub's `config.json`, and settings missing there from the names of the weights.
 
     Raises:
         ValueError: The model is of another kind.
@@ -233,7 +233,7 @@ def _parts(parameter: Tensor, count: int) -> Sequence[Tensor]:
 def _refuse(values: dict[str, Any], settings: Iterable[str], where: str) -> None:
     for setting in settings:
         if values.get(setting):
-            raise ValueError(f"{where}.{setting}: this kind of EVA-CLIP is not supported; open_clip has such models")
+            raise ValueError(f"{where}.{setting}: this kind of EVA-CLIP is not supported; use it through open_clip")
 
 
 def _split(name: str) -> tuple[str, str | None, str]:

@@ -18,14 +18,14 @@ from retriever.types import FloatArray
 def feature_map(encoder: ClipEncoder) -> Callable[[Image.Image], FloatArray]:
     """Returns a function that computes the last feature map of an image, float32 [H, W, width].
 
-    Images are squashed into the square that the tower reads, never cropped. The embedded encoder reads them at twice
-    its size here, which makes the map finer.
+    Images are squashed into the square that the tower reads, never cropped. The embedded encoder reads them here at
+    twice its usual size, for a finer map.
 
     Args:
-        encoder: A CLIP-type encoder with an image tower of transformers' interface.
+        encoder: A CLIP-type encoder whose image tower has the interface of transformers.
 
     Raises:
-        ValueError: The encoder's image tower gives no feature map.
+        ValueError: The encoder's image tower returns no feature map.
     """
     model, size = encoder.model, encoder.pixels.size
     if not hasattr(model, "vision_model"):
@@ -39,6 +39,6 @@ def feature_map(encoder: ClipEncoder) -> Callable[[Image.Image], FloatArray]:
         with torch.inference_mode():
             hidden = model.vision_model(given.to(model.device, model.dtype)).last_hidden_state[0].float().cpu().numpy()
         side = math.isqrt(len(hidden))
-        return np.asarray(hidden[len(hidden) - side * side :].reshape(side, side, -1))  # without a token before them
+        return np.asarray(hidden[len(hidden) - side * side :].reshape(side, side, -1))  # without the leading tokens
 
     return cells_of

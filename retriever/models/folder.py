@@ -1,4 +1,4 @@
-"""The files of a model folder: which of them are the model, which are published, and the hash of those that decide."""
+"""The files of a model folder: which of them make up the model, which are published, and their fingerprint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from retriever.models.small_clip import SmallCLIPConfig
 from retriever.models.weights import stored_names, weight_files
 
 RECORD_NAME = "training.json"
-"""What the training of a model tells about it. It is not part of the model, so no fingerprint covers it."""
+"""The record of a model's training. It is not part of the model, so no fingerprint covers it."""
 
 Kind = Literal["encoder", "reranker"]
 """Step 1's dual encoder, or step 2's fusion encoder."""
@@ -49,7 +49,7 @@ def folder_fingerprint(folder: Path) -> str:
 
 
 def is_published(name: str) -> bool:
-    """Tells whether a file of this name is published with a model; its card is published apart."""
+    """Tells whether a file with this name is published with a model; the card is handled separately."""
     return _PUBLISHED.fullmatch(name) is not None
 
 
@@ -57,23 +57,23 @@ def published_files(folder: Path) -> list[Path]:
     """Returns the files of a model folder that are published; curves, pickles and subfolders are not.
 
     Raises:
-        ValueError: The folder has no weights, or a file that its fingerprint covers and that is not a model's.
+        ValueError: The folder has no weights, or its fingerprint covers a file that is not part of a model.
     """
     folder_fingerprint(folder)
     strange = [path.name for path in _decisive(folder) if not is_published(path.name)]
     if strange:
         raise ValueError(
-            f"{folder}: {', '.join(strange)}: not a file of a model, but it is part of the folder's fingerprint; move "
-            "it to another folder"
+            f"{folder}: {', '.join(strange)}: not part of a model, but included in the folder's fingerprint; move it "
+            "to another folder"
         )
     return sorted(path for path in folder.iterdir() if path.is_file() and is_published(path.name))
 
 
 def kind_of(folder: Path) -> Kind:
-    """Tells what a model folder holds.
+    """Returns the kind of model in a folder.
 
     Raises:
-        ValueError: It has no configuration of such a model.
+        ValueError: The folder has no configuration of either kind.
     """
     path = folder / "config.json"
     if not path.is_file():
@@ -90,7 +90,7 @@ def kind_of(folder: Path) -> Kind:
 
 
 def stored_dtype(folder: Path) -> torch.dtype:
-    """Returns the type of the matrices in a model folder, float32 if it has none."""
+    """Returns the dtype of the matrices in a model folder, float32 if there are none."""
     with safe_open(weight_files(folder)[0], "pt") as weights:
         slices = (weights.get_slice(name) for name in weights.keys())  # noqa: SIM118  it is not a mapping
         found = (_DTYPES.get(part.get_dtype()) for part in slices if len(part.get_shape()) > 1)
@@ -98,7 +98,7 @@ def stored_dtype(folder: Path) -> torch.dtype:
 
 
 def count_parameters(folder: Path) -> int:
-    """Returns the number of weights in a model folder, from the heads of its files."""
+    """Returns the number of weights in a model folder, from the headers of its files."""
     total = 0
     for file in weight_files(folder):
         with safe_open(file, "pt") as weights:
@@ -108,7 +108,7 @@ def count_parameters(folder: Path) -> int:
 
 
 def same_weights(folder: Path, other: Path) -> bool:
-    """Tells whether every tensor of a folder is in another one, equal in type and value."""
+    """Tells whether every tensor of `folder` is also in `other`, with the same dtype and values."""
     files, others = stored_names(folder), stored_names(other)
     if not others.keys() >= files.keys():
         return False
@@ -121,12 +121,12 @@ def same_weights(folder: Path, other: Path) -> bool:
 
 
 def _decisive(folder: Path) -> list[Path]:
-    """Returns the files whose kind is part of a fingerprint."""
+    """Returns the files that a fingerprint covers, and the training record."""
     return sorted(path for pattern in ("*.safetensors", "*.json") for path in folder.glob(pattern))
 
 
 def _sha256(path: Path) -> bytes:
     if path.is_symlink() and _BLOB.fullmatch(path.resolve().name):
-        return bytes.fromhex(path.resolve().name)  # the hub's cache names large files by their hash
+        return bytes.fromhex(path.resolve().name)  # the hub cache names large files by their hash
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").digest()

@@ -1,6 +1,6 @@
-"""Convolutions of image towers for inference: one operation each, with the batch norm, sum and ReLU that follow it.
+"""Convolutions of image towers for inference, each fused with the batch norm, sum and ReLU that follow it.
 
-Python holds its lock between two operations, and each of them reads and writes a whole feature map.
+As separate operations, they would contend for Python's GIL, and each would read and write a whole feature map.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from torch.nn import functional
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 _PACKED_IMAGES = 4
-"""Most images of a batch for which weights are kept in the order that oneDNN wants. It may be another one for each size
-of a batch, and reordering them for each call takes 0.5 ms for all layers, which only matters to small batches."""
+"""Largest batch, in images, for which weights are kept in oneDNN's layout. The layout may differ between batch sizes,
+and reordering in each call takes 0.5 ms for all layers, which only matters for small batches."""
 
 
 class FusedConvolution:
     """A convolution without a bias, its batch norm and a ReLU: `relu(norm(conv(x)) + other)`.
 
-    The batch norm is folded into the weights in float32, before they are rounded to `dtype`. They are a copy, and there
-    are no gradients.
+    The batch norm is folded into a copy of the weights in float32, before they are rounded to `dtype`. There are no
+    gradients.
 
     Args:
-        conv: The convolution: without groups and dilation, and padded with zeros.
-        norm: Its batch norm, of which the running statistics count.
-        device: Where the operation runs.
-        dtype: Type of its inputs.
+        conv: The convolution: no groups, no dilation, zero padding.
+        norm: Its batch norm; the running statistics are used.
+        device: The device to run on.
+        dtype: Type of the inputs.
     """
 
     def __init__(self, conv: nn.Conv2d, norm: nn.BatchNorm2d, device: str, dtype: torch.dtype) -> None:
@@ -40,7 +40,7 @@ class FusedConvolution:
         self._packed: dict[torch.Size, Tensor] = {}
 
     def __call__(self, x: Tensor, other: Tensor | None = None) -> Tensor:
-        """Returns the result, [B, C, H, W] in the memory format `channels_last`, which `x` must have as well."""
+        """Returns the result, [B, C, H, W], in the memory format `channels_last`; `x` must have it, too."""
         if not self._by_onednn:
             result = functional.conv2d(x, self._weight, self._bias, self._stride, self._padding)
             return functional.relu(result if other is None else result + other)
@@ -53,7 +53,7 @@ class FusedConvolution:
         return fused
 
     def __getstate__(self) -> dict[str, object]:
-        """Leaves out the weights in oneDNN's order, which can be neither copied nor saved."""
+        """Leaves out the weights in oneDNN's layout, which can be neither copied nor saved."""
         return self.__dict__ | {"_packed": {}}
 
     def _weight_for(self, x: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class FusedConvolution:
 
 
 def _onednn_computes(device: str, dtype: torch.dtype) -> bool:
-    """Tells whether oneDNN computes with this type on this device, by operations that PyTorch's compiler uses, too."""
+    """Tells whether oneDNN supports this dtype on this device, with the operations that PyTorch's compiler uses."""
     if torch.device(device).type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
     return dtype == torch.float32 or (dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())

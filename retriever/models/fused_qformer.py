@@ -1,4 +1,4 @@
-"""A Q-Former's layers for inference: the same results to the bit from fewer operations than transformers' modules."""
+"""A Q-Former's layers for inference: bit-identical to transformers' modules, with fewer operations."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch.nn import functional
 
 
 class FusedLayers:
-    """The layers of a Q-Former that reads texts, without what step 2 does not read: the last outputs of texts.
+    """The layers of a Q-Former that reads texts, without the last layer's text outputs, which step 2 does not use.
 
-    Queries, keys and values of the same input are one product, and there is a mask only where there is padding. Weights
-    are those of `encoder` as they are now; there are no gradients and no dropout.
+    Queries, keys and values of the same input are computed in one product, and a mask is only used if there is padding.
+    The weights are those of `encoder` at construction; there are no gradients and no dropout.
 
     Args:
-        encoder: The layers, as of transformers.
+        encoder: The encoder of a transformers Q-Former.
         length: Number of query tokens.
     """
 
@@ -31,7 +31,7 @@ class FusedLayers:
 
         Args:
             hidden: Embeddings of queries and texts, [B, queries + T, H].
-            attention_mask: 1 for each token of a text and 0 for padding, [B, T].
+            attention_mask: 1 for text tokens and 0 for padding, [B, T].
             images: The feature maps, normalized, [B, cells, width].
         """
         length, mask = self._length, _additive_mask(attention_mask, self._length, hidden.dtype)
@@ -42,10 +42,10 @@ class FusedLayers:
 
 
 class _Layer:
-    """A layer's parts.
+    """The parts of one layer.
 
     Args:
-        layer: As of transformers.
+        layer: A transformers Q-Former layer.
         last: Whether only queries attend.
     """
 
@@ -56,28 +56,28 @@ class _Layer:
         self.of_texts = _FeedForward(layer.intermediate, layer.output)
 
     def seen(self, queries: Tensor, images: Tensor) -> Tensor:
-        """Returns the layer's outputs of queries, [B, queries, H], after its attention."""
+        """Returns the layer's output for queries, [B, queries, H], from the output of its self-attention."""
         return self._of_queries(queries if self._crossattention is None else self._crossattention(queries, images))
 
 
 class _Attention:
-    """Attention with the sum and the norm behind it.
+    """Attention, followed by the residual sum and the norm.
 
     Args:
-        module: As of transformers.
-        itself: Whether an input attends to itself.
+        module: A transformers attention module.
+        itself: Whether this is self-attention.
     """
 
     def __init__(self, module: Any, itself: bool) -> None:
         parts = module.attention
         self._heads = parts.num_attention_heads
-        # what is made of the attending input, and of the input that is attended to
+        # projections of the attending input, and of the input that it attends to
         self._inner = None if itself else _joined([parts.query])
         self._outer = _joined([parts.query, parts.key, parts.value] if itself else [parts.key, parts.value])
         self._end = _End(module.output)
 
     def __call__(self, x: Tensor, context: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Lets `x`, [B, N, H], attend to `context`, [B, M, W]; `mask` is added to the products."""
+        """Lets `x` [B, N, H] attend to `context` [B, M, W]; `mask` is added to the attention scores."""
         parts = functional.linear(context, *self._outer).chunk(3 if self._inner is None else 2, dim=-1)
         if self._inner is not None:
             parts = (functional.linear(x, *self._inner), *parts)
@@ -87,7 +87,7 @@ class _Attention:
 
 
 class _FeedForward:
-    """Two linear layers with the sum and the norm behind them."""
+    """Two linear layers, followed by the residual sum and the norm."""
 
     def __init__(self, first: Any, second: Any) -> None:
         self._first, self._activation, self._end = _joined([first.dense]), first.intermediate_act_fn, _End(second)
@@ -97,7 +97,7 @@ class _FeedForward:
 
 
 class _End:
-    """A linear layer, a sum and a norm."""
+    """A linear layer, a residual sum and a norm."""
 
     def __init__(self, module: Any) -> None:
         norm: nn.LayerNorm = module.LayerNorm
@@ -109,7 +109,7 @@ class _End:
 
 
 def _joined(parts: Sequence[nn.Linear]) -> tuple[Tensor, Tensor]:
-    """Returns weights and biases of several linear layers as those of one."""
+    """Concatenates several linear layers into the weight and bias of one."""
     if len(parts) == 1:
         return parts[0].weight.detach(), parts[0].bias.detach()
     return torch.cat([part.weight for part in parts]).detach(), torch.cat([part.bias for part in parts]).detach()
@@ -118,7 +118,7 @@ def _joined(parts: Sequence[nn.Linear]) -> tuple[Tensor, Tensor]:
 def _additive_mask(attention_mask: Tensor, length: int, dtype: torch.dtype) -> Tensor | None:
     """Builds the additive attention mask, 0 or -inf, [B, 1, 1, length + T]; returns `None` if nothing is padded.
 
-    Padding is only looked for on a CPU: on a GPU, the host would have to wait for the answer.
+    Only a CPU checks for padding: on a GPU, the host would have to wait for the result.
     """
     if not attention_mask.is_cuda and attention_mask.all():
         return None

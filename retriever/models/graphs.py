@@ -20,8 +20,8 @@ def graphed(forward: Forward, sizes: tuple[int, ...] = SIZES) -> Forward:
     On a CPU `forward` is called directly. Rows of a batch must not depend on each other.
 
     Args:
-        forward: A function of tensors with the same first dimension that returns one of that dimension. It must not
-            synchronize with the host or need gradients.
+        forward: A function of tensors with the same first dimension that returns one tensor with that dimension. It
+            must not synchronize with the host or need gradients.
         sizes: Batch sizes to capture, ascending.
     """
     captured: dict[tuple[torch.Size, ...], _Graph] = {}
@@ -40,7 +40,7 @@ def graphed(forward: Forward, sizes: tuple[int, ...] = SIZES) -> Forward:
 
 
 def padded_size(count: int, sizes: tuple[int, ...]) -> int | None:
-    """Returns the smallest of `sizes` with room for `count` rows; `None` for no rows or too many."""
+    """Returns the smallest of `sizes` that holds `count` rows, or `None` for no rows or too many."""
     return next((size for size in sizes if size >= count), None) if count else None
 
 

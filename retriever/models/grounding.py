@@ -1,4 +1,4 @@
-"""Grounding DINO: finds things of kinds that words name."""
+"""Grounding DINO: detects objects described by words."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def load_grounding(
 
     Args:
         folder: The model's folder, as published for transformers.
-        labels: Kinds of things, such as "flag".
-        box_threshold: The least score of a box.
-        text_threshold: The least score of a word of its label.
-        device: Where the model runs.
-        dtype: Its weights' type.
+        labels: Kinds of objects, such as "flag".
+        box_threshold: Lowest score of a box.
+        text_threshold: Lowest score of a word of its label.
+        device: The device to run on.
+        dtype: Type of the weights.
 
     Raises:
-        ValueError: The folder holds no such model.
+        ValueError: The folder has no such model.
     """
     from transformers import AutoModelForZeroShotObjectDetection, AutoProcessor
 
     if not (folder / "config.json").is_file():
-        raise ValueError(f"{folder}: has no config.json; a Grounding DINO for transformers is needed")
+        raise ValueError(f"{folder}: has no config.json; use the folder of a Grounding DINO model for transformers")
     processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
     model = AutoModelForZeroShotObjectDetection.from_pretrained(
         folder, dtype=dtype, use_safetensors=True, trust_remote_code=False

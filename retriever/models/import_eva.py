@@ -18,13 +18,13 @@ def import_eva(checkpoint: Path, config: Path, out: Path, tokenizer: Path | None
     """Writes a checkpoint as a model folder, in the checkpoint's precision, and returns its number of parameters.
 
     Args:
-        checkpoint: The file to read; nothing but tensors is unpickled.
+        checkpoint: The file to read; only tensors are unpickled.
         config: The model's configuration in EVA's repository (`EVA-CLIP-8B.json`): `vision_cfg`, `text_cfg`.
         out: The folder to write; it appears once it is complete and checked.
-        tokenizer: Folder of CLIP's tokenizer; without it, its files must be copied into `out` by hand.
+        tokenizer: Folder of CLIP's tokenizer; without it, you must copy its files into `out` yourself.
 
     Raises:
-        ValueError: `out` exists, the configuration is of another kind, or the weights do not fit it.
+        ValueError: `out` exists, the configuration is of another kind, or the weights do not match it.
     """
     if out.exists():
         raise ValueError(f"--out: {out} exists; name a new folder, or delete it")
@@ -44,7 +44,7 @@ def import_eva(checkpoint: Path, config: Path, out: Path, tokenizer: Path | None
             words.save_pretrained(partial)
         PixelPreparation(model.image_size, crop=True).save(partial)
         (partial / "config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-        # On the meta device names and shapes are checked, and no memory is used.
+        # Loading on the meta device checks names and shapes without using memory.
         parameters = sum(p.numel() for p in load_eva_clip(partial, "meta", torch.float32).parameters())
         partial.replace(out)
     except BaseException:

@@ -1,4 +1,4 @@
-"""Converts a `.pth` file of LAVIS, OMGM or EchoSight into the folder of a Q-Former encoder, and reports what it did."""
+"""Converts a `.pth` file of LAVIS, OMGM or EchoSight into the folder of a Q-Former encoder, with a report."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Kind = Literal["lavis", "omgm", "echosight"]
 
 TARGET_RATIO = 1.25
 VISION_NORM_EPS = 1e-5
-"""LAVIS's; transformers' copies of BLIP-2 have 1e-6."""
+"""LAVIS's value; transformers' copies of BLIP-2 have 1e-6."""
 
 TOWER_BLOCKS = 39
 """BLIP-2 leaves out the 40th and last block of EVA's ViT-g."""
 
 NOTES: dict[Kind, str] = {
-    "lavis": "BLIP-2 before any training for this task; a start for train-reranker",
+    "lavis": "BLIP-2 before any training for this task; a starting point for train-reranker",
     "omgm": "OMGM's scores need fusion.score_mode = compat, fusion.alpha = 0.9 and sections.beta = 0.2",
     "echosight": (
         "EchoSight scores projected tokens against a section's first token, which no score mode here does; "
-        "a start for train-reranker"
+        "use it as a starting point for train-reranker"
     ),
 }
 """How to use the weights of each kind."""
@@ -44,13 +44,13 @@ _WORDS = "Qformer.bert.embeddings.word_embeddings.weight"
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """What an import did.
+    """The result of an import.
 
     Attributes:
-        kind: Whose file it is.
+        kind: The project that the file comes from.
         mapped: Number of tensors taken from the file, by part of the model.
         from_base: Number of tensors taken from the base, by part.
-        ignored: Names in the file that are not needed, or were to be ignored.
+        ignored: Names in the file that are not needed, or that the caller asked to ignore.
         note: How to use the weights.
     """
 
@@ -69,14 +69,15 @@ def import_reranker(
     tokenizer: Path | None = None,
     ignore: Sequence[str] = (),
 ) -> ImportReport:
-    """Writes `file` as the folder of a Q-Former encoder; weights keep their precision.
+    """Converts `file` into the folder of a Q-Former encoder; weights keep their precision.
 
     Args:
-        file: A PyTorch checkpoint; nothing but tensors and plain values is unpickled.
+        file: A PyTorch checkpoint; only tensors and plain values are unpickled.
         out: The folder to write.
-        kind: Whose file it is; `auto` recognizes LAVIS's by its form.
-        base: Source of what the file lacks: the folder of a complete model (ours or `Salesforce/blip2-itm-vit-g`), or
-            LAVIS's `eva_vit_g.pth` for the image tower, which its `blip2_pretrained.pth` does not contain.
+        kind: The project that the file comes from; `auto` recognizes LAVIS files by their structure.
+        base: Source of the tensors that the file lacks: the folder of a complete model (ours or
+            `Salesforce/blip2-itm-vit-g`), or LAVIS's `eva_vit_g.pth` for the image tower, which its
+            `blip2_pretrained.pth` does not contain.
         tokenizer: Folder of BERT's tokenizer; by default the base's.
         ignore: Patterns of tensor names in the file to ignore (`text_decoder.*`).
 
@@ -84,7 +85,7 @@ def import_reranker(
         What was taken from where, and what was ignored.
 
     Raises:
-        ValueError: The file is no such checkpoint, or a tensor is missing, unexpected or of a wrong shape.
+        ValueError: The file is not such a checkpoint, or a tensor is missing, unexpected or has the wrong shape.
     """
     state, wrappers = read_checkpoint(file)
     found = _tell_kind(file, state, wrappers) if kind == "auto" else kind
@@ -96,7 +97,7 @@ def import_reranker(
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
     settings["vision_norm_eps"] = VISION_NORM_EPS
-    if _WORDS in state:  # a base may have a row for one more added word than the file
+    if _WORDS in state:  # a base may have one more added word, and so one more row, than the file
         settings["qformer"] = {**settings["qformer"], "vocab_size": len(state[_WORDS])}
     pixels = _pixels(settings, found)
     empty = _empty_model(settings, words, pixels)
@@ -109,7 +110,7 @@ def import_reranker(
     if unexpected := unused - set(ignored):
         first = min(unexpected)
         raise ValueError(
-            f"{file}: unexpected: {some(unexpected)}; if it is a BLIP-2 with ViT-g and a Q-Former that does not need "
+            f"{file}: unexpected: {some(unexpected)}; if this is a BLIP-2 with ViT-g and a Q-Former that does not need "
             f"them, pass --ignore with each name or a pattern, such as --ignore '{first.partition('.')[0]}*'"
         )
     check_shapes(file, own, empty)
@@ -124,10 +125,10 @@ def import_reranker(
 
 
 def _read_tower(file: Path) -> dict[str, Tensor]:
-    """Reads the tensors of EVA's ViT-g under LAVIS's names in a complete model, without those that BLIP-2 leaves out.
+    """Reads the tensors of EVA's ViT-g, without those that BLIP-2 leaves out, under LAVIS's names.
 
     Raises:
-        ValueError: The file is no such checkpoint.
+        ValueError: The file is not such a checkpoint.
     """
     state, _ = read_checkpoint(file)
     if "pos_embed" not in state:
@@ -140,7 +141,7 @@ def _tell_kind(file: Path, state: Mapping[str, Tensor], wrappers: Sequence[str])
     """Recognizes LAVIS's files by their form: it alone wraps the tensors in `{"model": ...}`.
 
     Raises:
-        ValueError: It is not LAVIS's, and OMGM's and EchoSight's have the same names.
+        ValueError: The file is not from LAVIS; OMGM's and EchoSight's cannot be told apart.
     """
     if "model" in wrappers and "prompt_tokens" not in state:
         return "lavis"
@@ -152,15 +153,15 @@ def _tokenizer(folder: Path | None) -> PreTrainedTokenizerBase:
         raise ValueError("--tokenizer: pass the folder of bert-base-uncased's tokenizer; a checkpoint has none")
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
     if tokenizer.bos_token is None:
-        tokenizer.add_special_tokens({"bos_token": "[DEC]"})  # BLIP-2 adds it, so the weights have a row for it
+        tokenizer.add_special_tokens({"bos_token": "[DEC]"})  # BLIP-2 adds this token, so the weights have a row for it
     return tokenizer
 
 
 def _check_words(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
-    """Checks that every row of the word embeddings has its word; added words beyond them are read as unknown.
+    """Checks that every row of the word embeddings has a word; added words without a row are read as unknown.
 
     Raises:
-        ValueError: A row has no word, or a word that was not added has no row.
+        ValueError: A row has no word, or a word of the original vocabulary has no row.
     """
     added = set(tokenizer.get_added_vocab().values())
     ids = set(tokenizer.get_vocab().values())
@@ -169,7 +170,7 @@ def _check_words(tokenizer: PreTrainedTokenizerBase, rows: int) -> None:
 
 
 def _pixels(settings: Mapping[str, Any], kind: Kind) -> PixelPreparation:
-    """Returns the preparation of images in training: LAVIS squashes them, OMGM and EchoSight pad and crop."""
+    """Returns the image preparation used in training: LAVIS squashes images, OMGM and EchoSight pad and crop."""
     size = settings["vision"]["config"].get("image_size", 224)
     if kind == "lavis":
         return PixelPreparation(size, exact=True)
@@ -181,13 +182,13 @@ def _empty_model(
 ) -> dict[str, Tensor]:
     """Returns the model's tensors by name, on the meta device: shapes without memory."""
     if settings["vision"]["kind"] != "blip2":
-        raise ValueError("--base: its image tower is not BLIP-2's ViT-g, so such a checkpoint does not fit")
+        raise ValueError("--base: its image tower is not BLIP-2's ViT-g, which the checkpoint needs")
     with torch.device("meta"):
         return dict(QFormerFusion(settings, tokenizer, pixels).state_dict())
 
 
 def _mapped(names: Iterable[str], state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Builds those of our tensors that a LAVIS checkpoint has."""
+    """Builds those of our tensors `names` whose sources are in a LAVIS checkpoint."""
     sources = {name: lavis_sources(name) for name in names}
     return {name: from_lavis(parts, state) for name, parts in sources.items() if all(part in state for part in parts)}
 

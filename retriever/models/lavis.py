@@ -1,4 +1,4 @@
-"""The names of BLIP-2's weights in LAVIS, and so in OMGM and EchoSight."""
+"""The names of BLIP-2's weights in LAVIS, and therefore in OMGM and EchoSight."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor
 from retriever.models.weights import some
 
 VISION_HEAD, TEXT_HEAD = 88, 64
-"""Width of an attention head in ViT-g and in BERT, which a checkpoint does not tell."""
+"""Width of an attention head in ViT-g and in BERT, which a checkpoint does not record."""
 
 IGNORED = ("Qformer.cls.", "vision_proj.", "text_proj.", "itm_head.", "temp", "prompt_tokens")
-"""Heads, temperature and prompts: they score in other ways, or generate text, and are not needed here."""
+"""Heads, temperature and prompts for other ways to score or for generating text; not needed here."""
 
 FROM_BASE = "pass --base with LAVIS's eva_vit_g.pth for an image tower, or with a complete model"
-"""Advice about weights that a checkpoint lacks."""
+"""Advice if a checkpoint lacks weights."""
 
 _COUNTING = "Qformer.bert.embeddings.position_ids"
 _PARTS = {
@@ -54,7 +54,7 @@ def _lavis_name(name: str) -> str:
 
 
 def lavis_sources(name: str) -> tuple[str, ...]:
-    """Returns the LAVIS tensors that make up our tensor `name`: one, or the biases of queries and values."""
+    """Returns the names of the LAVIS tensors that make up our tensor `name`: one, or the query and value biases."""
     theirs = _lavis_name(name)
     if theirs.endswith(_QKV_BIAS):
         stem = theirs.removesuffix("qkv.bias")
@@ -63,7 +63,7 @@ def lavis_sources(name: str) -> tuple[str, ...]:
 
 
 def from_lavis(sources: tuple[str, ...], state: Mapping[str, Tensor]) -> Tensor:
-    """Builds our tensor from its LAVIS tensors; LAVIS's image tower has no bias for keys, so ours is zero."""
+    """Builds our tensor from LAVIS's; its image tower has no key bias, so ours is zero."""
     if len(sources) == 1:
         return state[sources[0]]
     queries, values = (state[source] for source in sources)
@@ -79,7 +79,7 @@ def lavis_settings(state: Mapping[str, Tensor]) -> dict[str, Any]:
     """Returns our settings for a complete checkpoint: sizes from its tensors, head widths of ViT-g and BERT.
 
     Raises:
-        ValueError: A tensor that tells a size is missing, or the widths do not divide into such heads.
+        ValueError: A tensor that determines a size is missing, or a width is not a multiple of the head width.
     """
     vision, text = "visual_encoder.", "Qformer.bert."
     needed = (

@@ -1,4 +1,4 @@
-"""The card of a model folder: what its files and the record of its training say."""
+"""The card of a model folder, generated from its files and its training record."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ print(tokens.shape)
 
 
 def model_card(folder: Path, repo: str | None = None, license: str | None = None) -> str:
-    """Returns the card of a model folder. Facts that were not recorded are marked so, never guessed.
+    """Returns the card of a model folder. Facts that were not recorded are marked as such, never guessed.
 
     Args:
-        folder: A model folder, with or without the record of a training.
+        folder: A model folder, with or without a training record.
         repo: Where it is published, for the title and the example.
-        license: An identifier of the hub, such as `apache-2.0`; by default "unknown".
+        license: A license identifier of the hub, such as `apache-2.0`; by default "unknown".
 
     Raises:
-        ValueError: The folder is not a model's, or the record of its training is not a JSON object.
+        ValueError: The folder is not a model folder, or its training record is not a JSON object.
     """
     kind, record = kind_of(folder), _read_record(folder)
     title, data, commit = repo or folder.resolve().name, record.get("data"), record.get("commit")
@@ -78,10 +78,10 @@ def model_card(folder: Path, repo: str | None = None, license: str | None = None
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
-    """Returns the record of a model's training, empty if there is none.
+    """Returns the training record of a model, empty if there is none.
 
     Raises:
-        ValueError: It is not a JSON object.
+        ValueError: The record is not a JSON object.
     """
     path = folder / RECORD_NAME
     return read_object(path) if path.is_file() else {}
@@ -99,7 +99,7 @@ def _facts(folder: Path, kind: Kind, record: Mapping[str, Any]) -> dict[str, obj
     base = record.get("base")
     facts: dict[str, object] = {
         "type": config.get("model_type") or ("qformer" if kind == "reranker" else "open_clip"),
-        # A path tells of a machine, its last name of the model.
+        # The last part of a path names the model; the rest only describes a machine.
         "trained from": Path(base).name if isinstance(base, str) and not _hub_ids([base]) else base,
         "parameters": count_parameters(folder),
         "stored as": str(stored_dtype(folder)).removeprefix("torch."),
@@ -112,7 +112,7 @@ def _facts(folder: Path, kind: Kind, record: Mapping[str, Any]) -> dict[str, obj
 
 
 def _settings(record: Mapping[str, Any]) -> object:
-    """Returns the settings of a training, its recipe first."""
+    """Returns the settings of the training, the recipe first."""
     settings, recipe = record.get("settings"), record.get("recipe")
     if recipe is None:
         return settings
@@ -120,5 +120,5 @@ def _settings(record: Mapping[str, Any]) -> object:
 
 
 def _hub_ids(names: Iterable[object]) -> list[str]:
-    """Returns those of the names that are repositories of the hub, without their revisions."""
+    """Returns those names that are hub repositories, without their revisions."""
     return [found["repo"] for name in names if isinstance(name, str) and (found := _HUB_ID.fullmatch(name))]

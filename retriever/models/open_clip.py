@@ -1,6 +1,6 @@
-"""Adapts models of open_clip (EVA02-CLIP and hundreds more) to `retriever.models.encoder`.
+"""Adapts open_clip models (EVA02-CLIP and hundreds more) to `retriever.models.encoder`.
 
-Their folder is open_clip's own: `open_clip_config.json` and `open_clip_model.safetensors`.
+Their folder layout is open_clip's own: `open_clip_config.json` and `open_clip_model.safetensors`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class OpenClip(nn.Module):
 
 
 class OpenClipTokenizer:
-    """A tokenizer of open_clip with the call signature of transformers.
+    """An open_clip tokenizer with the call signature of transformers.
 
     Args:
         tokenizer: A `SimpleTokenizer` or `HFTokenizer` of open_clip.
@@ -77,7 +77,7 @@ class OpenClipTokenizer:
         """Cuts a text into pieces of at most `max_length` token ids each, at least one.
 
         Raises:
-            ValueError: The tokenizer is one of transformers, or one that drops words, and cannot cut pieces.
+            ValueError: The tokenizer is from transformers or drops words, so it cannot cut pieces.
         """
         if getattr(self._tokenizer, "reduction_fn", True):
             raise ValueError('encoder.long_texts: this model\'s tokenizer does not support windows; set it to "cut"')
@@ -88,7 +88,7 @@ class OpenClipTokenizer:
 
 @dataclass(frozen=True, slots=True)
 class OpenClipPixels(PixelPreparation):
-    """open_clip's own resizing; `steps` are its transforms of an image."""
+    """Resizes images as open_clip does; `steps` are its image transforms."""
 
     steps: tuple[Callable[[Image.Image], Image.Image], ...] = ()
 
@@ -103,7 +103,7 @@ class OpenClipPixels(PixelPreparation):
 def load_open_clip(
     folder: Path, device: str, dtype: torch.dtype
 ) -> tuple[OpenClip, OpenClipTokenizer, OpenClipPixels, int]:
-    """Loads model, tokenizer and image preparation, with the longest text in tokens.
+    """Loads model, tokenizer, image preparation and the maximum text length in tokens.
 
     Raises:
         ValueError: open_clip is not installed, the weights are missing, or images are not square.
@@ -111,7 +111,7 @@ def load_open_clip(
     try:
         import open_clip
     except ImportError as error:
-        raise ValueError(f"{folder}: is a model of open_clip, which needs: pip install 'omgm[openclip]'") from error
+        raise ValueError(f"{folder}: an open_clip model, which needs: pip install 'omgm[openclip]'") from error
     if not any((folder / name).is_file() for name in WEIGHTS_NAMES):
         raise ValueError(
             f"{folder / WEIGHTS_NAMES[0]}: not found; convert another checkpoint (open_clip_pytorch_model.bin) with "
@@ -125,7 +125,7 @@ def load_open_clip(
     sides = {prepared["size"]} if isinstance(prepared["size"], int) else set(prepared["size"])
     if len(sides) != 1:
         raise ValueError(f"{folder / CONFIG_NAME}: size: expected square images, got {prepared['size']}")
-    # The transforms before conversion to RGB and to a tensor, which `PixelPreparation` does.
+    # Keep the transforms before the conversion to RGB and to a tensor, which `PixelPreparation` does.
     names = [type(step).__name__ for step in transform.transforms]
     steps = tuple(transform.transforms[: names.index("MaybeConvertMode")])
     mean, std = (tuple(prepared[name]) for name in ("mean", "std"))

@@ -1,4 +1,4 @@
-"""Converts images to tensors as each model's `preprocessor_config.json` asks."""
+"""Converts images to tensors as each model's `preprocessor_config.json` specifies."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class PixelPreparation:
 
     Attributes:
         size: Height and width of the result in pixels.
-        crop: False squashes the image into the square and so keeps all of it; True scales its shorter side and crops
-            the middle, as CLIP does.
+        crop: False squashes the whole image into the square; True scales its shorter side and crops the middle, as CLIP
+            does.
         mean: Per-channel mean to subtract, of values in 0..1.
         std: Per-channel standard deviation to divide by.
         exact: True resamples a squashed image in one pass, as published models were trained; False takes a shortcut on
-            large images that is several times as fast and changes no value by more than a few of 255. With `crop`,
+            large images that is several times as fast and changes values by at most a few levels of 255. With `crop`,
             which only published models use, resampling is always exact.
         resample: Pillow's filter.
-        target_ratio: Highest aspect ratio before cropping; a longer image gets black bars along its long sides, as
-            OMGM and EchoSight prepare images. Needs `crop`.
+        target_ratio: Highest aspect ratio before cropping; a more elongated image gets black bars along its long sides,
+            as in OMGM and EchoSight. Requires `crop`.
     """
 
     size: int
@@ -73,7 +73,7 @@ class PixelPreparation:
         return image.resize((width, height), self.resample).crop((left, top, left + self.size, top + self.size))
 
     def to_uint8(self, images: Sequence[Image.Image]) -> torch.Tensor:
-        """Resizes images, several at a time, to uint8 [N, 3, size, size]."""
+        """Resizes images, several in parallel, to uint8 [N, 3, size, size]."""
         if not images:
             return torch.empty(0, 3, self.size, self.size, dtype=torch.uint8)
         # Pillow releases the GIL while it decodes and resizes.
@@ -89,7 +89,7 @@ class PixelPreparation:
         return (pixels - mean) / std
 
     def to_device(self, images: Sequence[Image.Image], device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-        """Returns the model's input, [N, 3, size, size], on its device, where uint8 pixels become floats."""
+        """Returns the model's input, [N, 3, size, size], on `device`, to which pixels are copied as uint8."""
         pixels = self.to_uint8(images)
         if device.type == "cuda":
             pixels = pixels.pin_memory().to(device, non_blocking=True)
@@ -104,7 +104,7 @@ class PixelPreparation:
         """Reads `preprocessor_config.json` in `folder`, as transformers writes it for CLIP and SigLIP.
 
         Raises:
-            ValueError: The file is missing, or asks for something other than a square of one size.
+            ValueError: The file is missing, or its sizes do not describe one square.
         """
         path = folder / CONFIG_NAME
         if not path.is_file():
@@ -121,14 +121,14 @@ class PixelPreparation:
             crop,
             tuple(config.get("image_mean", CLIP_MEAN)),
             tuple(config.get("image_std", CLIP_STD)),
-            # This project's own models squash under CLIP's name; published models that squash have another.
+            # This project's own models squash under CLIP's processor name; published models that squash have another.
             config.get("image_processor_type") != _OWN_PROCESSOR,
             Image.Resampling(config.get("resample", Image.Resampling.BICUBIC)),
             config.get("target_ratio"),
         )
 
     def save(self, folder: Path) -> None:
-        """Writes `preprocessor_config.json`, which image processors of transformers can read as well."""
+        """Writes `preprocessor_config.json`, which transformers' image processors can read as well."""
         config = {
             "image_processor_type": "SiglipImageProcessor" if self.exact and not self.crop else _OWN_PROCESSOR,
             "do_resize": True,
@@ -144,13 +144,13 @@ class PixelPreparation:
 
 
 def _squashed(image: Image.Image, size: int) -> Image.Image:
-    """Resizes an RGB image to `size` x `size`, ignoring its proportions, as Pillow does with `reducing_gap`."""
+    """Resizes an RGB image to `size` x `size`, ignoring its aspect ratio, as Pillow does with `reducing_gap`."""
     width, height = (max(int(side / size / _REDUCING_GAP), 1) for side in image.size)
     if image.width % width or image.height % height:
         return image.resize((size, size), Image.Resampling.BICUBIC, reducing_gap=_REDUCING_GAP)
     if max(width, height) > 1:
         image = image.reduce((width, height))
-    # PyTorch computes what Pillow does, with vector instructions: a fourth of the time.
+    # PyTorch computes the same as Pillow with vector instructions, in a quarter of the time.
     pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None]
     resized = functional.interpolate(pixels, (size, size), mode="bicubic", antialias=True)
     return Image.fromarray(resized[0].permute(1, 2, 0).numpy())
@@ -166,7 +166,7 @@ def _padded(image: Image.Image, ratio: float) -> Image.Image:
 
 
 def _sides(size: object, crop: bool) -> set[int]:
-    """Returns the side lengths in a size: a number, or a mapping of height and width or of the shorter edge."""
+    """Returns the side lengths in a size: a number, or a mapping with `height` and `width` or `shortest_edge`."""
     if isinstance(size, dict):
         size = {side: size[side] for side in (("shortest_edge",) if crop else ("height", "width")) if side in size}
         return {side for side in size.values() if isinstance(side, int)}
@@ -175,8 +175,8 @@ def _sides(size: object, crop: bool) -> set[int]:
 
 @functools.cache
 def _channels(values: tuple[float, float, float], device: torch.device) -> torch.Tensor:
-    """Returns three values as [1, 3, 1, 1], cached: copying them to a GPU for each batch would stall it."""
-    with torch.inference_mode(False):  # training may use it after inference did
+    """Returns three values as [1, 3, 1, 1], cached because copying them to a GPU for each batch would stall it."""
+    with torch.inference_mode(False):  # training may use the tensor that inference cached
         return torch.tensor(values, device=device).view(1, 3, 1, 1)
 
 

@@ -1,4 +1,4 @@
-"""The dtype that models run in unless a profile says otherwise."""
+"""The default dtype that models run in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 def fastest_dtype(device: str) -> torch.dtype:
     """Returns bfloat16 on a GPU and on a CPU that multiplies it in hardware (AMX, AVX512-BF16), else float32.
 
-    Any other CPU converts every bfloat16 value before it multiplies, and is slower than with float32.
+    Other CPUs convert every bfloat16 value before multiplying, which is slower than float32.
     """
     if device != "cpu":
         return torch.bfloat16

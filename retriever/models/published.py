@@ -1,4 +1,4 @@
-"""Models by their names on the Hugging Face hub: load, save with a card, and publish."""
+"""Models on the Hugging Face hub: load by name, save with a card, and publish."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from retriever.models.pixels import PixelPreparation
 
 
 class Published(ABC):
-    """A model with a folder on disk that can be published. `load` and `save` know the folder; this knows the hub.
+    """A model that can be published. Subclasses implement `load` and `save` for a folder; this class handles the hub.
 
     Attributes:
-        folder: Where the model was loaded from; `None` if it was not.
+        folder: Where the model was loaded from, or `None`.
         fingerprint: Hash of that folder.
     """
 
@@ -50,13 +50,13 @@ class Published(ABC):
     def from_pretrained(
         cls, name: str | Path, *, revision: str | None = None, token: str | None = None, **options: Any
     ) -> Self:
-        """Loads the model of a folder or of the hub, from which missing files are fetched.
+        """Loads a model from a folder or from the hub, fetching missing files.
 
         Args:
             name: A folder, `org/name` or `org/name@revision`.
             revision: A commit, a branch or a tag.
-            token: A token of the hub; by default the one that is logged in.
-            **options: As of `load`.
+            token: A hub token; by default the one saved by `hf auth login`.
+            **options: Passed to `load`.
 
         Raises:
             ValueError: The files are not available, or are not those of such a model; the message says what to do.
@@ -68,18 +68,18 @@ class Published(ABC):
     def save_pretrained(
         self, folder: str | Path, *, dtype: torch.dtype | None = None, license: str | None = None
     ) -> None:
-        """Writes the model's folder with its card; a card written by hand stays, other files of a model do not.
+        """Writes the model's folder with its card; replaces other model files there, but not a handwritten card.
 
-        If the weights are still those that were loaded, their folder is copied byte for byte, with the record of the
-        training (`training.json`), so that an index built with one opens with the other.
+        If the weights have not changed since loading, the folder is copied byte for byte, including the training record
+        (`training.json`), so that an index built with one opens with the other.
 
         Args:
             folder: The folder to write.
             dtype: Type of the weights; by default as in the folder that the model was loaded from, else float32.
-            license: For the card, an identifier of the hub such as `apache-2.0`.
+            license: For the card, a license identifier of the hub such as `apache-2.0`.
 
         Raises:
-            ValueError: This kind of model cannot be written.
+            ValueError: This kind of model cannot be saved.
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,7 +89,7 @@ class Published(ABC):
         with TemporaryDirectory(dir=folder, prefix=".saving-") as temporary:
             source = Path(temporary)
             self.save(source, dtype)
-            # A tokenizer is not written as it was read: its file also tells how it was used last.
+            # Tokenizers are left out of the comparison: their saved file also records how they were last used.
             if loaded is not None and _is_same_model(source, loaded):
                 source = loaded
             if source.resolve() != folder.resolve():
@@ -110,14 +110,14 @@ class Published(ABC):
 
         Args:
             repo: `org/name`, created if it does not exist.
-            private: Whether to create it private; by default as the organization has it.
-            token: A token of the hub with write access; by default the one that is logged in.
-            message: The commit's message.
+            private: Whether to create it as private; by default the organization's setting.
+            token: A hub token with write access; by default the one saved by `hf auth login`.
+            message: The commit message.
             dtype: As in `save_pretrained`.
             license: As in `save_pretrained`.
 
         Raises:
-            ValueError: This kind of model cannot be written, or the hub refuses it; the message says what to do.
+            ValueError: This kind of model cannot be saved, or the hub refuses it; the message says what to do.
         """
         with TemporaryDirectory(prefix="omgm-") as temporary:
             self.save_pretrained(temporary, dtype=dtype)
@@ -136,7 +136,7 @@ def push_model(
     """Publishes a model folder byte for byte, with its card, in one commit; returns `org/name@commit`.
 
     Raises:
-        ValueError: The folder is not a model's, holds files that are not, or the hub refuses it.
+        ValueError: The folder is not a model folder, contains other files, or the hub refuses the upload.
     """
     files = published_files(folder)
     card = card_bytes(folder, model_card(folder, repo, license))
@@ -152,16 +152,16 @@ def push_model(
 
 
 def _is_same_model(saved: Path, loaded: Path) -> bool:
-    """Tells whether a folder just written has the weights and the preparation of images of another."""
+    """Tells whether a folder just saved has the same weights and image preparation as the loaded one."""
     return same_weights(saved, loaded) and PixelPreparation.load(saved) == PixelPreparation.load(loaded)
 
 
 def _replace_model(target: Path, source: Path, put: Callable[[Path, Path], object]) -> None:
-    """Replaces a model's files, the weights last: a folder without weights is not taken for a model.
+    """Replaces a model's files, the weights last: an incomplete folder has none, so it is not mistaken for a model.
 
     Args:
         target: The folder to change.
-        source: The folder of the new model, whose card goes along if it was written by hand and `target` has none.
+        source: The folder of the new model; its card is copied if it is handwritten and `target` has none.
         put: Copies or moves a file.
     """
     files = sorted(published_files(source), key=lambda path: path.suffix == ".safetensors")

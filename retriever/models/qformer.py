@@ -28,7 +28,7 @@ from retriever.models.weights import check_shapes, read_weights
 
 UNSAVED = "unsaved"
 TOKENS_PER_PAIR = 128
-"""Times `batch_size`, the tokens of a forward pass over sections: those of its queries, its texts and their padding."""
+"""Tokens per forward pass over sections, divided by `batch_size`: query tokens, text tokens and padding."""
 
 
 class QFormerFusion(Published, nn.Module):
@@ -44,7 +44,7 @@ class QFormerFusion(Published, nn.Module):
             are counted by their tokens, see `TOKENS_PER_PAIR`.
 
     Attributes:
-        cache: Keeps what the image tower returns, if it is set.
+        cache: Caches the output of the image tower, if set.
     """
 
     def __init__(
@@ -127,19 +127,20 @@ class QFormerFusion(Published, nn.Module):
         batch_size: int = 64,
         fused: bool = False,
     ) -> Self:
-        """Returns the encoder kept in `folder`: one of ours, or a BLIP-2 of transformers for image-text retrieval.
+        """Loads the encoder in `folder`: one of ours, or a BLIP-2 of transformers for image-text retrieval.
 
-        Weights go straight to `device`, those of a BLIP-2 also to `dtype`; they are never held twice.
+        Weights are read directly to `device`, those of a BLIP-2 also to `dtype`, so memory never holds two copies.
 
         Args:
-            folder: The model's files.
-            device: Where it runs.
-            dtype: Type of its weights.
-            batch_size: As of the class.
-            fused: Whether one of ours is to be fast and not to be trained, see `FusedLayers` and `SmallVision.fuse`.
+            folder: The model folder.
+            device: The device to run on.
+            dtype: Type of the weights.
+            batch_size: See the class.
+            fused: Whether to fuse one of our models for fast inference; it can then not be trained. See `FusedLayers`
+                and `SmallVision.fuse`.
 
         Raises:
-            ValueError: A file is missing, or a weight is missing, unexpected or of a wrong shape.
+            ValueError: A file is missing, or a weight is missing, unexpected or has the wrong shape.
         """
         fingerprint = folder_fingerprint(folder)
         layout = read_layout(folder)
@@ -157,10 +158,10 @@ class QFormerFusion(Published, nn.Module):
         model.to(dtype)
         if small and fused:
             model._fused = FusedLayers(model.qformer.encoder, model.token_shape[0])
-        # Else convolutions copy their weights each time.
+        # Otherwise convolutions copy their weights in each call.
         model.vision.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing from torch's types
         positions = torch.arange(model.config.max_position_embeddings, device=device)
-        model.embeddings.position_ids = nn.Buffer(positions[None], persistent=False)  # in no file
+        model.embeddings.position_ids = nn.Buffer(positions[None], persistent=False)  # not stored
         model.folder = folder
         return model
 
@@ -182,10 +183,10 @@ class QFormerFusion(Published, nn.Module):
         write_folder(folder, settings, tensors, self.tokenizer, self.pixels)
 
     def use_vision(self, vision: SmallVision, vision_config: SmallCLIPConfig, pixels: PixelPreparation) -> None:
-        """Replaces the image tower and its preparation; the Q-Former must then be trained for it.
+        """Replaces the image tower and its image preparation; the Q-Former must then be trained for it.
 
         Raises:
-            ValueError: The tower's vectors have another length than the Q-Former reads.
+            ValueError: The length of the tower's vectors does not match the Q-Former.
         """
         if vision_config.vision_width != self.config.encoder_hidden_size:
             raise ValueError(
@@ -198,7 +199,7 @@ class QFormerFusion(Published, nn.Module):
 
     @property
     def token_shape(self) -> tuple[int, int]:
-        """The number of fused tokens and their length."""
+        """The number of fused tokens and their length, (32, H)."""
         return self.query_tokens.shape[1], self.query_tokens.shape[2]
 
     def tokenize(self, texts: Sequence[str], max_tokens: int | None = None) -> tuple[Tensor, Tensor]:
@@ -207,7 +208,7 @@ class QFormerFusion(Published, nn.Module):
         return self._moved(ids), self._moved(mask)
 
     def _tokenized(self, texts: Sequence[str], max_tokens: int | None = None) -> tuple[Tensor, Tensor]:
-        """Tokenizes like `tokenize`, but leaves ids and mask on the CPU."""
+        """Tokenizes like `tokenize`, but returns ids and mask on the CPU."""
         limit = min(max_tokens or self.max_text_tokens, self.max_text_tokens)
         with self._tokenizing:
             encoded = self.tokenizer(list(texts), padding=True, truncation=True, max_length=limit, return_tensors="pt")
@@ -217,14 +218,14 @@ class QFormerFusion(Published, nn.Module):
         return ids, encoded["attention_mask"]
 
     def vision_features(self, pixels: Tensor) -> Tensor:
-        """Runs the image tower on pixel values [B, 3, H, W]; returns [B, cells, width] of the model's dtype."""
+        """Runs the image tower on pixel values [B, 3, H, W]; returns [B, cells, width] in the model's dtype."""
         features: Tensor = self.vision(pixels.to(self.query_tokens.dtype)).last_hidden_state
         return features
 
     def fuse_tokens(self, features: Tensor, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Fuses `vision_features` with texts (ids and mask [B, T]) into tokens [B, 32, H].
 
-        Text positions count from 0; query tokens have none. Padding is masked, so its amount changes nothing.
+        Text positions start at 0; query tokens have none. Padding is masked, so its amount does not affect the result.
         """
         queries = self.query_tokens.expand(len(input_ids), -1, -1)
         joint = self.embeddings(input_ids=input_ids, query_embeds=queries)
@@ -257,7 +258,7 @@ class QFormerFusion(Published, nn.Module):
     def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> Tensor:
         """Fuses images[i] with each text of texts[i] into tokens, float32 [N, 32, H] on the model's device, in order.
 
-        Each image is encoded once, and texts of similar length share a forward pass, whichever image they belong to.
+        Each image is encoded once, and texts of similar length share a forward pass, even if their images differ.
 
         Raises:
             ValueError: The numbers of images and of lists of texts differ.
@@ -272,7 +273,7 @@ class QFormerFusion(Published, nn.Module):
         ids, mask = self._tokenized([text for own in texts for text in own])
 
         def tokens_of(part: list[int]) -> tuple[Tensor, Tensor]:
-            used = mask[part].any(dim=0)  # without the padding of longer texts
+            used = mask[part].any(dim=0)  # drops padding that only longer texts need
             return self._moved(ids[part][:, used]), self._moved(mask[part][:, used])
 
         lengths = [self.token_shape[0] + length for length in mask.sum(dim=1).tolist()]
@@ -302,10 +303,10 @@ class QFormerFusion(Published, nn.Module):
         features_of: Callable[[list[int]], Tensor],
         tokens_of: Callable[[list[int]], tuple[Tensor, Tensor]],
     ) -> Tensor:
-        """Fuses pairs, one part of their numbers per forward pass; returns them by number."""
+        """Fuses pairs, one part per forward pass; returns their tokens in the order of the pairs' numbers."""
         fused = [torch.empty(0, *self.token_shape, device=self.query_tokens.device)]
         for part in parts:
-            features = features_of(part)  # first: a GPU works on it while the CPU tokenizes
+            features = features_of(part)  # first, so that a GPU works on it while the CPU tokenizes
             fused.append(self.fuse_tokens(features, *tokens_of(part)).float())
         tokens = torch.cat(fused)
         order = [number for part in parts for number in part]

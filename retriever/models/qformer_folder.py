@@ -1,4 +1,4 @@
-"""The folder of a Q-Former encoder: our own layout, or that of a BLIP-2 checkpoint of transformers."""
+"""The folder of a Q-Former encoder: our own layout, or that of a transformers BLIP-2 checkpoint."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def read_layout(folder: Path) -> Layout:
     """Reads `config.json` in `folder`.
 
     Raises:
-        ValueError: The file is missing, or its model is of an unknown kind or too old a revision.
+        ValueError: The file is missing, or the model is of an unknown kind or from an unsupported old revision.
     """
     path = folder / CONFIG_NAME
     if not path.is_file():
-        raise ValueError(f"{path}: not found; the folder of a Q-Former needs it")
+        raise ValueError(f"{path}: not found; the folder of a Q-Former must have one")
     settings = read_object(path)
     if settings.get("model_type") == blip2.MODEL_TYPE:
         try:

@@ -1,4 +1,4 @@
-"""Forward passes of a Q-Former's layers without what step 2 does not read."""
+"""The forward pass of a Q-Former's layers, without the outputs that step 2 does not use."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def run_layers(encoder: Any, length: int, hidden: Tensor, attention_mask: Tensor
     In the last layer, only the outputs of the queries are computed.
 
     Args:
-        encoder: The layers, as of transformers.
+        encoder: The encoder of a transformers Q-Former.
         length: Number of query tokens.
         hidden: Embeddings of queries and texts, [B, length + T, H].
-        attention_mask: 1 for each token of a text and 0 for padding, [B, T].
+        attention_mask: 1 for text tokens and 0 for padding, [B, T].
         images: The feature maps, normalized, [B, cells, width].
     """
     mask = functional.pad(attention_mask, (length, 0), value=1)[:, None, None].bool()
@@ -29,9 +29,9 @@ def run_layers(encoder: Any, length: int, hidden: Tensor, attention_mask: Tensor
 
 
 def _outputs(layer: Any, hidden: Tensor, mask: Tensor, images: Tensor, length: int) -> Tensor:
-    """Returns the outputs of a Q-Former layer, the first `length` of which are queries.
+    """Returns the outputs of a Q-Former layer, of which the first `length` are queries.
 
-    It splits once where transformers slices twice: the gradient of a slice is a tensor of the full size.
+    Splits once where transformers slices twice, because the gradient of each slice is a tensor of the full size.
     """
     queries, texts = layer.attention(hidden, mask).split([length, hidden.shape[1] - length], dim=1)
     if layer.has_cross_attention:
@@ -42,7 +42,7 @@ def _outputs(layer: Any, hidden: Tensor, mask: Tensor, images: Tensor, length: i
 def _last_queries(layer: Any, hidden: Tensor, mask: Tensor, images: Tensor, length: int) -> Tensor:
     """Returns the first `length` outputs of a Q-Former layer, the queries, without computing those of texts.
 
-    Texts still serve as keys and values; what is saved is most of one layer.
+    Texts still serve as keys and values. This saves most of one layer's work.
     """
     queries = hidden[:, :length]
     attended, _ = layer.attention.attention(queries, encoder_hidden_states=hidden, encoder_attention_mask=mask)

@@ -1,7 +1,7 @@
 """A CLIP-type dual encoder that two CPU cores can train: a small residual network and a small text transformer.
 
 It follows the interface of transformers' CLIP models (`get_image_features`, `get_text_features`, `vision_model`), so
-that `retriever.models.encoder` loads it and a full-size CLIP by the same code.
+that `retriever.models.encoder` loads it and a full-size CLIP with the same code.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class VisionOutput:
     def pooler_output(self) -> Tensor:
         """One vector per image, [B, width]: the mean of the cells plus the token.
 
-        That learns faster from scratch than either alone.
+        From scratch, this learns faster than either alone.
         """
         return self.last_hidden_state[:, 0] + self.last_hidden_state[:, 1:].mean(1)
 
@@ -103,7 +103,7 @@ class _Block(nn.Module):
         return functional.relu(x + self.norm2(self.conv2(hidden)))
 
     def fused(self, device: str, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
-        """Returns the same function as `SmallVision.fuse` needs it."""
+        """Returns the block as a function for inference; see `SmallVision.fuse`."""
         first = FusedConvolution(self.conv1, self.norm1, device, dtype)
         second = FusedConvolution(self.conv2, self.norm2, device, dtype)
         return lambda x: second(first(x), x)
@@ -136,20 +136,20 @@ class SmallVision(nn.Module):
         self._fused: list[Callable[[Tensor], Tensor]] | None = None
 
     def fuse(self, device: str, dtype: torch.dtype) -> None:
-        """Runs convolutions with their batch norms and ReLUs as one operation each from now on, except in training.
+        """Fuses each convolution with its batch norm and ReLU into one operation for inference.
 
-        Their weights are copied as they are now; `state_dict` does not change.
+        The fused operations copy the current weights; `state_dict` does not change.
 
         Args:
-            device: Where the tower will run.
-            dtype: What its weights will be rounded to; round them afterwards.
+            device: The device that the tower will run on.
+            dtype: The type that the tower will run in; convert the tower only after this call.
         """
         fused: list[Callable[[Tensor], Tensor]] = []
         stages = iter(self.stages)
         for stage in stages:
             if isinstance(stage, _Block):
                 fused.append(stage.fused(device, dtype))
-            elif isinstance(stage, nn.Conv2d):  # behind it are its norm and a ReLU
+            elif isinstance(stage, nn.Conv2d):  # followed by its norm and a ReLU
                 fused.append(FusedConvolution(stage, cast(nn.BatchNorm2d, next(stages)), device, dtype))
         self._fused = fused
 
@@ -157,7 +157,7 @@ class SmallVision(nn.Module):
         """Encodes square images as feature maps and vectors.
 
         Args:
-            pixel_values: Float [B, 3, side, side]; positions are interpolated for another side than `image_size`.
+            pixel_values: Float [B, 3, side, side]; positions are interpolated if `side` is not `image_size`.
         """
         grid = pixel_values.contiguous(memory_format=torch.channels_last)
         for stage in self.stages if self.training or self._fused is None else self._fused:
@@ -171,9 +171,9 @@ class SmallVision(nn.Module):
 
 
 def resized_positions(positions: Tensor, side: int) -> Tensor:
-    """Interpolates the pooling token's position and those of a square of cells, [1, 1 + cells, width], to side x side.
+    """Interpolates the position embeddings of a square of cells to side x side, [1, 1 + side * side, width].
 
-    The pooling token's stays as it is.
+    The first position, the pooling token's, is kept. `positions` is [1, 1 + cells, width].
     """
     old = math.isqrt(positions.shape[1] - 1)
     pool, cells = positions.split([1, old * old], dim=1)
@@ -183,7 +183,7 @@ def resized_positions(positions: Tensor, side: int) -> Tensor:
 
 
 class SmallText(nn.Module):
-    """The text tower: token and position embeddings, a transformer, the mean over the text's tokens."""
+    """The text tower: token and position embeddings, a transformer, and the mean over the text's tokens."""
 
     def __init__(self, config: SmallCLIPConfig):
         super().__init__()
@@ -219,7 +219,7 @@ class SmallCLIP(PreTrainedModel):
         """Keeps PyTorch's initialization: transformers' default is far too small for convolutions."""
 
     def resize_vocabulary(self, size: int) -> None:
-        """Resizes the token embeddings to `size`; new ids start at random, the others keep their vectors."""
+        """Resizes the token embeddings to `size`; new ids get random vectors, existing ones keep theirs."""
         old = self.text_model.tokens
         new = nn.Embedding(size, old.embedding_dim, padding_idx=old.padding_idx)
         nn.init.normal_(new.weight, std=0.05)
@@ -230,10 +230,10 @@ class SmallCLIP(PreTrainedModel):
         self.config.vocab_size = size
 
     def resize_images(self, size: int) -> None:
-        """Makes the image tower read images of `size` x `size` pixels; positions of cells are interpolated.
+        """Makes the image tower read images of `size` x `size` pixels, interpolating the positions of cells.
 
         Raises:
-            ValueError: `size` is not a positive multiple of the side of a cell.
+            ValueError: `size` is not a positive multiple of a cell's side.
         """
         cell = 2 ** len(self.config.channels)
         if size < cell or size % cell:

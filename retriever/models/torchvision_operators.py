@@ -1,8 +1,8 @@
-"""Makes torchvision importable beside a CPU build of PyTorch; transformers and open_clip need that.
+"""Makes torchvision importable with a CPU build of PyTorch; transformers and open_clip need that.
 
-torchvision's wheels on PyPI are built for CUDA. Beside a CPU build of PyTorch their library does not load, so
+torchvision's wheels on PyPI are built for CUDA. With a CPU build of PyTorch, their library does not load, so
 `import torchvision` fails with "operator torchvision::nms does not exist". Every model class of transformers then fails
-to import too, because transformers finds torchvision installed. No model here uses those operators, so declaring them
+to import, too, because transformers finds torchvision installed. No model here uses those operators, so declaring them
 is enough.
 """
 
@@ -16,13 +16,13 @@ _SCHEMAS = {
     "nms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms": "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 }
-"""The operators that `import torchvision` registers implementations for, loaded library or not."""
+"""The operators for which `import torchvision` registers implementations even if its library did not load."""
 
 
 def declare_missing_operators() -> None:
-    """Declares torchvision's operators if torchvision is installed and its own library does not load.
+    """Declares torchvision's operators if torchvision is installed but its library does not load.
 
-    Does nothing without torchvision, after it was imported, or with a CUDA or ROCm build of PyTorch.
+    Does nothing if torchvision is missing or already imported, or with a CUDA or ROCm build of PyTorch.
     """
     if "torchvision" in sys.modules:
         return

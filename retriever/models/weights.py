@@ -1,4 +1,4 @@
-"""Reads stored tensors by name for models of ours, and names what is missing, unexpected or of a wrong shape."""
+"""Reads stored tensors by name and reports tensors that are missing, unexpected or have the wrong shape."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def weight_files(folder: Path) -> list[Path]:
     """Returns the safetensors files of a model folder: those of its index, else `model.safetensors`, else all.
 
     Raises:
-        ValueError: There is none, or one that the index names is missing.
+        ValueError: There are none, or one that the index names is missing.
     """
     index = folder / INDEX_NAME
     if index.is_file():
@@ -41,7 +41,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def stored_names(folder: Path) -> dict[str, Path]:
-    """Returns the file of each tensor of a model folder.
+    """Returns the file of each tensor in a model folder, by name.
 
     Raises:
         ValueError: There are no weights, or a file that the index names is missing.
@@ -60,14 +60,14 @@ def read_weights(
     dtype: torch.dtype | None = None,
     ignored: Callable[[str], bool] = lambda name: False,
 ) -> dict[str, Tensor]:
-    """Reads the tensors of a model folder by our names, file by file and directly to their device.
+    """Reads the tensors of a model folder under our names, file by file and directly to their device.
 
     Args:
         folder: The folder with safetensors files.
-        sources: The stored name of each of our names.
+        sources: The stored name for each of our names.
         device: The device to read to.
         dtype: The type for floating-point tensors; by default as stored.
-        ignored: Tells whether a stored name that is not ours may be there.
+        ignored: Tells whether a stored tensor that is not among `sources` may be ignored.
 
     Raises:
         ValueError: A name is missing or unexpected; the message names it.
@@ -94,23 +94,23 @@ def check_names(where: Path, expected: set[str], found: set[str]) -> None:
     """
     problems = {"missing": expected - found, "unexpected": found - expected}
     if said := [f"{what}: {some(names)}" for what, names in problems.items() if names]:
-        raise ValueError(f"{where}: the weights do not fit the settings; {'; '.join(said)}")
+        raise ValueError(f"{where}: the weights do not match the settings; {'; '.join(said)}")
 
 
 def check_shapes(where: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
     """Checks that tensors have the expected shapes.
 
     Raises:
-        ValueError: One has another shape; the message names it.
+        ValueError: A tensor has another shape; the message names it.
     """
     for name, tensor in tensors.items():
         if tensor.shape != expected[name].shape:
             shapes = f"expected {list(expected[name].shape)}, got {list(tensor.shape)}"
-            raise ValueError(f"{where}: {name}: {shapes}; the weights do not fit the settings")
+            raise ValueError(f"{where}: {name}: {shapes}; the weights do not match the settings")
 
 
 def some(names: Iterable[str]) -> str:
-    """Lists the first few names and the number of others."""
+    """Lists the first few names and the number of those left out."""
     listed = sorted(names)
     more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
     return ", ".join(listed[:_SHOWN]) + more

@@ -90,5 +90,5 @@ def test_boxes_of_a_detector_are_cut_and_told_apart() -> None:
 def test_a_folder_without_a_model_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"regions\.model"):
         build_proposer(load_profile("embedded", {"regions.model": tmp_path / "none"}), FakeEncoder())
-    with pytest.raises(ValueError, match=r"has no config\.json; a Grounding DINO for transformers is needed"):
+    with pytest.raises(ValueError, match=r"has no config\.json; use the folder of a Grounding DINO model"):
         load_grounding(tmp_path, ["flag"])

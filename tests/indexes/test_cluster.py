@@ -137,7 +137,7 @@ finally:
 """
     done = run_python("-c", script)
     assert re.fullmatch(
-        r"--cluster .*: connected, but no actor starts .*if the cluster asks for no token, set RAY_AUTH_MODE=disabled"
+        r"--cluster .*: connected, but no actor starts .*if the cluster uses no token, set RAY_AUTH_MODE=disabled"
         r" here, too\n",
         done.stdout,
     ), done

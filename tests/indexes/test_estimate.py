@@ -84,7 +84,7 @@ def test_a_part_of_it_is_scaled_up(tmp_path: Path) -> None:
     found = estimate(kb, images, sample=3)
     assert (found.entities, found.sections, found.sampled) == (7, 8, 3)  # counted, not scaled up
     assert found.with_image in {round(7 / 3 * shown) for shown in range(4)}
-    with pytest.raises(ValueError, match="at least 1000 entities that can be searched, got 7"):
+    with pytest.raises(ValueError, match="at least 1000 searchable entities, got 7"):
         estimate(kb, images, search="hnsw")
 
 

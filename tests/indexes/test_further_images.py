@@ -76,7 +76,7 @@ def test_an_entity_is_found_once_by_its_best_key(kb: Path, caplog: pytest.LogCap
     assert (counts.entities, counts.searchable, counts.further_keys, counts.with_image) == (4, 4, 3, 3)
     assert np.load(index.folder / OWNERS).tolist() == [0, 0, 2]
     assert set(index.manifest.files) == {*FILES, OWNERS, IMAGE_OWNERS}
-    assert "1 further images unreadable, left out (broken.png: not an image of a known format" in caplog.text
+    assert "left out 1 unreadable further images (first: broken.png: not an image of a known format" in caplog.text
     for color, expected in (("red", "a"), ("blue", "a"), ("yellow", "c")):
         names, scores = found(Index.open(index.folder, image_weight=0.75), color, 4)
         assert names[0] == expected and sorted(map(str, names)) == ["a", "b", "c", "d"]

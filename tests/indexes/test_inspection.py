@@ -33,7 +33,7 @@ def test_counts_and_problems(tmp_path: Path) -> None:
     lines = "\n".join(text_lines(found))
     assert "13 entities, 24 sections, 4 with an image, 3 of them found" in lines
     assert "1 entity without text" in lines and "1 image missing, such as 2.png of 02" in lines
-    assert "1 title that an earlier entity has" in lines
+    assert "1 title already used by an earlier entity" in lines
     assert "1 of 14 entries cannot be used: latin.md: byte 3: not UTF-8" in lines
 
 

@@ -76,7 +76,7 @@ def test_an_entity_is_found_by_its_labeled_images(kb: Path, caplog: pytest.LogCa
     index = build(kb, labeled(kb, blue="a", black="b", yellow="b", green="nobody"))
     assert index.manifest.counts.further_keys == 3  # and not the second image of A's article
     assert [best(index, color) for color in ("red", "blue", "white", "black", "yellow")] == ["a", "a", "b", "b", "b"]
-    assert "1 entity of labeled images not in the knowledge base, the first is nobody" in caplog.text
+    assert "1 entity of labeled images not in the knowledge base, such as nobody" in caplog.text
 
 
 def test_step_2_compares_with_labeled_images(kb: Path) -> None:
@@ -143,7 +143,7 @@ def test_labels_name_entities_as_questions_do(tmp_path: Path, caplog: pytest.Log
         ["labeled:4", "labeled:5"],
         [],
     ]
-    assert f"1 entity of labeled images not in the knowledge base, the first is {wiki}Nobody" in caplog.text
+    assert f"1 entity of labeled images not in the knowledge base, such as {wiki}Nobody" in caplog.text
 
 
 def test_an_id_is_labeled_even_if_it_is_the_name_of_another_entity(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_push_and_open(built: Path, hub: FakeHub, monkeypatch: pytest.MonkeyPatc
     hub.log.clear()
     assert Index.from_pretrained("org/index", revision=pinned.partition("@")[2]).folder == loaded.folder
     assert hub.log == []
-    with pytest.raises(ValueError, match="does not fit this profile: encoder"):
+    with pytest.raises(ValueError, match="does not match this profile: encoder"):
         Index.from_pretrained(pinned, encoder=FakeEncoder("other"))
 
 
@@ -180,5 +180,5 @@ def test_save(built: Path, tmp_path: Path) -> None:
     Index.open(target, verify=True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.json").write_text(json.dumps({}))
-    with pytest.raises(ValueError, match="mine: holds something other than an index"):
+    with pytest.raises(ValueError, match="mine: contains something other than an index"):
         Index.open(built).save_pretrained(tmp_path / "mine")

@@ -25,7 +25,7 @@ def test_the_kind_is_chosen_by_the_number_of_entities() -> None:
     assert choose_kind("auto", FLAT_UP_TO + 1) == "ivf-pq"
     assert choose_kind("flat", 10**7) == choose_kind("flat", 0) == "flat"
     assert choose_kind("hnsw", 1000) == "hnsw"
-    with pytest.raises(ValueError, match=r"search\.kind = 'hnsw' needs at least 1000 entities .* got 999; use 'flat'"):
+    with pytest.raises(ValueError, match=r"search\.kind = 'hnsw' needs at least 1000 .* got 999; use 'flat'"):
         choose_kind("hnsw", 999)
 
 
@@ -90,7 +90,7 @@ def test_settings_are_the_cheapest_that_reach_the_target_and_are_kept(
 
 def test_too_few_keys_are_refused(tmp_path: Path) -> None:
     keys = Keys((clustered(2000, 32),), np.arange(500))
-    with pytest.raises(ValueError, match="at least 1000 entities that can be searched, got 500"):
+    with pytest.raises(ValueError, match="at least 1000 searchable entities, got 500"):
         write_search(tmp_path, keys, "sq8", NONE)
 
 

@@ -75,7 +75,7 @@ def test_images_far_from_what_a_small_encoder_knows(folder: Path, monkeypatch: p
     monkeypatch.setattr(self_retrieval, "is_unadapted", lambda encoder: True)
     small = measure_self_retrieval(folder, ROWS, Hue())
     assert small is not None
-    assert f"the mean cosine of two main images is {small.spread:.2f}, where up to -0.5 is usual" in small.warning
+    assert f"the mean cosine of two main images is {small.spread:.2f} (usually up to -0.5)" in small.warning
 
 
 def test_an_encoder_that_was_adapted_need_not_be_adapted(tmp_path: Path) -> None:

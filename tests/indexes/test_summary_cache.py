@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_used_is_named_with_the_setting(tmp_path: Path) ->
     db.close()
     for path, reason in ((text, "not a database"), (newer, "has format 7"), (folder, "unable to open"),
                          (text / "below", "")):  # fmt: skip
-        with pytest.raises(ValueError, match=rf"{path}: the cache of summaries .*{reason}.*summarizer\.cache"):
+        with pytest.raises(ValueError, match=rf"{path}: cannot use the summary cache .*{reason}.*summarizer\.cache"):
             SummaryCache(path).put(b"question", "model", "summary")
 
 

@@ -44,9 +44,9 @@ def test_a_summary_is_in_the_file_before_the_next_one_is_made(tmp_path: Path) ->
 def test_summaries_of_other_entities_are_refused(tmp_path: Path) -> None:
     path, entities = tmp_path / "summaries.jsonl", articles(4)
     summarize_all(entities, FakeSummarizer(), path, 2)
-    with pytest.raises(ValueError, match=r"summaries\.jsonl: line 1: expected entity '3', found '0'"):
+    with pytest.raises(ValueError, match=r"summaries\.jsonl: line 1: expected entity '3', got '0'"):
         summarize_all(entities[::-1], FakeSummarizer(), path, 2)
-    with pytest.raises(ValueError, match=r"summaries\.jsonl: holds 4 lines, more than 3"):
+    with pytest.raises(ValueError, match=r"summaries\.jsonl: has 4 lines, more than 3"):
         summarize_all(entities[:3], FakeSummarizer(), path, 2)
     path.write_text("[]\n" * 4)
     with pytest.raises(ValueError, match=r"summaries\.jsonl: line 1: not a summary"):
@@ -58,5 +58,5 @@ def test_a_summarizer_must_answer_for_every_entity(tmp_path: Path) -> None:
         def stream(self, entities: Iterable[Entity]) -> Generator[str]:
             yield from islice(super().stream(entities), 1)
 
-    with pytest.raises(ValueError, match="first-sentence: returned no summary of entity '1'"):
+    with pytest.raises(ValueError, match="first-sentence: returned no summary for entity '1'"):
         summarize_all(articles(2), Lazy(), tmp_path / "summaries.jsonl", 2)

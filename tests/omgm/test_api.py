@@ -177,7 +177,7 @@ def test_open_finds_what_build_wrote(omgm: OMGM, images: Path) -> None:
 
 
 def test_open_refuses_other_models(omgm: OMGM) -> None:
-    with pytest.raises(ValueError, match="does not fit this profile"):
+    with pytest.raises(ValueError, match="does not match this profile"):
         OMGM.open(omgm.index.folder)
     with pytest.raises(ValueError, match="settings: unknown key"):
         OMGM.open(omgm.index.folder, settings={"search.q": 3})

@@ -103,7 +103,7 @@ def test_a_knowledge_base_that_changed_is_built_again(tmp_path: Path, builds: li
     keep_index(other, kb, index, say=str)
     assert len(builds) == 4 and Index.open(index).manifest.inputs.tokens == "float16"
     other = load_profile("embedded", {"fusion.tokens": "float16", "search.kind": "sq8"})
-    with pytest.raises(ValueError, match="'sq8' needs at least 1000 entities"):
+    with pytest.raises(ValueError, match="'sq8' needs at least 1000 searchable entities"):
         keep_index(other, kb, index, say=str)
 
 

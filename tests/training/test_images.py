@@ -99,7 +99,7 @@ def test_a_knowledge_base_without_images_is_refused(tmp_path: Path) -> None:
     small_encoder().save(tmp_path / "start")
     (tmp_path / "kb.jsonl").write_text('{"id": "a", "title": "A", "image": "a.png", "text": "It."}')
     data = EncoderData(kb=tmp_path / "kb.jsonl", images=tmp_path, summarizer=FakeSummarizer())
-    with pytest.raises(ValueError, match="holds none of the main images"):
+    with pytest.raises(ValueError, match="contains none of the main images"):
         train_encoder(tmp_path / "start", data, tmp_path / "out", progress=False)
 
 

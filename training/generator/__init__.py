@@ -1,3 +1,3 @@
-"""Fine-tuning of the generator: samples from our own retrieval, then LoRA on a published chat model."""
+"""Fine-tunes the generator: samples from our own retrieval, then LoRA on a published chat model."""
 
-import retriever.models  # noqa: F401  first: it lets transformers be imported beside a torchvision of another PyTorch
+import retriever.models  # noqa: F401  first, so that transformers imports even if torchvision does not match PyTorch

@@ -7,36 +7,36 @@ from dataclasses import dataclass
 from training.config import check_at_least_one, check_positive
 
 VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
-"""The values that vLLM 0.32.0 takes for `--max-lora-rank`; an adapter may have any rank up to it."""
+"""The values that vLLM 0.32.0 accepts for `--max-lora-rank`; an adapter may have any rank up to that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorTrainingConfig:
-    """How a LoRA adapter is trained. A resumed run must agree in all but `device`, `workers` and `save_every`.
+    """Settings of a LoRA training. In a resumed run, only `device`, `workers` and `save_every` may change.
 
     The defaults are those of the paper's appendix C.3 and of LLaVA-1.5's published LoRA training: 8 * 16 samples per
     step, rank 128, alpha 256, dropout 0.05, a cosine schedule with a warm-up of 0.03 and no weight decay.
 
     Attributes:
-        epochs: Times that every sample is trained on.
+        epochs: Number of passes over the samples.
         steps: Stop after this many steps; `None` leaves it to `epochs`.
         learning_rate: Peak learning rate.
-        warmup: Share of the steps, in 0..1, until the learning rate has its peak.
+        warmup: Share of the steps, in 0..1, until the learning rate reaches its peak.
         batch_size: Samples per forward pass and device.
         accumulate: Forward passes per step.
         rank: Rank of the adapter's matrices.
         lora_alpha: The adapter's product is scaled by `lora_alpha / rank`.
         dropout: Dropout before the adapter's matrices.
-        max_tokens: Longest sample in tokens; `None` is what the model reads. Sections are cut for it, nothing else is.
-        seed: Seed of the adapter's first values, the order of the samples and dropout.
-        gradient_checkpointing: Computes activations twice rather than keeping them, which takes much less memory.
+        max_tokens: Longest sample in tokens; `None` is the model's limit. Only sections are cut to fit.
+        seed: Seed of the adapter's initial values, the order of the samples and dropout.
+        gradient_checkpointing: Whether to recompute activations instead of storing them, which takes much less memory.
         save_every: Steps between two checkpoints.
         workers: Processes that load images and tokenize.
         device: "cpu" or "cuda".
         dtype: Data type of the frozen weights, "float32" or "bfloat16"; the adapter itself is always float32.
 
     Raises:
-        ValueError: A setting is out of its range; the message names it.
+        ValueError: A setting is out of range; the message names it.
     """
 
     epochs: int = 1
@@ -71,7 +71,7 @@ class GeneratorTrainingConfig:
         if self.workers < 0:
             raise ValueError(f"workers must be at least 0, got {self.workers}")
         if self.dtype not in ("float32", "bfloat16"):
-            raise ValueError(f"dtype must be float32 or bfloat16 for a training, got {self.dtype}")
+            raise ValueError(f"dtype must be float32 or bfloat16 for training, got {self.dtype}")
 
     @property
     def max_lora_rank(self) -> int:

@@ -1,4 +1,4 @@
-"""The model that is fine-tuned: published weights, frozen, and a LoRA adapter on the language model's linear layers."""
+"""The model to fine-tune: frozen published weights, and a LoRA adapter on the language model's linear layers."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def require_peft() -> None:
-    """Checks that what the training needs beyond the base install is there.
+    """Checks that the packages that the training needs beyond the base install are installed.
 
     Raises:
-        ValueError: It is not; the message says how to install it.
+        ValueError: A package is missing; the message says how to install it.
     """
     missing = [name for name in ("peft", "accelerate") if importlib.util.find_spec(name) is None]
     if missing:
@@ -30,20 +30,20 @@ def require_peft() -> None:
 
 
 def load_base(folder: Path, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
-    """Loads a chat model of transformers, text-only or multimodal, from safetensors; no code of its folder runs."""
+    """Loads a transformers chat model, text-only or multimodal, from safetensors; no code in its folder is run."""
     kind = AutoModelForImageTextToText if reads_images(AutoConfig.from_pretrained(folder)) else AutoModelForCausalLM
     model: PreTrainedModel = kind.from_pretrained(folder, dtype=dtype, use_safetensors=True)
-    model.config.use_cache = False  # of no use without generation
+    model.config.use_cache = False  # only useful for generation
     return model
 
 
 def language_linears(model: PreTrainedModel) -> list[str]:
     """Returns the names of all linear layers of the language model.
 
-    Its output layer is not one of them, nor are image tower and projector, as in LLaVA-1.5's LoRA training.
+    The output layer, the image tower and the projector are excluded, as in LLaVA-1.5's LoRA training.
 
     Raises:
-        ValueError: It has none.
+        ValueError: The language model has no linear layers.
     """
     inside = set(model.get_decoder().modules())
     names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear) and module in inside]
@@ -53,7 +53,7 @@ def language_linears(model: PreTrainedModel) -> list[str]:
 
 
 def add_adapter(model: PreTrainedModel, config: GeneratorTrainingConfig) -> PeftModel:
-    """Freezes a model and puts a new adapter on it, whose weights are in float32."""
+    """Freezes a model and adds a new adapter with float32 weights."""
     from peft import LoraConfig, get_peft_model
 
     settings = LoraConfig(
@@ -65,12 +65,12 @@ def add_adapter(model: PreTrainedModel, config: GeneratorTrainingConfig) -> Peft
         task_type="CAUSAL_LM",
     )
     if config.gradient_checkpointing:
-        # The reentrant kind would lose all gradients here, where no input requires one.
+        # Reentrant checkpointing would lose all gradients, since no input requires one.
         enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
         enable({"use_reentrant": False})
     torch.manual_seed(config.seed)
     with warnings.catch_warnings():
-        # peft 0.21 asks for a property by the name that it had before transformers 5.23.
+        # peft 0.21 uses the name that a property had before transformers 5.23.
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
         return cast("PeftModel", get_peft_model(model, settings))
 
@@ -81,12 +81,12 @@ def save_adapter(model: PeftModel, folder: Path, base: str, revision: str | None
     Args:
         model: The trained model.
         folder: The folder to write to.
-        base: The folder or hub name of the base model, as the configuration notes it.
-        revision: Its revision on the hub.
+        base: The folder or hub name of the base model, to be recorded in the configuration.
+        revision: The base's revision on the hub.
     """
     settings = cast("LoraConfig", model.peft_config["default"])
     settings.base_model_name_or_path, settings.revision = base, revision
-    settings.target_modules = sorted(settings.target_modules or ())  # a set: its order would change from run to run
-    # No look at the hub for a changed vocabulary: the embeddings are as published.
+    settings.target_modules = sorted(settings.target_modules or ())  # a set's order would change from run to run
+    # The embeddings are as published, so PEFT need not check the hub for a changed vocabulary.
     model.save_pretrained(str(folder), save_embedding_layers=False)
-    (folder / "README.md").unlink()  # an empty form for a model card
+    (folder / "README.md").unlink()  # an empty model card template

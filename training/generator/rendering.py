@@ -1,8 +1,8 @@
-"""Samples as tokens: the prompt exactly as the server gets and renders it, then the answer, which alone is learned.
+"""Renders samples as tokens: the prompt exactly as a server receives and renders it, then the answer to learn.
 
-The messages are those of `ChatGenerator`, rendered by the model's own chat template and tokenized without any special
-token beyond the template's, which is what vLLM does with `POST /v1/chat/completions`. Images take the way of a request
-too: shrunk and as JPEG, through the data URI of the message.
+The messages are those of `ChatGenerator`, rendered with the model's own chat template and tokenized without special
+tokens beyond the template's, as vLLM does for `POST /v1/chat/completions`. Images are processed as in a request, too:
+shrunk and encoded as JPEG in the data URI of the message.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from retriever.types import GenerationRequest
 from training.generator.samples import GeneratorSample
 
 IGNORED = -100
-"""The label of tokens that are not learned, as PyTorch's cross-entropy and transformers have it."""
+"""The label of tokens that are not learned, as in PyTorch's cross-entropy and transformers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptSettings:
-    """How the generator is asked; the settings of the same names of a profile's `[generator]`.
+    """How the generator is prompted; the settings with the same names in a profile's `[generator]`.
 
     Attributes:
-        style: The data set whose prompt of the paper is used.
+        style: The data set whose prompt from the paper is used.
         multimodal: Whether the image is sent.
-        system_role: Whether the chat template takes a system message.
+        system_role: Whether the chat template accepts a system message.
         max_context_tokens: Longest section text in tokens.
     """
 
@@ -49,7 +49,7 @@ class PromptSettings:
 
 
 def reads_images(config: Any) -> bool:
-    """Returns whether a configuration of transformers is that of a model that reads images."""
+    """Returns whether a transformers configuration is that of a model that reads images."""
     return type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
 
 
@@ -58,11 +58,12 @@ class Renderer:
 
     Args:
         folder: The model's folder.
-        settings: How the generator is asked.
-        max_tokens: Longest sample in tokens; `None` is what the model reads.
+        settings: How the generator is prompted.
+        max_tokens: Longest sample in tokens; `None` is the model's limit.
 
     Raises:
-        ValueError: The model has no chat template, or it reads no images and `settings` asks it to.
+        ValueError: The model has no chat template or no end-of-text token, or it reads no images although
+            `settings.multimodal` is set.
     """
 
     def __init__(self, folder: Path, settings: PromptSettings, max_tokens: int | None = None) -> None:
@@ -70,14 +71,14 @@ class Renderer:
         self._processor: Any = AutoProcessor.from_pretrained(folder) if reads_images(config) else None
         self._tokenizer: Any = self._processor.tokenizer if self._processor else AutoTokenizer.from_pretrained(folder)
         if (self._processor or self._tokenizer).chat_template is None:
-            raise ValueError(f"{folder}: has no chat template; take the instruction-tuned model")
+            raise ValueError(f"{folder}: has no chat template; use the instruction-tuned model")
         if settings.multimodal and self._processor is None:
             raise ValueError(
-                f"{folder}: a {config.model_type} model reads no images, but generator.multimodal is true; take "
+                f"{folder}: a {config.model_type} model reads no images, but generator.multimodal is true; use "
                 "another base, or pass --set generator.multimodal=false"
             )
         if self._tokenizer.eos_token is None:
-            raise ValueError(f"{folder}: its tokenizer names no eos_token, so the model could not learn where to stop")
+            raise ValueError(f"{folder}: its tokenizer has no eos_token, so the model could not learn where to stop")
         self._arguments = (folder, settings, max_tokens)
         self._folder, self._settings = folder, settings
         self._cut: Cut = token_cut(folder) if (folder / "tokenizer.json").is_file() else cut_characters
@@ -85,12 +86,12 @@ class Renderer:
         self._image_token = getattr(config, "image_token_id", None)
 
     def __reduce__(self) -> tuple[type[Renderer], tuple[Path, PromptSettings, int | None]]:
-        """Lets a process that loads images make a renderer of its own."""
+        """Lets a process that loads images create its own renderer."""
         return Renderer, self._arguments
 
     @property
     def pad_token(self) -> int:
-        """Id of the token that fills up batches; no position with it is read."""
+        """Id of the token that pads batches; padded positions are masked."""
         pad = self._tokenizer.pad_token_id
         return int(self._tokenizer.eos_token_id if pad is None else pad)
 
@@ -104,13 +105,13 @@ class Renderer:
         return messages if settings.system_role else without_system_role(messages)
 
     def __call__(self, sample: GeneratorSample) -> dict[str, Tensor]:
-        """Returns the model's inputs for a sample, of batch size 1, with "labels".
+        """Returns the model's inputs for a sample, with batch size 1 and "labels".
 
-        A sample longer than `max_tokens` loses the end of its section, never a token of the image or the answer.
+        If a sample exceeds `max_tokens`, the end of its section is cut, never a token of the image or the answer.
 
         Raises:
-            ValueError: The image cannot be read, the prompt has no image token, or even without its section the sample
-                is too long.
+            ValueError: The image cannot be read, the prompt has no image token, or the sample is too long even without
+                its section.
         """
         limit = self._settings.max_context_tokens
         while True:
@@ -134,11 +135,11 @@ class Renderer:
         if images and (self._image_token is None or not bool((inputs["input_ids"] == self._image_token).any())):
             raise ValueError(
                 f"{sample.id}: the prompt has no image token, so the model would not see the image: the chat template "
-                f"of {self._folder} ignores images; take a base with a multimodal one"
+                f"of {self._folder} ignores images; use a base with a multimodal one"
             )
         answer = torch.tensor([self._answer(parts, prompt, sample.answer)])
         length = inputs["input_ids"].shape[1]
-        # Masks and token types, whatever the model calls them, continue as those of text.
+        # Masks and token types, whatever their names, are extended with the values for text.
         ends = {"input_ids": answer, "attention_mask": torch.ones_like(answer)}
         extended = {
             name: torch.cat([value, ends.get(name, torch.zeros_like(answer))], 1)
@@ -162,17 +163,17 @@ class Renderer:
         return dict(inputs)
 
     def _answer(self, messages: list[Message], prompt: str, answer: str) -> list[int]:
-        """Returns the tokens of the answer, up to the one that ends it."""
+        """Returns the tokens of the answer, up to and including the one that ends it."""
         content: Any = [{"type": "text", "text": answer}] if self._processor else answer
         whole = self._template([*messages, {"role": "assistant", "content": content}], add_generation_prompt=False)
         if not whole.startswith(prompt):
             raise ValueError(f"{self._folder}: its chat template does not continue the prompt that it renders")
         rest, end, _ = whole[len(prompt) :].partition(self._tokenizer.eos_token)
-        # LLaVA-1.5's template, for one, ends an answer with a space.
+        # Some templates, such as LLaVA-1.5's, end an answer with a space.
         text = rest + end if end else rest.rstrip() + self._tokenizer.eos_token
         tokens, before = self._ids(prompt + text), self._ids(prompt)
-        # Within the whole text a tokenizer adds no space of its own before the answer. Where it merges characters of
-        # prompt and answer, the prompt stays as the server tokenizes it.
+        # When tokenizing the whole text, a tokenizer adds no space before the answer. If it merges characters of prompt
+        # and answer, the prompt keeps the server's tokenization.
         return tokens[len(before) :] if tokens[: len(before)] == before else self._ids(text)
 
     def _ids(self, text: str) -> list[int]:
@@ -180,10 +181,10 @@ class Renderer:
 
 
 class Collator:
-    """Renders samples as one batch, filled up on the right.
+    """Renders samples as one batch, padded on the right.
 
     Args:
-        renderer: Renders each of them.
+        renderer: Renders each sample.
     """
 
     def __init__(self, renderer: Renderer) -> None:
@@ -208,11 +209,11 @@ class Collator:
 
 
 def _as_template(messages: Sequence[Message], *, parts: bool) -> tuple[list[Message], list[Image.Image]]:
-    """Returns OpenAI messages as a chat template takes them, and their images.
+    """Returns OpenAI messages in the form that a chat template expects, and their images.
 
     Args:
         messages: The messages.
-        parts: Whether the template takes every content as a list of parts, as those of multimodal models do.
+        parts: Whether the template expects all content as a list of parts, as those of multimodal models do.
     """
     images: list[Image.Image] = []
     converted: list[Message] = []

@@ -1,4 +1,4 @@
-"""Training samples of the generator: questions with the evidence that our own retrieval finds (appendix C.3)."""
+"""Training samples for the generator: questions with the evidence that our own retrieval finds (appendix C.3)."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ _NOTE = "samples.json"
 
 
 class AnsweredQuestion(AskedQuestion, Protocol):
-    """A question with its right answers."""
+    """A question with its correct answers."""
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """Alternatives, any of which is right; the items of a list are separated by `&&`."""
+        """Alternatives, any of which is correct; the items of a list are separated by `&&`."""
 
     @property
     def reference(self) -> str:
-        """The answer to learn, where it is not the first of `answers`."""
+        """The answer to learn, if it is not the first of `answers`."""
 
 
 @dataclass(frozen=True, slots=True)
 class GeneratorSample:
-    """A line of `samples.jsonl`: what the generator is given, and what it is to answer.
+    """A line of `samples.jsonl`: the generator's input, and the answer it should give.
 
     Attributes:
         id: Id of the question.
-        question: Its words.
+        question: Text of the question.
         answer: The answer to learn.
         evidence: The section that our retrieval found, whether right or wrong, as at inference.
         image: Path of the question's image; `None` for a text-only generator.
@@ -83,22 +83,22 @@ def make_samples(
     """Writes samples of randomly selected questions to `out/samples.jsonl` and returns its path.
 
     `out/left_out.jsonl` lists the questions that cannot be used, with the reasons. A killed run resumes after its last
-    whole batch, and a finished one is not repeated.
+    complete batch, and a finished one is not repeated.
 
     Args:
-        open_retriever: Opens what finds the evidence; not called if all samples are there.
+        open_retriever: Opens the retriever that finds the evidence; not called if all samples exist.
         questions: The training questions.
         image_of: Finds the file of an image by its id.
         out: The folder to write to, created if absent.
-        multimodal: True notes the image of every sample.
-        most: Most samples; fewer usable questions are all used.
+        multimodal: Whether to record the image of every sample.
+        most: Most samples; if fewer questions are usable, all of them are used.
         seed: Seed of the selection.
-        made_with: What else the samples depend on (index, settings), as plain JSON; a resumed run must agree in it.
+        made_with: What else the samples depend on (index, settings), as plain JSON; a resumed run must have the same.
         batch_size: Questions per batch.
-        progress: Shows a progress bar.
+        progress: Whether to show a progress bar.
 
     Raises:
-        ValueError: No question can be used, two share an id, or `out` has samples of other inputs.
+        ValueError: No question can be used, two share an id, or `out` contains samples of other inputs.
     """
     if len({question.id for question in questions}) != len(questions):
         raise ValueError("two questions share an id; give every question its own")
@@ -145,12 +145,12 @@ def read_samples(path: Path) -> list[GeneratorSample]:
                 row = json.loads(line)
                 samples.append(GeneratorSample(**row | {"evidence": Evidence(**row["evidence"])}))
             except (ValueError, TypeError, LookupError) as error:
-                raise ValueError(f"{path}:{number}: not a sample ({error}); delete the file to make it anew") from error
+                raise ValueError(f"{path}:{number}: not a sample ({error}); delete the file to recreate it") from error
     return samples
 
 
 def count_left_out(samples: Path) -> dict[str, int]:
-    """Returns how many questions were left out of a file of samples, by reason."""
+    """Returns the number of questions that were left out of a file of samples, by reason."""
     path = samples.with_name(LEFT_OUT)
     if not path.is_file():
         return {}
@@ -164,7 +164,7 @@ _Row = dict[str, Any]
 def _select(
     questions: Sequence[AnsweredQuestion], image_of: Callable[[str], Path | None], most: int, seed: int
 ) -> tuple[list[tuple[AnsweredQuestion, Path]], list[_Row]]:
-    """Returns random usable questions, in their order, each with its image, and those that cannot be used."""
+    """Returns random usable questions in order, each with its image, and those that cannot be used."""
     usable: list[tuple[AnsweredQuestion, Path]] = []
     left_out: list[_Row] = []
     for question in questions:

@@ -1,4 +1,4 @@
-"""The generator's fine-tuning: a LoRA adapter on samples of our own retrieval."""
+"""Fine-tunes the generator: trains a LoRA adapter on samples from our own retrieval."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 ADAPTER = "adapter"
 CHECKPOINTS = "checkpoints"
-"""Trainer's files, among them pickles, which are read as weights only; removed once the adapter is written."""
+"""The Trainer's files, including pickles, which are only read as weights; removed once the adapter is written."""
 
 _MAY_CHANGE = ("device", "workers", "save_every")
 
@@ -49,22 +49,22 @@ def train_generator(
 ) -> dict[str, Any]:
     """Trains an adapter, writes it to `out/adapter` and returns the content of `out/training.json`.
 
-    A killed run resumes from its last checkpoint, and a finished one is not repeated. Several GPUs take one process
-    each (`torchrun`), of which the first one writes.
+    A killed run resumes from its last checkpoint, and a finished one is not repeated. With several GPUs, start one
+    process per GPU (`torchrun`); the first one writes the files.
 
     Args:
         base: Folder of the model to fine-tune.
         samples: The file that `make_samples` wrote.
         out: Folder for `adapter/`, `checkpoints/`, `training.json`, `curve.csv` and `curve.png`.
-        prompt: How the generator will be asked.
+        prompt: How the generator will be prompted.
         config: The settings of the training.
-        name: The base as the adapter names it, `org/name` on the hub; by default its folder.
+        name: The base's name in the adapter, `org/name` on the hub; by default its folder.
         revision: The base's revision on the hub.
         commit: The commit of the code, for the report.
-        progress: Shows a progress bar.
+        progress: Whether to show a progress bar.
 
     Raises:
-        ValueError: peft is not installed, the base does not fit, a sample cannot be rendered, or `out` has a run with
+        ValueError: peft is not installed, the base is unsuitable, a sample cannot be rendered, or `out` has a run with
             other settings.
         FloatingPointError: The loss is not finite.
     """
@@ -81,7 +81,7 @@ def train_generator(
     if not _begun(out, identity, write=arguments.should_save) or not (out / RECORD_NAME).is_file():
         given = read_samples(samples)
         renderer = Renderer(base, prompt, config.max_tokens)
-        renderer(given[0])  # what does not fit the base shows before its weights are loaded
+        renderer(given[0])  # fails before the weights are loaded if the base is unsuitable
         model = add_adapter(load_base(base, getattr(torch, config.dtype)), config)
         trainer = Trainer(
             model=model,
@@ -90,7 +90,7 @@ def train_generator(
             data_collator=Collator(renderer),
             callbacks=[_Watch(out, progress)],
         )
-        trainer.remove_callback(PrinterCallback)  # a line per step; the bar and the curve say the same
+        trainer.remove_callback(PrinterCallback)  # a line per step, which the bar and the curve make redundant
         trainer.train(resume_from_checkpoint=_last_checkpoint(out / CHECKPOINTS))
         losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
         report = {
@@ -144,7 +144,7 @@ def _arguments(folder: Path, config: GeneratorTrainingConfig) -> TrainingArgumen
         save_total_limit=1,
         logging_steps=1,
         logging_nan_inf_filter=False,
-        disable_tqdm=True,  # `_Watch` has a bar that fits logs too
+        disable_tqdm=True,  # `_Watch` has a bar that also suits logs
         report_to="none",
     )
     if arguments.n_gpu > 1:
@@ -156,11 +156,11 @@ def _arguments(folder: Path, config: GeneratorTrainingConfig) -> TrainingArgumen
 
 
 class _Watch(TrainerCallback):
-    """Shows a bar, writes the curve step by step, and ends a training whose loss is not finite.
+    """Shows a progress bar, writes the curve step by step, and stops if the loss is not finite.
 
     Args:
         out: Folder of the curve.
-        progress: Shows the bar.
+        progress: Whether to show the bar.
     """
 
     def __init__(self, out: Path, progress: bool) -> None:
@@ -170,7 +170,7 @@ class _Watch(TrainerCallback):
         self._started = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Opens the curve, which keeps its rows up to the step that the run resumes from."""
+        """Opens the curve, keeping its rows up to the step that the run resumes from."""
         self._started = time.monotonic()
         if state.is_world_process_zero:
             self._curve = Curve(self._out, state.global_step)
@@ -211,26 +211,26 @@ class _Watch(TrainerCallback):
 
 
 def _begun(out: Path, identity: dict[str, Any], *, write: bool) -> bool:
-    """Returns whether this run was begun before; if not, makes place for it."""
+    """Returns whether this run was started before; if not, prepares its folder."""
     note = out / CHECKPOINTS / "run.json"
     if write and not note.is_file():
-        (out / RECORD_NAME).unlink(missing_ok=True)  # of another run, whose checkpoints were deleted
+        (out / RECORD_NAME).unlink(missing_ok=True)  # left by another run, whose checkpoints were deleted
         note.parent.mkdir(parents=True, exist_ok=True)
     return check_note(note, identity, write=write)
 
 
 def _checkpoints(folder: Path) -> list[Path]:
-    """Returns the folders of a run's checkpoints, whole or not, the oldest first."""
+    """Returns the folders of a run's checkpoints, complete or not, oldest first."""
     return sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]))
 
 
 def _last_checkpoint(folder: Path) -> str | None:
-    """Returns the last whole checkpoint: Trainer writes its state last, so a kill leaves none, or half of one."""
+    """Returns the last complete checkpoint: the Trainer writes its state last, so a kill leaves none or part of it."""
     for path in reversed(_checkpoints(folder)):
         try:
             json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
-            logger.warning("%s: not whole, the run was killed while it was written; taking the one before", path)
+            logger.warning("%s: incomplete, since the run was killed while writing it; using the one before", path)
         else:
             logger.info("%s: resuming", path)
             return str(path)

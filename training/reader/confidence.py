@@ -1,4 +1,4 @@
-"""The reader's confidence: trials on articles that a network was not trained on, a logistic regression, a threshold."""
+"""Fits the reader's confidence: trials on articles not trained on, a logistic regression, and a threshold."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from retriever.types import FloatArray
 from training.reader.questions import SpanQuestion, normalize, overlap
 
 COST = 0.02
-"""F1 that the threshold may cost on answerable questions: right answers that are withheld."""
+"""F1 that the threshold may cost on answerable questions, by withholding correct answers."""
 RIGHT = 0.5
-"""F1 from which an answer counts as right."""
+"""Lowest F1 of an answer that counts as correct."""
 
 
 class Trial(NamedTuple):
-    """What the reader made of a question.
+    """The reader's answer to a question, scored.
 
     Attributes:
         signs: The inputs of the confidence.
-        f1: SQuAD's F1 of its answer.
+        f1: SQuAD's F1 of the answer.
         exact: True if the answer matches a reference.
     """
 
@@ -39,8 +39,8 @@ class Trials(NamedTuple):
 
     Attributes:
         answerable: Questions about articles, with a paragraph that answers them.
-        unanswerable: The same and records, with one that does not.
-        records: Questions of files with E-VQA's columns, with the passage that BM25 finds.
+        unanswerable: These and records, with one that does not answer them.
+        records: Questions from files with E-VQA's columns, with the passage that BM25 finds.
         strays: Questions about another article.
     """
 
@@ -55,7 +55,7 @@ class Trials(NamedTuple):
 
 
 def trials(model: SpanModel, questions: Iterable[SpanQuestion]) -> Iterator[Trial]:
-    """Yields what the reader makes of each question; those that no span can answer are left out."""
+    """Yields a trial of each question; questions about passages without candidates are left out."""
     for question in questions:
         choice = choose(model, question.question, question.passage, question.article)
         if choice is not None:
@@ -68,7 +68,7 @@ def trials(model: SpanModel, questions: Iterable[SpanQuestion]) -> Iterator[Tria
 def astray(
     questions: Sequence[SpanQuestion], passages: Mapping[str, Sequence[str]], rng: random.Random
 ) -> Iterator[SpanQuestion]:
-    """Yields each question as a question about another article: about the passage that BM25 finds in it.
+    """Yields each question as if it were about another article, with the passage that BM25 finds there.
 
     Args:
         questions: The questions.
@@ -85,7 +85,7 @@ def astray(
 def misplaced(
     questions: Iterable[SpanQuestion], passages: Mapping[str, Sequence[str]], rng: random.Random
 ) -> Iterator[SpanQuestion]:
-    """Yields about half of the questions with a passage of their article that has none of their answers."""
+    """Yields about half of the questions, each with a passage of its article that contains none of its answers."""
     for question in questions:
         others = [
             text for text in passages[question.article] if not any(answer.text in text for answer in question.answers)
@@ -95,13 +95,13 @@ def misplaced(
 
 
 def best_passage(question: SpanQuestion, texts: Sequence[str]) -> SpanQuestion:
-    """Returns the question with the passage that BM25 finds, as the service asks it."""
+    """Returns the question with the passage that BM25 finds, as in the service."""
     [scores] = BM25().score([question.question], [texts])
     return question._replace(passage=texts[int(scores.argmax())])
 
 
 def by_article(questions: Iterable[SpanQuestion]) -> dict[str, list[str]]:
-    """Returns the passages of each article, each once."""
+    """Returns the distinct passages of each article."""
     passages: dict[str, dict[str, None]] = {}
     for question in questions:
         passages.setdefault(question.article, {})[question.passage] = None
@@ -130,7 +130,7 @@ def fit_confidence(signs: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, fl
 
 
 def threshold_at(cost: float, confidence: np.ndarray, f1: np.ndarray) -> float:
-    """Returns the highest threshold at which the answers below it, withheld, cost at most `cost` of the mean F1."""
+    """Returns the highest threshold at which withholding the answers below it costs at most `cost` of the mean F1."""
     order = np.argsort(confidence, kind="stable")
     lost = np.cumsum(f1[order]) / len(f1)
     return float(confidence[order[min(int(np.searchsorted(lost, cost, "right")), len(f1) - 1)]])
@@ -147,7 +147,7 @@ def probabilities(found: Sequence[Trial], weights: np.ndarray, bias: float) -> n
 
 
 def report(found: Trials, weights: np.ndarray, bias: float) -> str:
-    """Returns a line per cost: what is left unanswered of each kind of question, and the scores."""
+    """Returns a line per cost: the share of each kind of question left unanswered, and the scores."""
     confidence = {
         kind: probabilities(rows, weights, bias) if rows else np.zeros(0)
         for kind, rows in zip(Trials._fields, found, strict=True)

@@ -1,4 +1,4 @@
-"""Questions as arrays: the candidates of each, their features, and how good an answer each would be."""
+"""Questions as arrays: the candidates of each, their features, and the quality of each as an answer."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from training.reader.questions import SpanQuestion, normalize, overlap
 from training.reader.weights import Numbers
 
 DRAWN = 80
-"""Candidates of a question in a training step, besides the good ones."""
+"""Candidates drawn per question in a training step, besides the good ones."""
 KEPT = 200
-"""Candidates of a question that are drawn from, besides the good ones."""
+"""Candidates kept per question to draw from, besides the good ones."""
 
 
 class Example(NamedTuple):
@@ -31,12 +31,12 @@ class Example(NamedTuple):
         part: A number from the hash of the title.
         answerable: True if it has answers.
         candidates: The candidates.
-        features: Their standardized features, float16.
-        around: The classes of the words around them.
+        features: The standardized features of the candidates, float16.
+        around: The classes of the words around the candidates.
         asked: Kind, focus and key words of the question.
         f1: SQuAD's F1 of each candidate.
-        exact: True for those that match an answer exactly.
-        quality: F1, less for those that stand elsewhere than the answer.
+        exact: True for candidates that match an answer exactly.
+        quality: F1, reduced for candidates that are not where the answer is.
     """
 
     article: str
@@ -52,7 +52,7 @@ class Example(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Candidates of several questions in one list; `question` numbers the question of each."""
+    """Candidates of several questions in one list; `question` has the number of each candidate's question."""
 
     features: torch.Tensor
     around: torch.Tensor
@@ -142,7 +142,7 @@ def part_of(article: str) -> int:
 
 
 def _worth_comparing(tokens: Tokens, found: Candidates, references: Sequence[str]) -> IntArray:
-    """Returns the candidates that share a word with an answer, or a figure if one stands in an answer."""
+    """Returns the candidates that share a word with an answer or, if an answer contains a digit, contain a number."""
     wanted = {word for reference in references for word in reference.split()}
     joins = any(any(letter.isdigit() for letter in word) for word in wanted)  # "20-24" becomes "2024"
     hits = [normalize(low) in wanted or (joins and low[0].isdigit()) for low in tokens.lower]
@@ -151,7 +151,7 @@ def _worth_comparing(tokens: Tokens, found: Candidates, references: Sequence[str
 
 
 def joined(chosen: Sequence[Example], rng: np.random.Generator | None = None) -> Batch:
-    """Joins examples to a batch; with `rng`, only good candidates and a draw of the others."""
+    """Joins examples into a batch; with `rng`, only good candidates and a random draw of the others."""
     drawn = [_drawn(example, rng) for example in chosen]
 
     def column(name: str) -> torch.Tensor:

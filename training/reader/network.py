@@ -1,4 +1,4 @@
-"""The network that scores candidate spans, in torch; `generators/reader/model.py` computes the same in numpy."""
+"""The network that scores candidate spans, in PyTorch; `generators/reader/model.py` computes the same in NumPy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Network(nn.Module):
 
     Args:
         numbers: Vocabulary and scale of the features.
-        hidden: Units of the first layer; the second has half.
+        hidden: Units of the first layer; the second has half as many.
         size: Dimensions of an embedding.
         dropout: Share of the inputs and units that are dropped.
     """
@@ -35,7 +35,7 @@ class Network(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns the scores of the candidates, [n], and those of no answer, [questions]."""
+        """Returns the scores of the candidates, [n], and of giving no answer, [questions]."""
         asked = [self.kinds(batch.kind), self.focuses(batch.focus), self.classes(batch.keys).flatten(1)]
         inputs = [batch.features, self.classes(batch.around).flatten(1), torch.cat(asked, 1)[batch.question]]
         hidden = torch.relu(self.first(torch.cat([self.dropout(part) for part in inputs], 1)))

@@ -1,4 +1,4 @@
-"""Questions with their passages from SQuAD's and E-VQA's files, and SQuAD's measures of an answer."""
+"""Questions with their passages from SQuAD and E-VQA files, and SQuAD's metrics."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _OPENING = frozenset(("(", "[", "$", "``", "#", "£"))
 
 
 class SpanAnswer(NamedTuple):
-    """A right answer.
+    """A correct answer.
 
     Attributes:
         text: The answer.
-        start: Its first character in the passage, or `None` if it may stand anywhere.
+        start: The offset of its first character in the passage, or `None` if it may be anywhere.
     """
 
     text: str
@@ -29,7 +29,7 @@ class SpanAnswer(NamedTuple):
 
 
 class SpanQuestion(NamedTuple):
-    """A question about a passage; without answers, the passage has none."""
+    """A question about a passage; without answers, the passage does not answer it."""
 
     question: str
     passage: str
@@ -41,7 +41,7 @@ def read_squad(path: Path) -> Iterator[SpanQuestion]:
     """Yields the questions of a file in SQuAD's format, version 1.1 or 2.0.
 
     Raises:
-        ValueError: The file does not have this format.
+        ValueError: The file has another format.
     """
     try:
         for article in json.loads(path.read_text(encoding="utf-8"))["data"]:
@@ -57,13 +57,13 @@ def read_squad(path: Path) -> Iterator[SpanQuestion]:
 
 
 def read_tokens(stem: Path) -> Iterator[SpanQuestion]:
-    """Yields the questions of four parallel files of tokens, `stem` with .context, .question, .answer and .span.
+    """Yields the questions of four parallel token files, `stem` with .context, .question, .answer and .span.
 
-    Courses prepare SQuAD like this: a question per line, tokens separated by spaces, a span's first and last token.
-    Spaces before and after punctuation are removed; an article is unknown.
+    Courses prepare SQuAD in this form: a question per line, tokens separated by spaces, a span's first and last token.
+    Spaces around punctuation are removed; articles are unknown.
 
     Raises:
-        ValueError: The files differ in length, or a span lies outside its context.
+        ValueError: The files differ in length, or a span is outside its context.
     """
     files = [stem.with_name(f"{stem.name}.{kind}") for kind in ("context", "question", "answer", "span")]
     try:
@@ -75,12 +75,12 @@ def read_tokens(stem: Path) -> Iterator[SpanQuestion]:
             answer = SpanAnswer(passage[start : places[last][1]], start)
             yield SpanQuestion(joined_tokens(question.split())[0], passage, "", (answer,))
     except (IndexError, ValueError) as error:
-        message = f"{files[0]}: must have a line per line of the other files, and spans within: {error}"
+        message = f"{files[0]}: must have as many lines as the other files, and spans inside the context: {error}"
         raise ValueError(message) from error
 
 
 def joined_tokens(tokens: list[str]) -> tuple[str, list[tuple[int, int]]]:
-    """Joins tokens to a text; returns it with the start and end of each token.
+    """Joins tokens into a text; returns it with the start and end of each token.
 
     Example:
         >>> joined_tokens(["It", "'s", "5", "%", "(", "of", "8", ")", "."])[0]
@@ -98,7 +98,7 @@ def joined_tokens(tokens: list[str]) -> tuple[str, list[tuple[int, int]]]:
 
 
 def read_evqa(path: Path) -> Iterator[SpanQuestion]:
-    """Yields the questions of a file with the columns of E-VQA that have their evidence."""
+    """Yields the questions with evidence from a file with E-VQA's columns."""
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if row["evidence"]:
@@ -111,7 +111,7 @@ def _listed(parts: list[str]) -> str:
 
 
 def share_of(article: str) -> int:
-    """Returns 0 to 4 by the hash of an article's title; questions about articles of share 0 are kept blind."""
+    """Returns 0 to 4 by the hash of an article's title; articles of share 0 are held out as a blind test set."""
     return int(hashlib.sha256(article.replace(" ", "_").encode()).hexdigest()[:8], 16) % 5
 
 

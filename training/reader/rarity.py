@@ -17,11 +17,11 @@ from retriever.lexical import tokenize
 from training.reader.questions import read_squad, read_tokens, share_of
 
 FREQUENT = 5
-"""Passages that must have a stem; rarer ones are all alike."""
+"""Fewest passages that must contain a stem; rarer stems are treated alike."""
 
 
 def table(passages: Iterable[str]) -> str:
-    """Returns a line per frequent stem with its number of passages, the number of all passages first."""
+    """Returns a line per frequent stem with its number of passages, after a line with the number of all passages."""
     stems, count = Counter[str](), 0
     for passage in dict.fromkeys(passages):
         stems.update(set(tokenize(passage)))

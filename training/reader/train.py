@@ -27,15 +27,15 @@ from training.reader.questions import SpanQuestion, read_evqa, read_squad, read_
 from training.reader.weights import Numbers, model_of, numbers_of, save
 
 HELD_OUT = 4000
-"""Questions of each part left out that the confidence is fitted on."""
+"""Questions of each held-out fold used to fit the confidence."""
 FOLDS = 2
-"""Parts of the articles in turn left out to fit the confidence."""
+"""Number of folds of the articles that are held out in turn to fit the confidence."""
 POINTING = 0.5
 """Share of the questions that keep the article's title."""
 
 
 def read(squad: Sequence[Path]) -> list[SpanQuestion]:
-    """Reads questions about articles, blind ones left out."""
+    """Reads questions about articles, without the blind test set."""
     found, seen = list[SpanQuestion](), dict[str, int]()
     for number, path in enumerate(squad):  # XQuAD repeats articles of SQuAD
         kept = [question for question in read_squad(path) if seen.setdefault(question.article, number) == number]
@@ -44,7 +44,7 @@ def read(squad: Sequence[Path]) -> list[SpanQuestion]:
 
 
 def varied(questions: Sequence[SpanQuestion], seed: int) -> list[SpanQuestion]:
-    """Lets some questions point at the image, and adds some with a paragraph that does not answer them."""
+    """Makes some questions point at the image, and adds some with a paragraph that does not answer them."""
     rng = random.Random(seed)
     found = [pointing(question, rng) for question in questions]
     passages: dict[str, list[str]] = {}
@@ -58,13 +58,13 @@ def varied(questions: Sequence[SpanQuestion], seed: int) -> list[SpanQuestion]:
 
 
 def pointing(question: SpanQuestion, rng: random.Random) -> SpanQuestion:
-    """Replaces the article's title in the question by "this", every other time, as questions about an image have it."""
+    """Replaces the article's title in about half of the questions with "this", as in questions about an image."""
     title = re.compile(rf"\b(?:the )?{re.escape(question.article)}\b(?:'s)?", re.IGNORECASE)
     return question if rng.random() < POINTING else question._replace(question=title.sub("this", question.question))
 
 
 def train(data: Sequence[Example], numbers: Numbers, seed: int, epochs: int) -> Network:
-    """Trains one network: the right span against all others, and an answer against none."""
+    """Trains one network to tell the correct span from all others, and answerable questions from unanswerable ones."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     network = Network(numbers)
@@ -137,7 +137,7 @@ def main() -> None:
 
 
 def left_out(questions: Sequence[SpanQuestion], fold: int) -> list[SpanQuestion]:
-    """Returns the questions of which a fold's network has not seen the articles."""
+    """Returns the questions about articles that a fold's network was not trained on."""
     return [question for question in questions if part_of(question.article) % FOLDS == fold]
 
 
@@ -150,10 +150,10 @@ def _add_trials(
         found: Where to add them.
         network: Trained on other articles.
         numbers: Its vocabulary.
-        questions: Those about articles, of which `HELD_OUT` are drawn; records, which are asked where BM25 finds them
-            and where they have no answer; and those to ask about other articles, as they were written: "this" would
-            point at the other article.
-        seed: Draws questions and articles.
+        questions: Questions about articles, of which `HELD_OUT` are drawn; records, asked about the passage that BM25
+            finds and about one without an answer; and questions to ask about other articles, in their original wording,
+            because "this" would point at the other article.
+        seed: Seed for drawing questions and articles.
     """
     articles, records, named = questions
     model, rng = model_of([network], numbers), random.Random(seed)

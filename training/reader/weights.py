@@ -1,4 +1,4 @@
-"""What a training counts before it starts, and the file of weights that it ends with."""
+"""Statistics that a training collects before it starts, and the weights file that it writes."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from training.reader.network import Network
 
 FREQUENT_CLASS, FREQUENT_FOCUS, FREQUENT_WORD = 15, 6, 5
-"""How often something must occur to be known by name: a word class, a noun asked for, a stem (by passages)."""
+"""How often an item must occur to be in the vocabulary: a word class, a noun asked for, a stem (in passages)."""
 SAMPLE = 400
-"""Questions from which mean and scale of the features are computed."""
+"""Number of questions from which the features' mean and scale are computed."""
 
 
 class Numbers(NamedTuple):
-    """Vocabulary, word frequencies, and mean and scale of the features; `overview` counts the overview's numbers."""
+    """Vocabulary, word frequencies, and mean and scale of the features; `overview` is the length of an overview."""
 
     vocabulary: Vocabulary
     rarity: Mapping[str, float]
@@ -40,14 +40,14 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(questions: Sequence[SpanQuestion]) -> Numbers:
-    """Counts words over the passages, and measures the features of some questions."""
+    """Counts words in the passages, and computes feature statistics from some of the questions."""
     passages = list(dict.fromkeys(question.passage for question in questions))
     stems, classes = Counter[str](), Counter[str]()
     for passage in passages:
         tokens = tokenize_text(passage)
         stems.update({stem for stem in tokens.stems if stem})
         classes.update(tokens.classes)
-    # sorted, because the order of a set of texts differs from process to process
+    # sorted, because the iteration order of a set of strings differs between processes
     frequent = sorted(word for word, count in stems.items() if count >= FREQUENT_WORD)
     rarity = {word: math.log(len(passages) / stems[word]) for word in frequent}
     rarity[""] = math.log(len(passages) / 2)
@@ -73,7 +73,7 @@ def _numbered(counts: Counter[str], least: int) -> dict[str, int]:
 
 
 def model_of(networks: Sequence[Network], numbers: Numbers) -> SpanModel:
-    """Returns the model of some networks as `SpanModel.load` would, without a confidence."""
+    """Returns a model of several networks, as `SpanModel.load` would, but without a confidence."""
     return SpanModel(_arrays(networks, numbers), numbers.vocabulary, numbers.rarity)
 
 
@@ -97,7 +97,7 @@ def save(
     bias: float,
     threshold: float,
 ) -> None:
-    """Writes the weights as `SpanModel.load` reads them, the networks in float16."""
+    """Writes the weights in the format of `SpanModel.load`, the networks in float16."""
     arrays = _arrays(networks, numbers)
     exact = {"rarity": np.array(list(numbers.rarity.values()))}
     exact |= {"confidence": confidence, "confidence_bias": np.array([bias]), "threshold": np.array([threshold])}
@@ -106,6 +106,6 @@ def save(
     names = {"words": list(numbers.rarity)} | {
         key: list(getattr(numbers.vocabulary, key)) for key in ("classes", "kinds", "focuses")
     }
-    # one entry: safetensors writes several in any order
+    # a single entry, because safetensors writes several in any order
     with replacing(path) as temporary:
         save_file(arrays, temporary, {"vocabulary": json.dumps(names, ensure_ascii=False)})

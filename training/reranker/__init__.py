@@ -1,1 +1,1 @@
-"""Step 2's training: from questions and negatives to a fusion encoder. Start at train.py."""
+"""Trains step 2: from questions and negatives to a fusion encoder. Start at train.py."""

@@ -1,4 +1,4 @@
-"""Batches of step 2's training: which samples a step sees, and their tensors, made while the model computes."""
+"""Batches for step 2's training: chooses the samples of each step and makes their tensors while the model computes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Batch = TypeVar("Batch")
 
 
 class Features(Protocol):
-    """Features of images, as a tower computed them once or computes them now."""
+    """Features of images, precomputed or computed on demand by an image tower."""
 
     @property
     def views(self) -> IntArray:
@@ -38,7 +38,7 @@ class Features(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Texts of similar length that go through the Q-Former at once.
+    """Texts of similar length that go through the Q-Former together.
 
     Attributes:
         ids: Token ids, int64 [N, T], padded.
@@ -51,24 +51,24 @@ class Texts:
     image: Tensor
 
     def to(self, device: torch.device) -> Texts:
-        """Copies to a device."""
+        """Copies the texts to a device."""
         return Texts(*(tensor.to(device, non_blocking=True) for tensor in (self.ids, self.mask, self.image)))
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Different pairs of image and text; every image is there once.
+    """Distinct pairs of image and text; every image is contained once.
 
     Attributes:
         features: Features of the images, bfloat16 [V, cells, width].
-        texts: The pairs, by length of their text.
+        texts: The pairs, grouped by length of their text.
     """
 
     features: Tensor
     texts: list[Texts]
 
     def to(self, device: torch.device) -> Pairs:
-        """Copies to a device; pinned first, so that a GPU computes meanwhile."""
+        """Copies the pairs to a device, through pinned memory so that a GPU can compute in the meantime."""
         if device.type == "cpu":
             return self
         features = self.features.pin_memory().to(device, non_blocking=True)
@@ -80,9 +80,9 @@ class SampleBatch:
     """Samples of a process in one part of a step.
 
     Attributes:
-        pairs: All pairs of image and text in it.
+        pairs: All pairs of image and text.
         query: The pair of each question, int64 [B].
-        candidates: The pairs of its candidates, the evidence first, int64 [B, 16].
+        candidates: The pairs of each question's candidates, the evidence first, int64 [B, 16].
         weight: Weight of the mean loss, so that the mean over processes of the sum over parts is the step's mean loss.
     """
 
@@ -92,18 +92,18 @@ class SampleBatch:
     weight: float
 
     def to(self, device: torch.device) -> SampleBatch:
-        """Copies to a device."""
+        """Copies the batch to a device."""
         return SampleBatch(self.pairs.to(device), self.query.to(device), self.candidates.to(device), self.weight)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Which samples each process sees in each part of each step: every sample once an epoch, in a seeded order.
+    """Which samples each process sees in each part of each step: every sample once per epoch, in a seeded order.
 
     Attributes:
         samples: The samples, [N].
         batch_size: Samples per process and part.
-        accumulate: Parts of a step.
+        accumulate: Parts per step.
         processes: Number of processes.
         seed: Seed of the order.
     """
@@ -125,11 +125,11 @@ class Order:
         return math.ceil(len(self.samples) / self.step_size)
 
     def part(self, step: int, part: int, rank: int) -> tuple[int, IntArray, float]:
-        """Returns the epoch, the samples of a process in a part of a step, and the weight of their mean loss."""
+        """Returns the epoch, the samples of a process in a part of a step, int64, and the weight of their mean loss."""
         epoch, number = divmod(step, self.steps_per_epoch)
         order = _permutation(self.seed, epoch, len(self.samples))
         of_step = self.samples[order[number * self.step_size : (number + 1) * self.step_size]]
-        # The last step of an epoch is shared out evenly; a process without a sample takes one that counts nothing.
+        # The last step of an epoch is divided evenly; a process without a sample gets one with weight 0.
         parts = np.array_split(of_step, self.accumulate * self.processes)
         chosen = parts[part * self.processes + rank]
         weight = len(chosen) * self.processes / len(of_step)
@@ -168,12 +168,12 @@ class BatchMaker:
     padding: int
 
     def __call__(self, number: int) -> SampleBatch:
-        """Returns a batch, counted over the parts of all steps."""
+        """Returns the batch with a number, counted over the parts of all steps."""
         step, part = divmod(number, self.order.accumulate)
         epoch, chosen, weight = self.order.part(step, part, self.rank)
         wanted: list[tuple[int, int, int]] = []  # image, view, text
         for sample in chosen.tolist():
-            # From the sample alone, so that neither batch size nor number of processes changes what it draws.
+            # Seeded by the sample, so that its candidates depend on neither batch size nor number of processes.
             generator = np.random.default_rng([self.order.seed, epoch, sample, 1])
             sections, images = self.samples.draw(sample, generator, self.negatives)
             rows = np.concatenate([[self.samples.query_image[sample]], images])
@@ -185,7 +185,7 @@ class BatchMaker:
         return SampleBatch(pairs, by_sample[:, 0], by_sample[:, 1:], weight)
 
     def pairs(self, wanted: Sequence[tuple[int, int, int]]) -> tuple[Tensor, Pairs]:
-        """Returns the place of each (image, view, text) among different pairs, int64 [N], and these pairs."""
+        """Returns the position of each (image, view, text) among the distinct pairs, int64 [N], and these pairs."""
         different = sorted(set(wanted), key=lambda pair: (self.texts.length(pair[2]), pair))
         views = {view: row for row, view in enumerate(sorted({pair[:2] for pair in different}))}
         features = self.store.read([row for row, _ in views], [view for _, view in views])
@@ -201,7 +201,7 @@ class BatchMaker:
 
 
 def padded(rows: Sequence[NDArray[Any]], image: Tensor, padding: int) -> Texts:
-    """Returns texts, padded to the longest.
+    """Pads texts to the longest one.
 
     Args:
         rows: Token ids of each text.
@@ -216,14 +216,14 @@ def padded(rows: Sequence[NDArray[Any]], image: Tensor, padding: int) -> Texts:
 
 
 class Feeder(Generic[Batch]):
-    """Makes batches in threads, ahead of the one in use.
+    """Makes batches in threads, ahead of their use.
 
     Args:
-        make: Makes the batch of a number.
-        ahead: Batches made ahead of time.
+        make: Makes the batch with a number.
+        ahead: Number of batches to make in advance.
 
     Attributes:
-        waited: Seconds for which the model waited.
+        waited: Seconds that the model has waited.
     """
 
     def __init__(self, make: Callable[[int], Batch], ahead: int = 4):
@@ -233,7 +233,7 @@ class Feeder(Generic[Batch]):
         self._batches: Generator[Batch] | None = None
 
     def __call__(self, number: int) -> Batch:
-        """Returns a batch; the one after it is expected to be asked for next."""
+        """Returns the batch with a number; expects the following one to be requested next."""
         if self._batches is None or number != self._next:
             self.close()
             self._batches = map_ahead(self.make, itertools.count(number), self.ahead)
@@ -244,6 +244,6 @@ class Feeder(Generic[Batch]):
         return batch
 
     def close(self) -> None:
-        """Drops what was made ahead."""
+        """Drops batches made in advance."""
         if self._batches is not None:
             self._batches.close()

@@ -14,24 +14,24 @@ PRECISIONS: tuple[Precision, ...] = ("bfloat16", "float32")
 
 @dataclass(frozen=True, kw_only=True)
 class RerankerTrainingConfig(TrainingConfig):
-    """Settings of step 2's training. Without steps and minutes it takes `epochs`.
+    """Settings of step 2's training. Without steps and minutes, it runs for `epochs`.
 
     Attributes:
-        recipe: A key of `RECIPES`, `None` for the model's default; the settings below replace its values.
-        epochs: Passes over all samples; `None` takes the recipe's, unless steps or minutes are given.
-        batch_size: Questions per process and part of a step, each with 16 candidates; `None` takes the recipe's. A step
-            sees `batch_size * accumulate * processes` questions.
-        accumulate: Parts of a step whose gradients are added up.
-        warmup: Share of the run in which the learning rate rises, in 0..1; `None` takes the recipe's.
-        precision: The dtype of matrix products; weights and optimizer are always float32. `None` takes bfloat16 on a
-            GPU and wherever the image tower is trained, else float32 on a CPU, where attention is slower in bfloat16
-            than all that it gains.
-        max_tokens: Length in tokens at which texts are cut that are trained on, if the model itself reads more; `None`
-            takes the model's default. What is validated on is cut as in an index, where the model itself does it.
-        tokens_per_forward: Tokens of texts and queries, padding included, that go through the Q-Former at once.
-        workers: Processes that decode images; `None` takes one per free core beside a GPU, and none on a CPU, whose
-            cores the image tower needs.
-        max_bad: Share of bad questions, in 0..1, above which the training stops before it begins.
+        recipe: A key of `RECIPES`, or `None` for the model's default; the settings below replace its values.
+        epochs: Passes over all samples; `None` uses the recipe's value, unless steps or minutes are given.
+        batch_size: Questions per process and part of a step, each with 16 candidates; `None` uses the recipe's value. A
+            step sees `batch_size * accumulate * processes` questions.
+        accumulate: Parts per step whose gradients are accumulated.
+        warmup: Share of the run in which the learning rate rises, in 0..1; `None` uses the recipe's value.
+        precision: The dtype of matrix products; weights and optimizer are always float32. `None` uses bfloat16 on a GPU
+            and wherever the image tower is trained, otherwise float32 on a CPU, where slower attention would outweigh
+            the gain of bfloat16.
+        max_tokens: Length in tokens to which training texts are cut, if the model itself reads more; `None` uses the
+            model's default. Validation texts are cut at the model's own limit, as in an index.
+        tokens_per_forward: Tokens of texts and queries, padding included, per forward pass of the Q-Former.
+        workers: Processes that decode images; `None` uses one per free core with a GPU, and none on a CPU, whose cores
+            the image tower needs.
+        max_bad: Share of bad questions, in 0..1, above which the training does not start.
     """
 
     minutes: float | None = None

@@ -1,4 +1,4 @@
-"""The data that step 2 is trained on, and how the trained encoder will be used."""
+"""The data for training step 2, and how the trained encoder will be used."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from training.questions import TrainingQuestion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """How the service will use a trained encoder, which training and validation follow.
+    """How the service will use a trained encoder; training and validation do the same.
 
     Attributes:
-        trim_borders: Whether uniform borders are cut off query images.
+        trim_borders: Whether to cut uniform borders off query images.
         use: Which images of an entity will be keys of the index; with `labeled`, those of the questions, too.
-        tokens: How the index will store them, the name of a `TokenCodec`.
-        mode: How step 2 will compare them.
+        tokens: How the index will store tokens: the name of a `TokenCodec`.
+        mode: How step 2 will compare tokens.
     """
 
     trim_borders: bool = False
@@ -29,7 +29,7 @@ class Serving:
     mode: ScoreMode = "cosine"
 
     def recorded(self) -> dict[str, object]:
-        """Returns the attributes as JSON has them."""
+        """Returns the attributes as plain JSON."""
         return {**asdict(self), "use": list(self.use)}
 
 

@@ -1,4 +1,4 @@
-"""Images as the training of step 2 reads them, on disk in shards: features of a frozen image tower, or pixels."""
+"""Stores the images for step 2's training in shards on disk: as features of a frozen image tower, or as pixels."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ logger = logging.getLogger(__name__)
 KEY_NAME = "features.json"
 SHARD_BYTES = 2**30
 SHARD_IMAGES = 2048
-"""The most that a killed run computes again."""
+"""Most images per shard, and therefore most that a resumed run computes again."""
 BATCH = 32
 """Images per forward pass of the tower."""
 
 Forward = Callable[[Tensor], Tensor]
-"""Maps views, uint8 [N, 3, size, size], to what is stored of them."""
+"""Maps views, uint8 [N, 3, size, size], to the values to store."""
 
 
 @dataclass(frozen=True)
 class FeatureStore:
-    """Features of images on disk: one shard holds those of some consecutive images, view after view.
+    """Features of images on disk; a shard contains those of some consecutive images, view after view.
 
     Attributes:
         folder: Folder of the shards.
-        views: Number of views per image, [I]; the first is the image as it is, the others are augmented.
+        views: Number of views per image, [I]; the first is the original image, the others are augmented.
         shape: Shape of a view: (cells, width) of features, which are bfloat16, or (3, side, side) of pixels, uint8.
     """
 
@@ -58,17 +58,17 @@ class FeatureStore:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the values."""
+        """The dtype of the values."""
         return torch.uint8 if len(self.shape) == 3 else torch.bfloat16
 
     @property
     def row_bytes(self) -> int:
-        """Size of a view."""
+        """Size of a view in bytes."""
         return self.dtype.itemsize * math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """Size of all views."""
+        """Size of all views in bytes."""
         return int(self.views.sum()) * self.row_bytes
 
     @cached_property
@@ -131,7 +131,7 @@ def compute_features(
     """Computes the features of all images with the tower of `fusion`, which must be in eval mode.
 
     Every process computes its share of the shards. A killed run resumes with the next shard; features of another
-    tower, other images or another seed are computed anew.
+    tower, other images or another seed are recomputed.
 
     Args:
         fusion: The encoder whose tower is used.
@@ -139,12 +139,12 @@ def compute_features(
         views: Number of views per image, [I].
         folder: Folder of the shards.
         seed: Seed of the augmented views.
-        workers: Processes that decode; 0 decodes in this one.
+        workers: Processes that decode images; 0 decodes in this one.
         processes: The processes of the training.
-        progress: Shows a progress bar.
+        progress: Whether to show a progress bar.
 
     Raises:
-        ValueError: The disk is too small.
+        ValueError: There is not enough disk space.
     """
     with torch.inference_mode():
         pixels = fusion.pixels([Image.new("RGB", (8, 8))]).to(fusion.query_tokens.device)
@@ -166,7 +166,7 @@ def store_pixels(
     processes: Processes,
     progress: bool = True,
 ) -> FeatureStore:
-    """Resizes all images to squares of `side` pixels, ignoring their proportions; otherwise as `compute_features`."""
+    """Resizes all images to squares of `side` pixels, ignoring the aspect ratio; otherwise like `compute_features`."""
     store = FeatureStore(folder, np.ones(len(images.names), np.int64), (3, side, side))
     key = {"side": side, "images": _digest(images)}
     decoder = _Views(images, store.views, PixelPreparation(side), seed=0)
@@ -183,7 +183,7 @@ def _complete(
     processes: Processes,
     progress: bool,
 ) -> None:
-    """Writes the shards that are not there yet, each process its share."""
+    """Writes the missing shards; each process writes its share."""
     if processes.first:
         _claim(store, key)
     processes.wait()
@@ -196,10 +196,10 @@ def _complete(
 
 
 def _claim(store: FeatureStore, key: dict[str, object]) -> None:
-    """Makes the folder ready for features of `key`."""
+    """Prepares the folder for features with this key."""
     path = store.folder / KEY_NAME
     if path.is_file() and json.loads(path.read_text(encoding="utf-8")) != key:
-        logger.info("%s: of another tower or other images; computing the features anew", store.folder)
+        logger.info("%s: from another tower or other images; recomputing the features", store.folder)
         shutil.rmtree(store.folder)
     store.folder.mkdir(parents=True, exist_ok=True)
     present = sum(file.stat().st_size for file in store.folder.glob("*.bin"))
@@ -207,7 +207,7 @@ def _claim(store: FeatureStore, key: dict[str, object]) -> None:
     if store.nbytes - present > free:
         raise ValueError(
             f"{store.folder}: images need {store.nbytes / 2**30:.1f} GiB, "
-            f"{(free + present) / 2**30:.1f} are free; name a larger disk with --out"
+            f"but only {(free + present) / 2**30:.1f} GiB are free; choose a larger disk with --out"
         )
     write_whole(path, json.dumps(key).encode() + b"\n")
 
@@ -266,7 +266,7 @@ class _Decoded:
 
 @dataclass(frozen=True, slots=True)
 class _Views(Dataset[_Decoded]):
-    """Decodes images, in worker processes too."""
+    """Decodes images, possibly in worker processes."""
 
     images: ImageTable
     views: NDArray[np.int64]
@@ -274,9 +274,9 @@ class _Views(Dataset[_Decoded]):
     seed: int
 
     def __getitem__(self, row: int) -> _Decoded:
-        """Returns the views of an image; those after the first depend on its name and the seed alone.
+        """Returns the views of an image; those after the first depend only on its name and the seed.
 
-        The folder of a query image is no part of its name, so that data which are moved train the same weights.
+        The folder of a query image is not part of its name, so that moving the data does not change the weights.
         """
         count = int(self.views[row])
         try:
@@ -295,7 +295,7 @@ class _Views(Dataset[_Decoded]):
 
 
 def augment(image: Image.Image, rng: random.Random) -> Image.Image:
-    """Returns a random crop (70 to 100 % of the area) with brightness and contrast changed a little."""
+    """Returns a random crop (70 to 100 % of the area) with slightly changed brightness and contrast."""
     area, ratio = rng.uniform(0.7, 1.0), math.exp(rng.uniform(-0.15, 0.15))
     width, height = (min(1.0, math.sqrt(area * r)) for r in (ratio, 1 / ratio))
     left, top = rng.uniform(0, 1 - width), rng.uniform(0, 1 - height)

@@ -1,4 +1,4 @@
-"""Finds alpha, the weight of step 1 in equation 5, from few questions."""
+"""Finds alpha, the weight of step 1 in equation 5, from a small number of questions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from retriever.fusion import fuse
 GRID = [i / 20 for i in range(21)]
 """The values that a weight may have."""
 _RIDGE = 1e-5
-"""Keeps weights finite where the scores separate right from wrong."""
+"""Keeps the weights finite if the scores separate correct from wrong perfectly."""
 
 
 class Scored(Protocol):
@@ -35,8 +35,8 @@ class Scored(Protocol):
 def best_alpha(scored: Sequence[Scored]) -> float | None:
     """Returns the alpha of `GRID` that fits best, or `None` if the scores of step 1 are unknown.
 
-    The fit is a conditional logit: the gold entity's share of softmax(w1 * sim_c + w2 * sim_m) over the candidates is
-    made as likely as possible, and alpha = w1 / (w1 + w2). It varies less between small validation sets than the alpha
+    The fit is a conditional logit: it maximizes the likelihood of the gold entity under softmax(w1 * sim_c + w2 *
+    sim_m) over the candidates, and alpha = w1 / (w1 + w2). It varies less between small validation sets than the alpha
     with the highest Recall@1 (docs/log.md has the figures).
     """
     found = [question for question in scored if any(question.right) and not all(question.right)]

@@ -1,4 +1,4 @@
-"""The images of a training by row: where each one is, read anew in every process that decodes."""
+"""The images of a training by row, which can be read in every process that decodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from training.knowledge_base import image_source
 
 
 class ImageName(NamedTuple):
-    """Names an image: the file of a query image, or an image of the knowledge base as its source calls it."""
+    """Names an image: the file of a query image, or the name of a knowledge base image in its source."""
 
     kind: Literal["query", "article"]
     name: str
@@ -24,14 +24,14 @@ class ImageName(NamedTuple):
 
 @dataclass(frozen=True)
 class ImageTable:
-    """Names by row.
+    """Images by row.
 
     Attributes:
-        names: The names.
-        images: The folder or ZIM file of the knowledge base's images.
+        names: The name of each image.
+        images: The folder or ZIM file with the knowledge base's images.
         kb: The knowledge base.
-        kb_format: Its format, guessed when `None`.
-        trim_borders: Whether uniform borders are cut off query images.
+        kb_format: The format of the knowledge base; guessed if `None`.
+        trim_borders: Whether to cut uniform borders off query images.
     """
 
     names: Sequence[ImageName]
@@ -44,7 +44,7 @@ class ImageTable:
         """Reads an image.
 
         Raises:
-            ImageError: It is missing or unreadable.
+            ImageError: The image is missing or unreadable.
         """
         name = self.names[row]
         if name.kind == "query":
@@ -56,5 +56,5 @@ class ImageTable:
         return image_source(self.images, self.kb, self.kb_format)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Leaves the opened source behind: each process opens the archive itself."""
+        """Leaves out the opened source: each process opens it itself."""
         return ImageTable, (self.names, self.images, self.kb, self.kb_format, self.trim_borders)

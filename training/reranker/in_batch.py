@@ -1,9 +1,9 @@
-"""Batches whose candidates are those of all their questions: for towers that are small enough to be trained along.
+"""Batches in which all questions share their candidates, for image towers that are small enough to be trained, too.
 
-Equation 6 with other negatives: for a question, the sections of the other questions of its batch, and another section
-of its own article. Some questions of a batch are about entities that step 1 confuses with those of the others, which
+This is equation 6 with other negatives: the sections of the other questions in the batch, and another section of the
+question's own article. Some questions in a batch are about entities that step 1 confuses with those of others, which
 keeps the paper's hard negatives. A second softmax is over labeled images: another image of the question's entity among
-those of the others, fused with no text, as an index holds them.
+those of the other entities, fused without text as in an index.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from training.reranker.rows import Rows
 from training.reranker.samples import SampleSet
 
 CONFUSED = 2
-"""Entities that step 1 confuses with that of a drawn question, and that get into its batch."""
+"""Most entities to add to a batch per drawn question because step 1 confuses them with the question's entity."""
 _MAIN, _LABELED = 0.6, 0.5
-"""Candidates of either kind, at most, per question of a batch."""
+"""Most candidates of each kind per question in a batch."""
 _TOWER_BATCH = 64
-"""Images that a tower reads at once in a validation."""
+"""Images per forward pass of the tower in validation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class InBatch:
     """Questions of a process in one part of a step, with their candidates.
 
     Attributes:
-        pixels: Varied images, float32 [P, 3, size, size] in 0..1.
+        pixels: Augmented images, float32 [P, 3, size, size] in 0..1.
         questions: The questions.
         labeled: Labeled images, with an empty text.
-        sections: Sections: the evidence, and further ones.
-        labeled_gold: The row in `labeled` that each question is to find, int64 [B], -1 if there is none.
-        evidence: The row in `sections` that each question is to find, int64 [B], -1 if there is none.
+        sections: The evidence sections, then further ones.
+        labeled_gold: The row in `labeled` that each question should find, int64 [B], -1 if there is none.
+        evidence: The row in `sections` that each question should find, int64 [B], -1 if there is none.
         weight: Weight of the mean loss.
     """
 
@@ -56,7 +56,7 @@ class InBatch:
     weight: float
 
     def to(self, device: torch.device) -> InBatch:
-        """Copies to a device."""
+        """Copies the batch to a device."""
         return InBatch(
             self.pixels.to(device, non_blocking=True),
             self.questions.to(device),
@@ -71,8 +71,8 @@ class InBatch:
 class InBatchMaker:
     """Makes batches; equal arguments give equal batches, in any thread.
 
-    An image is drawn with a weight of one over the square root of its entity's number of images: halfway between equal
-    weights for images and equal weights for entities.
+    An image is drawn with a weight of 1 / sqrt(number of images of its entity), halfway between equal weights for
+    images and equal weights for entities.
 
     Args:
         samples: The samples.
@@ -110,17 +110,17 @@ class InBatchMaker:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps in which as many images are drawn as there are."""
+        """Number of steps that draw as many images as there are."""
         return math.ceil(len(self.images) / (self.batch_size * self.order.accumulate * self.order.processes))
 
     def __call__(self, number: int) -> InBatch:
-        """Returns a batch, counted over the parts of all steps."""
+        """Returns the batch with a number, counted over the parts of all steps."""
         rng = np.random.default_rng([self.order.seed, number, self.rank])
         chosen = self._draw(rng)
         samples = self.samples
         asked = [int(rng.choice(self._questions[image])) for image in chosen]
         owners = samples.gold[asked].tolist()  # an image may have questions about several entities
-        evidence = dict[int, int]()  # by entity: that of its first question
+        evidence = dict[int, int]()  # by entity, from its first question
         for sample, entity in zip(asked, owners, strict=True):
             evidence.setdefault(entity, int(samples.evidence[sample]))
         main = list(evidence)[: max(1, round(_MAIN * self.batch_size))]
@@ -149,7 +149,7 @@ class InBatchMaker:
         )
 
     def _draw(self, rng: np.random.Generator) -> list[int]:
-        """Draws different images: some by weight, each followed by some of entities that step 1 confuses with its."""
+        """Draws distinct images: some by weight, each followed by images of entities that step 1 confuses with it."""
         drawn = dict[int, None]()
         for image in rng.choice(len(self.images), self.batch_size, replace=False, p=self._weights).tolist():
             if len(drawn) < self.batch_size:
@@ -168,7 +168,7 @@ class InBatchMaker:
         return other if other < section else other + 1
 
     def _other_image(self, entity: int, chosen: Sequence[int], rng: np.random.Generator) -> int:
-        """Returns an image of an entity that is not among the chosen ones, unless all are."""
+        """Returns an image of an entity that is not among the chosen ones, or any if all of them are."""
         own = self._shown[entity]
         free = own[~np.isin(own, chosen)]
         return int(rng.choice(free if len(free) else own))
@@ -181,7 +181,7 @@ class InBatchMaker:
 
 
 class TowerFeatures:
-    """Features by a tower as it is now, of the images that are asked for.
+    """Features of images, computed on demand with the current weights of a tower.
 
     Args:
         fusion: The encoder in training.
@@ -209,7 +209,7 @@ class TowerFeatures:
 
 
 class _Groups:
-    """Items by the number of their group.
+    """Items by group number.
 
     Args:
         group: The group of each item, [N].

@@ -1,4 +1,4 @@
-"""Questions that cannot be trained on: counted, listed in a file, and an error if too many are bad."""
+"""Counts questions that cannot be trained on and lists them in a file; too many bad ones are an error."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LeftOut:
-    """Questions that are no samples, with the reason.
+    """Questions that do not become samples, with the reasons.
 
     Attributes:
-        rows: (question id, reason, whether the data are at fault).
+        rows: (question id, reason, whether the data is at fault).
     """
 
     rows: list[tuple[str, str, bool]] = field(default_factory=list)
@@ -31,7 +31,7 @@ class LeftOut:
         return sum(row[2] for row in self.rows) > max_bad * total
 
     def report(self, path: Path, total: int, max_bad: float) -> None:
-        """Writes one JSON line per question to `path` and logs how many were left out for each reason.
+        """Writes one JSON line per question to `path` and logs the number of questions left out for each reason.
 
         Raises:
             ValueError: More than `max_bad` of `total` questions are bad.

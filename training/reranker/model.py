@@ -14,11 +14,11 @@ from training.reranker.batches import Pairs, SampleBatch, Texts
 from training.reranker.in_batch import InBatch
 
 TEMPERATURE = 0.07
-"""Start of equation 6's T, as in BLIP-2 and the paper's code."""
+"""Initial value of equation 6's T, as in BLIP-2 and the paper's code."""
 IN_BATCH_TEMPERATURE = 0.05
-"""Likewise, among the candidates of a whole batch."""
+"""Initial value of T with the candidates of a whole batch."""
 _SMOOTHING = 0.05
-"""Label smoothing: some candidates of a batch look like the right one."""
+"""Label smoothing, because some candidates in a batch resemble the correct one."""
 
 
 class Reranker(nn.Module):
@@ -26,9 +26,9 @@ class Reranker(nn.Module):
 
     Args:
         fusion: The encoder; its image tower is frozen.
-        log_temperature: Learn the logarithm of the temperature rather than the temperature.
+        log_temperature: Whether to learn the logarithm of the temperature rather than the temperature.
         precision: Dtype of matrix products.
-        temperature: The temperature to start from.
+        temperature: The initial temperature.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class Reranker(nn.Module):
         self.learned_temperature = nn.Parameter(torch.tensor(start, device=fusion.query_tokens.device))
         self.fusion.vision.requires_grad_(False)
         last = self.fusion.qformer.encoder.layer[-1]
-        for unread in (last.intermediate, last.output):  # its outputs for texts, which are never read
+        for unread in (last.intermediate, last.output):  # its outputs for texts are never used
             unread.requires_grad_(False)
 
     def train(self, mode: bool = True) -> Reranker:
-        """Sets training mode for all but the image tower, which is frozen; returns itself."""
+        """Sets training mode for everything except the frozen image tower; returns itself."""
         super().train(mode)
         self.fusion.vision.eval()
         return self
@@ -74,12 +74,12 @@ class Reranker(nn.Module):
     def similarities(self, batch: SampleBatch) -> Tensor:
         """Returns the similarity of each question to its candidates, float32 [B, 16], the evidence in column 0."""
         tokens = self.tokens(batch.pairs)
-        # Not tokens[batch.candidates]: on a CPU its gradient is added up by several threads in any order.
+        # Not tokens[batch.candidates]: on a CPU, several threads add up its gradient in a random order.
         candidates = tokens.index_select(0, batch.candidates.flatten()).view(*batch.candidates.shape, *tokens.shape[1:])
         return mean_max_sim(tokens.index_select(0, batch.query), candidates)
 
     def forward(self, batch: SampleBatch) -> Tensor:
-        """Returns equation 6's loss of a batch, by its weight in the step, a scalar."""
+        """Returns equation 6's loss of a batch, multiplied by its weight in the step, a scalar."""
         return contrastive_loss(self.similarities(batch), self.temperature) * batch.weight
 
 
@@ -96,13 +96,13 @@ class InBatchReranker(Reranker):
         self.fusion.vision.requires_grad_(True)
 
     def train(self, mode: bool = True) -> InBatchReranker:
-        """Sets training mode, for the image tower, too; returns itself."""
+        """Sets training mode, also for the image tower; returns itself."""
         super().train(mode)
         self.fusion.vision.train(mode)
         return self
 
     def forward(self, batch: InBatch) -> Tensor:  # type: ignore[override]  # another kind of batch
-        """Returns the loss of a batch, by its weight in the step, a scalar."""
+        """Returns the loss of a batch, multiplied by its weight in the step, a scalar."""
         device = batch.pixels.device
         with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
             pixels = self.fusion.pixels.normalize(batch.pixels).to(memory_format=torch.channels_last)
@@ -116,7 +116,7 @@ class InBatchReranker(Reranker):
         return self.fusion.fuse_tokens(features[texts.image], texts.ids, texts.mask).float()
 
     def _found(self, questions: Tensor, features: Tensor, candidates: Texts, gold: Tensor) -> Tensor:
-        """Returns equation 6's loss of the questions that have a candidate to find, 0 if none has."""
+        """Returns equation 6's loss of the questions that have a candidate to find, or 0 if none has."""
         asked = gold >= 0
         if not asked.any():
             return questions.new_zeros(())

@@ -1,4 +1,4 @@
-"""Prepares step 2's training: one pass over the knowledge base leaves token ids and compact arrays on disk."""
+"""Prepares step 2's training: writes token ids and compact arrays in one pass over the knowledge base."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ TEXTS_NAME = "texts.bin"
 PASSAGES_NAME = "passages.jsonl"
 QUESTIONS_NAME = "questions.jsonl"
 TOKEN_DTYPE = np.dtype(np.uint16)
-"""Holds the vocabulary of any BERT, which has 30,522 pieces."""
+"""Large enough for BERT's vocabulary of 30,522 pieces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What `prepare` found.
+    """The result of `prepare`.
 
     Attributes:
-        samples: One for each question that can be trained on, unless its images turn out to be unreadable.
+        samples: One sample for each usable question; its images may still turn out to be unreadable.
         ids: The question id of each sample.
         images: All images that samples may need.
-        left_out: The questions that are no samples.
+        left_out: The questions that did not become samples.
     """
 
     samples: SampleSet
@@ -69,18 +69,19 @@ def prepare(
 ) -> Preparation:
     """Reads the knowledge base once and writes `texts.bin`, the token ids of all texts.
 
-    What is held out is kept as text too: `passages.jsonl` of the gold articles, and `questions.jsonl`. Memory grows by
-    some bytes per section and a few hundred per question: articles are not kept.
+    Held-out questions are also written as text: `questions.jsonl`, and `passages.jsonl` with their gold articles.
+    Articles are not kept in memory, which grows by a few bytes per section and a few hundred per question.
 
     Args:
         data: The data.
         folder: Folder to write to.
-        tokenizer: Of the model in training.
-        max_tokens: Length at which texts are cut.
-        most_similar: Pair a question's gold article with its image that mining found most similar to the question's.
+        tokenizer: The tokenizer of the model in training.
+        max_tokens: Length to which texts are cut.
+        most_similar: Whether to pair a gold article with the one of its images that is most similar to the question's
+            image, according to mining.
         validation_share: Share of the images to hold out.
         seed: Seed of that choice.
-        progress: Shows a progress bar.
+        progress: Whether to show a progress bar.
 
     Raises:
         ValueError: A file is malformed.
@@ -166,7 +167,7 @@ def _tokens(
 class _Articles:
     """The entities that samples need, in the knowledge base's order; filled by `texts`.
 
-    Passages are kept of those that `shown` means, and images with tokens of their own of those that `compared` means.
+    Passages are kept for the entities in `shown`, and images with their own tokens for those in `compared`.
     """
 
     source: ImageSource
@@ -181,7 +182,7 @@ class _Articles:
     passages: list[tuple[int, list[str]]] = field(default_factory=list)
 
     def texts(self, entities: Iterable[Entity]) -> Iterator[str]:
-        """Yields the text of every section as the model reads it."""
+        """Yields the text of every section in the form that the model reads."""
         for entity in entities:
             row = len(self.main)
             meant = self.wanted.add(entity, row)
@@ -217,7 +218,7 @@ class _Samples:
         self._lengths: list[int] = []
 
     def add(self, number: int, question: TrainingQuestion, image: str, held_out: bool) -> str | None:
-        """Adds the sample of a question; returns why that is impossible instead."""
+        """Adds the sample of a question, or returns the reason why that is impossible."""
         rows = [self.row_of[key] for key in question.entity_ids if key in self.row_of]
         if not rows:
             return "the gold entity is not in the knowledge base"
@@ -253,7 +254,7 @@ class _Samples:
         return None
 
     def images(self) -> list[ImageName]:
-        """Returns the names of all images by row; those of negatives follow."""
+        """Returns the names of all images by row; those of samples come first, then those of candidates."""
         for row in (*sorted(set(self._found)), *sorted(set(self._columns["gold"]))):
             if (main := self.articles.main[row]) is not None and self.articles.lengths[row]:
                 self._image(ImageName("article", main))

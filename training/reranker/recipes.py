@@ -1,4 +1,4 @@
-"""Recipes: named settings of step 2's training. docs/training.md says how they differ, docs/log.md what was tried."""
+"""Recipes: named settings of step 2's training. docs/training.md compares them, docs/log.md lists experiments."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ class Recipe:
     """How samples are made and weights are optimized.
 
     Attributes:
-        epochs: Passes over all samples; `None` takes the model's default.
-        learning_rate: Peak learning rate; `None` takes the model's default.
+        epochs: Passes over all samples; `None` uses the model's default.
+        learning_rate: Peak learning rate; `None` uses the model's default.
         batch_size: Questions per process and part of a step.
         schedule: Learning rate and first beta over the run.
-        eps: AdamW's.
-        clip: Largest norm of the gradient, `None` for none.
-        decay_vectors: Whether biases, norms and the temperature decay too.
-        log_temperature: Whether the logarithm of equation 6's T is learned, rather than T itself.
-        augment: Whether further views of an image are made, where the model's default has some.
+        eps: AdamW's epsilon.
+        clip: Largest norm of the gradient; `None` does not clip.
+        decay_vectors: Whether biases, norms and the temperature decay, too.
+        log_temperature: Whether to learn the logarithm of equation 6's T rather than T itself.
+        augment: Whether to make further views of images, if the model's defaults have any.
         negatives: "spread" draws three other sections of the gold article and fills up with sections of other
-            entities; "pooled" draws all 15 from one pool, into which the first three other sections are put. "in_batch"
-            takes the candidates of a batch's other questions, and trains the image tower, too (`training.reranker.
-            in_batch`).
+            entities; "pooled" draws all 15 from one pool that includes the first three other sections. "in_batch"
+            uses the candidates of the other questions in the batch, and also trains the image tower
+            (`training.reranker.in_batch`).
         positive_image: The image that sections of the gold article are paired with: the article's main image, as
             for every other candidate, or the article's image that is most similar to the query's.
     """
@@ -48,7 +48,7 @@ class Recipe:
 RECIPES = {
     "mined": Recipe(),
     "in-batch": Recipe(epochs=10, learning_rate=5e-4, batch_size=80, augment=False, negatives="in_batch"),
-    # Appendix C.2, and where it is silent the values of the authors' code.
+    # Appendix C.2, and the values of the authors' code where it says nothing.
     "paper": Recipe(
         epochs=1,
         learning_rate=1e-5,
@@ -73,7 +73,7 @@ class ModelDefaults:
         learning_rate: Peak learning rate.
         max_tokens: Longest text in tokens.
         epochs: Passes over all samples.
-        query_views: Views per query image: the first is the image as it is, the others are augmented.
+        query_views: Views per query image: the first is the original image, the others are augmented.
         main_views: Views per image of an article.
     """
 
@@ -86,7 +86,7 @@ class ModelDefaults:
 
 
 MODEL_DEFAULTS = {
-    # Starts with the embedded weights, on few images; with a frozen tower it forgets at 5e-4 what they know of others.
+    # Starts from the embedded weights, with few images; with a frozen tower, it would forget other images at 5e-4.
     "small_clip": ModelDefaults(
         recipe="in-batch", learning_rate=1e-4, max_tokens=96, epochs=12, query_views=4, main_views=2
     ),

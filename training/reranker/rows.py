@@ -1,7 +1,7 @@
-"""Rows of different lengths in one file: token ids of millions of sections without an object for each.
+"""Rows of different lengths in one file: token ids of millions of sections without a Python object for each.
 
-A row is read by `pread` rather than through a memory map: pages that a map has touched count as the process's memory
-until the kernel takes them back, and a page fault holds Python's lock.
+Rows are read with `pread` rather than through a memory map, because pages that a map has touched count as memory of the
+process until the kernel reclaims them, and a page fault holds Python's GIL.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Rows:
     """Reads the rows of a file that `write_rows` wrote.
 
     Args:
-        path: The file; its offsets are beside it, as `PATH.npy`.
-        dtype: The dtype of a row.
-        longest: Items of a row, at most; a longer row is cut but keeps its last item, as a tokenizer cuts texts.
+        path: The file; its offsets are in `PATH.npy` next to it.
+        dtype: The dtype of the rows.
+        longest: Most items per row; a longer row is cut but keeps its last item, as when a tokenizer cuts texts.
     """
 
     def __init__(self, path: Path, dtype: np.dtype[Any], longest: int | None = None):
@@ -57,7 +57,7 @@ class Rows:
 
 
 def write_rows(path: Path, rows: Iterable[Array], dtype: np.dtype[Any]) -> int:
-    """Writes rows of one dimension, with one in memory at a time; returns their number.
+    """Writes one-dimensional rows, holding one in memory at a time; returns their number.
 
     Raises:
         ValueError: A value does not fit `dtype`.

@@ -1,4 +1,4 @@
-"""Training samples of step 2 in compact arrays: questions, their evidence and the entities that step 1 found."""
+"""Training samples for step 2 in compact arrays: questions, their evidence and the entities that step 1 found."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from training.reranker.recipes import Negatives
 CANDIDATES = 16
 """Candidates per question: the evidence and 15 hard negatives (the paper's appendix C.2)."""
 FROM_GOLD = 3
-"""The most hard negatives that come from the gold article."""
+"""Most hard negatives from the gold article."""
 
 Int32Array = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
 class SampleSet:
-    """Samples, and the entities that they draw candidates from; every item is named by its row.
+    """Samples, and the entities from which candidates are drawn; every item is identified by its row.
 
-    A text is a section of an entity or, after all sections, a question; the last one is empty. Entities follow the
+    A text is a section of an entity or, after all sections, a question; the last text is empty. Entities follow the
     order of the knowledge base; `first_section[e] : first_section[e + 1]` are the sections of entity e.
 
     Attributes:
@@ -37,18 +37,18 @@ class SampleSet:
         gold: Gold entity, [N].
         evidence: Evidence section, [N].
         positive_image: Image that sections of the gold entity are paired with, [N].
-        held_out: Whether a sample is validated on, bool [N].
+        held_out: Whether a sample is held out for validation, bool [N].
         first_found: Sample i has `first_found[i] : first_found[i + 1]` of the following three, [N + 1].
         found: Entities that step 1 found, best first.
-        similarity: Their `sim_c`, float32, NaN if unknown.
-        right: Whether they are gold, bool.
-        first_section: [E + 1].
+        similarity: The `sim_c` of each of them, float32, NaN if unknown.
+        right: Whether each of them is gold, bool.
+        first_section: The first section of each entity, [E + 1].
         published: Position of each section in its article as published, [S].
         main_image: Main image of each entity, -1 without one, [E].
         image_owners: The entity of each of `own_images`, ascending, [F].
-        own_images: The images that have token rows of their own in an index, because their article has several
-            (`indexes.article_images.keys_with_tokens`), [F]. Only those of entities that held-out samples are compared
-            with.
+        own_images: The images that have their own token rows in an index because their article has several
+            (`indexes.article_images.keys_with_tokens`), [F]; only for entities with which held-out samples are
+            compared.
     """
 
     question: Int32Array
@@ -73,17 +73,17 @@ class SampleSet:
 
     @cached_property
     def training(self) -> NDArray[np.int64]:
-        """The samples to train on."""
+        """The samples to train on, int64."""
         return np.flatnonzero(~self.held_out)
 
     @cached_property
     def validation(self) -> NDArray[np.int64]:
-        """The samples to validate on."""
+        """The samples to validate on, int64."""
         return np.flatnonzero(self.held_out)
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all arrays that are not empty."""
+        """A hash of all non-empty arrays."""
         arrays = (np.ascontiguousarray(getattr(self, field.name)) for field in dataclasses.fields(self))
         hashes = (hashlib.sha256(array.tobytes()).digest() for array in arrays if array.size)
         return hashlib.sha256(b"".join(hashes)).hexdigest()[:16]
@@ -107,7 +107,7 @@ class SampleSet:
         return np.asarray(np.searchsorted(self.first_section, sections, side="right") - 1)
 
     def others(self, sample: int) -> Int32Array:
-        """Returns the entities that step 1 found and that are not gold but have an image."""
+        """Returns the entities found by step 1 that are not gold and have an image."""
         part = self.found_by(sample)
         others = self.found[part][~self.right[part]]
         return others[self.main_image[others] >= 0]
@@ -124,7 +124,7 @@ class SampleSet:
         return others
 
     def enough(self, sample: int) -> bool:
-        """Returns whether there are negatives for a sample."""
+        """Returns whether there are enough negatives for a sample."""
         gold, others = self.gold[sample], self.others(sample)
         same = int(self.first_section[gold + 1] - self.first_section[gold]) - 1
         pool = int((self.first_section[others + 1] - self.first_section[others]).sum())
@@ -133,10 +133,10 @@ class SampleSet:
     def draw(
         self, sample: int, generator: np.random.Generator, negatives: Negatives
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Draws the candidates of a sample, all different; returns their sections and images, both [16].
+        """Draws the distinct candidates of a sample; returns their sections and images, both int64 [16].
 
-        The evidence comes first. Every section of the other entities is equally likely, so long articles weigh more,
-        as in the paper's code.
+        The evidence comes first. Every section of the other entities is equally likely, so long articles get more
+        weight, as in the paper's code.
 
         Args:
             sample: The sample.
@@ -181,5 +181,5 @@ class SampleSet:
 
 
 def offsets_of(lengths: list[int]) -> IntArray:
-    """Returns where rows of these lengths begin, and where the last one ends."""
+    """Returns the offsets of rows with these lengths, int64 [rows + 1]."""
     return np.concatenate([[0], np.cumsum(np.array(lengths, dtype=np.int64))]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Step 2's training: the Q-Former learns to tell the evidence from hard negatives (the paper's section 3.2)."""
+"""Trains step 2: the Q-Former learns to tell the evidence from hard negatives (the paper's section 3.2)."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ logger = logging.getLogger(__name__)
 
 DATA_NAME = "data"
 _BETTER_BY = ("section_recall", "validation_loss")
-"""Recall@1 on a hundred held-out images is uncertain by several points. Whether the evidence comes first depends on the
-entity and the section, and tells good weights from bad ones more reliably."""
+"""Recall@1 on a hundred held-out images is uncertain by several points. Section recall depends on both the entity and
+the section, and tells good weights from bad ones more reliably."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class TrainedReranker:
 
     Attributes:
         folder: Folder of the trained encoder.
-        alpha: The best weight of step 1 on held-out images, `None` if it could not be found.
-        beta: The best weight of step 2 in step 3, likewise.
-        metrics: Figures on held-out images.
+        alpha: The best weight of step 1 on held-out images, `None` if it could not be determined.
+        beta: The best weight of step 2 in step 3 on held-out images, `None` if it could not be determined.
+        metrics: Metrics on held-out images.
     """
 
     folder: Path
@@ -70,23 +70,23 @@ def train_reranker(
 ) -> TrainedReranker:
     """Trains a fusion encoder; writes it to `out/fusion`.
 
-    Articles are tokenized once, and images encoded once by a frozen tower or resized once for one that is trained, into
-    `out/data`. A killed run resumes.
-    Under `torchrun` all processes call this function with the same arguments and a shared `out`.
+    Articles are tokenized once, and images are encoded once by a frozen tower, or resized once if the tower is trained,
+    into `out/data`. A killed run resumes. Under `torchrun`, all processes call this function with the same arguments
+    and a shared `out`.
 
     Args:
         fusion: Folder of the encoder to start from.
         data: Knowledge base, questions and negatives.
         out: Folder for `fusion/`, `data/`, `left_out.jsonl`, the checkpoint and the curve.
         config: Recipe, limits, batch size, seed and device.
-        sections: Loads step 3's model, with which beta is found.
-        provenance: Where model and code come from, for the record of the training.
-        progress: Shows progress bars.
+        sections: Loads step 3's model, used to find beta.
+        provenance: Where model and code come from, for the training record.
+        progress: Whether to show progress bars.
 
     Raises:
         ValueError: A file is malformed, too many questions are bad, or none can be trained on.
         FloatingPointError: The loss is not finite.
-        MemoryError: The device's memory does not suffice; the message names the settings that need less.
+        MemoryError: The device runs out of memory; the message names the settings to reduce.
     """
     with joined(config.device) as processes:
         return _train(fusion, data, out, config, sections, provenance, progress, processes)
@@ -191,28 +191,28 @@ def _train(
 
 @contextmanager
 def _naming_memory_settings() -> Iterator[None]:
-    """Turns an allocator's error into one that names the settings that need less memory."""
+    """Turns an out-of-memory error into one that names the settings to reduce."""
     try:
         yield
     except RuntimeError as error:
         if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
             raise
         raise MemoryError(
-            "out of memory: take a smaller --batch-size (with --accumulate as many times larger for the same step) or "
-            "a smaller --tokens-per-forward"
+            "out of memory: use a smaller --batch-size (with a proportionally larger --accumulate for the same step) "
+            "or a smaller --tokens-per-forward"
         ) from error
 
 
 def _recipe(config: RerankerTrainingConfig, defaults: ModelDefaults) -> tuple[str, Recipe]:
-    """Returns the recipe's name, and the recipe with what the settings replace.
+    """Returns the recipe's name, and the recipe with the values that the settings replace.
 
     Raises:
-        ValueError: It would train an image tower that is too large for that.
+        ValueError: The recipe would train an image tower that is too large for that.
     """
     name = config.recipe or defaults.recipe
     recipe = RECIPES[name]
     if recipe.negatives == "in_batch" and defaults.recipe != name:
-        raise ValueError(f"recipe {name} trains the image tower, and this model's is too large: use mined or paper")
+        raise ValueError(f"recipe {name} trains the image tower, but this model's is too large; use mined or paper")
     schedule = recipe.schedule if config.warmup is None else replace(recipe.schedule, warmup=config.warmup)
     return name, replace(recipe, schedule=schedule, batch_size=config.batch_size or recipe.batch_size)
 
@@ -227,7 +227,7 @@ def _parts(
     precision: torch.dtype,
     processes: Processes,
 ) -> tuple[Reranker, Feeder[Any], Validation | None, int]:
-    """Returns the model, what feeds it, what validates it (`None` without held-out samples), and steps per epoch."""
+    """Returns the model, its feeder, its validation (`None` without held-out samples), and the steps per epoch."""
     samples, texts, store = training_set.samples, training_set.texts(max_tokens), training_set.store
     tower = TowerFeatures(start, store, precision) if recipe.negatives == "in_batch" else None
     padding = int(start.tokenizer.pad_token_id)
@@ -243,7 +243,7 @@ def _parts(
         start.token_shape[0],
         padding,
     )
-    served = replace(make, texts=training_set.texts())  # an index cuts texts where the model does
+    served = replace(make, texts=training_set.texts())  # an index cuts texts at the model's own limit
     validation = Validation(samples, served, processes, serving) if len(samples.validation) else None
     if tower is None:
         model = Reranker(start, recipe.log_temperature, precision).to(processes.device)
@@ -256,7 +256,7 @@ def _parts(
 def _optimization(
     config: RerankerTrainingConfig, recipe: Recipe, defaults: ModelDefaults, steps_per_epoch: int
 ) -> Optimization:
-    """Returns how the model is optimized; without another limit for the recipe's epochs."""
+    """Returns the settings of the optimization; without any other limit, it runs for the recipe's epochs."""
     steps = config.steps
     if config.epochs is not None or (steps is None and config.minutes is None):
         epochs = config.epochs or recipe.epochs or defaults.epochs
@@ -281,7 +281,7 @@ def _weights(
     training_set: TrainingSet,
     sections: Callable[[], TextReranker] | None,
 ) -> tuple[float | None, float | None, dict[str, float]]:
-    """Finds alpha and beta on held-out images; returns them with the figures that they reach there."""
+    """Finds alpha and beta on held-out images; returns them with the metrics that they reach there."""
     if validation is None:
         return None, None, {}
     samples = training_set.samples

@@ -1,4 +1,4 @@
-"""The training set of step 2 on disk: samples, token ids and image features, made once and opened by every process."""
+"""Step 2's training set on disk: samples, token ids and image features, made once and opened by every process."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _FEATURES_NAME = "features"
 
 
 class Views(NamedTuple):
-    """Views per image: the first is the image as it is, the others are augmented."""
+    """Views per image: the first is the original image, the others are augmented."""
 
     query: int
     main: int
@@ -59,7 +59,7 @@ class TrainingSet:
     Attributes:
         folder: Its folder.
         samples: The samples.
-        store: Features of their images, or their pixels.
+        store: The features of their images, or the pixels.
     """
 
     folder: Path
@@ -68,7 +68,7 @@ class TrainingSet:
 
     @classmethod
     def open(cls, folder: Path, inputs: Mapping[str, object]) -> TrainingSet | None:
-        """Opens the training set in a folder; returns `None` if it is not complete or made of other inputs."""
+        """Opens the training set in a folder; returns `None` if it is incomplete or made from other inputs."""
         path = folder / MANIFEST_NAME
         manifest = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         if manifest.get("inputs") != inputs:
@@ -78,7 +78,7 @@ class TrainingSet:
         return cls(folder, SampleSet.load(folder / _SAMPLES_NAME), store)
 
     def texts(self, longest: int | None = None) -> Rows:
-        """Returns the token ids of all texts, by default as long as the model reads them."""
+        """Returns the token ids of all texts, by default up to the model's limit."""
         return Rows(self.folder / TEXTS_NAME, TOKEN_DTYPE, longest)
 
     def held_out_questions(self) -> dict[int, str]:
@@ -106,25 +106,25 @@ def make_training_set(
     reuse: bool = False,
     progress: bool = True,
 ) -> TrainingSet:
-    """Makes a training set: the first process reads the data, all of them read images.
+    """Makes a training set: the first process reads the data, and all processes read images.
 
-    Questions that cannot be trained on are listed in `left_out.jsonl` beside the folder.
+    Questions that cannot be trained on are listed in `left_out.jsonl` next to the folder.
 
     Args:
         data: The data.
         folder: Folder to write to.
-        fusion: The model in training: its tokenizer, and its image tower.
+        fusion: The model in training, for its tokenizer and its image tower.
         views: Views per image.
-        side: Keep the images themselves, as squares of this side in pixels, instead of features.
+        side: If given, store the images themselves, as squares with this side in pixels, instead of features.
         most_similar: See `prepare`.
         validation_share: Share of the images to hold out.
         seed: Seed of that choice and of augmented views.
-        max_bad: The largest share of bad questions.
-        workers: Processes that decode images; `None` takes one per free core beside a GPU, and none on a CPU.
+        max_bad: The largest share of bad questions, in 0..1.
+        workers: Processes that decode images; `None` uses one per free core with a GPU, and none on a CPU.
         processes: The processes of the training.
-        reuse: Open the folder's training set if there is one of the same inputs. Images are not compared, so only a run
-            that resumes should.
-        progress: Shows progress bars.
+        reuse: Whether to open the folder's training set if it has the same inputs. Images are not compared, so only a
+            resumed run should do this.
+        progress: Whether to show progress bars.
 
     Raises:
         ValueError: A file is malformed, too many questions are bad, or none can be trained on.
@@ -193,7 +193,7 @@ def make_training_set(
 
 
 def _described(data: RerankerData) -> dict[str, object]:
-    """Describes the data by what can be told without reading the knowledge base."""
+    """Describes the data as far as possible without reading the knowledge base."""
     digest = hashlib.sha256()
     for question in data.questions:
         if not isinstance(question, ValueError):
@@ -208,14 +208,14 @@ def _described(data: RerankerData) -> dict[str, object]:
 
 
 def _agree(problem: ValueError | None, processes: Processes) -> None:
-    """Raises the first process's error in every process: the others would wait for it."""
+    """Raises the first process's error in every process, because the others would wait for it."""
     problem = processes.broadcast(problem)
     if problem is not None:
         raise problem
 
 
 def _readable(prepared: Preparation, store: FeatureStore) -> SampleSet:
-    """Returns the samples whose images can be read and that have enough negatives."""
+    """Returns the samples that have readable images and enough negatives."""
     problems = store.unreadable()
     for reason in problems.values():
         logger.info("%s", reason)
@@ -240,7 +240,7 @@ def _readable(prepared: Preparation, store: FeatureStore) -> SampleSet:
 
 
 def _without(samples: SampleSet, bad: NDArray[np.int64]) -> SampleSet:
-    """Returns the samples without bad images of articles; one that is left of an article's is none of several."""
+    """Returns the samples without bad images of articles; a single remaining image of an article is dropped, too."""
     kept = ~np.isin(samples.own_images, bad)
     count = np.bincount(samples.image_owners[kept], minlength=len(samples.main_image))
     kept &= (count[samples.image_owners] > 1) & (samples.main_image[samples.image_owners] >= 0)

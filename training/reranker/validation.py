@@ -1,4 +1,4 @@
-"""Validates step 2 as it is used: its ranking of what step 1 found for held-out images, everything stored scored."""
+"""Validates step 2 as it is used: its ranking of step 1's candidates for held-out images, with all stored tokens."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class ScoredQuestion:
 
     Attributes:
         sample: The question's row.
-        candidates: The entities in step 1's order, scored by step 2; `row` is an entity of the samples.
-        right: Whether each is gold.
-        evidence: `sim_m` of the evidence.
+        candidates: The entities in step 1's order, scored by step 2; `row` is the entity's row in the samples.
+        right: Whether each candidate is gold.
+        evidence: The `sim_m` of the evidence.
     """
 
     sample: int
@@ -56,7 +56,7 @@ class ScoredQuestion:
         return [candidate.sim_m for candidate in self.candidates]
 
     def ranking(self, alpha: float) -> list[Candidate]:
-        """Returns the candidates by equation 5, best first."""
+        """Returns the candidates ranked by equation 5, best first."""
         return rank_candidates(self.candidates, alpha)
 
     def rank(self, alpha: float) -> int | None:
@@ -67,11 +67,11 @@ class ScoredQuestion:
 
 @dataclass(frozen=True, slots=True)
 class EncodedEntities:
-    """The tokens of entities in memory, stored as an index stores them; a `TokenIndex`.
+    """The tokens of entities in memory, stored as in an index (implements `TokenIndex`).
 
     Attributes:
         rows: The rows of each entity: sections, then images.
-        sections: The number of its sections.
+        sections: The number of sections of each entity.
         store: The tokens.
     """
 
@@ -93,12 +93,12 @@ class EncodedEntities:
 
 
 class Validation:
-    """Validates a model in training.
+    """Validates a model during training.
 
     Args:
         samples: The samples; those held out are validated on.
         make: Makes tensors of pairs.
-        processes: They share the questions.
+        processes: The processes that share the questions.
         serving: How the trained encoder will be used.
     """
 
@@ -123,7 +123,7 @@ class Validation:
         return sorted((question for part in parts for question in part), key=lambda question: question.sample)
 
     def metrics(self, model: Reranker) -> dict[str, float]:
-        """Returns the figures of the model: with the best alpha, and with step 2 alone."""
+        """Returns the metrics of the model, with the best alpha and with step 2 alone."""
         scored = self.score(model)
         alpha = best_alpha(scored)
         used = 0.0 if alpha is None else alpha
@@ -137,7 +137,7 @@ class Validation:
         }
 
     def _index(self, model: Reranker, entities: Sequence[int]) -> EncodedEntities:
-        """Returns the tokens of entities by the model."""
+        """Encodes entities with the model and returns their tokens."""
         pairs, rows, sections = list[tuple[int, int, int]](), dict[int, range](), dict[int, int]()
         for entity in entities:
             first, own = len(pairs), self._sections(entity)
@@ -161,12 +161,12 @@ class Validation:
         return [(image, 0, section) for section in self.samples.sections_of(entity)] if image >= 0 else []
 
     def _shown(self, entity: int) -> list[tuple[int, int, int]]:
-        """Returns the images that have tokens of their own: those of an article with several, and labeled ones."""
+        """Returns the images that have their own tokens: those of an article with several, and labeled ones."""
         images = (*self.samples.images_of(entity), *self._labeled.get(entity, ()))
         return [(image, 0, len(self.make.texts) - 1) for image in images]
 
     def _encode(self, model: Reranker, pairs: Sequence[tuple[int, int, int]]) -> Iterator[Tensor]:
-        """Yields the tokens of pairs, some at a time, float32 [n, 32, H]."""
+        """Yields the tokens of pairs, batch by batch, float32 [n, 32, H]."""
         device = model.fusion.query_tokens.device
         for start in range(0, len(pairs), _AT_ONCE):
             places, different = self.make.pairs(pairs[start : start + _AT_ONCE])
@@ -177,7 +177,7 @@ class Validation:
         part, gold = samples.found_by(sample), int(samples.gold[sample])
         found = zip(samples.found[part].tolist(), samples.similarity[part].tolist(), strict=True)
         candidates = [Candidate(entity, None if np.isnan(sim) else sim) for entity, sim in found]
-        right = Candidate(gold)  # for its evidence, though step 1 may have missed it
+        right = Candidate(gold)  # to score its evidence even if step 1 missed it
         score_candidates(query[None], [[*candidates, right]], index, self.serving.mode)
         position = int(samples.evidence[sample] - samples.first_section[gold])
         evidence = next(section.sim_m for section in right.sections if section.position == position)
@@ -185,7 +185,7 @@ class Validation:
         return ScoredQuestion(sample, candidates, samples.right[part].tolist(), evidence)
 
     def _loss(self, scored: Sequence[ScoredQuestion], temperature: float) -> float:
-        """Returns equation 6 of the evidence against every section of the entities that are not gold."""
+        """Returns equation 6's loss of the evidence against every section of entities that are not gold."""
         losses = []
         for question in scored:
             wrong = [found for found, right in zip(question.candidates, question.right, strict=True) if not right]
@@ -238,12 +238,12 @@ def best_beta(
     question_of: dict[int, str],
     passages_of: dict[int, list[str]],
 ) -> tuple[float, float]:
-    """Returns the beta that `choose_weight` takes by section recall@1, and the recall that it reaches.
+    """Returns the beta that `choose_weight` chooses by section recall@1, and that recall.
 
     Args:
         samples: The samples.
         scored: Validated questions.
-        alpha: Weight of step 1, which decides the entity that comes first.
+        alpha: Weight of step 1, which determines the best entity.
         reranker: Step 3's model.
         question_of: The question of each sample.
         passages_of: The passages of each gold entity.

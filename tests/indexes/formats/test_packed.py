@@ -57,7 +57,7 @@ def test_damaged_archives(tmp_path: Path) -> None:
         list(read_knowledge_base(path))
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("second.json", "{}")
-    with pytest.raises(ValueError, match=r"kb\.zip: must hold one file, holds 2"):
+    with pytest.raises(ValueError, match=r"kb\.zip: must contain one file, got 2"):
         list(read_knowledge_base(path))
 
 

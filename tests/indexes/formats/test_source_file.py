@@ -93,7 +93,7 @@ def test_rows_and_settings_that_are_wrong(database: Path, tmp_path: Path) -> Non
             list(read_knowledge_base(database, "sql"))
     assert not (tmp_path / "none.db").exists()
     database.write_text("name = 'x'")
-    with pytest.raises(ValueError, match=r"animals\.toml: describes no knowledge base: .* dataset = "):
+    with pytest.raises(ValueError, match=r"animals\.toml: does not describe a knowledge base: .* dataset = "):
         guess_format(database)
     database.write_text("name = [1,")
     with pytest.raises(ValueError, match=r"animals\.toml: not TOML: "):

@@ -78,7 +78,7 @@ def test_an_export_of_wordpress_without_drafts_menus_and_comments(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("<a><b>1</b></a>", "lists nothing"), (FEED[:300], "damaged or cut short")]
+    ("content", "message"), [("<a><b>1</b></a>", "contains no list"), (FEED[:300], "damaged or cut short")]
 )
 def test_xml_that_cannot_be_read(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "bad.xml"

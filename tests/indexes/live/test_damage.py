@@ -50,7 +50,7 @@ def test_a_log_of_another_index(world: World) -> None:
     log = world.index / "live" / "000000.log"
     log.unlink()
     ChangeLog.create(log, to_bytes(Origin("other", None, "image", "float16"))).close()
-    with pytest.raises(ValueError, match=r"000000\.log: the record at byte 16: the log is of another index"):
+    with pytest.raises(ValueError, match=r"000000\.log: the record at byte 16: the log belongs to another index"):
         world.open()
 
 
@@ -63,7 +63,7 @@ def test_files_that_are_gone(world: World) -> None:
         world.open()
     current = world.index / "live" / "current"
     current.write_text("7")
-    with pytest.raises(ValueError, match=r"current: names generation '7', which is not there; restore"):
+    with pytest.raises(ValueError, match=r"current: names generation '7', which does not exist; restore"):
         world.open()
     with pytest.raises(ValueError, match=r"current: names generation '7'"):
         Index.open(world.index)
@@ -85,7 +85,7 @@ def test_a_full_disk_changes_nothing(world: World) -> None:
     size = (world.index / "live" / "000000.log").stat().st_size
     with largest_file(size + 50), pytest.raises(OSError, match=r"the change is not made: free space.*000000\.log"):
         world.put(editor, article("y", image=None))
-    with largest_file(2000), pytest.raises(OSError, match=r"the index is as before: free space.*live/000001"):
+    with largest_file(2000), pytest.raises(OSError, match=r"the index is unchanged: free space.*live/000001"):
         editor.index.compact()
     assert editor.index.row_of("kb/y") is None
     editor.index.close()

@@ -118,7 +118,7 @@ def test_what_cannot_be_read_leaves_the_reader_as_it_was(world: World, caplog: p
     assert path.parent.name == LIVE
     path.write_bytes(b"?" * 64)
     assert not reader.refresh() and reader.row_of("kb/f") is None and isinstance(reader, Index)
-    assert "what another process changed cannot be read; it answers as before" in caplog.text
+    assert "cannot read another process's changes; serving the last state" in caplog.text
     caplog.clear()
     with caplog.at_level(logging.ERROR):
         assert not reader.refresh()

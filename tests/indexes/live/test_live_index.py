@@ -318,7 +318,7 @@ def test_files_without_the_changes_are_refused(tmp_path: Path, world: World) -> 
     world.put(editor, article("z"))
     with pytest.raises(ValueError, match="omgm index compact --index"):
         Index.open(world.index)
-    with pytest.raises(ValueError, match="1 change since its files were written"):
+    with pytest.raises(ValueError, match="1 change not yet in its files"):
         editor.index.save_pretrained(tmp_path / "copy")
     editor.index.compact()
     assert len(Index.open(world.index)) == 6

@@ -62,7 +62,7 @@ def test_the_profile_says_which_entity_index_is_built(
 ) -> None:
     kb, images = write_kb(tmp_path)
     assert build(kb, images, tmp_path / "index", "--set", "search.kind=hnsw") == 2
-    assert "search.kind = 'hnsw' needs at least 1000 entities that can be searched, got 7" in capsys.readouterr().err
+    assert "search.kind = 'hnsw' needs at least 1000 searchable entities, got 7" in capsys.readouterr().err
     assert not (tmp_path / "index").exists()
     monkeypatch.setattr("indexes.search_kinds.AT_LEAST", 1)
     assert build(kb, images, tmp_path / "index", "--set", "search.kind=sq8") == 0
@@ -85,7 +85,7 @@ def test_images_that_can_be_used_have_no_reasons(tmp_path: Path, capsys: pytest.
 def test_a_knowledge_base_without_entities_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "kb.json").write_text("{}")
     assert build(tmp_path / "kb.json", tmp_path, tmp_path / "index") == 2
-    assert "kb.json: holds no entity; is it the right file, and --kb-format right?" in capsys.readouterr().err
+    assert "kb.json: contains no entities; check the file and --kb-format" in capsys.readouterr().err
 
 
 def test_the_profile_says_which_sections_are_dropped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

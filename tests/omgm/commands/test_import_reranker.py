@@ -160,7 +160,7 @@ def test_a_whole_checkpoint_needs_no_base(tmp_path: Path, base: Path, capsys: Ca
     [
         (
             {"language_model.weight": torch.zeros(1)},
-            "unexpected: language_model.weight; if it is a BLIP-2 with ViT-g and a Q-Former that does not need them, "
+            "unexpected: language_model.weight; if this is a BLIP-2 with ViT-g and a Q-Former that does not need them, "
             "pass --ignore with each name or a pattern, such as --ignore 'language_model*'",
         ),
         ({"query_tokens": torch.zeros(1, 31, 24)}, "query_tokens: expected [1, 32, 24], got [1, 31, 24]"),

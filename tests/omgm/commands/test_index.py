@@ -125,7 +125,7 @@ def test_a_service_that_holds_the_lock(world: World, capsys: Capture) -> None:
 def test_another_summarizer_is_refused(world: World, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeSummarizer, "name", "better")
     assert index(world, "add", write_kb(world), "--images", world.images) == 2
-    assert "its summaries are by 'first-sentence', and this profile has 'better'" in capsys.readouterr().err
+    assert "its summaries are by 'first-sentence', but this profile has 'better'" in capsys.readouterr().err
 
 
 def test_python_and_the_service_read_changes_that_are_not_compacted(

@@ -101,7 +101,7 @@ def test_a_text_only_model(given: list[str], tmp_path: Path) -> None:
         ),
         (["--base", "LLAMA", *MULTIMODAL], "a llama model reads no images, but generator.multimodal is true"),
         (["--base", "LLAMA", "--rank", "1000"], "rank must be at most 512"),
-        (["--base", "LLAMA", "--set", "dtype=float16"], "dtype must be float32 or bfloat16 for a training"),
+        (["--base", "LLAMA", "--set", "dtype=float16"], "dtype must be float32 or bfloat16 for training"),
     ],
 )
 def test_a_mistake_shows_before_any_retrieval(

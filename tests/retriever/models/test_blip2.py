@@ -185,7 +185,7 @@ def test_an_older_revision_has_other_names_for_its_heads(folder: Path, kept: Pat
 def test_one_of_the_first_revisions_is_recognized(folder: Path) -> None:
     renamed(folder, lambda name: f"qformer.{name}" if name.startswith("embeddings.") else name)
     expected = (
-        r"the weights have qformer\.embeddings\.\S+, as in the first revisions .* use the revision that configs/paper"
+        r"the weights contain qformer\.embeddings\.\S+, a name from the first revisions .* the revision that configs"
     )
     with pytest.raises(ValueError, match=expected):
         QFormerFusion.load(folder)

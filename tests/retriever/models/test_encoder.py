@@ -367,7 +367,7 @@ def test_a_file_of_the_hubs_cache_is_known_by_its_name(tmp_path: Path) -> None:
     ("config", "message"),
     [
         (None, r"neither a config\.json with a model_type nor an open_clip_config\.json"),
-        ({"model_type": "siglip2"}, r"config\.json: model_type: siglip2: .*one fixed size"),
+        ({"model_type": "siglip2"}, r"config\.json: model_type: siglip2: .*a fixed image size"),
     ],
 )
 def test_a_model_of_another_kind_is_refused(tmp_path: Path, config: dict[str, str] | None, message: str) -> None:

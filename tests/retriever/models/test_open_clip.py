@@ -121,5 +121,5 @@ def test_a_pickled_checkpoint_is_refused_until_it_is_converted(saved: Path, tmp_
 
 
 def test_it_cannot_be_saved_as_one_of_transformers(saved: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="only models of transformers can be saved, not OpenClip"):
+    with pytest.raises(ValueError, match="only transformers models can be saved, not OpenClip"):
         ClipEncoder.load(saved).save(tmp_path)

@@ -227,7 +227,7 @@ def test_only_a_models_files_are_published(models: Path, tmp_path: Path, hub: Fa
     push_model(folder, "org/clip")
     assert not {"curve.png", "pytorch_model.bin", "modeling_clip.py", "optimizer.pt"} & set(hub.repos["org/clip"])
     shutil.copyfile(folder / "model.safetensors", folder / "checkpoint.safetensors")
-    with pytest.raises(ValueError, match=r"clip: checkpoint\.safetensors: not a file of a model"):
+    with pytest.raises(ValueError, match=r"clip: checkpoint\.safetensors: not part of a model"):
         push_model(folder, "org/clip")
     (folder / "checkpoint.safetensors").unlink()
     (folder / RECORD_NAME).write_text("[]")
@@ -246,7 +246,7 @@ def test_what_the_hub_refuses(models: Path, hub: FakeHub, monkeypatch: pytest.Mo
     model = ClipEncoder.load(models / "clip")
     with pytest.raises(ValueError, match="others/clip: this token may not change it; use one with write access"):
         model.push_to_hub("others/clip")
-    with pytest.raises(ValueError, match="org/clip@main: an upload makes a revision of its own"):
+    with pytest.raises(ValueError, match="org/clip@main: an upload creates its own revision"):
         model.push_to_hub("org/clip@main")
     with pytest.raises(ValueError, match="'clip' is neither a folder"):
         model.push_to_hub("clip")
@@ -259,7 +259,7 @@ def test_what_the_hub_refuses(models: Path, hub: FakeHub, monkeypatch: pytest.Mo
         ClipEncoder.from_pretrained("org/open", revision="v2")
     monkeypatch.delenv("HF_TOKEN")
     with pytest.raises(
-        ValueError, match=r"org/new: .* no upload without a valid token; log in with `hf auth login`, or set HF_TOK"
+        ValueError, match=r"org/new: .* no uploads without a valid token; log in with `hf auth login`, or set HF_TOK"
     ):
         model.push_to_hub("org/new")
     assert model.push_to_hub("org/new", token="secret").startswith("org/new@")

@@ -24,7 +24,7 @@ def test_the_defaults_are_the_papers() -> None:
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
         ({"warmup": -0.1}, "warmup must be at least 0 and below 1, got -0.1"),
         ({"workers": -1}, "workers must be at least 0, got -1"),
-        ({"dtype": "float16"}, "dtype must be float32 or bfloat16 for a training, got float16"),
+        ({"dtype": "float16"}, "dtype must be float32 or bfloat16 for training, got float16"),
     ],
 )
 def test_a_setting_out_of_range_is_named(settings: dict[str, Any], message: str) -> None:

@@ -181,7 +181,7 @@ def test_a_prompt_without_image_tokens_is_an_error(
 def test_a_base_that_does_not_fit_is_an_error(tmp_path: Path, llama: Path, given: list[GeneratorSample]) -> None:
     with pytest.raises(ValueError, match=r"a llama model reads no images, but generator\.multimodal is true"):
         Renderer(llama, MULTIMODAL)
-    with pytest.raises(ValueError, match="has no chat template; take the instruction-tuned model"):
+    with pytest.raises(ValueError, match="has no chat template; use the instruction-tuned model"):
         Renderer(write_llama(tmp_path / "base", template=None), TEXT_ONLY)
     backward = "{% for message in messages | reverse %}{{ message['content'] }}{% endfor %}"
     with pytest.raises(ValueError, match="does not continue the prompt"):

@@ -55,10 +55,10 @@ def test_files_of_tokens_become_questions(tmp_path: Path) -> None:
     passage = 'It\'s red (or "so"), they say.'
     [question] = read_tokens(write_tokens(tmp_path, "3 7"))
     assert question == SpanQuestion("What's it?", passage, "", (SpanAnswer('(or "so"', passage.index("(")),))
-    with pytest.raises(ValueError, match=r"val\.context: must have a line per line"):
+    with pytest.raises(ValueError, match=r"val\.context: must have as many lines"):
         list(read_tokens(write_tokens(tmp_path, "3 70")))
     (tmp_path / "val.span").write_text("", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"val\.context: must have a line per line"):
+    with pytest.raises(ValueError, match=r"val\.context: must have as many lines"):
         list(read_tokens(tmp_path / "val"))
 
 

@@ -109,7 +109,7 @@ def test_a_disk_that_is_too_small_is_named(
 ) -> None:
     usage = type("Usage", (), {"free": 100})()
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
-    with pytest.raises(ValueError, match=r"images need 0\.0 GiB, 0\.0 are free; name a larger disk"):
+    with pytest.raises(ValueError, match=r"images need 0\.0 GiB, but only 0\.0 GiB are free; choose a larger disk"):
         compute(QFormerFusion.load(kept), images, tmp_path / "f", [1] * 5)
 
 
