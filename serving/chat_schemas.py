@@ -57,12 +57,12 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 
 
 INSTEAD = {
-    "conversation": "nothing is stored here: send the whole conversation as input",
-    "previous_response_id": "nothing is stored here: send the whole conversation as input",
-    "response_format": "leave it out; `omgm` of the response has the answer, its source and scores as fields",
-    "text": "leave out text.format; `omgm` of the response has the answer, its source and scores as fields",
-    "tool_choice": "it calls no tools; give this index as tools to a model that does, with omgm mcp",
-    "tools": "it calls no tools; give this index as tools to a model that does, with omgm mcp",
+    "conversation": "nothing is stored, so send the whole conversation as input",
+    "previous_response_id": "nothing is stored, so send the whole conversation as input",
+    "response_format": "leave it out; the response's `omgm` field has the answer, its source and its scores",
+    "text": "leave out text.format; the response's `omgm` field has the answer, its source and its scores",
+    "tool_choice": "to give a language model this index as tools, use omgm mcp",
+    "tools": "to give a language model this index as tools, use omgm mcp",
 }
 """What to do instead of sending a parameter, if it is more than to leave it out."""
 

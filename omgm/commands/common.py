@@ -121,7 +121,7 @@ def add_query_map(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="FIELD=NAME",
-        help="with --dataset plain, what a field (image, question, answers, …) is called in the file; may be repeated",
+        help="with --dataset plain, the name of a field (image, question, answers, …) in the file; may be repeated",
     )
 
 

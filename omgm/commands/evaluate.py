@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--step1",
         metavar="FILE",
-        help="rerank the candidates in a file of retrieval results, or the right entities (gold), instead of searching",
+        help="take step 1's candidates from a file of retrieval results, or the correct entities (gold)",
     )
     parser.add_argument("--bem", type=Path, metavar="DIR", help="E-VQA's learned judge of answers (docs/metrics.md)")
     parser.add_argument("--batch-size", type=positive, default=16, metavar="N", help="queries per batch (%(default)s)")
