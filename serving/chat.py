@@ -1,4 +1,4 @@
-"""The OpenAI routes, so that any such client can ask with an image: `/v1/chat/completions`, `/v1/models`."""
+"""The routes for OpenAI-compatible clients: `/v1/chat/completions` and `/v1/models`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _RESPONSES: Responses = {200: EVENTS, **errors(408, 429, 503, 504, own=_OWN_ERRO
 
 
 def add_chat_routes(app: FastAPI, service: Service) -> None:
-    """Adds the routes to `app`."""
+    """Adds the OpenAI-compatible routes to `app`."""
     model = ModelOut(created=int(time.time()))
 
     @app.post("/v1/chat/completions", response_model=ChatCompletionOut, responses=_RESPONSES, openapi_extra=_BODY)
@@ -77,7 +77,7 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
 
 
 async def _chunks(service: Service, pending: PendingAnswer, on_error: OnGeneratorError) -> AsyncIterator[str]:
-    """Yields the answer as OpenAI's chunks; the last has the evidence, or an error takes its place."""
+    """Yields the answer as OpenAI chunks; the last one has the evidence, or an error takes its place."""
     head = {"id": _id(pending), "object": "chat.completion.chunk", "created": int(time.time()), "model": MODEL}
 
     def chunk(delta: dict[str, str], finish_reason: str | None = None, **more: Any) -> str:
@@ -105,7 +105,7 @@ def _id(pending: PendingAnswer) -> str:
 
 
 def _text(answer: AnswerOut) -> str:
-    """Returns the answer, or a sentence that says why there is none: many chat clients show nothing else."""
+    """Returns the answer, or a sentence that explains why there is none: many chat clients show only the text."""
     if answer.generator_error is not None:
         return f"No answer: {answer.generator_error.message}."
     if answer.declined:
