@@ -1,4 +1,4 @@
-"""How a span is linked to particular words of the question: its key words, its names, and its pairs of words."""
+"""Features that link a span to particular words of the question: its key words, names, and adjacent pairs of words."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from generators.reader.tokens import Flags, Ints, Tokens
 
 Floats = NDArray[np.float32]
 REACH = 5.0
-"""Tokens over which the link to a word falls to a third."""
+"""Distance in tokens over which the link to a word decays by a factor of e."""
 NEAR = 3
-"""Most tokens between the two words of a pair."""
+"""Maximum distance in tokens between the two words of a pair."""
 
 
 def links(tokens: Tokens, question: AnalyzedQuestion, asked: Ints, cover: Floats, first: Ints, last: Ints) -> Floats:
@@ -23,7 +23,7 @@ def links(tokens: Tokens, question: AnalyzedQuestion, asked: Ints, cover: Floats
     Args:
         tokens: The evidence.
         question: The question.
-        asked: Which word of the question each token is, -1 for none.
+        asked: The number of the question's word that each token matches, or -1.
         cover: Share of the question that each sentence covers.
         first: First token of each span.
         last: Last token of each span.
@@ -31,7 +31,7 @@ def links(tokens: Tokens, question: AnalyzedQuestion, asked: Ints, cover: Floats
     words, sentence = list(question.words), tokens.sentence[first]
     weights = np.array(list(question.words.values()), np.float32)
     share = weights / (float(weights.sum()) or 1.0)
-    left = np.zeros((len(words) + 1, len(first)), np.float32)  # the last row is for words that are missing
+    left = np.zeros((len(words) + 1, len(first)), np.float32)  # the last row is for missing words
     right, there = left.copy(), np.zeros((len(words) + 1, len(cover)), np.bool_)
     for i in range(len(words)):
         places = np.flatnonzero(asked == i)
@@ -55,7 +55,7 @@ def links(tokens: Tokens, question: AnalyzedQuestion, asked: Ints, cover: Floats
 
 
 def _beside(places: Ints, tokens: Tokens, first: Ints, last: Ints) -> tuple[Floats, Floats]:
-    """Returns how close a word's nearest places before and after each span are, 0 in another sentence."""
+    """Returns the closeness of a word's nearest occurrences before and after each span; 0 in another sentence."""
     count = len(tokens.lower)
     padded = np.concatenate([[-1], places, [count]])
     before = padded[np.searchsorted(padded, first, "left") - 1]
@@ -69,7 +69,7 @@ def _beside(places: Ints, tokens: Tokens, first: Ints, last: Ints) -> tuple[Floa
 
 
 def _pairs(asked: Ints, sentence: Ints, words: int, sentences: int) -> Floats:
-    """Returns the share of the question's adjacent words that each sentence has close together."""
+    """Returns the share of the question's adjacent word pairs that each sentence has close together."""
     hits = np.flatnonzero(asked >= 0)
     found: list[set[int]] = [set() for _ in range(sentences)]
     for i, j in pairwise(hits.tolist()):

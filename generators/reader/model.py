@@ -17,12 +17,12 @@ from generators.reader.tokens import Ints, Tokens, suffix_class
 
 WEIGHTS_FILE = Path(__file__).with_name("weights.safetensors")
 AROUND = (-3, -2, -1, 0, 0, 1, 2, 3)
-"""Tokens of which the model sees the class: the three before a span, its first and last one, the three after it."""
+"""Tokens whose classes the model sees: the three before a span, its first and last one, the three after it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """What the model knows by name: word classes, kinds of questions, and nouns that are asked for."""
+    """The model's vocabulary: word classes, kinds of questions, and nouns that questions ask for."""
 
     classes: Mapping[str, int]
     kinds: Mapping[str, int]
@@ -33,11 +33,11 @@ class Vocabulary:
         return np.asarray(self.classes_of(tokens)[places(tokens, candidates)], np.int64)
 
     def classes_of(self, tokens: Tokens) -> Ints:
-        """Returns the class of each token, and one more for a place outside the evidence, [T + 1]."""
+        """Returns the class of each token, followed by that of places outside the evidence, [T + 1]."""
         return np.array([self._of(self.classes, word) for word in tokens.classes] + [len(self.classes)], np.int64)
 
     def asked(self, question: AnalyzedQuestion) -> tuple[int, int, int, int]:
-        """Returns the numbers of a question's kind, focus and key words; an unknown one has the last number."""
+        """Returns the numbers of a question's kind, focus and key words; unknown ones have the last number."""
         first, last = (self._of(self.classes, word) for word in question.key_classes)
         return self.kinds.get(question.kind, len(self.kinds)), self._of(self.focuses, question.focus), first, last
 
@@ -48,7 +48,7 @@ class Vocabulary:
 
 
 def places(tokens: Tokens, candidates: Candidates) -> Ints:
-    """Returns the tokens around each candidate, [n, 8]; a place outside the text is given as the number of tokens."""
+    """Returns the positions around each candidate, [n, 8]; positions outside the text become the number of tokens."""
     count = len(tokens.classes)
     columns = []
     for i, shift in enumerate(AROUND):
@@ -58,12 +58,12 @@ def places(tokens: Tokens, candidates: Candidates) -> Ints:
 
 
 def outcome(scores: Floats, null: float, best: int, candidates: Candidates) -> Floats:
-    """Returns the inputs of the confidence: the lead of the best candidate, the overview, its links and doubts.
+    """Returns the inputs for the confidence: the lead of the best candidate, the overview, its links and doubts.
 
     Args:
-        scores: Scores of the candidates.
-        null: Score of there being no answer.
-        best: The best candidate.
+        scores: Scores of the candidates, float32 [n].
+        null: Score of "no answer".
+        best: Position of the best candidate.
         candidates: The candidates.
     """
     top = float(scores[best])
@@ -95,7 +95,7 @@ class SpanModel:
         return _load(path)
 
     def scores(self, tokens: Tokens, question: AnalyzedQuestion, candidates: Candidates) -> tuple[Floats, float]:
-        """Returns the scores of the candidates, [n], and that of there being no answer."""
+        """Returns the scores of the candidates, float32 [n], and that of "no answer"."""
         a = self._arrays
         inputs = (candidates.features - a["mean"]) / a["scale"]
         classes, around = self.vocabulary.classes_of(tokens), places(tokens, candidates)
@@ -105,7 +105,7 @@ class SpanModel:
             size, width = a["classes"].shape[2], inputs.shape[1]
             first = a["first"][i].T
             hidden = inputs @ first[:width]
-            known = a["classes"][i][classes]  # multiplied by token, not by candidate
+            known = a["classes"][i][classes]  # multiplied once per token, not per candidate
             for j in range(len(AROUND)):
                 hidden += (known @ first[width + j * size : width + (j + 1) * size])[around[:, j]]
             asked = np.concatenate([a["kinds"][i][kind], a["focuses"][i][focus], *a["classes"][i][keys]])
@@ -116,7 +116,7 @@ class SpanModel:
         return np.asarray(total / len(a["classes"]), np.float32), null / len(a["classes"])
 
     def confidence(self, signs: Floats) -> float:
-        """Returns the probability that an answer is right, from what `outcome` says of it."""
+        """Returns the probability that an answer is right, from the result of `outcome`."""
         a = self._arrays
         return float(1 / (1 + np.exp(-(signs @ a["confidence"] + a["confidence_bias"][0]))))
 
