@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Trains the fusion encoder and writes `profile.toml` beside the weights, with the alpha and beta found."""
+    """Trains the fusion encoder and writes `profile.toml` beside the weights, with the best alpha and beta."""
     profile = profile_of(args)
 
     from indexes.article_images import MAIN_ONLY, ImageUse
@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
         accumulate=args.accumulate,
         **{name: value for name, value in given.items() if value is not None},
     )
-    keyed = profile.search.candidates in ("image", "combined")  # else an index has the tokens of sections alone
+    keyed = profile.search.candidates in ("image", "combined")  # otherwise an index has tokens only of sections
     data = RerankerData(
         kb=existing(args.kb, "--kb"),
         images=images_of(args),
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
         query_image_of=finder(args),
         negatives=existing(args.negatives, "--negatives"),
         kb_format=args.kb_format,
-        names=reading_of(args)["names"],  # --max-bad is of the questions
+        names=reading_of(args)["names"],  # --max-bad applies to the questions
         drop_sections=profile.index.drop_sections,
         serving=Serving(
             trim_borders=profile.search.trim_borders,

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Records, and prints what there is and what failed."""
+    """Records searches and pages, and prints what was recorded and what failed."""
     lines = existing(args.queries, "--queries").read_text(encoding="utf-8").splitlines()
     queries = [line.strip() for line in lines if line.strip()]
     if not queries:

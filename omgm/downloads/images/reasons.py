@@ -1,4 +1,4 @@
-"""Why an image is missing, and whether to request it again."""
+"""The reasons why an image is missing, and whether to request it again."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ REASONS = {
     "broken_off": Reason("the connection broke", retry=True, later=True, blames_host=True),
     "host_given_up": Reason("its host failed too often in a row in this run", later=True),
 }
-"""Every way to fail, by its name in reports."""
+"""All reasons, by their names in reports."""
 
 ASKED_AGAIN = tuple(name for name, reason in REASONS.items() if reason.later)
-"""Failures that a later run retries by itself."""
+"""Failures that a later run retries without `--retry`."""
 
 
 class Failure(Exception):
