@@ -162,7 +162,7 @@ def _answer(answer: AgentAnswer, cited: Sequence[int]) -> _TextBox:
         source = answer.sources[number - 1]
         node.add(f"[{number}] {source.heading} ({source.url})", 1, number)
     if answer.invented:
-        node.add(f"Cited, but nowhere found: {', '.join(map(str, answer.invented))}")
+        node.add(f"Cited, but not found: {', '.join(map(str, answer.invented))}")
     spent = answer.spent
     node.add(f"{spent['tokens']} tokens" + (f", costs {spent['money']:.4g}" if spent["money"] else ""))
     return node

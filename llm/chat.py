@@ -167,7 +167,7 @@ class ChatClient:
             except httpx.HTTPError as error:
                 raise ChatError(f"the stream broke off: {_reason(error)}", self.url, response.status_code) from error
         if not finished:
-            raise ChatError("the stream ended before the answer did", self.url, response.status_code)
+            raise ChatError("the stream ended before the answer was complete", self.url, response.status_code)
 
     async def check(self) -> str:
         """Checks with one request that the server offers the model, and returns a sentence about it.
@@ -188,7 +188,7 @@ class ChatClient:
             raise ChatError(f"not a list of models: {shortened(response.text)}", url, response.status_code) from error
         if names and not {self.model, f"{self.model}:latest"} & set(names):  # Ollama adds the tag to a bare name
             raise ChatError(f"offers {', '.join(names)}, not {self.model!r}", url, response.status_code)
-        return f"{url} offers {self.model}" if names else f"{url} answers and names no models"
+        return f"{url} offers {self.model}" if names else f"{url} responds but lists no models"
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -210,7 +210,7 @@ class ChatClient:
     def _only_reasoned(self, max_tokens: int, status: int) -> ChatError:
         return ChatError(
             f"{self.model} spent all of its {max_tokens} tokens on reasoning: set reasoning_effort=none, raise "
-            "max_tokens, or take a model without reasoning",
+            "max_tokens, or use a model without reasoning",
             self.url,
             status,
         )

@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO if args.verbose else logging.WARNING, format="%(levelname)s %(message)s")
     try:
         args.run(args)
-        sys.stdout.flush()  # here, so that a closed pipe is noticed here
+        sys.stdout.flush()  # now, so that a closed pipe raises here
     except (ValueError, OSError, MemoryError, FloatingPointError) as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             return 128 + signal.SIGPIPE

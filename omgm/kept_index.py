@@ -97,7 +97,7 @@ def _found_lines(index: Index) -> Iterator[str]:
     if titles:
         yield f"with an image: {', '.join(titles)}{', …' if counts.with_image > len(titles) else ''}"
     else:
-        yield "no entity has an image, so photographs are compared with texts alone (--images, or --map image=NAME)"
+        yield "no entity has an image, so photographs are compared only with texts; set --images or --map image=NAME"
     lines = problem_lines(read_report(index.folder))
     yield from lines
     if lines:
@@ -108,5 +108,5 @@ def _state(kb: Path, format: str) -> list[int]:
     """Returns a knowledge base's number of files, total size in bytes, and latest modification time in ns."""
     files = list(kb.rglob("*")) if kb.is_dir() else zim_parts(kb) if format == "zim" else [kb]
     states = [file.stat() for file in files if not file.is_symlink() or file.exists()]
-    rows = [int(hash_sql(kb)[:15], 16)] if format == "sql" else []  # a database has no files
+    rows = [int(hash_sql(kb)[:15], 16)] if format == "sql" else []  # only the rows show a database's changes
     return [len(states), sum(one.st_size for one in states), max((one.st_mtime_ns for one in states), default=0), *rows]

@@ -92,9 +92,9 @@ async def _ask(http: httpx.AsyncClient, port: int, seconds: float) -> LocalServe
     if response.headers.get("www-authenticate") == CHALLENGE:
         return None  # our own service, as below
     if response.status_code in (401, 403):
-        return LocalServer(port, problem="wants a key; put it into OPENAI_API_KEY")
+        return LocalServer(port, problem="needs a key; set OPENAI_API_KEY")
     if response.status_code == 503:
-        return LocalServer(port, problem="is not ready; llama.cpp's server answers so while it loads its model")
+        return LocalServer(port, problem="is not ready; llama.cpp's server responds like this while loading its model")
     if not response.is_success or not isinstance(listed, dict) or "data" not in listed:
         return None
     models = [model for model in listed["data"] or () if isinstance(model, dict) and isinstance(model.get("id"), str)]

@@ -77,7 +77,7 @@ class WebSettings:
         if self.engine == "serpapi" and not os.environ.get(SERPAPI_KEY):
             raise ValueError(f"the engine serpapi needs a key in the environment variable {SERPAPI_KEY}")
         if self.screenshots and self.pages is None:
-            raise ValueError("screenshots need pages: say how pages are fetched, with a contact")
+            raise ValueError("screenshots need pages: set how to fetch pages, with a contact")
 
 
 def web_of(settings: AgentSettings, corpus: Corpus | None = None) -> WebSettings:
@@ -87,7 +87,9 @@ def web_of(settings: AgentSettings, corpus: Corpus | None = None) -> WebSettings
         ValueError: A setting requires another one.
     """
     if settings.searxng_url and settings.search_engine not in ("", "searxng"):
-        raise ValueError(f"agents.searxng_url and agents.search_engine = {settings.search_engine!r} are two engines")
+        raise ValueError(
+            f"agents.searxng_url and agents.search_engine = {settings.search_engine!r} select two engines; set one"
+        )
     engine = settings.search_engine or ("searxng" if settings.searxng_url else "")
     if bool(settings.publish_dir) != bool(settings.publish_url) or (settings.publish_dir and engine != "serpapi"):
         raise ValueError('agents.publish_dir and agents.publish_url belong together, with search_engine = "serpapi"')

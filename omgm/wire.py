@@ -155,7 +155,7 @@ def parsed(model: type[Model], response: httpx.Response) -> Model:
     try:
         return model.model_validate_json(response.content)
     except ValidationError as error:
-        message = f"not a reply of this version of the service: {error.errors(include_input=False)[0]['msg']}"
+        message = f"unexpected response, maybe from another version: {error.errors(include_input=False)[0]['msg']}"
         raise ServiceError(message, status=response.status_code) from error
 
 
@@ -188,7 +188,7 @@ class EventReader:
         try:
             return self._parsed(json.loads(value))
         except (ValueError, LookupError, TypeError) as error:
-            message = f"not an event of this version of the service: {self._name!r} with {value[:200]}"
+            message = f"unexpected event, maybe from another version of the service: {self._name!r} with {value[:200]}"
             raise ServiceError(message, status=self._response.status_code) from error
 
     def _parsed(self, data: Any) -> RetrieveOut | str | AgentStep | AnswerOut:
@@ -211,7 +211,7 @@ class EventReader:
             ServiceError: The stream ended before the whole answer.
         """
         if not self._done:
-            raise ServiceError("the stream ended before the answer did", type="connection_error")
+            raise ServiceError("the stream ended before the answer was complete", type="connection_error")
 
 
 def _reported(body: Any, status: int, request_id: str | None) -> ServiceError:

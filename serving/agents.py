@@ -235,7 +235,7 @@ class AgentRuns:
 
     def _checked_runner(self, mode: str) -> AgentRunner:
         if self._runner is None:
-            message = f"mode must be retrieve here, got {mode[:40]!r}: agents need a chat model, and the service's "
+            message = f"mode must be retrieve here, got {mode[:40]!r}: agents need a chat model, but "
             message += "generator.base_url and generator.model are not set"
             raise ApiError(422, "mode_not_available", message, param="mode")
         if mode not in self._runner.modes:

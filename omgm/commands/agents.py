@@ -49,7 +49,7 @@ def refuse_without_mode(args: argparse.Namespace, options: Iterable[str]) -> Non
 
 
 def add_web(parser: argparse._ActionsContainer) -> None:
-    """Adds the arguments that select the parts of the web that may be used."""
+    """Adds the arguments that say what of the web may be used."""
     parser.add_argument("--searxng", default="", metavar="URL", help="search the web by this SearXNG server")
     parser.add_argument(
         "--search-engine",
@@ -77,7 +77,7 @@ def agent_settings(args: argparse.Namespace, settings: AgentSettings) -> AgentSe
         ValueError: The arguments contradict each other, or one is missing.
     """
     if args.searxng and args.search_engine:
-        raise ValueError("--searxng and --search-engine are two engines; name one")
+        raise ValueError("--searxng and --search-engine select two engines; use only one of them")
     if args.publish_images and args.search_engine != "serpapi":
         raise ValueError("--publish-images needs --search-engine serpapi")
     given: dict[str, Any] = {

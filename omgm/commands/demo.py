@@ -86,7 +86,7 @@ def wait_until_ready(url: str, service: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if service.poll() is not None:
-            raise OSError(f"the service ended with status {service.returncode}; is its port taken? (--port)")
+            raise OSError(f"the service ended with status {service.returncode}; is its port in use? (--port)")
         try:
             if httpx.get(f"{url}/health/ready", timeout=5).is_success:
                 return

@@ -141,7 +141,7 @@ def _run_replicas(args: argparse.Namespace, profile: Profile, index: Path, annou
 def warn_if_open(host: str, settings: ServingSettings) -> None:
     """Warns on standard error if the address may be reachable from other machines and there are no keys."""
     if host not in ("127.0.0.1", "::1", "localhost") and not settings.read_keys:
-        print("Anybody who reaches this address may ask: there are no serving.read_keys (omgm key)", file=sys.stderr)
+        print("Anybody who can reach this address may ask: serving.read_keys is not set (omgm key)", file=sys.stderr)
 
 
 def limit_threads(count: int | None) -> None:

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     searches, pages = counted(report["search"], "search"), counted(report["page"], "page")
     print(f"{args.out}: {searches}, {pages}, {counted(report['screenshot'], 'screenshot')}")
     for name, reason in report["failed"].items():
-        print(f"failed, asked again by the next run: {name}: {reason}")
+        print(f"failed, to be retried by the next run: {name}: {reason}")
 
 
 async def _record(settings: WebSettings, queries: list[str], pages: int) -> dict[str, Any]:

@@ -103,4 +103,4 @@ def test_check(served: tuple[str, str]) -> None:
         async with ChatClient(url, model) as client:
             return await client.check()
 
-    assert asyncio.run(run()) == f"{url}/v1/models answers and names no models"
+    assert asyncio.run(run()) == f"{url}/v1/models responds but lists no models"

@@ -117,7 +117,7 @@ def test_recording_again_asks_only_for_what_failed(
     assert record(web, folder) == 0
     out = capsys.readouterr().out
     assert "1 search, 1 page, 0 screenshots" in out
-    assert "failed, asked again by the next run: page http://localhost" in out and "private_address" in out
+    assert "failed, to be retried by the next run: page http://localhost" in out and "private_address" in out
     before, asked = bits(folder), len(web.log)
     assert record(web, folder) == 0
     after = bits(folder)
