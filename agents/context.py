@@ -83,6 +83,6 @@ def _part_tokens(part: Message) -> int:
 
 
 def text_tokens(text: str) -> int:
-    """Estimates the number of tokens of a text: one per four ASCII characters, and one per other character."""
+    """Estimates the tokens of a text: one for four ASCII characters, and one for any other, such as a Chinese one."""
     ascii_ = len(text.encode("ascii", "ignore"))
     return len(text) - ascii_ + ascii_ // CHARACTERS_PER_TOKEN + 1

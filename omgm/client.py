@@ -169,7 +169,7 @@ class Client:
 
 
 class AsyncClient:
-    """A client that does not block the event loop; otherwise the same as `Client`.
+    """Asks a running service without blocking the event loop; otherwise the same as `Client`.
 
     Args:
         url: As for `Client`.
@@ -202,7 +202,7 @@ class AsyncClient:
     async def stream(
         self, image: ImageInput, question: str, **options: Unpack[AnswerParams]
     ) -> AsyncIterator[RetrieveOut | str | AgentStep | AnswerOut]:
-        """Yields the retrieval result and pieces of text, or an agent's steps, then the answer; see `Client.stream`."""
+        """Yields what was retrieved or an agent's steps, pieces of text, then the whole answer; see `Client.stream`."""
         content = await asyncio.to_thread(form, image, question, options, stream=True)
         async with self._sent("/answer", content) as response:
             events = EventReader(response)

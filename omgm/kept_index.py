@@ -105,7 +105,7 @@ def _found_lines(index: Index) -> Iterator[str]:
 
 
 def _state(kb: Path, format: str) -> list[int]:
-    """Returns a knowledge base's number of files, total size in bytes, and latest modification time in ns."""
+    """Returns how many files a knowledge base has, their size in bytes, and when the latest was changed, in ns."""
     files = list(kb.rglob("*")) if kb.is_dir() else zim_parts(kb) if format == "zim" else [kb]
     states = [file.stat() for file in files if not file.is_symlink() or file.exists()]
     rows = [int(hash_sql(kb)[:15], 16)] if format == "sql" else []  # only the rows show a database's changes

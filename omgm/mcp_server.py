@@ -235,13 +235,13 @@ def build_server(
 
 
 def http_app(server: MCPServer, settings: ServingSettings, host: str = "127.0.0.1") -> Starlette:
-    """Returns the server as an application at `/mcp`, with the keys and limits of the service.
+    """Returns the server as an application at `/mcp`, behind the keys and limits of the service.
 
     Args:
         server: The server.
         settings: Its keys and limits.
-        host: The address that it will listen on. On loopback, requests with another host name are refused, unless it
-            is in the setting `hosts`.
+        host: The address it will listen on. On loopback, requests under another host name are refused, except those in
+            the setting `hosts`.
     """
     app = server.streamable_http_app(
         stateless_http=True,
@@ -255,7 +255,7 @@ def http_app(server: MCPServer, settings: ServingSettings, host: str = "127.0.0.
 
 
 def _security(names: Sequence[str]) -> TransportSecuritySettings:
-    """Returns the hosts and origins that a server on loopback accepts, on any port."""
+    """Returns which hosts and origins a server on loopback answers to, on any port."""
     hosts = [f"{name}{port}" for name in (*_LOOPBACK, *names) for port in ("", ":*")]
     origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
     return TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NAME = "omgm"
-"""Name of the application on the cluster."""
+"""Of the application on the cluster."""
 
 
 def replica_range(text: str) -> tuple[int, int]:
@@ -117,7 +117,7 @@ def _check_room(found: Mapping[str, float], each: Mapping[str, int], replicas: i
 def _start(profile: Profile, index: Path, options: Mapping[str, Any], host: str, port: int) -> None:
     from ray import serve
 
-    def build() -> FastAPI:  # Ray accepts only a function
+    def build() -> FastAPI:  # Ray takes nothing but a function
         from omgm.server import freeze_objects
 
         app, _ = build_app(profile, index, read_only=True)

@@ -105,7 +105,7 @@ def _id(pending: PendingAnswer) -> str:
 
 
 def _text(answer: AnswerOut) -> str:
-    """Returns the answer, or a sentence that explains why there is none: many chat clients show only the text."""
+    """Returns the answer, or a sentence that says why there is none: many chat clients show nothing else."""
     if answer.generator_error is not None:
         return f"No answer: {answer.generator_error.message}."
     if answer.declined:

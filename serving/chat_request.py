@@ -1,4 +1,4 @@
-"""Reads the question and the image from a chat request in OpenAI's format."""
+"""Reads question and image from a chat request of the OpenAI shape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from serving.errors import ApiError
 from serving.fields import CheckedRequest, check, checked_request
 from serving.settings import ServingSettings
 
-_IMAGES = 4  # images of the largest size that fit into one conversation
+_IMAGES = 4  # of the largest size, in one conversation
 _PARAMS = {"image": "messages", "question": "messages", "k": "omgm", "alpha": "omgm", "beta": "omgm"}
 
 
@@ -45,7 +45,7 @@ async def read_chat(request: Request, settings: ServingSettings) -> CheckedReque
 
 @contextmanager
 def openai_errors() -> Iterator[None]:
-    """Converts errors to what OpenAI's clients expect: status 400 for bad content, and OpenAI's parameter names."""
+    """Raises errors as OpenAI's clients know them: any fault of the request's content is 400, of its own parameter."""
     try:
         yield
     except ApiError as error:
@@ -55,10 +55,10 @@ def openai_errors() -> Iterator[None]:
 
 
 def _without_parameters(data: Any) -> Any:
-    """Returns the request without the OpenAI parameters that have no effect here.
+    """Returns the request without OpenAI's parameters that change nothing here.
 
     Raises:
-        ApiError: 422 for a parameter that asks for a different kind of answer.
+        ApiError: 422 for a parameter that asks for another kind of answer.
     """
     if not isinstance(data, dict):
         return data
@@ -70,7 +70,7 @@ def _without_parameters(data: Any) -> Any:
 
 
 def _question_and_image(messages: list[Any]) -> tuple[str, str | None]:
-    """Returns the text of the last user message, and the most recent image in any user message."""
+    """Returns the last user message's text, and its last image or the most recent one before it."""
     question: str | None = None
     for number, message in reversed(list(enumerate(messages))):
         where = f"messages[{number}]"

@@ -17,7 +17,7 @@ from serving.logs import REQUEST_ID
 from serving.service import Service
 
 WORK = ("/answer", "/retrieve", "/v1/chat/completions")
-"""The routes whose requests need the models."""
+"""The routes whose requests cost the models time."""
 
 
 class Overload:

@@ -33,7 +33,7 @@ SearchQuery = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 def _queries(value: object) -> object:
-    """Returns queries as a list, also from a single query or a list written as text, without empty ones."""
+    """Returns queries as a list: of one query, or of a list that is written as text; empty ones are left out."""
     if isinstance(value, str):
         listed = next(json_values(value, "["), None) if value.lstrip().startswith("[") else None
         value = listed if isinstance(listed, list) else [value]

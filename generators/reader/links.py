@@ -55,7 +55,7 @@ def links(tokens: Tokens, question: AnalyzedQuestion, asked: Ints, cover: Floats
 
 
 def _beside(places: Ints, tokens: Tokens, first: Ints, last: Ints) -> tuple[Floats, Floats]:
-    """Returns the closeness of a word's nearest occurrences before and after each span; 0 in another sentence."""
+    """Returns how close a word's nearest places before and after each span are, 0 in another sentence."""
     count = len(tokens.lower)
     padded = np.concatenate([[-1], places, [count]])
     before = padded[np.searchsorted(padded, first, "left") - 1]
@@ -69,7 +69,7 @@ def _beside(places: Ints, tokens: Tokens, first: Ints, last: Ints) -> tuple[Floa
 
 
 def _pairs(asked: Ints, sentence: Ints, words: int, sentences: int) -> Floats:
-    """Returns the share of the question's adjacent word pairs that each sentence has close together."""
+    """Returns the share of the question's adjacent words that each sentence has close together."""
     hits = np.flatnonzero(asked >= 0)
     found: list[set[int]] = [set() for _ in range(sentences)]
     for i, j in pairwise(hits.tolist()):

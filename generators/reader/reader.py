@@ -34,10 +34,10 @@ def choose(model: SpanModel, question: str, text: str, title: str) -> Choice | N
         model: Scores the spans.
         question: The question.
         text: The evidence.
-        title: Title of the article.
+        title: Title of its article.
 
     Returns:
-        The choice, or `None` if the text has no candidates, or if no span can answer this kind of question.
+        The choice; none if the text has no candidates, or if no span answers a question of this kind.
     """
     tokens = tokenize_text(text)
     asked = analyze(question, model.rarity, frozenset(tokens.stems))

@@ -1,4 +1,4 @@
-"""Rules for what the training data hardly cover: ranges and units stay whole, and the kind of answer must fit."""
+"""What a training on few colors and measures does not learn: ranges and units stay whole, kinds of answers fit."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _cuts_unit(tokens: Tokens, found: Candidates) -> Flags:
 
 
 def _clause_cover(tokens: Tokens, question: AnalyzedQuestion) -> Floats:
-    """Returns the weighted share of the question's words in each clause, float32 [clauses]."""
+    """Returns the share of the question's words that each clause has."""
     clauses: dict[int, set[str]] = {}
     for stem, clause in zip(tokens.stems, tokens.clause.tolist(), strict=True):
         clauses.setdefault(clause, set()).add(stem)

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
     """Evaluates retrieval and the generator, or an agent, and prints the main figures."""
     if args.mode is not None or args.dataset in evaluate_agent.MODES:
         if args.no_answers or args.bem is not None:
-            raise ValueError("--no-answers and --bem do not apply to agents; remove them")
+            raise ValueError("--no-answers and --bem are not for agents; remove them")
         evaluate_agent.run(args)
         return
     refuse_without_mode(args, evaluate_agent.ALL_OPTIONS)

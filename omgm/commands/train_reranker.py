@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
         accumulate=args.accumulate,
         **{name: value for name, value in given.items() if value is not None},
     )
-    keyed = profile.search.candidates in ("image", "combined")  # otherwise an index has tokens only of sections
+    keyed = profile.search.candidates in ("image", "combined")  # else an index has the tokens of sections alone
     data = RerankerData(
         kb=existing(args.kb, "--kb"),
         images=images_of(args),
