@@ -131,7 +131,7 @@ def test_recording_again_asks_only_for_what_failed(
     [
         (["--contact", "a@b.c"], "name a search engine"),
         (["--searxng", "http://a"], "--contact MAIL is needed"),
-        (["--searxng", "http://a", "--search-engine", "duckduckgo", "--contact", "a@b.c"], "name one"),
+        (["--searxng", "http://a", "--search-engine", "duckduckgo", "--contact", "a@b.c"], "use only one of them"),
         (["--search-engine", "serpapi", "--contact", "a@b.c"], "SERPAPI_API_KEY"),
         (["--searxng", "http://a", "--contact", "a@b.c", "--publish-images", "a", "b"], "--publish-images needs"),
         (["--searxng", "http://a", "--contact", "nobody"], "is neither an e-mail address nor a URL"),
