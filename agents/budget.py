@@ -1,4 +1,4 @@
-"""What a run may spend, and what it has spent."""
+"""The budget of a run, and what it has spent."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from retriever.wording import counted
 
 KEPT_FOR_ANSWER = 0.2
-"""Share of tokens, seconds and money that planning leaves to the last request, which writes the answer."""
+"""Share of tokens, seconds and money reserved for the last request, which writes the answer."""
 
 
 class OutOfBudget(Exception):
-    """The run may not spend what it was about to. `limit` names the limit."""
+    """The run was about to exceed its budget. `limit` names the limit."""
 
     def __init__(self, limit: str) -> None:
         super().__init__(limit)
@@ -27,14 +27,14 @@ class Budget:
     """The limits of one run, all of them hard.
 
     Attributes:
-        rounds: Decisions of the policy; `None` is the policy's own number.
-        tokens: Prompt and completion tokens of all requests to the model.
-        seconds: Wall time; what is under way then is canceled.
-        money: Cost of model and tools, in any currency.
-        malformed: Malformed replies and calls after which the model is only asked for its answer.
-        calls: Most calls per tool, by its name; unlimited if not named.
-        prompt_price: Price of a million prompt tokens.
-        completion_price: Price of a million completion tokens.
+        rounds: Maximum number of rounds; `None` for the policy's own limit.
+        tokens: Maximum number of prompt and completion tokens of all requests to the model.
+        seconds: Maximum wall time in seconds, after which running calls are canceled.
+        money: Maximum cost of model and tools, in any currency.
+        malformed: Number of malformed replies and calls after which the model is only asked for its answer.
+        calls: Maximum number of calls per tool, by name; unlimited for other tools.
+        prompt_price: Price per million prompt tokens.
+        completion_price: Price per million completion tokens.
     """
 
     rounds: int | None = None
@@ -60,7 +60,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Spending:
-    """What a run has spent, and the share of its budget that it may use now."""
+    """What a run has spent, and the share of its budget that it may currently use."""
 
     budget: Budget
     tokens: int = 0
@@ -69,10 +69,10 @@ class Spending:
     share: float = 1 - KEPT_FOR_ANSWER
 
     def check_request(self, prompt_tokens: int, max_tokens: int) -> None:
-        """Checks that a request to the model fits, before it is sent.
+        """Checks before a request to the model is sent that the budget allows it.
 
         Raises:
-            OutOfBudget: It might cost more than is left.
+            OutOfBudget: The request might cost more than is left.
         """
         if self.tokens + prompt_tokens + max_tokens > self.share * self.budget.tokens:
             raise OutOfBudget("tokens")
@@ -80,12 +80,12 @@ class Spending:
             raise OutOfBudget("money")
 
     def add_request(self, prompt_tokens: int, completion_tokens: int) -> None:
-        """Adds what a request to the model took."""
+        """Adds the tokens and the price of a request to the model."""
         self.tokens += prompt_tokens + completion_tokens
         self.money += self.budget.price(prompt_tokens, completion_tokens)
 
     def add_call(self, tool: str, cost: float) -> str:
-        """Adds a call of a tool before it runs, and returns an empty text; or the reason why it must not run."""
+        """Adds a tool call before it runs, unless the budget forbids it; returns the reason for that, or ""."""
         limit = self.budget.calls.get(tool)
         if limit is not None and self.calls[tool] >= limit:
             times = counted(limit, "time")
@@ -97,5 +97,5 @@ class Spending:
         return ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the sums, rounded so that they do not depend on the order of addition."""
+        """Returns the totals, rounded so that they do not depend on the order of addition."""
         return {"tokens": self.tokens, "money": round(self.money, 9), "calls": dict(sorted(self.calls.items()))}

@@ -1,4 +1,4 @@
-"""Results of tools by content hash: they expire, and identical searches under way are joined."""
+"""A cache of tool results by content hash: entries expire, and identical concurrent searches are joined."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 
 class ResultCache(Generic[T]):
-    """A cache within one event loop, shared by the runs in it.
+    """A cache within one event loop, shared by all runs in it.
 
     Args:
-        seconds: How long a result is kept.
-        entries: How many results are kept; the least recently used goes first.
+        seconds: Time in seconds after which a result expires.
+        entries: Maximum number of results; the least recently used one is evicted first.
         clock: Returns the time in seconds.
 
     Raises:
@@ -31,20 +31,21 @@ class ResultCache(Generic[T]):
         self._running: dict[str, tuple[asyncio.Task[T], list[None]]] = {}
 
     def __contains__(self, key: str) -> bool:
-        """Returns whether the result of a key is kept or being computed."""
+        """Returns whether the result for a key is cached or being computed."""
         return key in self._running or self._is_kept(key)
 
     async def get(
         self, key: str, make: Callable[[], Awaitable[T]], keep: Callable[[T], bool] = lambda result: True
     ) -> tuple[T, bool]:
-        """Returns the result of a key, and whether it was kept or already being computed.
+        """Returns the result for a key, and whether it was cached or already being computed.
 
-        An error reaches all callers that wait for it, and is not kept. When no caller waits any more, it is canceled.
+        An error is raised in all waiting callers and is not cached. If no caller is waiting any more, the computation
+        is canceled.
 
         Args:
-            key: What decides the result.
-            make: Makes it.
-            keep: Whether a result is kept for later; otherwise only the callers that wait for it now get it.
+            key: Identifies the result.
+            make: Computes the result.
+            keep: Returns whether to cache a result; otherwise only the callers that are waiting now get it.
         """
         if self._is_kept(key):
             self._kept.move_to_end(key)

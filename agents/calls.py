@@ -1,4 +1,4 @@
-"""Tool calls in the forms that models write them. Nothing here raises on any text, and nothing is executed."""
+"""Parses tool calls in the forms in which models write them. Never raises on any text, and executes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from llm.replies import ChatReply
 
 _FORM = 'a tool call must be <tool_call>{"name": ..., "arguments": {...}}</tool_call>'
 _LONGEST_CALL = 5_000
-"""Characters of a call in Python's form."""
+"""Maximum characters of a call in Python syntax."""
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
 _MARK = re.compile(r"<\|[\w ]{1,40}\|>|\[/?TOOL_CALLS?\]")
 """Special tokens of chat templates."""
@@ -24,12 +24,12 @@ _OF_TEMPLATES = re.compile(
     r"|to=(?:functions\.)?(?P<harmony>[\w.-]{1,64})[^{}]{0,200}?<\|message\|>(?P<of_harmony>\{.*?)(?=<\|(?:call|end|start)\|>|\Z)",
     re.DOTALL,
 )
-"""Calls in the chat templates of Mistral, DeepSeek and Harmony, which servers without their parser pass on as text."""
+"""Calls in the chat templates of Mistral, DeepSeek and Harmony, which servers without a parser return as text."""
 _NAMED = re.compile(r"<\s*(?:tool_)?name\s*>\s*([\w.-]+)\s*<\s*/\s*(?:tool_)?name\s*>", re.IGNORECASE)
 _SPOKEN = re.compile(r"^[^\w\n]*tool[ _]call\W*[:\uff1a][\s\"'`*]*([\w.-]+)[\"'`*]*", re.IGNORECASE | re.MULTILINE)
-"""`Tool Call: name` with a JSON object below it, as in the transcripts of MMSearch-Plus."""
+"""`Tool Call: name` followed by a JSON object, as in the transcripts of MMSearch-Plus."""
 _ACTION = re.compile(r"^[ \t*]*action[ \t*]*:[ \t*`\"]*([\w.-]+)[`\"*]*(?:\s*action input[\s*]*:)?", re.I | re.M)
-"""`Action: name` with `Action Input: {...}` below it."""
+"""`Action: name` followed by `Action Input: {...}`."""
 _ELEMENT = re.compile(
     r"<\s*(?:function\s*=\s*|invoke\s+name\s*=\s*|function\s+name\s*=\s*)[\"']?([\w.-]+)[\"']?\s*>(.*?)"
     r"(?=<\s*/\s*(?:function|invoke)\s*>|<\s*(?:function|invoke)[\s=]|\Z)",
@@ -45,15 +45,15 @@ _ARGUMENT_KEYS = ("arguments", "parameters", "args", "action_input", "input")
 
 
 def calls_of(reply: ChatReply, names: Collection[str] = ()) -> tuple[tuple[Call, ...], str]:
-    """Returns the tool calls of a reply, and what is malformed about one that has the form of a call.
+    """Returns the tool calls of a reply, and a message if something that looks like a call is malformed.
 
-    Accepted are the API's own calls, `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, `Tool Call: name` or
-    `Action: name` with the arguments below it, elements (`<function=name>`, `<invoke name="name">`), and, in a fenced
-    block or as the whole reply, such objects, lists of them, and calls in Python's form.
+    Accepts the API's own calls, `<tool_call>{"name": …, "arguments": {…}}</tool_call>`, `Tool Call: name` or
+    `Action: name` followed by the arguments, elements (`<function=name>`, `<invoke name="name">`), and, in a fenced
+    block or as the whole reply, JSON objects, lists of them, and calls in Python syntax.
 
     Args:
         reply: The reply.
-        names: Names of tools, for the forms that could be something else: `name(query="…")` and `<name>`.
+        names: The names of the tools, for forms that could be something else: `name(query="…")` and `<name>`.
     """
     if reply.calls:
         return tuple(Call(call.name, call.arguments) for call in reply.calls), ""
@@ -84,7 +84,7 @@ def _of_template(found: re.Match[str]) -> str:
 
 
 def _tool_calls(text: str) -> list[str]:
-    """Returns the contents of the elements `<tool_call>`; a name in the tag itself is put before them."""
+    """Returns the contents of the `<tool_call>` elements, preceded by the name if the tag has one."""
     written = tagged(text, "tool_call")
     attributes = re.findall(r"<\s*tool_call(?:\s+name\s*=\s*[\"']?([\w.-]+)[\"']?)?(?:\s[^<>]*)?>", text, re.I)
     pairs = zip(attributes, written, strict=False)
@@ -102,7 +102,7 @@ def _all(written: list[str], names: Collection[str]) -> tuple[tuple[Call, ...], 
 
 
 def _read(text: str, names: Collection[str]) -> Iterator[Call | None]:
-    """Yields the calls of a text that should have nothing else; `None` for what is none."""
+    """Yields the calls in a text that should contain nothing else; `None` for anything else."""
     if elements := _ELEMENT.findall(text):
         yield from (Call(name, _arguments(content)) for name, content in elements)
     elif (named := _NAMED.search(text)) is not None:
@@ -124,7 +124,7 @@ def _is_json(text: str) -> bool:
 
 
 def _has_calls(block: str) -> bool:
-    """Returns whether a block is JSON with a call in it, or JSON that cannot be read."""
+    """Returns whether a block is JSON that contains a call, or malformed JSON."""
     if not _is_json(block):
         return False
     values = list(_flat(json_values(block, "{[")))

@@ -1,4 +1,4 @@
-"""Long texts cut into chunks that are ranked for a question, so that no page outgrows the model's context."""
+"""Cuts long texts into chunks and ranks them for a question, so that any page fits into the model's context."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from retriever.models.bm25 import BM25
 CHUNK_CHARACTERS = 1200
 """About 200 words, 300 tokens."""
 MAX_CHARACTERS = 4_000_000
-"""Characters of a page that are read: more than a million tokens."""
+"""Maximum characters of a page that are read, about a million tokens."""
 _BREAK = re.compile(r"\n\s*\n|\n|(?<=[.!?。])\s")
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A part of a text and where it stands."""
+    """A part of a text, with its start and end in characters."""
 
     text: str
     start: int
@@ -27,7 +27,7 @@ class Chunk:
 
 
 def chunks_of(text: str, size: int = CHUNK_CHARACTERS) -> list[Chunk]:
-    """Cuts a text at the ends of paragraphs and sentences; a sentence longer than `size` characters is cut itself.
+    """Cuts a text at the ends of paragraphs and sentences; sentences longer than `size` characters are cut too.
 
     Example:
         >>> chunks_of("One. Two. Three.", size=9)
@@ -54,7 +54,7 @@ def chunks_of(text: str, size: int = CHUNK_CHARACTERS) -> list[Chunk]:
 
 
 def best_chunks(question: str, chunks: Sequence[Chunk], limit: int) -> list[Chunk]:
-    """Returns the chunks that fit a question best by BM25, best first; equal ones in the order of the text."""
+    """Returns the `limit` best chunks for a question by BM25, best first; ties keep the order of the text."""
     [scores] = BM25().score([question], [[chunk.text for chunk in chunks]])
     order = np.argsort(-scores, kind="stable")[:limit]
     return [chunks[at] for at in order]

@@ -1,4 +1,4 @@
-"""Citations of numbered sources, `[3]`, in the forms that models write them."""
+"""Parses citations of numbered sources, such as `[3]`, in the forms in which models write them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CITATION = re.compile(
 )
 _RANGE = re.compile(r"(\d{1,9})[\"']?\s*(?:-|\u2013|to)\s*[\"']?(?:\w+\s+)?(\d{1,9})", re.IGNORECASE)
 _LONGEST = 50
-"""Sources of a range; a longer one is only its ends."""
+"""Maximum length of a range; of a longer one, only the ends count."""
 
 
 def cited(text: str) -> set[int]:

@@ -1,4 +1,4 @@
-"""Estimates of tokens, and conversations cut to a model's context."""
+"""Estimates token counts and cuts conversations to a model's context."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from llm.context import estimated_tokens
 from llm.messages import Message
 
 IMAGE_TOKENS = 1000
-"""Assumed tokens of an image."""
+"""Assumed number of tokens of an image."""
 _LEFT_OUT = "(left out to save space)"
 
 
 def tokens_of(messages: Sequence[Message]) -> int:
-    """Estimates the tokens of messages."""
+    """Estimates the number of tokens of messages."""
     return sum(_message_tokens(message) for message in messages)
 
 
 def fitted(messages: Sequence[Message], max_tokens: int) -> list[Message]:
-    """Returns messages that fit a context: the oldest between the question and the last message lose their text first.
+    """Shortens messages to at most `max_tokens` tokens.
 
-    The system message and the question are kept whole as long as anything else can go; at last the end of the last
-    message is cut, then images from the end, then the end of the question.
+    The messages between the question and the last one lose their content first, oldest first. Then the last message is
+    cut: its text from the end, then its images from the end. The question is cut last, the system message never.
     """
     fitting = list(messages)
     over = tokens_of(fitting) - max_tokens
@@ -43,7 +43,7 @@ def fitted(messages: Sequence[Message], max_tokens: int) -> list[Message]:
 
 
 def without_images(message: Message) -> Message:
-    """Returns a message with the texts of its parts alone."""
+    """Returns a message with only the text of its parts."""
     content = message["content"]
     if isinstance(content, str):
         return message
@@ -51,7 +51,7 @@ def without_images(message: Message) -> Message:
 
 
 def _cut(message: Message, limit: int) -> Message:
-    """Cuts a message to `limit` tokens: the end of its longest text, then images from the end, all but the first."""
+    """Cuts a message to `limit` tokens: its longest text from the end, then images from the end, except the first."""
     content = message["content"]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
     texts = [at for at, part in enumerate(parts) if part["type"] == "text"]
@@ -67,7 +67,7 @@ def _cut(message: Message, limit: int) -> Message:
 
 
 def _beginning(text: str, tokens: int) -> str:
-    """Returns the longest beginning of a text that has at most `tokens` tokens."""
+    """Returns the longest prefix of a text with at most `tokens` tokens."""
     length = bisect_right(range(1, len(text) + 1), tokens, key=lambda end: text_tokens(text[:end]))
     return text[:length]
 

@@ -1,4 +1,4 @@
-"""A frozen corpus: recorded searches, pages and replies of the model in a folder, replayed exactly."""
+"""A frozen corpus: a folder of recorded searches, pages and model replies, which are replayed exactly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class NotRecorded(ValueError):
-    """A frozen corpus lacks what was asked of it."""
+    """A result is not in the frozen corpus."""
 
 
 class Corpus:
@@ -32,17 +32,17 @@ class Corpus:
 
     Args:
         folder: The folder; created if recording.
-        record: Whether to fetch and keep what is missing. Otherwise nothing outside the folder is used.
+        record: Whether to fetch and record missing results. Otherwise nothing outside the folder is used.
 
     Raises:
-        ValueError: The folder does not exist, and nothing is to be recorded.
+        ValueError: The folder does not exist, and `record` is false.
     """
 
     def __init__(self, folder: Path, *, record: bool = False) -> None:
         if not record and not folder.is_dir():
             raise ValueError(f"corpus: {folder} does not exist; record one first")
         self.folder, self.record = folder, record
-        self._under_way = ResultCache[dict[str, Any]](entries=0)  # joins equal requests, and keeps nothing
+        self._under_way = ResultCache[dict[str, Any]](entries=0)  # joins identical requests, caches nothing
 
     async def get(
         self,
@@ -55,15 +55,15 @@ class Corpus:
         """Returns a result and the milliseconds that it took when it was recorded.
 
         Args:
-            kind: What it is, such as a tool's name; the folder of its file.
-            key: What decides the result.
+            kind: The kind of result, such as a tool's name; also the name of the subfolder.
+            key: Identifies the result.
             make: Fetches the result.
-            encode: Turns the result into JSON values.
-            decode: Turns them back.
+            encode: Converts the result to JSON values.
+            decode: Converts JSON values back to the result.
 
         Raises:
-            NotRecorded: The corpus lacks it, and is not recording.
-            ValueError: Its file is damaged.
+            NotRecorded: The result is not in the corpus, and the corpus is not recording.
+            ValueError: The file of the result is damaged.
         """
         content = self.read(kind, key)
         if content is None:
@@ -72,7 +72,7 @@ class Corpus:
 
             async def ask() -> dict[str, Any]:
                 result, ms = await timed(make)
-                known = self.read(kind, key)  # the first one recorded counts, now and when it is replayed
+                known = self.read(kind, key)  # the first recorded one counts, now and in replays
                 return self.write(kind, key, encode(result), ms) if known is None else known
 
             content, _ = await self._under_way.get(f"{kind} {key}", ask)
@@ -86,10 +86,10 @@ class Corpus:
         return self.folder / kind / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
 
     def read(self, kind: str, key: str) -> dict[str, Any] | None:
-        """Returns a recorded result, with `result` and `ms`, or `None` without one.
+        """Returns a recorded result, an object with `result` and `ms`, or `None` if there is none.
 
         Raises:
-            ValueError: Its file is damaged.
+            ValueError: The file of the result is damaged.
         """
         path = self.path(kind, key)
         if not path.is_file():
@@ -103,7 +103,7 @@ class Corpus:
         return content
 
     def write(self, kind: str, key: str, result: object, ms: float) -> dict[str, Any]:
-        """Records a result, which must consist of JSON values, and returns what `read` will."""
+        """Records a result, which must consist of JSON values, and returns what `read` will return."""
         path = self.path(kind, key)
         path.parent.mkdir(parents=True, exist_ok=True)
         content = {"kind": kind, "key": key[:2000], "ms": ms, "result": result}
@@ -113,20 +113,20 @@ class Corpus:
         return written
 
     def lacks(self, kind: str) -> NotRecorded:
-        """Returns the error that says that something is not recorded."""
+        """Returns the error for a result that is not recorded."""
         what = "request to the model" if kind == "model" else kind
         return NotRecorded(f"this {what} is not in the frozen corpus {self.folder.name}")
 
 
 async def timed(make: Callable[[], Awaitable[T]]) -> tuple[T, float]:
-    """Awaits a result; returns it with the milliseconds it took."""
+    """Awaits a result; returns it and the milliseconds that it took."""
     start = time.perf_counter()
     result = await make()
     return result, round((time.perf_counter() - start) * 1000, 1)
 
 
 def encode_observation(seen: Observation) -> dict[str, Any]:
-    """Returns an observation as JSON values, its images as PNG."""
+    """Returns an observation as JSON values, with images as PNG in base64."""
     return {
         "sources": [asdict(source) for source in seen.sources],
         "text": seen.text,
@@ -166,5 +166,5 @@ def decode_image(data: str) -> Image.Image:
 
 
 def encode_image(image: Image.Image) -> str:
-    """Returns an image as PNG, base64."""
+    """Returns an image as PNG in base64."""
     return base64.b64encode(encoded(image)).decode()

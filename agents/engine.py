@@ -1,4 +1,4 @@
-"""The loop of every agent: it runs what a policy decides, counts, and answers when the budget ends."""
+"""The loop of every agent: runs the calls of a policy, counts, and asks for the answer when the budget ends."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from agents.trail import AgentAnswer, call_steps, make_answer, round_step
 from llm.chat import ChatError
 
 MAX_CALLS = 16
-"""Calls of one round that run; a model that repeats itself can write hundreds."""
+"""Maximum number of calls per round; a model that repeats itself can write hundreds."""
 
 
 class Policy(Protocol):
-    """How the next action is chosen. One object serves one run."""
+    """Chooses the next action. Each run needs its own object."""
 
     @property
     def name(self) -> str:
@@ -32,26 +32,26 @@ class Policy(Protocol):
 
     @property
     def rounds(self) -> int:
-        """The most decisions, unless the budget says otherwise."""
+        """Maximum number of rounds, unless the budget sets it."""
 
     async def decide(self, run: AgentRun) -> Decision:
-        """Returns the next action; the results of the last one are in `run.rounds[-2]`."""
+        """Returns the next action; `run.rounds[-2]` has the results of the previous one."""
 
     async def conclude(self, run: AgentRun) -> str | None:
-        """Returns the answer from what is known, or `None`; asked when a limit ended the rounds."""
+        """Returns an answer from what is known, or `None`; called after a limit has ended the rounds."""
 
 
 class Engine:
     """Runs policies over tools. One engine serves any number of runs within one event loop.
 
     Args:
-        planner: The model.
+        planner: The chat model that plans.
         tools: The tools.
-        context_tokens: The model's context.
-        cache: Results of tools, shared by all runs. With a corpus each run has a cache of its own, so that its trail
-            does not depend on the runs before it; the corpus saves their searches.
+        context_tokens: The model's context length in tokens.
+        cache: The cache of tool results, shared by all runs. With a corpus, each run has its own cache instead, so that
+            its trail does not depend on earlier runs; the corpus avoids repeated searches.
         corpus: Where results of tools and replies of the model are recorded or replayed.
-        propose: Proposes regions of a question's image that comes without any.
+        propose: Proposes regions for images that come without any.
 
     Raises:
         ValueError: Two tools have the same name.
@@ -90,16 +90,16 @@ class Engine:
         budget: Budget | None = None,
         watch: Watch | None = None,
     ) -> AgentAnswer:
-        """Answers a question about an image; always returns, with an answer or an abstention and the trail.
+        """Answers a question about an image; always returns an answer or an abstention, with the trail.
 
         Args:
-            policy: Chooses the actions; a new object.
+            policy: Chooses the actions; must be a new object.
             question: The question.
-            image: The image, `None` for a question in words alone.
-            boxes: Its regions, numbered from 1; without any, they may be proposed.
+            image: The image; `None` for a text-only question.
+            boxes: Regions of the image, numbered from 1; without any, they may be proposed.
             more_images: Further images of the question.
-            budget: The limits.
-            watch: Is told every step as it happens.
+            budget: The limits of the run.
+            watch: Receives every step as it happens.
         """
         budget = budget or Budget()
         given = [one for one in (image, *more_images) if one is not None]
@@ -110,7 +110,7 @@ class Engine:
         if self._corpus is None:
             run.cache = self._cache
         for name in images:
-            await asyncio.to_thread(run.digest, name)  # slow for large images, so not in the event loop later
+            await asyncio.to_thread(run.digest, name)  # slow for large images, so not in the event loop
         end = time.monotonic() + budget.seconds
         answer: str | None = None
         failure: ChatError | NotRecorded | None = None
@@ -136,11 +136,11 @@ class Engine:
         return make_answer(run, policy.name, answer, stopped, failure)
 
     async def call(self, call: Call, question: str = "", image: Image.Image | None = None) -> Observation:
-        """Runs one tool outside of any run, and returns its observation.
+        """Runs one tool outside of any run and returns its observation.
 
         Args:
             call: The call.
-            question: What results are ranked for.
+            question: The question that results are ranked for.
             image: The image that the call is about.
         """
         images = {} if image is None else {IMAGE: image}
@@ -150,7 +150,7 @@ class Engine:
         return record.observation
 
     async def _rounds(self, policy: Policy, run: AgentRun, rounds: int) -> tuple[str | None, bool, str]:
-        """Returns the answer, whether the policy abstains, and what stopped it otherwise."""
+        """Returns the answer, whether the policy abstains, and otherwise the limit that stopped it."""
         for number in range(1, rounds + 1):
             run.rounds.append(Round(number))
             decision = await policy.decide(run)
@@ -175,7 +175,7 @@ class Engine:
         return None, False, "rounds"
 
     async def _call_all(self, run: AgentRun, records: Sequence[CallRecord]) -> None:
-        """Runs calls concurrently. Sources are numbered in the order of the calls, whichever ends first."""
+        """Runs calls concurrently. Sources are numbered in the order of the calls, not of their completion."""
         try:
             await asyncio.gather(*(self._call(run, record) for record in records))
         finally:
@@ -190,7 +190,7 @@ class Engine:
         try:
             tool, arguments = check_call(record.call, run.tools)
             key = tool.cache_key(arguments, run)
-        except ValueError as error:  # an unknown tool, wrong arguments, an image or region that does not exist
+        except ValueError as error:  # an unknown tool, invalid arguments, or an image or region that does not exist
             run.malformed += 1
             record.observation = Observation(error=str(error))
             return
@@ -208,14 +208,14 @@ class Engine:
         async def observe() -> Observation:
             try:
                 return await tool.run(arguments, run)
-            except (ValueError, OSError) as error:  # a call that cannot run, a failed server, no time left
+            except (ValueError, OSError) as error:  # a call that cannot run, a failed server, or a timeout
                 run.malformed += key is None and isinstance(error, ValueError)  # such as a region that does not exist
                 return Observation(error=str(error) or type(error).__name__)
 
         if key is None:
             (record.observation, record.ms), record.cost = await make(), price
             if self._corpus is not None:
-                record.ms = 0.0  # not recorded but computed again in a replay, whose trail must be the same
+                record.ms = 0.0  # recomputed rather than replayed, so its time would make the trails differ
             return
         try:
             (record.observation, record.ms), record.cached = await run.cache.get(key, make, _works)

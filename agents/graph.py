@@ -1,6 +1,6 @@
-"""The trail of a run as a graph (SVG): question, rounds and answer on the left, calls on the right.
+"""Draws the trail of a run as a graph (SVG): question, rounds and answer on the left, calls on the right.
 
-A round points at its calls, and a call that found what the answer cites points at the answer.
+Each round points to its calls, and each call that found a cited source points to the answer.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from agents.trail import AgentAnswer
 
 THUMBNAIL_SIDE = 240
-"""Pixels of the longer side of a thumbnail."""
-_WIDTH, _LEFT, _RIGHT, _GUTTER = 1120, 420, 560, 60  # of the drawing, of its columns, and beside the calls
-_LINE, _PAD, _GAP, _SHOWN = 17, 10, 26, 72  # line height, inside of boxes, between boxes, and side of an image
+"""Longer side of a thumbnail in pixels."""
+_WIDTH, _LEFT, _RIGHT, _GUTTER = 1120, 420, 560, 60  # width of the drawing, of its columns, and of the gutter
+_LINE, _PAD, _GAP, _SHOWN = 17, 10, 26, 72  # line height, padding of boxes, gap between boxes, side of an image
 _LISTED = 5
-"""Sources of a call that are named besides those that the answer cites."""
+"""Maximum number of sources listed per call, besides those that the answer cites."""
 _FILLS = {"question": "#dbe9f6", "round": "#f4f4f4", "malformed": "#fdeeda", "call": "#fff", "failed": "#fbe3e3"}
 _CITED = "#2c7a2c"
 
 
 @dataclass(slots=True)
 class _TextBox:
-    """A box with lines of text and images; a line with a mark stands for a source that the answer cites."""
+    """A box with lines of text and images; a line with a number is a source that the answer cites."""
 
     x: int
     width: int
@@ -41,10 +41,10 @@ class _TextBox:
     images: list[tuple[str, Image.Image]] = field(default_factory=list)
     top: int = 0
     cited: dict[int, int] = field(default_factory=dict)
-    """Where the lines of cited sources are."""
+    """The y coordinates of the lines of cited sources, by number."""
 
     def add(self, text: str, rows: int = 3, number: int | None = None) -> None:
-        """Adds a text, cut to some rows."""
+        """Adds a text, wrapped and cut to `rows` rows."""
         characters = (self.width - 2 * _PAD) // 7
         self.lines += [(row, number if at == 0 else None) for at, row in enumerate(_wrapped(text, characters, rows))]
 
@@ -161,7 +161,7 @@ def _answer(answer: AgentAnswer, cited: Sequence[int]) -> _TextBox:
         source = answer.sources[number - 1]
         node.add(f"[{number}] {source.heading} ({source.url})", 1, number)
     if answer.invented:
-        node.add(f"Cited, but nowhere found: {', '.join(map(str, answer.invented))}")
+        node.add(f"Cited, but not found: {', '.join(map(str, answer.invented))}")
     spent = answer.spent
     node.add(f"{spent['tokens']} tokens" + (f", costs {spent['money']:.4g}" if spent["money"] else ""))
     return node
@@ -188,13 +188,13 @@ def _down(x: int, top: int, bottom: int) -> str:
 
 
 def _proof(x: int, y: int, to_y: int, gutter: int) -> str:
-    """Returns the edge from a source of a call along the right side to the answer."""
+    """Returns the edge from a source of a call, along the right side, to the answer."""
     path = f"M{x} {y}H{gutter - 8}q8 0 8 8V{to_y - 8}q0 8 -8 8H{x}m7 -4l-7 4l7 4"
     return f'<path d="{path}" fill="none" stroke="{_CITED}" stroke-width="1.5"/>'
 
 
 def _wrapped(text: str, limit: int, rows: int) -> list[str]:
-    """Wraps a text into at most `rows` rows of `limit` characters; a wide one, such as a Chinese one, counts twice."""
+    """Wraps a text into at most `rows` rows of `limit` characters; wide ones, such as Chinese, count twice."""
     text = " ".join(_printable(text).split())
     found = [""]
     room = limit

@@ -1,4 +1,4 @@
-"""The model that plans: behind any OpenAI-compatible server, within the budget and its context."""
+"""The chat model that plans, on any OpenAI-compatible server, within the budget and the model's context."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from llm.replies import ChatReply
 logger = logging.getLogger(__name__)
 
 REASONING_TOKENS = 4096
-"""Longest reply of a model that has spent a shorter one on reasoning."""
+"""Maximum tokens of a reply after a shorter one was spent on reasoning alone."""
 _SHORTENED = 3
-"""Times that a conversation is shortened for a server that finds it too long."""
+"""How often a conversation is shortened if the server rejects it as too long."""
 _REFUSED = (400, 404, 422, 501)
-"""Statuses of servers that do not know tool calls, structured outputs or images."""
+"""Statuses of servers that do not support tool calls, structured outputs or images."""
 _TOO_LONG = re.compile(r"context (?:length|window|size)|maximum (?:input|prompt)|(?:prompt|input) is too long", re.I)
 _NAMES = {
     "schema": re.compile(r"response_?format|schema|structured|guided|grammar", re.IGNORECASE),
     "tools": re.compile(r"tool|function", re.IGNORECASE),
     "images": re.compile(r"image|vision|multi-?modal|content part|must be a string", re.IGNORECASE),
 }
-"""How errors name what a server refuses."""
+"""Patterns of error messages, by the feature that the server rejects."""
 
 
 class Planner(Protocol):
@@ -50,18 +50,18 @@ class Planner(Protocol):
         tools: Sequence[Mapping[str, Any]],
         schema: Mapping[str, Any] | None,
     ) -> ChatReply:
-        """Returns the model's reply; `tools` and `schema` are ignored by servers that do not know them."""
+        """Returns the model's reply; servers that do not support `tools` or `schema` ignore them."""
 
     async def aclose(self) -> None:
         """Closes the connections."""
 
 
 class ChatPlanner:
-    """A `Planner` on a chat client.
+    """A `Planner` that uses a chat client.
 
-    A server that refuses structured outputs, tool calls or images is asked again without them, and no more with what it
-    refused. Tools that it does not take are described in the text. If the conversation is too long for it, the oldest
-    results are left out.
+    If the server rejects structured outputs, tool calls or images, the request is repeated without them, and they are
+    not used again. Rejected tools are described in the text instead. If the conversation is too long for the server,
+    the oldest results are dropped.
 
     Args:
         client: The client of the model.
@@ -143,7 +143,7 @@ class ChatPlanner:
 
 
 def _pop_refused(message: str, left: list[str]) -> str:
-    """Removes from what is left to refuse what an error names, else the first, and returns it."""
+    """Removes and returns the feature that the error names, or else the first one, from those still in use."""
     named = (name for name in left if _NAMES[name].search(message))
     name = next(named, left[0])
     left.remove(name)
@@ -151,17 +151,17 @@ def _pop_refused(message: str, left: list[str]) -> str:
 
 
 def _with_tools(message: Message, tools: Sequence[Mapping[str, Any]]) -> Message:
-    """Returns a message, the system's, with a description of tools at its end."""
+    """Appends a description of tools to a message."""
     described = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
     return with_text(message, f"The tools:\n{described}")
 
 
 class Asking:
-    """Sends a run's requests to a planner: checks the budget, counts, records or replays.
+    """Sends a run's requests to a planner: checks the budget, counts tokens, records or replays.
 
     Args:
-        planner: The model.
-        context_tokens: The model's context.
+        planner: The chat model that plans.
+        context_tokens: The model's context length in tokens.
         corpus: Where replies are recorded or replayed.
     """
 
@@ -196,11 +196,11 @@ class Asking:
             reply = _add(run, purpose, reply, ms, estimate)
             if limit >= longer or not reply.cut or reply.text or reply.calls:
                 return reply
-            run.least_tokens = longer  # it reasons longer than the answer is
+            run.least_tokens = longer  # the reasoning used up the limit
 
 
 def _add(run: AgentRun, purpose: str, reply: ChatReply, ms: float, estimate: int) -> ChatReply:
-    """Adds a request to a run; returns its reply with its tokens, estimated if the server does not count them."""
+    """Adds a request to a run; returns its reply with token counts, estimated if the server does not report them."""
     written = text_tokens(reply.text + "".join(call.name + call.arguments for call in reply.calls))
     prompt = estimate if reply.prompt_tokens is None else reply.prompt_tokens
     completion = written if reply.completion_tokens is None else reply.completion_tokens

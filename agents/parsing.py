@@ -1,4 +1,4 @@
-"""Tolerant reading of what models write: thoughts, tags, JSON, answers. Nothing here raises on any text."""
+"""Tolerant parsing of model replies: thoughts, tags, JSON, answers. Never raises on any text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 _LIMIT = 50_000
-"""Characters of a reply that are read."""
+"""Maximum characters of a reply that are parsed."""
 _LITERAL_LIMIT = 5_000
-"""Characters of an object in Python's form, or with errors, that are read."""
+"""Maximum characters of an object in Python syntax, or with errors, that are parsed."""
 _THOUGHTS = ("think", "thinking", "thought", "reason", "reasoning")
 _OPEN_THOUGHT = re.compile(
     rf"<\s*({'|'.join(_THOUGHTS)})\s*>(?:(?!<\s*/\s*\1\s*>).)*(?:<\s*/\s*\1\s*>|\Z)", re.DOTALL | re.IGNORECASE
@@ -29,14 +29,14 @@ _LABEL = re.compile(
 )
 """`answer:` or `**Final Answer:**` at the start of a line, in several languages."""
 _BOXED = re.compile(r"\\boxed\s*\{(?:\\text\s*\{)?([^{}]+)\}+\$*")
-"""An answer as models that were trained on mathematics write it."""
+"""An answer in the form of models trained on mathematics."""
 _CHANNEL = re.compile(r"<\|channel\|>analysis.*?(?:<\|end\|>|(?=<\|start\|>|<\|channel\|>(?!analysis))|\Z)", re.DOTALL)
-"""A thought in the form of Harmony, which some servers do not take apart."""
+"""A thought in the Harmony format, which some servers do not parse."""
 _ANSWER_KEYS = ("answer", "final_answer", "final answer", "finalanswer")
 
 
 def without_thoughts(text: str) -> str:
-    """Returns a reply without its thoughts; one that is never closed reaches to the end.
+    """Returns a reply without its thoughts; an unclosed thought extends to the end.
 
     Example:
         >>> without_thoughts("<think>Final Answer: no</think> yes")
@@ -46,12 +46,12 @@ def without_thoughts(text: str) -> str:
 
 
 def without_think(text: str) -> str:
-    """Returns a reply without the thoughts of reasoning models, for forms with thoughts of their own."""
+    """Returns a reply without `<think>` elements only, for formats that have their own thoughts."""
     return _OPEN_THINK.sub("", _without_opened(text)).strip()
 
 
 def _without_opened(text: str) -> str:
-    """Returns a reply without the thought that a chat template may open in the prompt."""
+    """Returns a reply without a thought whose opening tag is in the prompt, where a chat template may put it."""
     text = _CHANNEL.sub("", text[:_LIMIT])
     closed = re.split(r"</think(?:ing)?>", text, flags=re.IGNORECASE)
     if len(closed) > 1 and not re.search(r"<think", closed[0], re.IGNORECASE):
@@ -61,14 +61,14 @@ def _without_opened(text: str) -> str:
 
 
 def tagged(text: str, tag: str) -> list[str]:
-    """Returns the contents of all elements with a tag; one that is not closed ends at the next, or with the text."""
+    """Returns the contents of all elements with a tag; an unclosed one ends at the next, or at the end of the text."""
     opening = rf"<\s*{tag}(?:\s[^<>]*)?>"
     found = re.findall(rf"{opening}(.*?)(?=<\s*/\s*{tag}\s*>|{opening}|\Z)", text[:_LIMIT], re.DOTALL | re.IGNORECASE)
     return [content.strip() for content in found]
 
 
 def answer_of(text: str) -> str | None:
-    """Returns the content of the last `<answer>` outside of thoughts, `None` without one."""
+    """Returns the content of the last `<answer>` outside of thoughts, or `None` if there is none."""
     found = [content for content in tagged(without_thoughts(text), _ANSWER_TAG) if content]
     return found[-1] if found else None
 
@@ -102,7 +102,7 @@ def _answer_in(value: dict[str, Any]) -> str | None:
 
 
 def plain_answer(text: str) -> str | None:
-    """Returns the answer that a whole reply is: in a tag, after a label, or without thoughts and calls."""
+    """Returns the answer in a reply: in a tag, after a label, or else the reply without thoughts and calls."""
     if (answer := answer_of(text) or labeled_answer(text)) is not None:
         return answer
     rest = re.sub(r"<tool_call>.*?(?:</tool_call>|\Z)", "", without_thoughts(text), flags=re.DOTALL | re.IGNORECASE)
@@ -110,10 +110,10 @@ def plain_answer(text: str) -> str | None:
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    r"""Returns the first JSON object in a text, also between other text; `None` without one.
+    r"""Returns the first JSON object in a text, even amid other text, or `None` if there is none.
 
-    An object in Python's form (single quotes, a comma before the bracket), with comments, curly quotes or without its
-    last brackets is accepted too. Nothing is executed.
+    Also accepts Python syntax (single quotes, trailing commas), comments, curly quotes and missing closing brackets.
+    Nothing is executed.
 
     Example:
         >>> json_object('Here: ```json {"a": 1} ```'), json_object("{'a': [True, null,]}")
@@ -123,10 +123,10 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 
 def json_values(text: str, brackets: str) -> Iterator[Any]:
-    """Yields the JSON values of a text that begin with one of some brackets, one after the other."""
+    """Yields the JSON values in a text that begin with one of the given brackets, in order."""
     text = text[:_LIMIT]
     start, tries = 0, 0
-    decoder = json.JSONDecoder(strict=False)  # line breaks in strings
+    decoder = json.JSONDecoder(strict=False)  # allows line breaks in strings
     while tries < 20 and (found := re.compile(f"[{re.escape(brackets)}]").search(text, start)):
         tries += 1
         start = found.start()
@@ -146,18 +146,18 @@ _CURLY = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "
 _STRING = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
 _WORD_OR_COMMENT = re.compile(rf"({_STRING})|(?://|\#)[^\n]*|\b(?:true|false|null)\b", re.DOTALL)
 _DEEPEST = 200
-"""Brackets inside one another that Python's tokenizer reads (`MAXLEVEL`)."""
+"""Maximum nesting of brackets in Python's tokenizer (`MAXLEVEL`)."""
 _BRACKET_OR_STRING = re.compile(rf"{_STRING}|[\"']|[\[{{(]|[\]}})]", re.DOTALL)
 
 
 def _literal(text: str, start: int) -> tuple[Any, int]:
-    """Returns a bracketed value in Python's form or with small errors, and its end; `None` if there is none."""
+    """Parses a bracketed value in Python syntax or with small errors; returns it, or `None`, and its end."""
     part = text[start : start + _LITERAL_LIMIT]
     for plain in dict.fromkeys((part, part.translate(_CURLY))):
         end, missing = _closing(plain)
         source = _WORD_OR_COMMENT.sub(lambda found: found[1] or _PYTHON.get(found[0], ""), plain[:end]) + missing
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # odd escapes
+            warnings.simplefilter("ignore")  # about invalid escapes
             try:
                 return literal(source.replace("\n", " ")), start + end
             except ValueError:
@@ -166,10 +166,10 @@ def _literal(text: str, start: int) -> tuple[Any, int]:
 
 
 def literal(source: str | ast.expr) -> Any:
-    """Returns a value in Python's form as a JSON value.
+    """Converts a Python literal to a JSON value.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: It is not a literal, or JSON cannot represent it.
     """
     try:
         return json.loads(json.dumps(ast.literal_eval(source)))
@@ -178,14 +178,14 @@ def literal(source: str | ast.expr) -> Any:
 
 
 def _closing(text: str) -> tuple[int, str]:
-    """Returns where the first bracket is closed, or the end of the text with the braces that it lacks.
+    """Returns where the first bracket is closed, or the end of the text and the closing braces that it lacks.
 
-    Nothing is closed where brackets are nested deeper than Python reads them.
+    Returns 0 if brackets are nested deeper than Python can parse.
     """
     opened: list[str] = []
     for found in _BRACKET_OR_STRING.finditer(text):
         if found[0] in ('"', "'"):
-            return len(text), ""  # a string that never ends: the reply was cut
+            return len(text), ""  # an unclosed string: the reply was cut
         if found[0] in "[{(":
             opened.append({"[": "]", "{": "}", "(": ")"}[found[0]])
             if len(opened) > _DEEPEST:
@@ -199,7 +199,7 @@ def _closing(text: str) -> tuple[int, str]:
 
 
 def is_true(value: object) -> bool:
-    """Returns whether a value of a model's JSON says yes: `true`, `1`, or a word for it."""
+    """Returns whether a value in a model's JSON means yes: `true`, `1`, or a word for it."""
     return value is True or value == 1 or (isinstance(value, str) and value.strip().lower() in _YES)
 
 
@@ -223,7 +223,7 @@ _UNKNOWN = re.compile(
 
 
 def is_abstention(answer: str) -> bool:
-    """Returns whether an answer says that there is none.
+    """Returns whether an answer says that there is no answer.
 
     Example:
         >>> is_abstention("Unknown."), is_abstention("It cannot be determined."), is_abstention("An unknown soldier")

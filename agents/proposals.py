@@ -1,4 +1,4 @@
-"""Regions proposed for images that come without any: what stands out of a feature map, or what a detector finds."""
+"""Proposes regions for images that come without any: salient parts of a feature map, or a detector's boxes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _Cells = tuple[int, int, int, int]
 def map_regions(cells_of: Callable[[Image.Image], Map], most: int) -> ProposeRegions:
     """Returns a function that proposes the parts of an image that differ from its border in a feature map.
 
-    It knows no classes. It finds what stands before a background; of many equal things side by side, it finds none.
+    It knows no classes. It finds objects in front of a background, but nothing among many similar objects side by side.
 
     Args:
         cells_of: Returns the feature map of an image, float32 [H, W, width].
-        most: Regions at most.
+        most: Maximum number of regions.
     """
 
     def propose(image: Image.Image) -> list[Box]:
@@ -37,9 +37,9 @@ def map_regions(cells_of: Callable[[Image.Image], Map], most: int) -> ProposeReg
 
 
 def contrast(cells: Map) -> Map:
-    """Returns how much each cell of a feature map [H, W, width] differs from the most similar quarter of its border.
+    """Measures how much each cell of a feature map [H, W, width] differs from the most similar quarter of its border.
 
-    The difference is 1 less the mean cosine, scaled to 0..1 and averaged over 3 x 3 cells, [H, W].
+    The difference [H, W] is 1 minus the mean cosine, scaled to 0..1 and averaged over 3 x 3 cells.
     """
     unit = cells / np.maximum(np.linalg.norm(cells, axis=-1, keepdims=True), 1e-9)
     border = np.concatenate([unit[0], unit[-1], unit[1:-1, 0], unit[1:-1, -1]])
@@ -53,11 +53,11 @@ def contrast(cells: Map) -> Map:
 
 
 def conspicuous(differs: Map, most: int) -> list[_Cells]:
-    """Returns the boxes (x1, y1, x2, y2 in cells) that stand out of a map in 0..1, best first.
+    """Returns the boxes (x1, y1, x2, y2 in cells) that stand out in a map [H, W] of values in 0..1, best first.
 
-    Candidates are the boxes of connected cells above several levels. A box counts by how much its mean exceeds that of
-    a frame of two cells around it, and a little by its size. Of two that overlap by more than half, the better one
-    stays.
+    Candidates are the bounding boxes of connected cells above several thresholds. The score of a box is the difference
+    between its mean and that of a frame of two cells around it, weighted slightly by its size. If two boxes overlap by
+    more than half, only the better one is kept.
     """
     height, width = differs.shape
     scored = []
@@ -81,7 +81,7 @@ def detected_regions(detect: Callable[[Image.Image], Sequence[Sequence[float]]],
 
     Args:
         detect: Returns boxes of an image, best first: x1, y1, x2, y2 in its pixels.
-        most: Regions at most.
+        most: Maximum number of regions.
     """
 
     def propose(image: Image.Image) -> list[Box]:
@@ -91,12 +91,12 @@ def detected_regions(detect: Callable[[Image.Image], Sequence[Sequence[float]]],
 
 
 def _boxes(corners: Sequence[Sequence[float]], size: tuple[int, int]) -> Iterator[Box]:
-    """Yields boxes, without those that have no pixel of the image or were there before."""
+    """Yields the boxes that have a pixel of the image, without duplicates."""
     seen = set()
     for one in corners:
         try:
             box = Box.of(one, size)
-        except ValueError:  # a box beside the image, which untrained weights can find
+        except ValueError:  # a box outside the image, which untrained weights can produce
             continue
         if box not in seen:
             seen.add(box)
@@ -104,7 +104,7 @@ def _boxes(corners: Sequence[Sequence[float]], size: tuple[int, int]) -> Iterato
 
 
 def _components(filled: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[_Cells]:
-    """Yields the boxes of cells that are connected by their sides."""
+    """Yields the bounding boxes of 4-connected cells."""
     left = {(int(y), int(x)) for y, x in np.argwhere(filled)}
     while left:
         reached, waiting = [], [left.pop()]
@@ -120,7 +120,7 @@ def _components(filled: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[_Cells]
 
 
 def _overlap(one: _Cells, other: _Cells) -> float:
-    """Returns the intersection of two boxes over their union."""
+    """Returns the intersection over union of two boxes."""
     width = min(one[2], other[2]) - max(one[0], other[0])
     height = min(one[3], other[3]) - max(one[1], other[1])
     shared = max(0, width) * max(0, height)

@@ -14,7 +14,7 @@ _COLORS = ("#e6194b", "#0050c8", "#2e8b22", "#b000b5", "#b85c00", "#00757a")
 
 
 class Box(NamedTuple):
-    """A region in pixels; `right` and `bottom` lie just outside of it, as in Pillow."""
+    """A region in pixels; `right` and `bottom` are exclusive, as in Pillow."""
 
     left: int
     top: int
@@ -23,12 +23,12 @@ class Box(NamedTuple):
 
     @classmethod
     def of(cls, corners: Sequence[float], size: tuple[int, int]) -> Box:
-        """Makes the box of two corners (x1, y1, x2, y2) in an image of a size (width, height).
+        """Creates a box from two corners (x1, y1, x2, y2) in an image of a given size (width, height).
 
-        Reversed corners are swapped, and what sticks out of the image is cut off.
+        Swapped corners are reordered, and the box is clipped to the image.
 
         Raises:
-            ValueError: There are not four finite numbers, or no pixel of the image is in the box.
+            ValueError: There are not four finite numbers, or the box contains no pixel of the image.
 
         Example:
             >>> Box.of([90, 10, 20, 400], (100, 200))
@@ -47,7 +47,7 @@ class Box(NamedTuple):
         return box
 
     def scaled(self, size: tuple[int, int], to: tuple[int, int]) -> Box:
-        """Returns the same region in an image of another size (width, height); it keeps at least one pixel.
+        """Returns the same region in an image of another size (width, height), at least one pixel large.
 
         Example:
             >>> Box(20, 10, 90, 101).scaled((200, 200), (100, 100))
@@ -58,12 +58,12 @@ class Box(NamedTuple):
         return Box(left, top, right, bottom)
 
     def crop(self, image: Image.Image) -> Image.Image:
-        """Returns the part of an image in the box."""
+        """Returns the part of an image inside the box."""
         return image.crop(self)
 
 
 def boxes_of(corners: Sequence[Sequence[float]], image: Image.Image) -> list[Box]:
-    """Returns the boxes of an image whose corners are in its original pixels, if it was shrunk when it was loaded.
+    """Returns boxes in pixels of `image`, from corners in pixels of the original, before it was shrunk on loading.
 
     Raises:
         ValueError: See `Box.of`.

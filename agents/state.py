@@ -1,4 +1,4 @@
-"""What a policy sees and extends: images, regions, numbered sources, rounds, and what may still be spent."""
+"""The state that a policy reads and extends: images, regions, numbered sources, rounds and the remaining budget."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 IMAGE = "image"
 """The name of the image that the question is about."""
 Watch = Callable[[str, Mapping[str, Any]], None]
-"""Takes the steps of a run as they happen: their names (`request`, `round`, `call`) and JSON values, as `agents.trail`
-makes them."""
+"""A callback for the steps of a run as they happen: their names (`request`, `round`, `call`) and JSON values (see
+`agents.trail`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Source:
     Attributes:
         title: The title of the article or page.
         text: The excerpt.
-        url: Where it is from: a URL, or an entity's id.
+        url: The origin: a URL, or an entity's id.
         section: The section's title.
-        span: Where the excerpt stands in the text of the section or page (start and end character).
-        related: How the image of what was found relates to the image that was searched for.
+        span: Start and end of the excerpt in the text of the section or page, in characters.
+        related: How well the found image matches the one searched for.
     """
 
     title: str
@@ -48,13 +48,13 @@ class Source:
 
     @property
     def heading(self) -> str:
-        """The title, and that of the section."""
+        """The title, followed by the section's if there is one."""
         return f"{self.title}, {self.section}" if self.section else self.title
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a tool. `arguments` is a JSON object, or the text that should have been one."""
+    """A tool call. `arguments` is a JSON object, or the text that should have been one."""
 
     tool: str
     arguments: Mapping[str, Any] | str
@@ -62,15 +62,15 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a call returned.
+    """The result of a call.
 
     Attributes:
-        sources: Excerpts; the run numbers them.
-        text: What the model should read beside them.
-        images: New images by name; the model sees them.
-        found: Ids of the entities that the search of an image found, by the image's hash; the next search of the same
-            image leaves them out.
-        answer: An answer that the tool gives itself.
+        sources: Excerpts, which the run numbers.
+        text: Further text for the model.
+        images: New images by name, which the model sees.
+        found: Ids of the entities that an image search found, by the image's hash; the next search of the same image
+            excludes them.
+        answer: An answer by the tool itself.
         error: What was wrong with the call, or why it failed.
     """
 
@@ -84,7 +84,7 @@ class Observation:
 
 @dataclass(slots=True)
 class CallRecord:
-    """A call with its result; `numbers` are those of its sources in the run."""
+    """A call with its result; `numbers` are the numbers of its sources in the run."""
 
     call: Call
     observation: Observation = field(default_factory=lambda: Observation(error="stopped before it ended"))
@@ -96,7 +96,7 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request to the model: what it was for, its tokens and its milliseconds."""
+    """A request to the model: its purpose, tokens, milliseconds and price."""
 
     purpose: str
     prompt_tokens: int
@@ -107,7 +107,7 @@ class RequestRecord:
 
 @dataclass(slots=True)
 class Round:
-    """A round: what the policy thought, which tools it called, and what was malformed in the model's reply."""
+    """A round: the policy's thought, the tools it called, and what was malformed in the model's reply."""
 
     number: int
     thought: str = ""
@@ -121,10 +121,10 @@ class Decision:
     """The next action of a policy: calls, or the answer, or neither if the model's reply was malformed.
 
     Attributes:
-        thought: Why, for the trail.
-        calls: Tools to call, all at once.
+        thought: The reason, for the trail.
+        calls: Tools to call concurrently.
         answer: The answer; `None` if there is none yet.
-        abstains: True ends the run without an answer.
+        abstains: Whether to end the run without an answer.
         problem: What was malformed in the model's reply.
     """
 
@@ -141,21 +141,21 @@ class AgentRun:
 
     Attributes:
         question: The question.
-        images: The question's image (`IMAGE`), if it has one, its further images, and what tools made of them, by name.
+        images: The question's images (the first is `IMAGE`), and those that tools made, by name.
         boxes: Regions of the question's image, numbered from 1.
         tools: The tools of this run by name.
         asking: Sends requests to the model.
         spending: What was spent, and the budget.
         sources: All sources; the number of a source is its position from 1.
         rounds: All rounds, the current one last.
-        known: The best answer so far, for when the budget ends.
-        malformed: Malformed replies and calls so far.
-        least_tokens: Length that every reply is allowed at least, for models that reason before they write.
-        counted_ratio: Prompt tokens of the last request as the server counted them over those estimated, at least 1.
+        known: The best answer so far, used if the budget ends.
+        malformed: Number of malformed replies and calls so far.
+        least_tokens: Minimum length limit of every reply, for models that reason before they write.
+        counted_ratio: Ratio of counted to estimated prompt tokens of the last request, at least 1.
         image_parts: The question's image and its overlay, encoded for the model at the first request.
-        found: By an image's hash, the ids of the entities that searches of it found.
-        watch: Is told every step, if anybody watches.
-        cache: Results of calls.
+        found: Ids of the entities that image searches found, by the image's hash.
+        watch: Receives every step, if set.
+        cache: Cache of tool results.
     """
 
     question: str
@@ -179,7 +179,7 @@ class AgentRun:
 
     @property
     def search_tool(self) -> str:
-        """The tool that searches by text: in the web if it can, otherwise in the index."""
+        """The name of the text search tool: for the web if there is one, otherwise for the index."""
         return "web_search" if "web_search" in self.tools else "text_search"
 
     async def ask(
@@ -194,14 +194,14 @@ class AgentRun:
         """Sends a request to the model, within the budget.
 
         Args:
-            purpose: What it is for, in the trail.
-            messages: The conversation; what is too long for the model's context is left out, oldest results first.
-            max_tokens: Longest reply.
-            tools: Tools the model may call.
+            purpose: The purpose of the request, for the trail.
+            messages: The conversation; if it exceeds the model's context, the oldest results are dropped first.
+            max_tokens: Maximum tokens of the reply.
+            tools: Tools that the model may call.
             schema: The JSON schema of the reply, for servers with structured outputs.
 
         Raises:
-            OutOfBudget: It might cost more than is left.
+            OutOfBudget: The request might cost more than is left.
             ChatError: The model's server failed.
         """
         return await self.asking.ask(self, purpose, messages, max_tokens=max_tokens, tools=tools, schema=schema)
@@ -213,7 +213,7 @@ class AgentRun:
             self.watch("request", {"round": self.rounds[-1].number, **asdict(record)})
 
     def number(self, source: Source) -> int:
-        """Returns the number of a source, a new one unless it was found before."""
+        """Returns the number of a source; assigns the next one if the source is new."""
         if source not in self._numbers:
             self.sources.append(source)
             self._numbers[source] = len(self.sources)
@@ -223,7 +223,7 @@ class AgentRun:
         """Returns an image by its name.
 
         Raises:
-            ValueError: There is none of that name.
+            ValueError: There is no image with this name.
         """
         if name not in self.images:
             raise ValueError(f"there is no image {name!r}; there are {', '.join(self.images) or 'none'}")
@@ -237,7 +237,7 @@ class AgentRun:
         return self._digests[name]
 
     def results(self, calls: Sequence[CallRecord]) -> str:
-        """Returns the results of calls as text for the model, sources with their numbers."""
+        """Returns the results of calls as text for the model, with numbered sources."""
         return "\n\n".join(self._result(record) for record in calls)
 
     def _result(self, record: CallRecord) -> str:

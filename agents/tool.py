@@ -1,4 +1,4 @@
-"""The one shape of all tools: a name, a JSON schema, a function, a cost and a cache key."""
+"""The interface of all tools: a name, a JSON schema, a function, a cost and a cache key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agents.state import AgentRun, Call, Observation
 
 
 class CallError(ValueError):
-    """A call that cannot run as written; the message tells the model what was wrong."""
+    """A call that cannot run as written; the message tells the model why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class Tool:
     Attributes:
         name: Its name in calls.
         description: What it does, for the model.
-        arguments: The model of its arguments; it gives the JSON schema and checks calls.
-        run: Takes the arguments and the run. It must not change the run.
-        key: Returns, as a JSON value, what else decides the result, such as an image's hash. Without it, results are
-            neither cached nor recorded, because they are cheap and always the same.
-        cost: Money per unit.
-        units: How many units a call is, such as queries of a search.
+        arguments: The pydantic model of its arguments, which provides the JSON schema and validates calls.
+        run: Runs a call, given its arguments and the run, which it must not change.
+        key: Returns everything else that determines the result, such as an image's hash, as a JSON value. Without it,
+            results are neither cached nor recorded, because they are cheap and deterministic.
+        cost: Price per unit.
+        units: Returns the number of units of a call, such as the queries of a search.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Tool:
         return self.cost * self.units(arguments)
 
     def schema(self) -> dict[str, Any]:
-        """Returns the tool as the OpenAI API takes it."""
+        """Returns the tool in the format of the OpenAI API."""
         function = {
             "name": self.name,
             "description": self.description,
@@ -56,7 +56,7 @@ class Tool:
         return {"type": "function", "function": function}
 
     def cache_key(self, arguments: BaseModel, run: AgentRun) -> str | None:
-        """Returns the key of a call's result, `None` if it must not be cached."""
+        """Returns the cache key of a call, or `None` if its result must not be cached."""
         if self.key is None:
             return None
         key = {"tool": self.name, "arguments": arguments.model_dump(mode="json"), "with": self.key(arguments, run)}
@@ -65,12 +65,12 @@ class Tool:
 
 @lru_cache
 def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
-    """Returns the JSON schema of arguments; making one takes milliseconds."""
+    """Returns the JSON schema of arguments; cached because computing one takes milliseconds."""
     return arguments.model_json_schema()
 
 
 def plain_name(name: str, tools: Collection[str]) -> str:
-    """Returns the name of a tool that a call means: in any case, with `-` for `_`, or behind `functions.`.
+    """Resolves the name of a tool in a call: in any case, with `-` for `_`, or after `functions.`.
 
     Example:
         >>> plain_name("functions.Text-Search", ["text_search"]), plain_name("search", ["text_search"])
@@ -84,10 +84,10 @@ def plain_name(name: str, tools: Collection[str]) -> str:
 
 
 def check_call(call: Call, tools: Mapping[str, Tool]) -> tuple[Tool, BaseModel]:
-    """Returns the tool of a call and its checked arguments.
+    """Returns the tool of a call and its validated arguments.
 
     Raises:
-        CallError: There is no such tool, or the arguments do not fit; the message says what is wrong.
+        CallError: There is no such tool, or the arguments are invalid; the message says what is wrong.
     """
     tool = tools.get(plain_name(call.tool, tools))
     if tool is None:
@@ -105,7 +105,7 @@ def check_call(call: Call, tools: Mapping[str, Tool]) -> tuple[Tool, BaseModel]:
 
 
 def _values(arguments: Mapping[str, Any] | str, tool: Tool) -> Any:
-    """Returns the arguments of a call as JSON values; a list has the first arguments without their names."""
+    """Returns the arguments of a call as JSON values; a list is taken as the first arguments in order."""
     if not isinstance(arguments, str):
         return arguments
     if not arguments.strip():

@@ -1,4 +1,4 @@
-"""Provenance: how an answer came about, as data, as JSON and as an image (SVG)."""
+"""Provenance: the trail of an answer, as data, as JSON and as an image (SVG)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SENTENCE = re.compile(r"(?<=[.!?。])\s+(?!\[)|\n+")
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence of an answer with the numbers of the sources it cites, those that exist."""
+    """A sentence of an answer with the numbers of the existing sources that it cites."""
 
     text: str
     sources: tuple[int, ...]
@@ -38,15 +38,15 @@ class AgentAnswer:
     Attributes:
         question: The question.
         policy: The policy's name.
-        answer: The answer without citations, `None` if the agent abstains.
-        claims: The answer's sentences with what they cite.
+        answer: The answer without citations; `None` if the agent abstains.
+        claims: The answer's sentences with their citations.
         sources: All sources; the number of a source is its position from 1.
-        rounds: What was thought, asked, called and found.
-        stopped: The limit or failure that ended the run early, empty if the policy ended it.
-        malformed: Malformed replies and calls.
+        rounds: All rounds with thoughts, requests, calls and results.
+        stopped: The limit or failure that ended the run early; empty if the policy ended it.
+        malformed: Number of malformed replies and calls.
         spent: Tokens, money and calls per tool.
-        failure: Why the model failed, if it did.
-        invented: Numbers that the answer cites and no source has.
+        failure: The model's error, if it failed.
+        invented: Cited numbers that no source has.
         image: The question's image, if it has one.
     """
 
@@ -65,11 +65,11 @@ class AgentAnswer:
 
     @property
     def abstained(self) -> bool:
-        """True if there is no answer."""
+        """Whether there is no answer."""
         return self.answer is None
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the trail as JSON values. A replayed run gives the same."""
+        """Returns the trail as JSON values, the same for a replayed run."""
         rounds = [_round(one) for one in self.rounds]
         return {
             "question": self.question,
@@ -103,7 +103,7 @@ class AgentAnswer:
 def make_answer(
     run: AgentRun, policy: str, answer: str | None, stopped: str, failure: ChatError | NotRecorded | None = None
 ) -> AgentAnswer:
-    """Returns the answer of a run, its citations resolved."""
+    """Returns the answer of a run with its citations resolved."""
     claims, invented = _claims_of(answer or "", len(run.sources))
     plain = None if answer is None else without_citations(answer)
     return AgentAnswer(
@@ -123,7 +123,7 @@ def make_answer(
 
 
 def _claims_of(answer: str, sources: int) -> tuple[tuple[Claim, ...], tuple[int, ...]]:
-    """Splits an answer into sentences; returns them with the sources they cite, and cited numbers that do not exist.
+    """Splits an answer into sentences; returns them with the existing sources they cite, and the missing numbers.
 
     Example:
         >>> _claims_of("It is Niamey [1, 9]. Not Lagos.", sources=2)
@@ -145,7 +145,7 @@ def round_step(one: Round) -> dict[str, Any]:
 
 
 def call_steps(run: AgentRun, one: Round) -> list[dict[str, Any]]:
-    """Returns the calls of a round as in the trail, each with the sources in full and thumbnails of its images.
+    """Returns the calls of a round as in the trail, each with its full sources and thumbnails of its images.
 
     The thumbnails are data URIs by name: of new images, or else of the `part` of an image that the call looked at.
     """
@@ -168,7 +168,7 @@ def _images(run: AgentRun, record: CallRecord) -> Mapping[str, Image.Image]:
         _, arguments = check_call(record.call, run.tools)
         if isinstance(arguments, PartArguments) and (box := box_of(arguments, run)) is not None:
             return {"part": box.crop(run.image(arguments.image))}
-    except ValueError:  # a malformed call, or a region that does not exist: the record says so
+    except ValueError:  # a malformed call, or a region that does not exist; the record has the error
         pass
     return {}
 

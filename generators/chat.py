@@ -1,4 +1,4 @@
-"""A generator on an OpenAI-compatible server: any chat model, given the paper's prompts."""
+"""A generator that prompts any chat model on an OpenAI-compatible server with the paper's prompts."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from retriever.types import Generation, GenerationRequest
 
 
 class ChatGenerator:
-    """Asks a chat model, with the evidence as its context; a `Generator`.
+    """A `Generator` that asks a chat model, with the evidence as its context.
 
     Args:
         client: The client of the model.
-        style: The data set whose prompt of the paper is used.
-        multimodal: True sends the image as well.
-        max_tokens: Longest answer in tokens.
-        max_context_tokens: Longest section text in tokens; a longer one is cut and reported as `truncated`. Headings
-            and question are never cut.
+        style: The data set whose prompt in the paper is used.
+        multimodal: Whether to send the image too.
+        max_tokens: Maximum length of the answer, in tokens.
+        max_context_tokens: Maximum length of the section text, in tokens; a longer one is cut and reported as
+            `truncated`. Headings and question are never cut.
         cut: Cuts by the model's own tokens (`llm.context.token_cut`) or by characters.
 
     Raises:
@@ -55,7 +55,7 @@ class ChatGenerator:
         """Returns one answer per request; an empty answer is an abstention.
 
         Raises:
-            ChatError: The server fails for one of them.
+            ChatError: The server failed for one of them.
         """
         return list(await asyncio.gather(*(self._one(request) for request in requests)))
 
@@ -63,7 +63,7 @@ class ChatGenerator:
         """Yields the answer piece by piece, then the whole `Generation`.
 
         Raises:
-            ChatError: The server fails.
+            ChatError: The server failed.
         """
         messages, truncated = await asyncio.to_thread(self._messages, request)
         answer, usage = "", Usage()
@@ -79,7 +79,7 @@ class ChatGenerator:
         return _generation(answer, truncated, usage)
 
     def _messages(self, request: GenerationRequest) -> tuple[list[Message], bool]:
-        """Returns the prompt and whether its section was cut. Slow (tokenizer, JPEG), so not for the event loop."""
+        """Returns the prompt and whether its section was cut. Too slow for the event loop (tokenizer, JPEG)."""
         return request_messages(request, self._style, self._multimodal, self._max_context_tokens, self._cut)
 
 
@@ -98,10 +98,10 @@ def request_messages(
     """Returns the messages that request an answer, for serving and for training, and whether the section was cut.
 
     Args:
-        request: Question, image and evidence.
-        style: The data set whose prompt of the paper is used.
-        multimodal: True sends the image as well.
-        max_context_tokens: Longest section text in tokens.
+        request: The question, image and evidence.
+        style: The data set whose prompt in the paper is used.
+        multimodal: Whether to send the image too.
+        max_context_tokens: Maximum length of the section text, in tokens.
         cut: Cuts the section.
     """
     context, truncated = None, False

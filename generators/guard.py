@@ -1,4 +1,4 @@
-"""A generator that declines to answer about an image that retrieval did not recognize."""
+"""A generator that declines questions about images that retrieval did not recognize."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from retriever.types import Generation, GenerationRequest
 
 
 class GuardedGenerator:
-    """Asks another generator where the image was recognized; its confidence becomes that of both together.
+    """Asks another generator if the image was recognized, and multiplies its confidence by that of the recognition.
 
     Args:
-        generator: Answers.
-        threshold: Requests with a lower `recognized` are declined; those without it are never.
+        generator: The generator that answers.
+        threshold: Requests with a lower `recognized` are declined; those without it never are.
     """
 
     def __init__(self, generator: Generator, threshold: float) -> None:
@@ -33,7 +33,7 @@ class GuardedGenerator:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leaves it."""
+        """Exits the other generator."""
         if isinstance(self.generator, AbstractAsyncContextManager):
             await self.generator.__aexit__(kind, error, trace)
 
@@ -43,7 +43,7 @@ class GuardedGenerator:
         return self.generator.name
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        """Returns one answer per request; only those that are not declined reach the other generator."""
+        """Returns one answer per request; declined requests do not reach the other generator."""
         asked = [number for number, request in enumerate(requests) if not self._declined(request)]
         answers = await self.generator.generate([requests[number] for number in asked]) if asked else []
         given = dict(zip(asked, answers, strict=True))

@@ -1,1 +1,1 @@
-"""Chat models on any OpenAI-compatible server: the client, the prompts, and texts cut to a model's context."""
+"""Chat models on any OpenAI-compatible server: the client, the prompts, and cutting texts to a model's context."""

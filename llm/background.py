@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, so that blocking code and notebooks can run coroutines."""
+"""An event loop in its own thread, so that blocking code and notebooks can run coroutines."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 class BackgroundLoop:
-    """Runs coroutines from any thread or loop in one event loop.
+    """Runs coroutines from any thread or event loop in a single event loop.
 
-    A chat client keeps its connections in the loop it was first used in, so all its calls have to meet in one. The
-    thread starts with the first call and never keeps the interpreter from exiting.
+    The connections of a chat client belong to the loop in which it was first used, so all its calls must run in that
+    loop. The thread starts with the first call and never keeps the interpreter from exiting.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class BackgroundLoop:
 
 
 async def _cancel_others() -> None:
-    """Cancels all tasks but this one: threads that wait for their results would otherwise wait forever."""
+    """Cancels all tasks except this one; otherwise, threads that wait for their results would wait forever."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

@@ -1,4 +1,4 @@
-"""A client of any OpenAI-compatible server (vLLM, `transformers serve`, ...): chat completions, whole or streamed."""
+"""A client for any OpenAI-compatible server (vLLM, `transformers serve`, ...): chat completions, whole or streamed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_WAIT = 60.0
 """Longest wait between two attempts in seconds, even if Retry-After asks for more."""
 _COUNTED = {"include_usage": True}
 MAX_CONNECT = 10.0
-"""Seconds a server may take to accept a connection, and to answer a check."""
+"""Timeout in seconds for connecting, and for the response to a check."""
 
 
 class ChatError(OSError):
@@ -35,19 +35,19 @@ class ChatError(OSError):
 
 
 class ChatClient:
-    """A client of one chat model, for use within one event loop.
+    """A client for one chat model, for use within one event loop.
 
-    Failed connections and statuses 429 and 5xx are retried, after the time in Retry-After or with exponential backoff.
+    Failed connections and statuses 429 and 5xx are retried after the time in Retry-After, or with exponential backoff.
 
     Args:
         base_url: The root of the API, with or without a trailing "/v1".
         model: The model's name in requests.
         api_key: Sent as a bearer token if given.
-        timeout: Seconds the server may stay silent.
-        retries: Retries after the first attempt.
-        concurrency: Requests in flight at once; further ones wait.
-        backoff: Seconds before the first retry; doubled for each one after it, with some jitter.
-        system_role: False moves the system message into the first user message, for models whose chat template refuses
+        timeout: Maximum silence of the server, in seconds.
+        retries: Maximum number of retries.
+        concurrency: Maximum number of concurrent requests; further ones wait.
+        backoff: Seconds before the first retry; doubled for each further one, with some jitter.
+        system_role: False moves the system message into the first user message, for models whose chat template rejects
             a system role.
         reasoning_effort: Sent if given; "none" turns off the reasoning of a thinking model if the server supports it.
 
@@ -91,10 +91,10 @@ class ChatClient:
     async def complete(
         self, messages: Sequence[Message], max_tokens: int, temperature: float = 0.0, usage: Usage | None = None
     ) -> str:
-        """Requests the model's answer to `messages`; temperature 0 is greedy decoding. `usage` gets the tokens.
+        """Requests the model's answer to `messages`; temperature 0 is greedy decoding. Stores token counts in `usage`.
 
         Raises:
-            ChatError: The server cannot be reached, refuses, or sends anything but a chat completion.
+            ChatError: The server cannot be reached, refuses the request, or does not send a chat completion.
         """
         async with self._opened(messages, max_tokens, temperature, stream=False) as response:
             body = response.text
@@ -120,12 +120,12 @@ class ChatClient:
 
         Args:
             messages: The conversation.
-            max_tokens: Longest reply in tokens.
+            max_tokens: Maximum length of the reply, in tokens.
             temperature: 0 is greedy decoding.
             fields: Further fields of the request, such as `tools` or `response_format`.
 
         Raises:
-            ChatError: As `complete`; a reply without text and without calls is allowed.
+            ChatError: As for `complete`, but a reply without text or calls is allowed.
         """
         async with self._opened(messages, max_tokens, temperature, stream=False, **fields) as response:
             try:
@@ -139,17 +139,17 @@ class ChatClient:
     ) -> AsyncIterator[str]:
         """Yields the answer piece by piece. Only opening the stream is retried.
 
-        `usage` gets the tokens at the end. A server that refuses to be asked for them (`stream_options`) is not asked
-        again.
+        Stores token counts in `usage` at the end. If the server rejects the option for that (`stream_options`), it is
+        not sent again.
 
         Raises:
-            ChatError: As `complete`, or the stream breaks off.
+            ChatError: As for `complete`, or the stream breaks off.
         """
         async with self._streamed(messages, max_tokens, temperature, usage is not None) as response:
             finished = answered = reasoned = False
             try:
                 async for line in event_lines(response.aiter_bytes()):
-                    if line.startswith("error:"):  # llama.cpp's server before data: {"error": ...}
+                    if line.startswith("error:"):  # sent by llama.cpp's server, before data: {"error": ...}
                         raise self._reported(line[6:].strip(), response.status_code)
                     if not line.startswith("data:"):
                         continue
@@ -160,20 +160,20 @@ class ChatClient:
                     answered, reasoned = answered or bool(piece), reasoned or thought
                     if reason == "length" and reasoned and not answered:
                         raise self._only_reasoned(max_tokens, response.status_code)
-                    # Some servers omit the closing [DONE], but none the finish reason.
+                    # Some servers omit the final [DONE], but none omits the finish reason.
                     finished = finished or reason is not None
                     if piece:
                         yield piece
             except httpx.HTTPError as error:
                 raise ChatError(f"the stream broke off: {_reason(error)}", self.url, response.status_code) from error
         if not finished:
-            raise ChatError("the stream ended before the answer did", self.url, response.status_code)
+            raise ChatError("the stream ended before the answer was complete", self.url, response.status_code)
 
     async def check(self) -> str:
-        """Checks that the server offers the model, with one request, and returns a sentence that says so.
+        """Checks with one request that the server offers the model, and returns a sentence about it.
 
         Raises:
-            ChatError: The server cannot be reached, refuses, or does not offer the model.
+            ChatError: The server cannot be reached, refuses the request, or does not offer the model.
         """
         url = f"{self._base}/models"
         try:
@@ -183,19 +183,19 @@ class ChatClient:
         if not response.is_success:
             raise ChatError(f"status {response.status_code}: {error_message(response.text)}", url, response.status_code)
         try:
-            names = [str(model["id"]) for model in response.json()["data"] or ()]  # null: Ollama without a model
+            names = [str(model["id"]) for model in response.json()["data"] or ()]  # null if Ollama has no model
         except (ValueError, LookupError, TypeError) as error:
             raise ChatError(f"not a list of models: {shortened(response.text)}", url, response.status_code) from error
         if names and not {self.model, f"{self.model}:latest"} & set(names):  # Ollama adds the tag to a bare name
             raise ChatError(f"offers {', '.join(names)}, not {self.model!r}", url, response.status_code)
-        return f"{url} offers {self.model}" if names else f"{url} answers and names no models"
+        return f"{url} offers {self.model}" if names else f"{url} responds but lists no models"
 
     async def aclose(self) -> None:
         """Closes the connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> ChatClient:
-        """Returns the client itself."""
+        """Returns the client, which is closed at the end of the block."""
         return self
 
     async def __aexit__(
@@ -210,7 +210,7 @@ class ChatClient:
     def _only_reasoned(self, max_tokens: int, status: int) -> ChatError:
         return ChatError(
             f"{self.model} spent all of its {max_tokens} tokens on reasoning: set reasoning_effort=none, raise "
-            "max_tokens, or take a model without reasoning",
+            "max_tokens, or use a model without reasoning",
             self.url,
             status,
         )
@@ -219,7 +219,7 @@ class ChatClient:
     async def _streamed(
         self, messages: Sequence[Message], max_tokens: int, temperature: float, counted: bool
     ) -> AsyncIterator[httpx.Response]:
-        """Yields an open stream that counts its tokens at the end, if that is wanted and the server can."""
+        """Yields an open stream that reports token counts at the end, if `counted` and if the server supports it."""
         async with AsyncExitStack() as stack:
             response, refused = None, False
             if counted and self._counts_streams:
@@ -233,19 +233,19 @@ class ChatClient:
             if response is None:
                 opened = self._opened(messages, max_tokens, temperature, stream=True)
                 response = await stack.enter_async_context(opened)
-                if refused:  # that was it: without the option the same request is fine
+                if refused:  # without the option, the same request succeeded
                     self._counts_streams = False
             yield response
 
     def _piece(self, data: str, status: int, usage: Usage | None) -> tuple[str, bool, str | None]:
-        """Parses one event: its text, whether it has reasoning, and the finish reason if the model stopped."""
+        """Parses one event; returns its text, whether it has reasoning, and the finish reason if the model stopped."""
         try:
             event = json.loads(data)
             if "error" in event:
                 raise self._reported(data, status)
             if usage is not None:
                 usage.read(event)
-            if not event["choices"]:  # only the usage
+            if not event["choices"]:  # the event with the usage
                 return "", False, None
             choice = event["choices"][0]
             delta = choice["delta"]
@@ -257,7 +257,7 @@ class ChatClient:
     async def _opened(
         self, messages: Sequence[Message], max_tokens: int, temperature: float, *, stream: bool, **fields: Any
     ) -> AsyncIterator[httpx.Response]:
-        """Yields a successful response, its body unread if `stream` is true, and closes it."""
+        """Yields a successful response, with its body unread if `stream` is true, and closes it."""
         body = {
             "model": self.model,
             "messages": list(messages) if self.system_role else without_system_role(messages),
@@ -305,7 +305,7 @@ class ChatClient:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Parses the seconds of a Retry-After header, `None` if it is missing or a date."""
+    """Parses the seconds in a Retry-After header; returns `None` if it is missing or a date."""
     try:
         return max(float(header), 0.0) if header else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""Cuts texts to a chat model's context: by its own tokenizer, or by characters if that is not available."""
+"""Cuts texts to a chat model's context: with its own tokenizer, or by characters if that is not available."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cut_characters(text: str, max_tokens: int) -> tuple[str, bool]:
 
 
 def token_cut(folder: Path) -> Cut:
-    """Loads the tokenizer in `folder` and returns the `Cut` that counts its tokens, like the model on the server.
+    """Loads the tokenizer in `folder` and returns a `Cut` that counts tokens like the model on the server.
 
     Args:
         folder: A model's or tokenizer's folder; only its `tokenizer.json` is read.
@@ -68,7 +68,7 @@ def token_cut(folder: Path) -> Cut:
             return text, False
         while keep > 0:
             prefix = text[: offsets[keep][0]].rstrip()
-            # Tokenized alone, a prefix may split into other tokens than within the text.
+            # A prefix may tokenize differently on its own than within the text.
             over = len(tokenizer.encode(prefix, add_special_tokens=False).ids) - max_tokens
             if over <= 0:
                 return prefix, True

@@ -1,6 +1,6 @@
 """Splits streams of server-sent events into lines.
 
-httpx's `iter_lines` also splits at U+0085, U+2028 and U+2029, which JSON may hold as they are: then an event is torn.
+httpx's `iter_lines` also splits at U+0085, U+2028 and U+2029, which JSON may contain unescaped, and so breaks events.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ class EventLines:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """Returns the lines that end in `data`, the next bytes of the stream."""
+        """Returns the lines that are completed by `data`, the next bytes of the stream."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         return [line.removesuffix(b"\r").decode(errors="replace") for line in lines]
 
 
 async def event_lines(stream: AsyncIterable[bytes]) -> AsyncIterator[str]:
-    """Yields the lines of a stream; the last one may lack its end."""
+    """Yields the lines of a stream; the last one may lack a line break."""
     lines = EventLines()
     async for data in stream:
         for line in lines.feed(data):

@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 Message = dict[str, Any]
-"""One message as the OpenAI API takes it: {"role": ..., "content": text or a list of content parts}."""
+"""A message of the OpenAI API: {"role": ..., "content": text or a list of content parts}."""
 
 
 def data_uri(image: Image.Image, max_side: int, quality: int) -> str:
@@ -33,14 +33,14 @@ def text_part(text: str) -> Message:
 
 
 def with_text(message: Message, text: str) -> Message:
-    """Returns a message with a further text at its end."""
+    """Appends a text to a message."""
     content = message["content"]
     joined = f"{content}\n\n{text}" if isinstance(content, str) else [*content, text_part(text)]
     return {**message, "content": joined}
 
 
 def with_images(message: Message, images: Sequence[Image.Image]) -> Message:
-    """Returns a message with further images at its end."""
+    """Appends images to a message."""
     if not images:
         return message
     content = message["content"]
@@ -49,7 +49,7 @@ def with_images(message: Message, images: Sequence[Image.Image]) -> Message:
 
 
 def without_system_role(messages: Sequence[Message]) -> list[Message]:
-    """Moves the system messages into the first of the others, for chat templates that refuse a system role."""
+    """Moves the system messages into the first other message, for chat templates that reject a system role."""
     said = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
     first, *others = [message for message in messages if message["role"] != "system"]
     content = first["content"]

@@ -27,11 +27,11 @@ class ChatReply:
     """A reply.
 
     Attributes:
-        text: What the model wrote, reasoning left out.
+        text: The model's text, without reasoning.
         calls: The tools it calls.
-        prompt_tokens: As the server counts them, `None` if it does not.
-        completion_tokens: As the server counts them, `None` if it does not.
-        cut: Whether the reply ended at its longest length, perhaps before the model had written any text.
+        prompt_tokens: As counted by the server; `None` if it does not report them.
+        completion_tokens: As counted by the server; `None` if it does not report them.
+        cut: Whether the reply was cut at its maximum length, perhaps before the model had written any text.
     """
 
     text: str
@@ -43,18 +43,18 @@ class ChatReply:
 
 @dataclass(slots=True)
 class Usage:
-    """The tokens of a request.
+    """The token counts of a request.
 
     Attributes:
-        prompt_tokens: As the server counts them, `None` if it does not.
-        completion_tokens: As the server counts them, `None` if it does not.
+        prompt_tokens: As counted by the server; `None` if it does not report them.
+        completion_tokens: As counted by the server; `None` if it does not report them.
     """
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
     def read(self, body: Mapping[str, Any]) -> None:
-        """Reads the tokens of a chat completion, or of the event of a stream that has them."""
+        """Reads the token counts from a chat completion, or from the event of a stream that has them."""
         if isinstance(usage := body.get("usage"), dict):
             self.prompt_tokens = _count(usage, "prompt_tokens")
             self.completion_tokens = _count(usage, "completion_tokens")
@@ -64,13 +64,13 @@ def read_reply(body: Mapping[str, Any]) -> ChatReply:
     """Reads the first choice of a chat completion.
 
     Raises:
-        LookupError, TypeError, AttributeError: It is not a chat completion.
+        LookupError, TypeError, AttributeError: The body is not a chat completion.
     """
     choice = body["choices"][0]
     message, usage = choice["message"], body.get("usage") or {}
     called = [call.get("function") or {} for call in message.get("tool_calls") or ()]
     ids = [str(call.get("id") or "") for call in message.get("tool_calls") or ()]
-    if not called and message.get("function_call"):  # the API before tool calls
+    if not called and message.get("function_call"):  # the older API, before tool calls
         called, ids = [message["function_call"]], [""]
     calls = tuple(
         ToolCall(_cleaned(str(function.get("name") or "")), _text(function.get("arguments")), id_)
@@ -96,7 +96,7 @@ def well_formed(text: str) -> str:
 
 
 def _cleaned(text: str) -> str:
-    """Replaces unpaired surrogates like `well_formed`, and also those escaped in JSON that the text contains."""
+    """Replaces unpaired surrogates like `well_formed`, including escaped ones in JSON within the text."""
     return well_formed(_ESCAPED_SURROGATE.sub(lambda found: found[1] or "\\ufffd", text))
 
 
@@ -118,12 +118,12 @@ def _count(usage: Mapping[str, Any], name: str) -> int | None:
 
 
 def has_reasoning(message: dict[str, Any]) -> bool:
-    """Returns whether a message has reasoning: in `reasoning` (Ollama) or `reasoning_content` (vLLM, llama.cpp)."""
+    """Returns whether a message has reasoning, in `reasoning` (Ollama) or `reasoning_content` (vLLM, llama.cpp)."""
     return bool(message.get("reasoning") or message.get("reasoning_content"))
 
 
 def error_message(body: str) -> str:
-    """Returns the message of an error, whichever of the servers' shapes it has; else the body. Shortened."""
+    """Returns the message of an error in any server's format, or else the body, shortened."""
     try:
         value = json.loads(body)
     except ValueError:
@@ -134,6 +134,6 @@ def error_message(body: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """Returns a text on one line, cut to 300 characters."""
+    """Returns a text as a single line, cut to 300 characters."""
     text = " ".join(text.split())
     return text if len(text) <= 300 else text[:299] + "…"

@@ -17,7 +17,7 @@ __all__ = ["OMGM", "Answer", "Retrieval", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the public classes when they are first used, so that `omgm --help` need not wait for PyTorch."""
+    """Imports the public classes on first use, so that `omgm --help` does not have to wait for PyTorch."""
     if name == "OMGM":
         from omgm.api import OMGM
 

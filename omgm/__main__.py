@@ -44,20 +44,20 @@ COMMANDS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns the exit status: 0, or 2 for what the user can fix, explained in one line.
+    """Runs a command and returns the exit status: 0, or 2 for errors that the user can fix, explained in one line.
 
-    Like other commands, it ends without a word with 130 after Ctrl-C, and with 141 if nobody reads its output any more.
+    As usual, it exits silently with 130 after Ctrl-C, and with 141 if the reader of its output has closed the pipe.
     """
     args = parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO if args.verbose else logging.WARNING, format="%(levelname)s %(message)s")
     try:
         args.run(args)
-        sys.stdout.flush()  # now, so that a reader that has left is noticed here
+        sys.stdout.flush()  # now, so that a closed pipe raises here
     except (ValueError, OSError, MemoryError, FloatingPointError) as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             return 128 + signal.SIGPIPE
         if args.verbose:
-            logging.exception("where the error came from")
+            logging.exception("the traceback of the error")
         print(f"omgm: error: {' '.join(_explained(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -66,12 +66,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _nobody_reads() -> bool:
-    """Returns whether the reader of standard output has left, as in `omgm ask … | head`.
+    """Returns whether the reader of standard output has closed the pipe, as in `omgm ask … | head`.
 
-    If so, output goes nowhere from then on: Python would report it once more when it ends.
+    If so, redirects standard output to the null device, since Python would report the error again at exit.
     """
     output, poll = sys.stdout.fileno(), select.poll()
-    poll.register(output, 0)  # errors alone
+    poll.register(output, 0)  # errors only
     if not poll.poll(0):
         return False
     os.dup2(os.open(os.devnull, os.O_WRONLY), output)
@@ -79,7 +79,7 @@ def _nobody_reads() -> bool:
 
 
 def _explained(error: Exception) -> str:
-    """Returns an error's message; for the system's errors about a path, without their number and with what to do."""
+    """Returns an error's message; for OS errors about a path, without the error number and with advice."""
     if not isinstance(error, OSError) or error.filename is None or error.strerror is None:
         return str(error)
     path = error.filename if error.filename2 is None else error.filename2
@@ -91,7 +91,7 @@ def _explained(error: Exception) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Returns the parser of all commands. Heavy imports wait until a command runs."""
+    """Returns the parser of all commands. Heavy imports are deferred until a command runs."""
     top = argparse.ArgumentParser(prog="omgm", description="Answers questions about images from an encyclopedia.")
     top.add_argument("--version", action="version", version=f"omgm {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")

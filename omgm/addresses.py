@@ -1,4 +1,4 @@
-"""Checks the address of a service before it takes the time to build an index and load models."""
+"""Checks the address of a service before the time-consuming steps of building an index and loading models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def check_address(host: str, port: int) -> None:
     """Checks that a service can listen at an address.
 
     Raises:
-        ValueError: Something listens there already, or the address is none of this machine's.
+        ValueError: The port is in use, or the address does not belong to this machine.
     """
     where = f"{host}, port {port}"
     try:
@@ -20,12 +20,12 @@ def check_address(host: str, port: int) -> None:
     faults = [fault for family, _, _, _, address in found if (fault := _fault(family, address)) is not None]
     if any(fault.errno == errno.EADDRINUSE for fault in faults):
         raise ValueError(f"cannot listen at {where}: something else listens there; stop it or choose another --port")
-    if len(faults) == len(found):  # a machine may lack one of the protocols that a name stands for
+    if len(faults) == len(found):  # a name may resolve to IPv4 and IPv6, of which a machine may have only one
         raise ValueError(f"cannot listen at {where}: {faults[0].strerror}; choose another --host or --port")
 
 
 def _fault(family: int, address: tuple[str | int, ...] | tuple[int, bytes]) -> OSError | None:
-    """Returns why an address cannot be bound, `None` if it can."""
+    """Returns the error if an address cannot be bound, else `None`."""
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do

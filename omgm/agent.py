@@ -1,4 +1,4 @@
-"""An agent over an index: a planner behind an OpenAI-compatible server, and the tools it calls."""
+"""An agent over an index: a planner (a chat model) and the tools that it calls."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NO_MODEL = "an agent needs a chat model: set generator.base_url and generator.mo
 
 
 def budget_of(settings: AgentSettings) -> Budget:
-    """Returns the limits that a profile sets."""
+    """Returns the limits of a run from a profile's settings."""
     return Budget(
         rounds=settings.rounds,
         tokens=settings.tokens,
@@ -47,10 +47,10 @@ def budget_of(settings: AgentSettings) -> Budget:
 
 
 def access_of(settings: AgentSettings) -> dict[str, Any]:
-    """Returns the access that a profile gives agents, as arguments of `Agent` and `LazyEngine`.
+    """Returns a profile's settings of agents as arguments of `Agent` and `LazyEngine`.
 
     Raises:
-        ValueError: A setting needs another one, or names a tool that does not exist.
+        ValueError: A setting requires another one, or names a tool that does not exist.
     """
     for table in ("prices", "calls"):
         if unknown := sorted(getattr(settings, table).keys() - TOOLS):
@@ -64,12 +64,12 @@ class LazyEngine:
     """An engine over an index, opened in the event loop that uses it.
 
     Args:
-        searcher: The index with its steps and its generator.
-        planner: The model that plans; closed with the engine.
-        context_tokens: The model's context.
-        web: What of the web may be used; by default nothing. Private networks are refused.
-        prices: The price of a call of a tool, or of a query of a search, by the tool's name.
-        propose: Proposes regions of an image that comes without any.
+        searcher: The index with its retrieval steps and generator.
+        planner: The chat model that plans; closed with the engine.
+        context_tokens: The model's context length in tokens.
+        web: The parts of the web that may be used; by default none. Private networks are refused.
+        prices: The price per call of a tool, or per query for searches, by the tool's name.
+        propose: Proposes regions for images that come without any.
         corpus: Where searches, pages and the model's replies are recorded or replayed.
     """
 
@@ -91,7 +91,7 @@ class LazyEngine:
         self._closing: list[WebAccess | Planner] = [planner]
 
     def opened(self) -> Engine:
-        """Returns the engine; its connections belong to the event loop that this is called in."""
+        """Returns the engine; its connections belong to the current event loop."""
         if self._engine is None:
             index = IndexTools(self._searcher.index, self._searcher.retrieve_query, self._searcher.answer_query)
             web = WebAccess(self._web)
@@ -107,23 +107,24 @@ class LazyEngine:
         return self._engine
 
     async def aclose(self) -> None:
-        """Closes the connections, the planner's too."""
+        """Closes all connections, including the planner's."""
         for client in self._closing:
             await client.aclose()
 
 
 class Agent:
-    """Answers questions that single retrieval cannot, by one of `agents.policies.POLICIES`.
+    """Answers questions that need more than one retrieval, with one of `agents.policies.POLICIES`.
 
-    Any number of threads may use it; they share a cache of what was searched.
+    It is thread-safe; all threads share a cache of searches.
 
     Args:
-        omgm: The index with its steps and its generator. It stays open when the agent is closed.
-        planner: The model that plans; it should see images. Closed with the agent. Without one there are only tools.
-        context_tokens: The model's context.
-        web: What of the web may be used; by default nothing. Private networks are refused.
+        omgm: The index with its retrieval steps and generator. It stays open when the agent is closed.
+        planner: The chat model that plans, preferably multimodal; closed with the agent. Without one, only `call`
+            works.
+        context_tokens: The model's context length in tokens.
+        web: The parts of the web that may be used; by default none. Private networks are refused.
         prices: As for `LazyEngine`.
-        propose: Proposes regions of an image that comes without any.
+        propose: Proposes regions for images that come without any.
         corpus: Where searches, pages and the model's replies are recorded or replayed.
     """
 
@@ -165,14 +166,14 @@ class Agent:
         Args:
             image: As in `OMGM.ask`.
             question: The question.
-            mode: The policy.
-            boxes: Regions of the image that the model may name by number: x1, y1, x2, y2 in its pixels.
-            budget: The limits.
-            watch: Is told every step as it happens, in another thread; see `agents.state.Watch`.
+            mode: The name of the policy.
+            boxes: Regions that the model may refer to by number: x1, y1, x2, y2 in pixels of the image.
+            budget: The limits of the run.
+            watch: Receives every step as it happens, in another thread; see `agents.state.Watch`.
 
         Raises:
-            ValueError: The image is unreadable, the question is empty, the mode unknown, a box outside the image, or
-                there is no planner.
+            ValueError: The image is unreadable, the question is empty, the mode is unknown, a box is outside the image,
+                or there is no planner.
         """
         return self._submit(image, question, mode, boxes, budget, watch).result()
 
@@ -188,7 +189,7 @@ class Agent:
     ) -> AgentAnswer:
         """Answers a question about an image without blocking the caller's event loop; see `ask`.
 
-        Canceling it ends the run.
+        Cancellation ends the run.
         """
         future = await asyncio.to_thread(self._submit, image, question, mode, boxes, budget, watch)
         return await asyncio.wrap_future(future)
@@ -196,10 +197,10 @@ class Agent:
     async def call(
         self, tool: str, arguments: Mapping[str, Any], image: Image.Image | None = None, question: str = ""
     ) -> Observation:
-        """Calls one tool for a question about an image; returns its observation.
+        """Calls one tool for a question about an image and returns its observation.
 
         Raises:
-            ValueError: There is no such tool, its arguments are wrong, or it failed.
+            ValueError: There is no such tool, its arguments are invalid, or it failed.
         """
 
         async def run() -> Observation:
@@ -213,7 +214,7 @@ class Agent:
     def run(
         self, policy: Policy, question: str, images: Sequence[ImageInput] = (), *, budget: Budget | None = None
     ) -> AgentAnswer:
-        """Lets a policy answer a question about any number of images, the main one first, or about none.
+        """Runs a policy on a question about any number of images, the main one first, or about none.
 
         Raises:
             ValueError: An image is unreadable.
@@ -227,16 +228,16 @@ class Agent:
         return self._loop.submit(run()).result()
 
     def close(self) -> None:
-        """Closes the connections, the planner's too, and ends the thread."""
+        """Closes all connections, including the planner's, and stops the thread."""
         self._loop.submit(self._engine.aclose()).result()
         self._loop.close()
 
     def __enter__(self) -> Self:
-        """Returns itself, to be closed at the end of the block."""
+        """Returns the agent, which is closed at the end of the block."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Closes it."""
+        """Closes the agent."""
         self.close()
 
     def _submit(
@@ -265,7 +266,7 @@ class Agent:
 
 
 class _NoPlanner:
-    """The planner of an agent that has none: only its tools can be called."""
+    """A placeholder for agents without a planner, whose tools can be called but which cannot plan."""
 
     name = "none"
 

@@ -1,4 +1,4 @@
-"""The Python API: one line opens or builds an index, another asks it."""
+"""The Python API: opens or builds an index and asks it questions."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Pair = tuple[ImageInput, str]
 class OMGM:
     """Answers questions about images from an index, with the source of every answer.
 
-    Make one with `OMGM.open` or `OMGM.build`, or from your own parts. Any number of threads may use it; models run one
-    batch at a time.
+    Create one with `OMGM.open` or `OMGM.build`, or from your own parts. It is thread-safe; models run one batch at a
+    time.
 
     Args:
-        retriever: The steps over an index.
-        generator: Writes or reads out the answer.
+        retriever: The retrieval steps over an index.
+        generator: Writes the answer or extracts it from the evidence.
 
     Example:
         >>> from omgm import OMGM
@@ -68,16 +68,16 @@ class OMGM:
 
         Args:
             index: The folder that `build` or `omgm build-index` wrote.
-            profile: A name from `configs/`, a file, or a profile already loaded; the index must have been built with
-                its models.
-            settings: Settings by their dotted names that replace the profile's, such as `{"search.k": 50}`.
+            profile: A name from `configs/`, a file, or a loaded profile; the index must have been built with its
+                models.
+            settings: Overrides of the profile's settings by their dotted names, such as `{"search.k": 50}`.
             encoder: Your own model for step 1.
             fusion: Your own model for step 2.
             reranker: Your own model for step 3.
             generator: Your own generator, instead of the profile's.
 
         Raises:
-            ValueError: The index or a model is missing, or they do not fit each other.
+            ValueError: The index or a model is missing, or they do not match.
         """
         loaded = _profile(profile, settings)
         retriever = opening.open_retriever(
@@ -106,20 +106,20 @@ class OMGM:
         reranker: TextReranker | None = None,
         generator: Generator | None = None,
     ) -> Self:
-        """Builds the index of a knowledge base and opens it; an index that is complete already is only opened.
+        """Builds the index of a knowledge base and opens it; an index that is already complete is only opened.
 
-        A build that was killed resumes when it is started again.
+        A build that was killed resumes when it is restarted.
 
         Args:
             kb: The knowledge base: E-VQA's JSON, JSON lines, Parquet, a folder of Markdown, a Kiwix ZIM file, …
             out: The index's folder.
             profile: As in `open`.
-            images: The folder with the knowledge base's images; Markdown and ZIM have their own.
-            kb_format: The knowledge base's format, guessed by default.
-            names: What fields of an entity are called there, such as `{"title": "display_name"}`.
-            max_bad: Share of bad entries, in 0..1, above which the build fails; they are skipped.
+            images: The folder with the knowledge base's images; not needed for Markdown and ZIM, which have their own.
+            kb_format: The knowledge base's format; guessed by default.
+            names: The knowledge base's names of entity fields, such as `{"title": "display_name"}`.
+            max_bad: Share of bad entries, in 0..1, above which the build fails; up to that they are skipped.
             name: The index's name; by default the knowledge base's file name.
-            overwrite: Whether to replace an index of something else.
+            overwrite: Whether to replace an index that was built from something else.
             progress: Whether to show progress bars.
             settings: As in `open`.
             summarizer: Writes the summaries that step 1 searches, instead of the profile's.
@@ -129,7 +129,7 @@ class OMGM:
             generator: As in `open`.
 
         Raises:
-            ValueError: Bad input, or `out` holds something else.
+            ValueError: The input is invalid, or `out` contains something else.
         """
         loaded = _profile(profile, settings)
         encoder, fusion = encoder or parts.build_encoder(loaded), fusion or parts.build_fusion(loaded)
@@ -171,13 +171,13 @@ class OMGM:
         Args:
             image: A path, bytes, a PIL image, or an array [H, W] or [H, W, 3 or 4] of uint8.
             question: The question.
-            k: Candidates of step 1, instead of the profile's.
+            k: Number of candidates of step 1, instead of the profile's.
             alpha: Weight of step 1 in step 2 (equation 5), instead of the profile's.
             beta: Weight of step 2 in step 3 (equation 7), instead of the profile's.
 
         Raises:
             ValueError: The image is unreadable, the question is empty, or an option is out of range.
-            ChatError: The generator is a server, and it failed.
+            ChatError: The generator's server failed.
         """
         query = _query(image, question, Options(k, alpha, beta))
         [retrieval] = self._retrieve([query])
@@ -197,15 +197,15 @@ class OMGM:
         return (await self._answered(query))[1]
 
     async def retrieve_query(self, query: Query) -> RetrievalResult:
-        """Returns the result of the steps for a query of the pipeline."""
+        """Runs the retrieval steps for one query."""
         [result] = await asyncio.to_thread(self.retriever.retrieve, [query])
         return result
 
     async def answer_query(self, query: Query) -> tuple[str | None, RetrievalResult]:
-        """Answers a query of the pipeline; returns the answer, `None` if there is none, and the result of the steps.
+        """Answers a query; returns the answer (`None` if there is none) and the result of the retrieval steps.
 
         Raises:
-            ChatError: The generator is a server, and it failed.
+            ChatError: The generator's server failed.
         """
         result, answer = await self._answered(query)
         return answer.answer, result
@@ -219,17 +219,17 @@ class OMGM:
         beta: float | None = None,
         batch_size: int = 32,
     ) -> list[Retrieval]:
-        """Retrieves for many images with questions, in batches.
+        """Retrieves for many pairs of image and question, in batches.
 
         Args:
             pairs: Images, as in `ask`, with their questions.
             k: As in `ask`.
             alpha: As in `ask`.
             beta: As in `ask`.
-            batch_size: Pairs that go through the models at a time.
+            batch_size: Number of pairs per batch.
 
         Raises:
-            ValueError: As in `ask`; the message names the pair by its position.
+            ValueError: As in `ask`; the message has the position of the pair.
         """
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
@@ -256,14 +256,14 @@ class OMGM:
         beta: float | None = None,
         batch_size: int = 32,
     ) -> list[Retrieval]:
-        """Retrieves for many images with questions without blocking the caller's event loop; see `retrieve`."""
+        """Retrieves for many pairs of image and question without blocking the event loop; see `retrieve`."""
         return await asyncio.to_thread(self.retrieve, pairs, k=k, alpha=alpha, beta=beta, batch_size=batch_size)
 
     def nearest(self, image: ImageInput, *, k: int | None = None) -> tuple[CandidateRow, ...]:
-        """Finds the entities nearest to an image by step 1 alone, best first.
+        """Finds the entities most similar to an image with step 1 alone, best first.
 
         Args:
-            image: As in `ask`. It is compared with what the index searches (`search.candidates`), by default summaries.
+            image: As in `ask`. It is compared with the index's search keys (`search.candidates`), by default summaries.
             k: Number of entities, instead of the profile's.
 
         Raises:
@@ -274,15 +274,15 @@ class OMGM:
         return make_retrieval(self.index, query, result).candidates
 
     def close(self) -> None:
-        """Ends the thread that generators run in. Using the object again starts another."""
+        """Stops the thread that generators run in; it restarts if the object is used again."""
         self._loop.close()
 
     def __enter__(self) -> Self:
-        """Returns itself, to be closed at the end of the block."""
+        """Returns the object, which is closed at the end of the block."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Closes it."""
+        """Closes the object; see `close`."""
         self.close()
 
     def _retrieve(self, queries: Sequence[Query]) -> list[Retrieval]:
@@ -304,7 +304,7 @@ class OMGM:
 def _profile(profile: str | Path | Profile, settings: Mapping[str, Any] | None) -> Profile:
     if isinstance(profile, Profile):
         if settings:
-            raise ValueError("settings: the profile is loaded already; pass them to load_profile instead")
+            raise ValueError("settings: the profile is already loaded; pass the settings to load_profile instead")
         return profile
     return load_profile(str(profile), settings or {})
 

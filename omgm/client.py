@@ -47,16 +47,16 @@ __all__ = [
 
 
 class Client:
-    """Asks a running service. Any number of threads may use it.
+    """A client of a running service; thread-safe.
 
-    An image is a path, the bytes of a file, a PIL image or an array, as for `OMGM.ask`, or a data URI; a URL is fetched
-    by the service, if it may. Statuses 429 and 503 are retried after the time that the service names.
+    An image is a path, the bytes of a file, a PIL image or an array, as for `OMGM.ask`, a data URI, or a URL, which the
+    service fetches if its host is allowed. Statuses 429 and 503 are retried after the service's Retry-After.
 
     Args:
-        url: The service's address.
-        api_key: A read key of the service, if it asks for one.
-        timeout: Seconds the service may stay silent.
-        retries: Further attempts while the service is busy or not ready.
+        url: The service's URL.
+        api_key: A key of the service, if it needs one.
+        timeout: Maximum silence of the service, in seconds.
+        retries: Maximum number of retries while the service is busy or not ready.
 
     Raises:
         ValueError: `timeout` or `retries` is out of range.
@@ -80,13 +80,13 @@ class Client:
         self._http = httpx.Client(**_settings(url, api_key, timeout, retries))
 
     def answer(self, image: ImageInput, question: str, **options: Unpack[AnswerParams]) -> AnswerOut:
-        """Answers a question about an image; with a `mode` by that agent, which may take minutes.
+        """Answers a question about an image. With a `mode`, that agent answers, which may take minutes.
 
         Raises:
-            ServiceError: The service refuses, fails or cannot be reached.
-            OSError: The image's file cannot be read.
+            ServiceError: The service refuses the request, fails or cannot be reached.
+            OSError: The image file cannot be read.
         """
-        if "mode" in options:  # as a stream, in which the service shows that it is alive
+        if "mode" in options:  # streamed, because the service then sends keep-alives
             *_, last = self.stream(image, question, **options)
             return _whole(last)
         return self._asked(AnswerOut, "/answer", form(image, question, options))
@@ -98,10 +98,10 @@ class Client:
     def stream(
         self, image: ImageInput, question: str, **options: Unpack[AnswerParams]
     ) -> Iterator[RetrieveOut | str | AgentStep | AnswerOut]:
-        """Yields what was retrieved, then the answer's text piece by piece, then the whole answer; raises as `answer`.
+        """Yields the retrieval result, pieces of the answer's text, then the whole answer; raises as `answer`.
 
-        With a `mode` it yields the agent's steps, then the whole answer; closing the iterator ends the run.
-        If the generator fails after its first pieces, the whole answer is null and says why.
+        With a `mode`, it yields the agent's steps, then the whole answer; closing the iterator ends the run.
+        If the generator fails, even after its first pieces, the whole answer has `answer=None` and `generator_error`.
         """
         with self._sent("/answer", form(image, question, options, stream=True)) as response:
             events = EventReader(response)
@@ -110,27 +110,27 @@ class Client:
             events.close()
 
     def put_entity(self, entity_id: str, article: Mapping[str, Any], image: ImageInput | None = None) -> ChangeOut:
-        """Adds an article to the index or replaces the one of this id; needs a write key.
+        """Adds or replaces an article in the index; needs a write key if the service has keys.
 
-        When it returns, the article is on the service's disk, and every later question finds it.
+        When this returns, the article is on the service's disk and visible to every later search.
 
         Args:
             entity_id: The entity's id.
-            article: `title`, `sections` (each with `title` and `text`), `url`, `image`, `images`: a line of JSON of a
-                knowledge base. A URL as `image` is fetched by the service, if it may.
+            article: `title`, `sections` (each with `title` and `text`), `url`, `image`, `images`, as in a line of a
+                JSON lines knowledge base. If `image` is a URL, the service fetches it if its host is allowed.
             image: The main image, instead of a URL.
 
         Raises:
-            ServiceError: The service refuses, fails or cannot be reached; the index is as before.
-            OSError: The image's file cannot be read.
+            ServiceError: The service refuses the request, fails or cannot be reached.
+            OSError: The image file cannot be read.
         """
         return self._asked(ChangeOut, entity_path(entity_id), article_form(article, image), "PUT")
 
     def delete_entity(self, entity_id: str) -> ChangeOut:
-        """Removes an entity from the index; needs a write key.
+        """Removes an entity from the index; needs a write key if the service has keys.
 
         Raises:
-            ServiceError: The service has no such entity, refuses, fails or cannot be reached.
+            ServiceError: The service has no such entity, refuses the request, fails or cannot be reached.
         """
         return self._asked(ChangeOut, entity_path(entity_id), {}, "DELETE")
 
@@ -139,7 +139,7 @@ class Client:
         self._http.close()
 
     def __enter__(self) -> Self:
-        """Returns itself, to be closed at the end of the block."""
+        """Returns the client, which is closed at the end of the block."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -191,7 +191,7 @@ class AsyncClient:
         self._http = httpx.AsyncClient(**_settings(url, api_key, timeout, retries))
 
     async def answer(self, image: ImageInput, question: str, **options: Unpack[AnswerParams]) -> AnswerOut:
-        """Answers a question about an image; see `Client.answer`. Canceling it ends an agent's run."""
+        """Answers a question about an image; see `Client.answer`. Cancellation ends an agent's run."""
         if "mode" in options:
             return _whole([event async for event in self.stream(image, question, **options)][-1])
         return await self._asked(AnswerOut, "/answer", await to_thread.run_sync(form, image, question, options))
@@ -228,7 +228,7 @@ class AsyncClient:
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:
-        """Returns itself, to be closed at the end of the block."""
+        """Returns the client, which is closed at the end of the block."""
         return self
 
     async def __aexit__(
@@ -261,7 +261,7 @@ class AsyncClient:
 
 
 def _whole(last: RetrieveOut | str | AgentStep | AnswerOut) -> AnswerOut:
-    assert isinstance(last, AnswerOut)  # `EventReader.close` has checked that the stream came to its end
+    assert isinstance(last, AnswerOut)  # `EventReader.close` has checked that the stream is complete
     return last
 
 

@@ -1,4 +1,4 @@
-"""Checks what a profile needs against this machine, its disk, its servers and an index."""
+"""Checks whether a profile can run: this machine, its disks, packages and models, chat servers and an index."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PUBLISHED = {
     "openai/clip-vit-large-patch14": (1.7, 0.43),
     "timm/eva02_large_patch14_clip_224.merged2b_s4b_b131k": (0.9, 0.43),
 }
-"""Size of the download in GB and billions of parameters, as the hub lists them, for models that are not here yet."""
+"""Download size in GB and parameters in billions, as listed on the hub, for models that are not downloaded yet."""
 
 _WIDTH = {"float32": 4, "bfloat16": 2, "float16": 2}
 
@@ -57,9 +57,9 @@ def examine(
 
     Args:
         profile: The profile to run here.
-        shown: The name or file that the user gave for it; by default its name.
-        index: An index to run it on.
-        ports: Where to look for chat servers on loopback (`omgm.local_servers`).
+        shown: The name or file by which the user referred to it; by default its name.
+        index: The folder of an index to check too.
+        ports: Loopback ports to search for chat servers (`omgm.local_servers`).
     """
     gpus = devices()
     needed = needed_extras(profile)
@@ -79,7 +79,7 @@ def examine(
 
 
 def needed_extras(profile: Profile) -> dict[str, str]:
-    """Returns the extras that a profile cannot run without, with the setting that asks for each."""
+    """Returns the extras that a profile requires, each with the setting that requires it."""
     needed = {}
     if profile.sections.kind == "flag":
         needed["flag"] = 'sections.kind = "flag"'
@@ -93,7 +93,7 @@ def needed_extras(profile: Profile) -> dict[str, str]:
 
 
 def _config_finding(name: str, gpus: Sequence[Device]) -> Finding:
-    """Checks whether a profile of `configs/` can run here, and says why not."""
+    """Checks whether a profile of `configs/` can run here, and if not, reports why."""
     try:
         problems = obstacles(load_profile(name), gpus)
     except ValueError as error:
@@ -123,7 +123,7 @@ def obstacles(profile: Profile, gpus: Sequence[Device]) -> list[str]:
 
 
 def weight_findings(profile: Profile, shown: str) -> list[Finding]:
-    """Checks that the models a profile names are on this machine."""
+    """Checks that a profile's models are on this machine."""
     findings = []
     for key, model, weights in named_models(profile):
         try:
@@ -141,7 +141,7 @@ def weight_findings(profile: Profile, shown: str) -> list[Finding]:
 
 
 def server_finding(profile: Profile, section: Literal["summarizer", "generator"]) -> Finding:
-    """Checks that the server a profile names answers and offers the model."""
+    """Checks that a profile's chat server responds and offers the model."""
     settings = getattr(profile, section)
     if settings.kind != "openai":
         return Finding(section, "ok", f"{settings.kind}, needs no server")
@@ -207,7 +207,7 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
 
 
 def token_shape(folder: Path) -> tuple[int, int] | None:
-    """Returns number and length of a fusion model's tokens from its config, or `None` if there is no config."""
+    """Reads the shape (tokens, dimension) of a fusion model's output from its config; `None` without a config."""
     path = folder / "config.json"
     if not path.is_file():
         return None
@@ -275,10 +275,10 @@ def _published(model: str) -> tuple[float, float]:
 
 
 def _parameters(model: str) -> float | None:
-    """Returns the number of parameters of a model, or `None` if neither its files nor `PUBLISHED` tell."""
+    """Returns the number of parameters of a model, or `None` if neither its files nor `PUBLISHED` have it."""
     from retriever.models.folder import count_parameters
 
     try:
         return count_parameters(local_folder(model))
-    except (ValueError, SafetensorError):  # not here, or without weights that can be read
+    except (ValueError, SafetensorError):  # not downloaded, or without readable weights
         return _published(model)[1] * 1e9 or None

@@ -26,7 +26,7 @@ from retriever.protocols import DualEncoder, FusionEncoder
 
 
 def design_of(profile: Profile) -> IndexDesign:
-    """Returns the settings of a profile that decide what an index holds."""
+    """Returns the settings of a profile that determine the contents of an index."""
     return {
         "drop_sections": profile.index.drop_sections,
         "candidates": profile.search.candidates,
@@ -58,15 +58,15 @@ def build(
     encoder: DualEncoder | None = None,
     fusion: FusionEncoder | None = None,
 ) -> Index:
-    """Builds the index of a knowledge base with a profile's models, or with those given instead.
+    """Builds the index of a knowledge base with a profile's models, or with the given ones instead.
 
     With a `cluster`, the address of a Ray cluster or "auto", its machines read the images and run the models.
 
     Raises:
-        ValueError: Bad input; see `indexes.build.build_index`. Or the cluster or the extra `ray` is missing.
+        ValueError: The input is invalid (see `indexes.build.build_index`), or the cluster or extra `ray` is missing.
     """
     kb_format = _checked_format(kb, images, kb_format, names)
-    if cluster is not None:  # machines have working folders of their own
+    if cluster is not None:  # other machines have other working folders
         kb, images, out = kb.resolve(), None if images is None else images.resolve(), out.resolve()
         labeled = [image._replace(path=image.path.resolve()) for image in labeled]
     shared = [out, *sorted({image.path.parent for image in labeled})]
@@ -99,7 +99,7 @@ def build(
 def _workers(
     profile: Profile, cluster: str | None, shared: Sequence[Path]
 ) -> Iterator[Callable[[DualEncoder, FusionEncoder | None], Workers]]:
-    """Yields a function that makes the workers of a build; with a cluster, this process stays connected to it."""
+    """Yields a factory for the workers of a build; if there is a cluster, stays connected to it during the block."""
     if cluster is None:
         yield LocalWorkers
         return
@@ -127,14 +127,14 @@ def estimate(
     max_bad: float = MAX_BAD,
     labeled: Sequence[LabeledImage] = (),
 ) -> Estimate:
-    """Measures on a sample what building the index of a knowledge base would take; see `build` for the arguments.
+    """Estimates the cost of building an index by measuring a sample; see `build` for the arguments.
 
     Raises:
-        ValueError: Bad input; see `indexes.estimate.estimate_build`.
+        ValueError: The input is invalid; see `indexes.estimate.estimate_build`.
     """
     kb_format = _checked_format(kb, images, kb_format, names)
     chat = profile.summarizer.kind == "openai"
-    sample = max(SAMPLE, 2 * profile.summarizer.concurrency if chat else 0)  # so that requests are in flight at once
+    sample = max(SAMPLE, 2 * profile.summarizer.concurrency if chat else 0)  # so that requests run concurrently
     skipped = SkippedEntries(max_bad)
     with parts.opened_summarizer(profile) as summarizer:
         return estimate_build(
@@ -161,6 +161,6 @@ def _checked_format(kb: Path, images: Path | None, kb_format: str | None, names:
     if images is None and kb_format not in OWN_IMAGES:
         raise ValueError(
             f"images: name the folder with the images (--images {kb.parent}, if they are beside the knowledge base); "
-            f"one of format {kb_format} holds none"
+            f"a knowledge base of format {kb_format} contains none"
         )
     return kb_format

@@ -1,4 +1,4 @@
-"""The index of a knowledge base, kept in a folder beside it: built when it is missing or the knowledge base changed."""
+"""Keeps the index of a knowledge base in a folder beside it: builds it if missing, or if the knowledge base changed."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from retriever.files import write_whole
 from retriever.wording import counted
 
 NOTE = "built_from.json"
-"""What an index was built from, in its folder: compared instead of hashes, which take long for large files."""
+"""The file in an index's folder that records its inputs: compared instead of hashes, which take long to compute."""
 _EXAMPLES, _LOOKED_AT = 5, 100
-"""Titles that are shown, and entities among which different ones are looked for."""
+"""Number of titles to show, and number of entities among which to look for different ones."""
 _SETTINGS: Any = {
     "encoder": {"model", "key_sizes", "long_texts"},
     "fusion": {"model", "tokens", "section_images"},
@@ -31,7 +31,7 @@ _SETTINGS: Any = {
     "index": {"drop_sections"},
     "summarizer": {"kind", "model", "max_words"},
 }
-"""Settings that decide what an index holds; none of them is secret."""
+"""Settings that determine the contents of an index; none of them is secret."""
 
 
 def index_beside(kb: Path) -> Path:
@@ -49,20 +49,20 @@ def keep_index(
     say: Callable[[str], object] = print,
     **reading: Any,
 ) -> None:
-    """Builds the index of a knowledge base unless it is there, and says what it holds.
+    """Builds the index of a knowledge base unless it is up to date, and reports its contents.
 
-    An index that this function built is built again when the knowledge base has changed; any other is not replaced.
+    An index built by this function is rebuilt if the knowledge base has changed; any other is never replaced.
 
     Args:
         profile: The models.
         kb: The knowledge base.
         index: The index's folder.
-        images: Its images; by default what it holds itself, or the folder it is in.
-        say: Takes the lines that say what is done and found.
+        images: The images; by default those in the knowledge base, or the folder that contains it.
+        say: Prints lines about progress and results.
         **reading: `kb_format`, `names` and `max_bad` of `omgm.indexing.build`.
 
     Raises:
-        ValueError: Bad input, or the folder holds something else.
+        ValueError: The input is invalid, or the folder contains something else.
     """
     format = reading.get("kb_format") or guess_format(kb)
     images = images or images_beside(kb, format)
@@ -97,7 +97,7 @@ def _found_lines(index: Index) -> Iterator[str]:
     if titles:
         yield f"with an image: {', '.join(titles)}{', …' if counts.with_image > len(titles) else ''}"
     else:
-        yield "no entity has an image, so photographs are compared with texts alone (--images, or --map image=NAME)"
+        yield "no entity has an image, so photographs are compared only with texts; set --images or --map image=NAME"
     lines = problem_lines(read_report(index.folder))
     yield from lines
     if lines:
@@ -112,5 +112,5 @@ def _state(kb: Path, format: str) -> list[int]:
     elif format == "zim":
         files = zim_parts(kb)
     states = [file.stat() for file in files if not file.is_symlink() or file.exists()]
-    rows = [int(hash_sql(kb)[:15], 16)] if format == "sql" else []  # a database says nothing else of its changes
+    rows = [int(hash_sql(kb)[:15], 16)] if format == "sql" else []  # only the rows show a database's changes
     return [len(states), sum(one.st_size for one in states), max((one.st_mtime_ns for one in states), default=0), *rows]

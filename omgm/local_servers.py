@@ -1,4 +1,4 @@
-"""Chat servers that run on this machine, and the settings that use them."""
+"""Finds chat servers that run on this machine, and the settings to use them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ PORTS: Mapping[int, str] = {
     8001: "vLLM",  # where docs/generators.md puts it, beside the service
     1234: "LM Studio",
 }
-"""Where chat servers listen by default."""
+"""Default ports of chat servers."""
 SECONDS = 2.0
-"""How long all of them together may take; a server on loopback answers within milliseconds."""
+"""Timeout in seconds for all ports together; a server on loopback responds within milliseconds."""
 
 _NO_CHAT = ("embed", "rerank", "bge-", "minilm")
-"""Parts of names of models that Ollama and LM Studio list beside chat models."""
+"""Parts of the names of non-chat models, which Ollama and LM Studio list too."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalServer:
-    """An OpenAI-compatible server on loopback: its chat models, or why it does not list them."""
+    """An OpenAI-compatible server on loopback: its chat models, or the reason why it does not list them."""
 
     port: int
     models: tuple[str, ...] = ()
@@ -40,11 +40,11 @@ class LocalServer:
 
     @property
     def url(self) -> str:
-        """The setting `generator.base_url`."""
+        """The value for `generator.base_url`."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     def settings(self) -> str:
-        """Returns the arguments that make a command use the server's first model as its generator."""
+        """Returns the command-line arguments for using the server's first model as the generator."""
         values = {"kind": "openai", "base_url": self.url, "model": self.models[0] if self.models else "NAME"}
         if self.reads_images:
             values["multimodal"] = "true"
@@ -52,11 +52,11 @@ class LocalServer:
 
 
 def local_server_findings(ports: Mapping[int, str] = PORTS, seconds: float = SECONDS) -> list[Finding]:
-    """Returns a finding for each chat server that runs on this machine, with the settings that use it.
+    """Returns a finding for each chat server that runs on this machine, with the settings to use it.
 
     Args:
-        ports: Where to look on loopback, and which server is usual there.
-        seconds: How long to wait for all of them.
+        ports: Loopback ports to search, each with the server that usually listens there.
+        seconds: Timeout in seconds for all ports together.
     """
     servers = asyncio.run(_find_servers(ports, seconds))
     if not servers:
@@ -76,7 +76,7 @@ def local_server_findings(ports: Mapping[int, str] = PORTS, seconds: float = SEC
 
 
 async def _find_servers(ports: Mapping[int, str] = PORTS, seconds: float = SECONDS) -> list[LocalServer]:
-    """Returns the chat servers that answer on loopback. Asks all ports at once, without proxies and without a key."""
+    """Returns the chat servers that respond on loopback. Asks all ports at once, without proxies or a key."""
     async with httpx.AsyncClient(trust_env=False) as http:
         servers = await asyncio.gather(*(_ask(http, port, seconds) for port in ports))
     return [server for server in servers if server is not None]
@@ -92,9 +92,9 @@ async def _ask(http: httpx.AsyncClient, port: int, seconds: float) -> LocalServe
     if response.headers.get("www-authenticate") == CHALLENGE:
         return None  # our own service, as below
     if response.status_code in (401, 403):
-        return LocalServer(port, problem="wants a key; put it into OPENAI_API_KEY")
+        return LocalServer(port, problem="needs a key; set OPENAI_API_KEY")
     if response.status_code == 503:
-        return LocalServer(port, problem="is not ready; llama.cpp's server answers so while it loads its model")
+        return LocalServer(port, problem="is not ready; llama.cpp's server responds like this while loading its model")
     if not response.is_success or not isinstance(listed, dict) or "data" not in listed:
         return None
     models = [model for model in listed["data"] or () if isinstance(model, dict) and isinstance(model.get("id"), str)]

@@ -1,4 +1,4 @@
-"""What this machine has: Python, PyTorch, GPUs, memory, disk, packages. Works even if none of them can be imported."""
+"""Checks of this machine: Python, PyTorch, GPUs, memory, disks, packages. Works even if packages cannot be imported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Status = Literal["ok", "warn", "fail"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check: what was found, and how to fix it, or the settings that use it."""
+    """The result of one check: what was found, and how to fix it or which settings use it."""
 
     name: str
     status: Status
@@ -163,7 +163,7 @@ def extra_findings(needed: Mapping[str, str]) -> list[Finding]:
     """Checks the packages of each extra.
 
     Args:
-        needed: The extras that must be installed, each with the setting that asks for it.
+        needed: The extras that must be installed, each with the setting that requires it.
     """
     findings = []
     for extra, requirements in extras().items():
@@ -187,7 +187,7 @@ def extra_findings(needed: Mapping[str, str]) -> list[Finding]:
 
 
 def faiss_finding() -> Finding:
-    """Checks that exactly one FAISS package is installed, since all of them provide the same module."""
+    """Checks that exactly one FAISS package is installed, since they all provide the same module."""
     names = sorted({str(one.metadata["Name"]).lower() for one in metadata.distributions() if one.metadata["Name"]})
     found = [f"{name} {installed(name)}" for name in names if name.startswith("faiss")]
     if len(found) > 1:
@@ -201,7 +201,7 @@ def faiss_finding() -> Finding:
 
 
 def torchvision_finding() -> Finding:
-    """Checks torchvision: if it is installed but broken, transformers breaks with it."""
+    """Checks torchvision: if it is installed but broken, transformers breaks too."""
     version = installed("torchvision")
     if version is None:
         return Finding("torchvision", "ok", "not installed; only open_clip needs it")

@@ -1,4 +1,4 @@
-"""What the tools of `omgm mcp` return: small enough for a language model to read. The docstrings go to it too."""
+"""Results of the tools of `omgm mcp`, small enough for a language model to read, which gets the docstrings too."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class RankedEntity(EntityResult):
     """An entity with its scores; null if a step did not score it."""
 
     sim_c: float | None
-    """Similarity of the image to what the index searches (step 1)."""
+    """Similarity of the image to the entity's search key (step 1)."""
     sim_m: float | None
     """Largest similarity of image and question to a section and the entity's main image (step 2)."""
     score: float
-    """What the entities are ranked by."""
+    """The score that entities are ranked by."""
 
 
 class EntitiesResult(_Result):
@@ -45,7 +45,7 @@ class SectionResult(_Result):
     title: str
     text: str
     score: float | None
-    """What the sections are ranked by, null if they are not scored."""
+    """The score that sections are ranked by; null if they are not scored."""
 
 
 class SectionsResult(_Result):
@@ -72,7 +72,7 @@ class ExcerptsResult(_Result):
 
     excerpts: list[ExcerptResult]
     note: str
-    """What else is to be said, such as the sections of an article."""
+    """Further information, such as the sections of an article."""
 
 
 class AnswerResult(_Result):
@@ -81,20 +81,20 @@ class AnswerResult(_Result):
     answer: str | None
     """Null if the evidence does not answer the question."""
     grounded: bool | None
-    """Whether the answer stands word for word in the evidence, null without an answer and with an agent's."""
+    """Whether the evidence contains the answer word for word; null without an answer, and for an agent's answer."""
     abstained: bool
     confidence: float | None
     """From 0 to 1, null if the generator reports none."""
     recognized: float | None
     """Probability that the image shows `entity`, null if the profile is not calibrated."""
     declined: bool
-    """Whether no answer was sought, because the image was not recognized."""
+    """Whether the question was declined because the image was not recognized."""
     entity: EntityResult | None
-    """What the image shows, null if nothing was found."""
+    """The entity that the image shows; null if nothing was found."""
     evidence: SectionResult | None
     """The section that the answer is read from."""
     sources: list[ExcerptResult] = []
-    """What an agent's answer cites; `entity` and `evidence` are null then."""
+    """The sources that an agent's answer cites; `entity` and `evidence` are then null."""
     stopped: str = ""
     """The limit or failure that ended an agent's run early."""
 

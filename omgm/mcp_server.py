@@ -1,4 +1,4 @@
-"""An MCP server over an index, so that a language model's client can ask about images; `omgm mcp` runs it."""
+"""An MCP server over an index, with which language models can ask about images; `omgm mcp` runs it."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ _BROWSES = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world
 
 
 class Tools:
-    """The tools, each a method.
+    """The tools of the server, one per method.
 
     Args:
-        omgm: What they ask.
+        omgm: Answers the questions.
         settings: The limits of images and questions.
         paths: Whether an image may be the path of a file on this machine.
-        agent: Answers by search agents, and has their tools.
+        agent: Runs search agents and their tools.
         limits: The limits of the agents.
     """
 
@@ -115,7 +115,7 @@ class Tools:
             if self._agent is None:
                 raise ToolError(NO_MODEL)
             if self._runs >= self._most_runs:
-                raise ToolError(f"{self._runs} agents are running, the most that may run at once; try again later")
+                raise ToolError(f"{self._runs} agents are already running, the maximum; try again later")
             self._runs += 1
             try:
                 return agent_result(await self._agent.ask_async(loaded, checked, mode, budget=self._budget))
@@ -220,7 +220,7 @@ def build_server(
     agent: Agent | None = None,
     limits: AgentSettings | None = None,
 ) -> MCPServer:
-    """Returns the server; arguments as for `Tools`. Without an agent there are none of its tools."""
+    """Returns the server; takes the arguments of `Tools`. Without an agent, it has none of the agent's tools."""
     limits = limits or AgentSettings()
     index = omgm.index
     holds = counted(len(index), "entity")
@@ -251,7 +251,7 @@ def build_server(
 
 @contextmanager
 def _tool_errors() -> Iterator[None]:
-    """Reports errors that the caller can fix as tool errors; what a chat server said goes to the log only."""
+    """Reports errors that the caller can fix as tool errors; a chat server's message goes only to the log."""
     try:
         yield
     except ApiError as error:
@@ -265,4 +265,4 @@ def _tool_errors() -> Iterator[None]:
 
 def _file(path: str, settings: ServingSettings) -> bytes:
     with open(path, "rb") as file:
-        return file.read(settings.max_image_bytes + 1)  # one more is too many for decode_image
+        return file.read(settings.max_image_bytes + 1)  # one byte more than decode_image accepts

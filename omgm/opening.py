@@ -1,4 +1,4 @@
-"""Opens an index with the models of a profile: for questions, or for changes."""
+"""Opens an index with a profile's models, for retrieval or for changes."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ logger = logging.getLogger(__name__)
 
 
 def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int, tokens: str) -> str:
-    """Returns a hash of everything that decides what the scores of steps 1 and 2 are.
+    """Returns a hash of everything that determines the scores of steps 1 and 2.
 
     Args:
         profile: The profile.
         encoder: Step 1's model.
         fusion: Step 2's model.
-        image_keys: Image keys of an entity in the index, at most: the best of more keys scores higher.
-        tokens: The codec of the index's tokens: signs alone score lower than float16.
+        image_keys: Maximum number of image keys per entity in the index: the best of more keys scores higher.
+        tokens: The codec of the index's tokens: sign bits score lower than float16.
     """
     search = profile.search
     searched = [search.candidates, search.image_weight, image_keys, search.trim_borders]
@@ -45,14 +45,14 @@ def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncode
 def _build_recognition(
     profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int, tokens: str
 ) -> Recognition | None:
-    """Returns the profile's recognition, or `None` if it was not fitted to what `recognition_key` counts."""
+    """Returns the profile's recognition, or `None` if its `recognition_key` does not match."""
     settings = profile.recognition
     if not settings.fitted_to:
         return None
     if settings.fitted_to != recognition_key(profile, encoder, fusion, image_keys, tokens):
         logger.warning(
             "profile %s: recognition was fitted to other models or weights, or to another number of image keys or "
-            "other tokens than the index has (%d, %s), so nothing is declined; fit it again with omgm calibrate",
+            "other tokens than the index has (%d, %s), so no question is declined; fit it again with omgm calibrate",
             profile.name,
             image_keys,
             tokens,
@@ -72,7 +72,7 @@ def open_retriever(
     index: LiveIndex | None = None,
     cache: ImageCache | None = None,
 ) -> Retriever[Index]:
-    """Opens an index and puts the three steps on it, with a profile's models or those given instead.
+    """Opens an index for the three retrieval steps, with a profile's models or the given ones instead.
 
     Args:
         profile: The profile.
@@ -80,13 +80,13 @@ def open_retriever(
         encoder: Step 1's model.
         fusion: Step 2's model.
         reranker: Step 3's model.
-        live: Whether to follow changes that are not in the index's files yet, also those that other processes will
-            make; otherwise an index with such changes is refused.
-        index: The index, if it is open already, with `encoder` and `fusion`.
-        cache: Where the profile's models keep what they compute of images.
+        live: Whether to follow changes that are not yet compacted, including future ones by other processes; otherwise
+            an index with such changes is refused.
+        index: The index, if it is already open with `encoder` and `fusion`.
+        cache: Where the profile's models cache what they compute from images.
 
     Raises:
-        ValueError: The index or a model is missing, or they do not fit each other; the message says what to do.
+        ValueError: The index or a model is missing, or they do not match; the message says what to do.
     """
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
     options = _index_options(profile, encoder, fusion)
@@ -107,14 +107,14 @@ def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: Fu
     """Opens an index for changes.
 
     Args:
-        profile: The profile it was built with.
+        profile: The profile that it was built with.
         folder: The index's folder.
         encoder: The profile's model for step 1.
         fusion: The profile's model for step 2.
-        doing: What this process does with it, see `LiveIndex.open`.
+        doing: What this process does with the index; see `LiveIndex.open`.
 
     Raises:
-        ValueError: As `open_retriever`, or another process changes the index (`LockedError`).
+        ValueError: As for `open_retriever`, or another process has the index open for changes (`LockedError`).
         OSError: The folder is read-only.
     """
     options = _index_options(profile, encoder, fusion)

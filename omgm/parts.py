@@ -1,4 +1,4 @@
-"""Builds the models, clients and readers that a profile describes."""
+"""Builds the models and clients that a profile describes."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReran
 
 Model = TypeVar("Model")
 
-transformers_logging.disable_progress_bar()  # a small model loads before its bar is drawn
+transformers_logging.disable_progress_bar()  # small models load faster than the bar is drawn
 
 
 def build_encoder(profile: Profile, cache: ImageCache | None = None) -> DualEncoder:
-    """Loads the model of step 1, which keeps what it computes of images in `cache`."""
+    """Loads the model of step 1, which caches what it computes from images in `cache`."""
     device, dtype = placement(profile)
     settings = profile.encoder
     load = partial(ClipEncoder.load, long_texts=settings.long_texts, key_sizes=settings.key_sizes, fused=True)
@@ -55,7 +55,7 @@ def build_encoder(profile: Profile, cache: ImageCache | None = None) -> DualEnco
 
 
 def build_fusion(profile: Profile, cache: ImageCache | None = None) -> FusionEncoder:
-    """Loads the model of step 2, which keeps what it computes of images in `cache`."""
+    """Loads the model of step 2, which caches what it computes from images in `cache`."""
     fusion = _loaded(profile, "fusion", partial(QFormerFusion.load, fused=True), *placement(profile))
     fusion.cache = cache
     if profile.cuda_graphs:
@@ -73,10 +73,10 @@ def build_text_reranker(profile: Profile) -> TextReranker:
 
 
 def build_summarizer(profile: Profile) -> Summarizer:
-    """Makes the summarizer.
+    """Creates the summarizer.
 
     Raises:
-        ValueError: It is a chat model, and its server's address or its name is not set.
+        ValueError: It is a chat model, and its `base_url` or `model` is not set.
     """
     settings = profile.summarizer
     if settings.kind == "openai":
@@ -89,7 +89,7 @@ def build_summarizer(profile: Profile) -> Summarizer:
 
 @contextmanager
 def opened_summarizer(profile: Profile) -> Iterator[Summarizer]:
-    """Yields the summarizer of `build_summarizer` and closes its connections and its cache at the end of the block."""
+    """Yields the result of `build_summarizer` and closes its connections and cache at the end of the block."""
     summarizer = build_summarizer(profile)
     try:
         yield summarizer
@@ -99,14 +99,14 @@ def opened_summarizer(profile: Profile) -> Iterator[Summarizer]:
 
 
 def build_generator(profile: Profile, apart: bool = False) -> Generator:
-    """Makes the generator.
+    """Creates the generator.
 
     Args:
         profile: The profile.
-        apart: Runs the extractive reader in a process of its own, beside a service's models.
+        apart: Whether to run the extractive reader in its own process, apart from a service's models.
 
     Raises:
-        ValueError: It is a chat model, and its server's address or its name is not set.
+        ValueError: It is a chat model, and its `base_url` or `model` is not set.
     """
     generator = _answering(profile, apart)
     return GuardedGenerator(generator, profile.recognition.threshold) if profile.recognition.fitted_to else generator
@@ -137,10 +137,10 @@ def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sectio
 def _loaded(
     profile: Profile, section: Literal["encoder", "fusion", "sections"], load: Callable[..., Model], *arguments: Any
 ) -> Model:
-    """Returns the model of a step, which `load` reads from its folder.
+    """Loads the model of a step from its folder with `load`.
 
     Raises:
-        ValueError: The folder does not exist, or a file in it is damaged or does not fit.
+        ValueError: The folder does not exist, or a file in it is damaged or does not match.
     """
     folder = model_folder(profile, section)
     try:
@@ -170,19 +170,19 @@ def placement(profile: Profile) -> tuple[str, torch.dtype]:
 
 
 def build_proposer(profile: Profile, encoder: DualEncoder) -> ProposeRegions:
-    """Loads what proposes regions of images to agents.
+    """Loads the region proposer for agents.
 
     Args:
         profile: The profile.
-        encoder: Its model of step 1, whose feature map is taken if no model for regions is set.
+        encoder: Its model of step 1, whose feature map is used if `regions.model` is not set.
 
     Raises:
-        ValueError: The model is missing, or the encoder gives no feature map.
+        ValueError: The model is missing, or the encoder has no feature map.
     """
     settings, (device, dtype) = profile.regions, placement(profile)
     if not settings.model:
         if not isinstance(encoder, ClipEncoder):
-            raise ValueError("this encoder gives no feature map to propose regions from; set regions.model")
+            raise ValueError("this encoder has no feature map to propose regions from; set regions.model")
         return map_regions(feature_map(encoder), settings.most)
     detect = load_grounding(
         model_folder(profile, "regions"),
@@ -196,10 +196,10 @@ def build_proposer(profile: Profile, encoder: DualEncoder) -> ProposeRegions:
 
 
 def build_planner(profile: Profile) -> ChatClient:
-    """Makes the client of the chat model that plans for agents: the generator's server and model.
+    """Creates the client of the chat model that plans for agents: the generator's server and model.
 
     Raises:
-        ValueError: The server's address or its name is not set.
+        ValueError: `generator.base_url` or `generator.model` is not set.
     """
     return _client(profile.generator, "generator", "an agent")
 

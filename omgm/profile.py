@@ -1,4 +1,4 @@
-"""Profiles: read from TOML files and overrides, checked key by key, and written."""
+"""Reads profiles from TOML files and overrides, checks every key, and writes them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from retriever.files import write_whole
 
 _PACKAGE = Path(__file__).resolve().parent
 CONFIGS = next(folder for folder in (_PACKAGE / "configs", _PACKAGE.parent / "configs") if folder.is_dir())
-"""The named profiles: inside the package in an installed wheel, else at the top of the repository."""
+"""The folder of named profiles: inside the package in an installed wheel, else at the top of the repository."""
 MODELS = {
     "encoder.model", "fusion.model", "sections.model", "regions.model", "summarizer.tokenizer", "generator.tokenizer",
 }  # fmt: skip
-"""Settings that name a model: a folder if they begin with ".", "/" or "~", else a name on the Hugging Face hub."""
+"""Settings that name a model: a folder if they start with ".", "/" or "~", else a name on the Hugging Face hub."""
 PATHS = MODELS | {"serving.examples_dir", "summarizer.cache", "agents.publish_dir", "agents.web_corpus"}
-"""Settings that can be paths: relative to the profile's file, or to the working folder after `--set`."""
+"""Settings that can be paths, relative to the profile's file or, after `--set`, to the working folder."""
 _WORDS = ("auto", "none")
 """Values of `summarizer.cache` that are not paths."""
 
@@ -32,14 +32,15 @@ Values = dict[str, Any]
 
 
 def load_profile(name_or_path: str, overrides: Sequence[str] | Mapping[str, Any] = ()) -> Profile:
-    """Loads a profile, with what it extends and with overrides.
+    """Loads a profile with the profiles that it extends, and applies overrides.
 
     Args:
         name_or_path: A name from `configs/` or a file.
-        overrides: `section.key=value`, the value as in TOML or a bare word; or a mapping of `section.key` to values.
+        overrides: Strings `section.key=value`, with the value as in TOML or a bare word; or a mapping of `section.key`
+            to values.
 
     Raises:
-        ValueError: The profile does not exist, or a key or value is wrong; the message names the file and the key.
+        ValueError: The profile does not exist, or a key or value is invalid; the message names the file and the key.
     """
     path = resolve(name_or_path)
     values, origins = _read(path, ())
@@ -70,7 +71,7 @@ def resolve(name_or_path: str, beside: Path | None = None) -> Path:
 
     Args:
         name_or_path: A name from `configs/` or a file.
-        beside: The folder that relative paths start at; by default the working folder.
+        beside: The folder that relative paths are relative to; by default the working folder.
 
     Raises:
         ValueError: Neither exists.
@@ -86,10 +87,10 @@ def resolve(name_or_path: str, beside: Path | None = None) -> Path:
 
 
 def parse_overrides(overrides: Sequence[str]) -> Values:
-    """Parses settings written as `section.key=value`; paths become absolute.
+    """Parses settings of the form `section.key=value`; makes paths absolute.
 
     Raises:
-        ValueError: A setting is not of that form, or its key is unknown.
+        ValueError: A setting does not have this form, or its key is unknown.
     """
     values: Values = {}
     for override in overrides:
@@ -107,7 +108,7 @@ def parse_overrides(overrides: Sequence[str]) -> Values:
 
 
 def _given(overrides: Sequence[str] | Mapping[str, Any]) -> tuple[Values, str]:
-    """Returns the caller's settings, and what error messages call their source."""
+    """Returns the caller's settings, and the name of their source for error messages."""
     if not isinstance(overrides, Mapping):
         return parse_overrides(overrides), "--set"
     values: Values = {}
@@ -119,7 +120,7 @@ def _given(overrides: Sequence[str] | Mapping[str, Any]) -> tuple[Values, str]:
 
 
 def is_folder(model: str) -> bool:
-    """Returns whether the value of a setting names a folder rather than a model on the hub."""
+    """Returns whether the value of a model setting is a folder rather than a name on the hub."""
     return model.startswith((".", "/", "~"))
 
 
@@ -131,9 +132,9 @@ def _is_path(key: str, value: object) -> bool:
 
 
 def write_profile(folder: Path, extends: str, values: Mapping[str, Any]) -> Path:
-    """Writes `folder/profile.toml`, which extends a profile by settings, and returns its path.
+    """Writes `folder/profile.toml`, which extends a profile with some settings, and returns its path.
 
-    Paths inside the folder become relative, so that it can be moved.
+    Paths inside the folder become relative, so that the folder can be moved.
 
     Args:
         folder: The folder to write to.
@@ -157,7 +158,7 @@ def write_profile(folder: Path, extends: str, values: Mapping[str, Any]) -> Path
 
 
 def _read(path: Path, seen: tuple[Path, ...]) -> tuple[Values, dict[str, object]]:
-    """Returns the settings of a file and of those it extends, and the file that each comes from."""
+    """Returns the settings of a file and the files that it extends, and the file that each setting comes from."""
     if path in seen:
         raise ValueError(f"{path}: extends: the profile extends itself")
     try:

@@ -1,7 +1,7 @@
-"""Several replicas of the service behind one address, by Ray Serve (extra `ray`): `omgm serve --replicas`.
+"""Runs several replicas of the service behind one address with Ray Serve (extra `ray`): `omgm serve --replicas`.
 
-Each replica is a process with its own models, index and admission. Ray sends a request to one of them, restarts those
-that die, and with a range of replicas adds some while requests wait.
+Each replica is a process with its own models, index and admission control. Ray routes each request to one of them,
+restarts those that die, and with a range of replicas adds some while requests are waiting.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def replica_range(text: str) -> tuple[int, int]:
     """Parses a number of replicas, such as "2", or a range, such as "1-4".
 
     Raises:
-        argparse.ArgumentTypeError: It is neither.
+        argparse.ArgumentTypeError: The text is neither.
     """
     least, dash, most = text.partition("-")
     try:
@@ -49,22 +49,22 @@ def replica_range(text: str) -> tuple[int, int]:
 def running_replicas(
     profile: Profile, index: Path, replicas: tuple[int, int], host: str, port: int
 ) -> Generator[None, None, None]:
-    """Runs replicas for the length of a block, on the Ray cluster that RAY_ADDRESS names or on this machine.
+    """Runs replicas during a block, on the Ray cluster at RAY_ADDRESS or on this machine.
 
-    They serve when the block begins; at its end they finish the requests that they have. SIGTERM becomes a
-    `KeyboardInterrupt`, so that nothing is left on the cluster; so this is for the main thread only.
+    They accept requests when the block begins; at its end they finish their current requests. SIGTERM raises
+    `KeyboardInterrupt`, so that nothing is left running on the cluster; therefore call this in the main thread only.
 
     Raises:
         ValueError: The extra `ray` is not installed, there is no such cluster, it serves something else or lacks cores
             or GPUs, or a replica does not start.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report its use to its makers
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray sends usage statistics to its developers
     try:
         import ray
         from ray import serve
     except ImportError as error:
         raise ValueError('--replicas needs the extra ray: pip install "omgm[ray]"') from error
-    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # it tells of every start and end
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # it logs every start and stop
     options = _options(profile, replicas)
     address = os.environ.get("RAY_ADDRESS") or "local"
     with ExitStack() as stack:
@@ -73,11 +73,11 @@ def running_replicas(
         else:
             connect(address, "RAY_ADDRESS")
         stack.callback(ray.shutdown)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # not before: Ray installs one that aborts
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # only now: `ray.init` installs a handler that aborts
         _check_room(ray.cluster_resources(), options["ray_actor_options"], replicas[0], address)
         if others := serve.status().applications.keys() - {_NAME}:
             raise ValueError(f"Ray Serve runs {', '.join(sorted(others))} on this cluster; use another cluster")
-        serve.shutdown()  # what a command that was killed left there, and its address
+        serve.shutdown()  # removes the leftovers of a killed command, and frees its address
         stack.callback(_stop)
         try:
             _start(profile, index.absolute(), options, host, port)
@@ -88,7 +88,7 @@ def running_replicas(
 
 def _options(profile: Profile, replicas: tuple[int, int]) -> dict[str, Any]:
     settings = profile.serving
-    # A replica refuses for itself, by the time that a request would wait; Ray's own queue stays short.
+    # Each replica refuses requests by their expected wait, so Ray's own queue stays short.
     options: dict[str, Any] = {
         "max_ongoing_requests": settings.max_queue + 2 * settings.max_batch,
         "graceful_shutdown_timeout_s": settings.timeout_s,
@@ -101,10 +101,14 @@ def _options(profile: Profile, replicas: tuple[int, int]) -> dict[str, Any]:
 
 
 def _check_room(found: Mapping[str, float], each: Mapping[str, int], replicas: int, address: str) -> None:
-    """Reports what a cluster lacks, for which Ray would wait silently."""
+    """Reports a lack of cores or GPUs, for which Ray would wait silently.
+
+    Raises:
+        ValueError: This machine lacks them; on a cluster, which may grow, this is only a warning.
+    """
     for count, resource, unit in (each["num_cpus"], "CPU", "cores"), (each["num_gpus"], "GPU", "GPUs"):
         if (needed := count * replicas) > (there := int(found.get(resource, 0))):
-            lack = f"--replicas {replicas} takes {needed} {unit}, and there are {there}"
+            lack = f"--replicas {replicas} needs {needed} {unit}, but there are {there}"
             if address == "local":
                 raise ValueError(lack)
             logger.warning("%s in the cluster now; waiting for more", lack)
@@ -127,7 +131,7 @@ def _start(profile: Profile, index: Path, options: Mapping[str, Any], host: str,
 
 
 def _reason(error: Exception) -> str:
-    """Returns the end of the traceback of a replica, or of the error if Ray did not get that far."""
+    """Returns the last line of a replica's traceback, or of the error if no replica was started."""
     from ray import serve
 
     application = serve.status().applications.get(_NAME)
@@ -141,11 +145,11 @@ def _stop() -> None:
     running = serve.status().applications.keys()
     try:
         if _NAME in running:
-            serve.delete(_NAME)  # first, because the end of Ray Serve cuts off what a replica is answering
+            serve.delete(_NAME)  # first, because shutting down Ray Serve cuts off responses in progress
     finally:
         if running <= {_NAME}:
             serve.shutdown()
 
 
 class Replica:
-    """One process of the service; Ray gives it the application."""
+    """One process of the service; Ray adds the application to it."""

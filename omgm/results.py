@@ -1,4 +1,4 @@
-"""What the Python API returns: plain values, tables for pandas, and a view for notebooks."""
+"""Results of the Python API: plain values, tables for pandas, and HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _THUMBNAIL_SIDE = 160
 
 @dataclass(frozen=True, slots=True)
 class CandidateRow:
-    """One row of the table of candidates; `pandas.DataFrame(result.candidates)` makes a table of them.
+    """A candidate with its scores; `pandas.DataFrame(result.candidates)` makes a table of them.
 
     Attributes:
-        rank: 1 for the best.
+        rank: Position in the ranking, from 1.
         entity: The entity's id, such as its URL.
-        title: Its article's title.
-        sim_c: Score of step 1, `None` when another step found it.
-        sim_m: Score of step 2, `None` without a main image or sections.
-        fused: What the candidates are ranked by.
-        image: A thumbnail of its main image, `None` without one.
+        title: The title of its article.
+        sim_c: Score of step 1; `None` if another step found the candidate.
+        sim_m: Score of step 2; `None` without a main image or sections.
+        fused: The score that candidates are ranked by.
+        image: Path of a thumbnail of its main image; `None` without one.
     """
 
     rank: int
@@ -44,15 +44,15 @@ class CandidateRow:
 
 @dataclass(frozen=True, slots=True)
 class SectionRow:
-    """One section of the best entity with its scores; `pandas.DataFrame(result.sections)` makes a table of them.
+    """A section of the best entity with its scores; `pandas.DataFrame(result.sections)` makes a table of them.
 
     Attributes:
-        rank: 1 for the best.
+        rank: Position in the ranking, from 1.
         title: The section's title.
         index: Its position in the article as published.
-        sim_m: Score of step 2, `None` when not scored.
-        sim_t: Score of step 3, `None` when not scored.
-        score: What the sections are ranked by, `None` when not scored.
+        sim_m: Score of step 2; `None` if not scored.
+        sim_t: Score of step 3; `None` if not scored.
+        score: The score that sections are ranked by; `None` if not scored.
         text: The section's text.
     """
 
@@ -67,17 +67,17 @@ class SectionRow:
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """What retrieval found for a question about an image.
+    """The retrieval result for a question about an image.
 
     Attributes:
         question: The question.
         image: The image as the models saw it, RGB.
-        entity: The best entity with its whole article, `None` when nothing was found.
-        evidence: The best section of the best entity, `None` when it has none.
+        entity: The best entity with its whole article; `None` if nothing was found.
+        evidence: The best section of the best entity; `None` if it has no sections.
         candidates: All candidates, best first.
         sections: The sections of the best entity, best first.
-        timings_ms: Milliseconds per step, of the whole batch.
-        recognized: Probability that the best entity is what the image shows, `None` if the profile is not calibrated.
+        timings_ms: Milliseconds per step, for the whole batch.
+        recognized: Probability that the image shows the best entity; `None` if the profile is not calibrated.
     """
 
     question: str
@@ -96,14 +96,14 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class Answer(Retrieval):
-    """An answer with what retrieval found.
+    """An answer with its retrieval result.
 
     Attributes:
-        answer: The answer, `None` when the generator abstained.
-        confidence: 0 to 1, `None` when the generator does not say.
-        span: Start and end of the answer in `evidence.text`, in characters, `None` if it does not stand there.
-        truncated: Whether the evidence had to be cut to fit into the generator's context.
-        declined: Whether the generator was not asked, because the image was not recognized.
+        answer: The answer; `None` if the generator abstained.
+        confidence: From 0 to 1; `None` if the generator reports none.
+        span: Start and end of the answer in `evidence.text`, in characters; `None` if it does not occur there.
+        truncated: Whether the evidence was cut to fit into the generator's context.
+        declined: Whether the question was declined because the image was not recognized.
     """
 
     answer: str | None
@@ -119,7 +119,7 @@ class Answer(Retrieval):
 
     @property
     def grounded(self) -> bool | None:
-        """Whether the answer stands word for word in the evidence, `None` without an answer."""
+        """Whether the evidence contains the answer word for word; `None` without an answer."""
         return None if self.answer is None else self.span is not None
 
     def _repr_html_(self) -> str:
@@ -128,7 +128,7 @@ class Answer(Retrieval):
 
 
 def make_retrieval(index: EntityIndex, query: Query, result: RetrievalResult) -> Retrieval:
-    """Returns the result of a query with the articles that its candidates name."""
+    """Converts the pipeline's result for a query, adding the articles of its candidates."""
     best = result.candidates[0] if result.candidates else None
     return Retrieval(
         question=query.question,
@@ -143,7 +143,7 @@ def make_retrieval(index: EntityIndex, query: Query, result: RetrievalResult) ->
 
 
 def make_answer(retrieval: Retrieval, generation: Generation, generate_ms: float) -> Answer:
-    """Returns a retrieval with the answer that a generator gave."""
+    """Combines a retrieval result with the generator's answer."""
     return Answer(
         question=retrieval.question,
         image=retrieval.image,

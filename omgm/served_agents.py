@@ -1,4 +1,4 @@
-"""Search agents for the service: engines of `agents` over its own batches, bounded by the profile."""
+"""Search agents for the service: they search through its batches, within the profile's limits."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class ServedAgents:
     """The service's `serving.agents.AgentRunner`.
 
     Args:
-        searcher: The service's index with its steps and its generator.
-        planner: The model that plans; closed with this.
+        searcher: The service's index with its retrieval steps and generator.
+        planner: The chat model that plans; closed with this object.
         settings: The limits of a run, and what it may search.
-        propose: Proposes regions of an image that comes without any.
+        propose: Proposes regions for images that come without any.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class ServedAgents:
         self.runs = settings.runs
 
     def boxes(self, corners: Sequence[Sequence[float]], image: Image.Image) -> list[Box]:
-        """Returns the boxes that a request names.
+        """Returns the boxes of a request in pixels of `image`.
 
         Raises:
-            ValueError: One is not four numbers, or outside of the image.
+            ValueError: A box does not consist of four numbers, or lies outside the image.
         """
         return boxes_of(corners, image)
 
@@ -63,7 +63,7 @@ class ServedAgents:
 
 
 def agents_of(profile: Profile, encoder: DualEncoder) -> Callable[[Searcher], ServedAgents] | None:
-    """Returns a function that makes a profile's agents over an index, or `None` if no chat model is set.
+    """Returns a factory for a profile's agents, or `None` if no chat model is set.
 
     Args:
         profile: The profile.

@@ -1,4 +1,4 @@
-"""Builds the service over an index from a profile, for the only process that serves it or for one of several."""
+"""Builds the service for an index from a profile, as the only process that serves the index or as one of several."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 READ_ONLY = "several processes serve it; change it with `omgm index add`, which they follow"
-"""Why `PUT` and `DELETE` are refused: one process may write, and a request reaches any of them."""
+"""Why `PUT` and `DELETE` are refused: only one process may write, but a request may reach any of them."""
 
 
 def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAPI, Editor | str]:
-    """Returns the service after a first query, and its editor, to be closed at the end, or why it has none.
+    """Builds the service and warms it up; returns it with its editor, which the caller closes, or why it has none.
 
     Args:
         profile: The profile.
@@ -31,9 +31,9 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
         read_only: Whether this is one of several processes that serve the index.
 
     Raises:
-        ValueError: As `omgm.opening.open_retriever`.
+        ValueError: As for `omgm.opening.open_retriever`.
     """
-    # Imported here, since they import PyTorch, which counts the cores of the process.
+    # Imported here because they import PyTorch, which counts the cores of the process on import.
     from PIL import Image
 
     from omgm.parts import build_encoder, build_generator
@@ -53,24 +53,24 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     retriever, editor = open_service(profile, index, encoder, shared, read_only=read_only)
     agents, tracer = agents_of(profile, encoder), tracer_of_environment()
     app = create_app(retriever, build_generator(profile, apart=True), settings, editor, cache, agents, tracer)
-    retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first call is slow: it initializes lazily
+    retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first query initializes lazily
     return app, editor
 
 
 def open_service(
     profile: Profile, folder: Path, encoder: DualEncoder, cache: ImageCache | None = None, *, read_only: bool = False
 ) -> tuple[Retriever[Index], Editor | str]:
-    """Opens an index to answer from and to change; if it cannot be changed here, says why instead.
+    """Opens an index for retrieval and for changes; returns the reason instead of an editor if it cannot be changed.
 
     Args:
         profile: The profile.
         folder: The index's folder.
         encoder: The profile's model of step 1.
-        cache: Where that of step 2 keeps what it computes of images.
-        read_only: Whether the index is only read, even if no other process changes it.
+        cache: Where the model of step 2 caches what it computes from images.
+        read_only: Whether to open the index for reading only, even if no other process changes it.
 
     Raises:
-        ValueError: As `omgm.opening.open_retriever`.
+        ValueError: As for `omgm.opening.open_retriever`.
     """
     from indexes.lock import LockedError
     from omgm.opening import open_editor, open_retriever
@@ -82,8 +82,8 @@ def open_service(
     try:
         editor = open_editor(profile, folder, encoder, fusion, "serves it")
     except (LockedError, OSError) as error:
-        logger.warning("%s cannot be changed here; what another process changes is followed: %s", folder, error)
-        # Clients are told this, so it names no path and no process; the log has both.
+        logger.warning("%s cannot be changed here, but changes by other processes are followed: %s", folder, error)
+        # Clients see this, so it names no path and no process; the log has both.
         why = "another process changes it" if isinstance(error, LockedError) else "its files cannot be written"
         return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), why
     retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, index=editor.index)

@@ -1,4 +1,4 @@
-"""Runs an ASGI application until it is stopped, and announces it when it takes requests."""
+"""Runs an ASGI application until it is stopped, and announces when it accepts requests."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from serving.settings import ServingSettings
 
 
 class AnnouncedServer(uvicorn.Server):
-    """A server that calls `announce` once it listens: a client that waits for the announcement is never refused.
+    """A server that calls `announce` once it is listening, so that clients that wait for it can connect.
 
     Args:
-        config: The application and how it is served.
-        announce: Called once.
+        config: The application and the options of the server.
+        announce: Called once, when the server is listening.
     """
 
     def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
@@ -30,7 +30,7 @@ class AnnouncedServer(uvicorn.Server):
         self._announce = announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Starts to listen; `started` stays false if the application cannot start."""
+        """Starts listening; `started` stays false if the application cannot start."""
         await super().startup(sockets)
         freeze_objects()
         if self.started:
@@ -38,24 +38,24 @@ class AnnouncedServer(uvicorn.Server):
 
 
 def freeze_objects() -> None:
-    """Exempts all objects from garbage collection: models, index and modules live as long as the process.
+    """Exempts all existing objects from garbage collection: models, index and modules live as long as the process.
 
-    Under load a full collection would stop everything for 0.2 s every ten seconds, to look through half a million of
-    them. An object without references is freed nevertheless, unless it is part of a cycle.
+    Under load, a full collection would otherwise stop everything for 0.2 s every ten seconds to traverse half a million
+    objects. Objects without references are still freed, unless they are part of a cycle.
     """
     gc.collect()
     gc.freeze()
 
 
 def server_options(settings: ServingSettings, verbose: bool) -> dict[str, Any]:
-    """Returns the options of uvicorn with which the service runs, apart from its address and protocol."""
+    """Returns the service's options for uvicorn, except address and protocol."""
     return {
-        "ws": "none",  # there are no WebSockets, and an upgrade would leave the protocol with its limits
+        "ws": "none",  # there are no WebSockets, and an upgraded connection would escape the protocol's limits
         "log_config": None if settings.log_format == "json" else uvicorn.config.LOGGING_CONFIG,
         "log_level": "info" if verbose else "warning",
         "access_log": False,  # the service writes its own, without query strings
         "timeout_keep_alive": KEEP_ALIVE_S,
-        "timeout_graceful_shutdown": math.ceil(settings.timeout_s),  # after SIGTERM, what runs is finished
+        "timeout_graceful_shutdown": math.ceil(settings.timeout_s),  # after SIGTERM, requests in progress are finished
     }
 
 
@@ -66,8 +66,8 @@ def run_server(config: uvicorn.Config, announce: Callable[[], None]) -> None:
         SystemExit: The application cannot start, or the address is in use; uvicorn has logged why.
     """
     server = AnnouncedServer(config, announce)
-    # Once uvicorn has shut down, it raises the signal again; by default, that would end the process before the caller
-    # has closed what it opened.
+    # After shutting down, uvicorn raises the signal again; by default, that would end the process before the caller can
+    # clean up.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         server.run()

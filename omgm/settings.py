@@ -1,4 +1,4 @@
-"""The settings of a profile, table by table, with their defaults and limits; docs/settings.md describes them."""
+"""The settings of a profile, by table, with their defaults and limits; docs/settings.md describes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class EncoderSettings(_Table):
     """Step 1's model: a folder, or `org/name` or `org/name@revision` on the hub.
 
     Attributes:
-        key_sizes: Sides in pixels at which images of entities are read, whose mean vector is searched.
+        key_sizes: Sides in pixels at which entity images are encoded; an image's key is the mean of these vectors.
     """
 
     model: str = Field(min_length=1)
@@ -31,12 +31,11 @@ class SearchSettings(_Table):
     """Step 1: the number of candidates, and the part of an entity that the image is compared with.
 
     Attributes:
-        image_weight: Weight of the main image against the summary if the two are `combined`.
-        image_keys: Images of an entity that are searched, at most, the main image first; the best one counts.
-        trim_borders: Whether uniform borders are cut off query images, for this step and the next, and off labeled
-            images.
-        kind: The kind of entity index, see `indexes.search_kinds`.
-        uri: For `milvus` the server's address, or a file that ends with `.db`.
+        image_weight: Weight of the main image relative to the summary if `candidates` is `combined`.
+        image_keys: Maximum number of searched images per entity, the main image first; the best match counts.
+        trim_borders: Whether to trim uniform borders of query images (for steps 1 and 2) and of labeled images.
+        kind: The kind of entity index; see `indexes.search_kinds`.
+        uri: For `milvus`, the server's URL, or a file that ends with `.db`.
     """
 
     k: int = Field(default=20, ge=1)
@@ -49,11 +48,11 @@ class SearchSettings(_Table):
 
 
 class IndexSettings(_Table):
-    """What goes into an index.
+    """The contents of an index.
 
     Attributes:
-        drop_sections: Titles of sections to leave out, in any case; `*` stands for any text. By default lists such as
-            "References" and "See also", and for E-VQA's files what the paper's code drops.
+        drop_sections: Titles of sections to drop, case-insensitive; `*` matches any text. By default, lists such as
+            "References" and "See also", and for E-VQA's files those that the paper's code drops.
     """
 
     drop_sections: tuple[str, ...] | None = None
@@ -63,7 +62,8 @@ class FusionSettings(_Table):
     """Step 2: its model, how tokens are stored and compared, and the weight of step 1.
 
     Attributes:
-        section_images: Whether a section's tokens are made with its own image if it has one, else with the main image.
+        section_images: Whether a section's tokens are computed from its own image, if it has one, instead of the
+            entity's main image.
     """
 
     model: str = Field(min_length=1)
@@ -79,10 +79,11 @@ class FusionSettings(_Table):
 
 
 class RecognitionSettings(_Table):
-    """When an image counts as recognized, as `omgm calibrate` found it (see `retriever.recognition`).
+    """When an image counts as recognized, as fitted by `omgm calibrate` (see `retriever.recognition`).
 
     Attributes:
-        fitted_to: Models, weights, number of image keys and codec of the fit; with others, nothing is declined.
+        fitted_to: Hash of the models, weights, number of image keys and codec that this was fitted to; with others,
+            no question is declined.
     """
 
     fitted_to: str = ""
@@ -105,13 +106,13 @@ class SectionsSettings(_Table):
 
 
 class RegionSettings(_Table):
-    """What proposes regions of images to agents: Grounding DINO, or without a model the encoder's feature map.
+    """The region proposer for agents: Grounding DINO, or without a `model` the encoder's feature map.
 
     Attributes:
-        labels: Kinds of things that the model looks for.
-        box_threshold: The least score of a region.
-        text_threshold: The least score of a word of its label.
-        most: Regions at most.
+        labels: Kinds of objects that the model detects.
+        box_threshold: Minimum score of a region.
+        text_threshold: Minimum score of a word of its label.
+        most: Maximum number of regions.
     """
 
     model: str = ""
@@ -147,8 +148,8 @@ class SummarizerSettings(_ChatModelSettings):
     """The summarizer.
 
     Attributes:
-        max_words: Limits the extractive kind.
-        cache: The file that keeps a chat model's summaries; "auto" for `summary_cache.default_cache`, "none" for none.
+        max_words: Maximum length of an extractive summary, in words.
+        cache: The file that caches a chat model's summaries; "auto" for `summary_cache.default_cache`, or "none".
     """
 
     max_words: int = Field(default=64, ge=1)
@@ -158,35 +159,35 @@ class SummarizerSettings(_ChatModelSettings):
 
 
 class GeneratorSettings(_ChatModelSettings):
-    """The generator of answers."""
+    """The generator, which writes the answers."""
 
     style: Literal["evqa", "infoseek"] = "evqa"
     multimodal: bool = False
 
 
 class AgentSettings(_Table):
-    """Search agents: the limits of a run, and what it may search. The generator's `base_url` and `model` plan.
+    """Search agents: the limits of a run, and what it may search. The chat model of the generator does the planning.
 
     Attributes:
-        rounds: Decisions of a policy; by default its own number.
-        tokens: Prompt and completion tokens of all requests to the model.
-        seconds: Wall time.
-        money: Price of model and tools; by default unlimited.
-        prompt_price: Price of a million prompt tokens.
-        completion_price: Price of a million completion tokens.
-        prices: Price of a call of a tool, or of a query of a search, by the tool's name.
-        calls: Most calls of a tool in a run, by its name; by default unlimited.
-        context_tokens: The model's context.
-        runs: Runs at the same time in the service.
-        search_engine: Searches the web; by default `searxng` if it has an address, else none.
-        searxng_url: A SearXNG server.
-        publish_dir: For searches by image with SerpAPI: a folder that a web server serves.
-        publish_url: Its address there.
-        contact: Who opens web pages, for the user agent; without it none are opened.
-        screenshots: Whether web pages can be seen as images; needs Chromium and a contact.
+        rounds: Maximum number of rounds; by default the policy's own.
+        tokens: Maximum number of prompt and completion tokens of all requests to the model.
+        seconds: Maximum wall time in seconds.
+        money: Maximum price of model and tools; by default unlimited.
+        prompt_price: Price per million prompt tokens.
+        completion_price: Price per million completion tokens.
+        prices: Price per call of a tool, or per query for searches, by the tool's name.
+        calls: Maximum number of calls of a tool per run, by the tool's name; by default unlimited.
+        context_tokens: The model's context length in tokens.
+        runs: Maximum number of concurrent runs in the service.
+        search_engine: The web search engine; by default `searxng` if `searxng_url` is set, else none.
+        searxng_url: URL of a SearXNG server.
+        publish_dir: For image searches with SerpAPI: a folder that a web server makes public.
+        publish_url: The public URL of `publish_dir`.
+        contact: Contact for the user agent when opening web pages; without it, none are opened.
+        screenshots: Whether agents may see screenshots of web pages; needs Chromium and a contact.
         allow_private: Hosts of web pages (`name` or `name:port`) that may be on a private network.
-        web_corpus: A folder that `omgm web record` wrote, replayed instead of using the web.
-        propose_regions: Whether regions are proposed for an image that comes without any.
+        web_corpus: A folder written by `omgm web record`, which is replayed instead of using the web.
+        propose_regions: Whether to propose regions for images that come without any.
     """
 
     rounds: int | None = Field(default=None, ge=1)
@@ -232,5 +233,5 @@ class Profile(_Table):
 
     @property
     def options(self) -> str:
-        """The options that name this profile on a command line: `--profile P --set key=value`."""
+        """The command-line options that select this profile: `--profile P --set key=value`."""
         return self._options or shlex.join(["--profile", self.name])

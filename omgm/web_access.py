@@ -1,4 +1,4 @@
-"""The web for agents: one search engine, pages, screenshots, all of it live or frozen in a corpus."""
+"""Web access for agents: a search engine, pages and screenshots, live or replayed from a corpus."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from retriever.files import write_whole
 from retriever.images import encoded
 
 SERPAPI_KEY = "SERPAPI_API_KEY"
-"""The environment variable with SerpAPI's key."""
+"""The environment variable for SerpAPI's key."""
 
 
 TOOLS = frozenset({
@@ -50,13 +50,13 @@ class WebSettings:
     """The parts of the web that agents may use.
 
     Attributes:
-        engine: The search engine; SerpAPI's key is read from SERPAPI_API_KEY. Empty without searches.
-        searxng_url: The server of the engine `searxng`.
-        serpapi_url: The server of the engine `serpapi`.
-        published: A folder and the URL at which a web server of yours serves it, for searches by image with SerpAPI,
-            which fetches images by URL. Images that agents search for are written there, named by their hash.
-        pages: How pages are fetched; without it none are.
-        screenshots: Whether pages can be seen as images; needs Chromium and `pages`.
+        engine: The search engine; empty for none. SerpAPI's key is read from SERPAPI_API_KEY.
+        searxng_url: URL of the server for the engine `searxng`.
+        serpapi_url: URL of the server for the engine `serpapi`.
+        published: A folder and the URL at which your web server makes it public, for image searches with SerpAPI, which
+            fetches images by URL. Images that agents search for are written there, named by their hash.
+        pages: How to fetch pages; `None` to fetch none.
+        screenshots: Whether agents may see screenshots of pages; needs Chromium and `pages`.
         corpus: Where searches, pages and screenshots are recorded or replayed.
     """
 
@@ -69,7 +69,7 @@ class WebSettings:
     corpus: Corpus | None = None
 
     def __post_init__(self) -> None:
-        """Checks that the engine has what it needs, unless a corpus answers for it."""
+        """Checks that the engine has what it needs, unless a corpus replaces it."""
         if self.corpus is not None and not self.corpus.record:
             return
         if self.engine == "searxng" and not self.searxng_url:
@@ -77,17 +77,19 @@ class WebSettings:
         if self.engine == "serpapi" and not os.environ.get(SERPAPI_KEY):
             raise ValueError(f"the engine serpapi needs a key in the environment variable {SERPAPI_KEY}")
         if self.screenshots and self.pages is None:
-            raise ValueError("screenshots need pages: say how pages are fetched, with a contact")
+            raise ValueError("screenshots need pages: set how to fetch pages, with a contact")
 
 
 def web_of(settings: AgentSettings, corpus: Corpus | None = None) -> WebSettings:
-    """Returns the web settings of a profile; `corpus` takes the place of its own.
+    """Returns the web settings of a profile; `corpus` overrides its own.
 
     Raises:
-        ValueError: A setting needs another one.
+        ValueError: A setting requires another one.
     """
     if settings.searxng_url and settings.search_engine not in ("", "searxng"):
-        raise ValueError(f"agents.searxng_url and agents.search_engine = {settings.search_engine!r} are two engines")
+        raise ValueError(
+            f"agents.searxng_url and agents.search_engine = {settings.search_engine!r} select two engines; set one"
+        )
     engine = settings.search_engine or ("searxng" if settings.searxng_url else "")
     if bool(settings.publish_dir) != bool(settings.publish_url) or (settings.publish_dir and engine != "serpapi"):
         raise ValueError('agents.publish_dir and agents.publish_url belong together, with search_engine = "serpapi"')
@@ -111,16 +113,16 @@ def web_of(settings: AgentSettings, corpus: Corpus | None = None) -> WebSettings
 
 
 class WebAccess:
-    """The functions of the web within one event loop.
+    """Functions that access the web, within one event loop.
 
     Args:
-        settings: What may be used.
+        settings: The parts of the web that may be used.
 
     Attributes:
-        search: The search engine, if there is one.
-        image_search: Its search by image, if it has one.
-        fetch: Fetches pages, if they may be fetched. Private networks are refused.
-        screenshot: Takes screenshots, if they are wanted. Private networks are refused.
+        search: Searches the web; `None` without a search engine.
+        image_search: Searches the web by image; `None` if the engine cannot.
+        fetch: Fetches pages; `None` if that is not allowed. Private networks are refused.
+        screenshot: Takes screenshots; `None` if that is not allowed. Private networks are refused.
     """
 
     def __init__(self, settings: WebSettings) -> None:
@@ -156,7 +158,7 @@ class WebAccess:
         return tools
 
     async def aclose(self) -> None:
-        """Closes connections and the browser."""
+        """Closes the connections and the browser."""
         await self._closing.aclose()
 
     def _go_live(self) -> None:
@@ -183,7 +185,7 @@ class WebAccess:
 
 
 def agent_tools(index: IndexTools, web: WebAccess) -> list[Tool]:
-    """Returns the tools of an agent: for an index, for images, and for the parts of the web that it may use."""
+    """Returns an agent's tools: for the index, for images, and for the parts of the web that it may use."""
     openers = [index.opener, *([web_pages(web.fetch)] if web.fetch is not None else [])]
     images = [zoom_in(), rotate(), sharpen(), *([ocr()] if has_ocr() else [])]
     return [*index.tools(), *images, *web.tools(), open_page(openers, web.screenshot, index.changes)]
@@ -197,11 +199,11 @@ async def _fetched(web: Web, url: str, limit: int) -> bytes:
 
 
 def image_folder(folder: Path, url: str) -> PublishImage:
-    """Returns a function that publishes images in a folder that a web server serves.
+    """Returns a function that publishes images in a folder that a web server makes public.
 
     Args:
         folder: The folder; created if it is missing.
-        url: Its address.
+        url: Its public URL.
     """
 
     async def publish(image: Image.Image) -> str:
@@ -237,7 +239,7 @@ def public_connect(allow_private: frozenset[str] = frozenset()) -> Connect:
                 except Failure as failure:
                     raise ValueError(str(failure)) from failure
         for last, address in enumerate(addresses, start=1):
-            try:  # to the address that was checked, not to the name
+            try:  # connect to the checked address, not to the name, which could resolve differently now
                 return await asyncio.open_connection(address, port)
             except OSError:
                 if last == len(addresses):

@@ -1,4 +1,4 @@
-"""What both clients of the service share: the form they send, the errors and events they read, how long they wait."""
+"""The code shared by both clients of the service: request forms, errors, events and retry delays."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from serving.agent_schemas import CallStep, RequestStep, RoundStep
 from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
 
 RETRIED = (429, 503)
-"""Statuses of a service that is busy, or not ready yet."""
+"""Statuses of a service that is busy or not ready yet."""
 MAX_WAIT = 60.0
-"""Longest wait between two attempts in seconds; where Retry-After asks for more, the error is raised instead."""
+"""Longest wait before a retry, in seconds; if Retry-After is longer, the error is raised instead."""
 MAX_CONNECT = 10.0
-"""Seconds that the service may take to accept a connection."""
+"""Connect timeout in seconds."""
 
 AgentStep = RequestStep | RoundStep | CallStep
-"""What an agent does: the model has replied, the policy has decided, a call of a tool has ended."""
+"""A step of an agent: the model has replied, the policy has decided, or a tool call has ended."""
 _STEPS: dict[str, type[AgentStep]] = {"request": RequestStep, "round": RoundStep, "call": CallStep}
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 class BudgetParams(TypedDict, total=False):
-    """Limits of an agent's run, none above the service's own."""
+    """Limits of an agent's run; none may exceed the service's own."""
 
     rounds: int
     tokens: int
@@ -44,7 +44,7 @@ class BudgetParams(TypedDict, total=False):
 
 
 class RetrieveParams(TypedDict, total=False):
-    """What a request for evidence may choose for itself; docs/serving.md describes them."""
+    """Options of a request for evidence; see docs/serving.md."""
 
     k: int
     alpha: float
@@ -53,7 +53,7 @@ class RetrieveParams(TypedDict, total=False):
 
 
 class AnswerParams(RetrieveParams, total=False):
-    """What a request for an answer may choose for itself; docs/serving.md describes them."""
+    """Options of a request for an answer; see docs/serving.md."""
 
     mode: str
     budget: BudgetParams
@@ -68,8 +68,8 @@ class ServiceError(Exception):
         status: The HTTP status, `None` if there was no response.
         type: `invalid_request_error`, `rate_limit_error`, `server_error`, or `connection_error` without a response.
         param: The request field at fault, if it is one.
-        code: A stable name of the error; `None` if something other than the service answered.
-        request_id: What marks the request in the service's log, if the service answered.
+        code: A stable error code; `None` if the response did not come from the service.
+        request_id: The id of the request in the service's log; `None` if the service did not respond.
     """
 
     def __init__(
@@ -89,14 +89,14 @@ class ServiceError(Exception):
 
 
 def form(image: ImageInput, question: str, options: RetrieveParams, stream: bool = False) -> dict[str, Any]:
-    """Returns a request's form as arguments of httpx. An image in memory becomes PNG, a file is sent as it is.
+    """Returns a request's form as arguments of httpx. Images in memory are encoded as PNG, files are sent unchanged.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is no image.
+        ValueError: An array is not an image.
     """
     if isinstance(image, str) and image.startswith(("http://", "https://", "data:")):
-        part: tuple[str | None, str | bytes] = (None, image)  # the service decodes it, or fetches it if it may
+        part: tuple[str | None, str | bytes] = (None, image)  # the service decodes or fetches it
     else:
         part = ("image", _bytes(image))
     return {
@@ -118,9 +118,9 @@ def entity_path(entity_id: str) -> str:
 
 
 def seconds_to_wait(response: httpx.Response, attempt: int) -> float | None:
-    """Returns the seconds to wait before trying again, `None` if the request should not be repeated.
+    """Returns the seconds to wait before a retry, or `None` if the request should not be retried.
 
-    Without a Retry-After in seconds, that is 0.5, 1, 2 … seconds with jitter.
+    Without a Retry-After in seconds, the wait is 0.5, 1, 2, … seconds with jitter.
     """
     if response.status_code not in RETRIED:
         return None
@@ -142,25 +142,25 @@ def failure(response: httpx.Response) -> ServiceError:
 
 
 def unreachable(url: str, error: httpx.HTTPError) -> ServiceError:
-    """Returns the error for a request without a complete response."""
+    """Returns the error for a request that got no complete response."""
     return ServiceError(f"{url}: no answer: {str(error) or type(error).__name__}", type="connection_error")
 
 
 def parsed(model: type[Model], response: httpx.Response) -> Model:
-    """Returns a response's body as a `model`.
+    """Validates a response's body as a `model`.
 
     Raises:
-        ServiceError: It is none, so something other than the service answered, or another version of it.
+        ServiceError: It does not match, so the response is not from the service, or from another version of it.
     """
     try:
         return model.model_validate_json(response.content)
     except ValidationError as error:
-        message = f"not a reply of this version of the service: {error.errors(include_input=False)[0]['msg']}"
+        message = f"unexpected response, maybe from another version: {error.errors(include_input=False)[0]['msg']}"
         raise ServiceError(message, status=response.status_code) from error
 
 
 class EventReader:
-    """Reads the server-sent events of one answer."""
+    """Parses the server-sent events of one answer."""
 
     def __init__(self, response: httpx.Response) -> None:
         self._response = response
@@ -170,12 +170,12 @@ class EventReader:
         self._done = False
 
     def feed(self, data: bytes) -> Iterator[RetrieveOut | str | AgentStep | AnswerOut]:
-        """Yields the events that end in `data`, the next bytes of the stream.
+        """Yields the events that are completed by `data`, the next bytes of the stream.
 
         An event is the retrieval result, a piece of the answer's text, a step of an agent, or the whole answer.
 
         Raises:
-            ServiceError: An event is an error, or none of this version of the service.
+            ServiceError: The event is an error, or unknown to this version of the client.
         """
         for line in self._lines.feed(data):
             field, _, value = line.partition(": ")
@@ -188,7 +188,7 @@ class EventReader:
         try:
             return self._parsed(json.loads(value))
         except (ValueError, LookupError, TypeError) as error:
-            message = f"not an event of this version of the service: {self._name!r} with {value[:200]}"
+            message = f"unexpected event, maybe from another version of the service: {self._name!r} with {value[:200]}"
             raise ServiceError(message, status=self._response.status_code) from error
 
     def _parsed(self, data: Any) -> RetrieveOut | str | AgentStep | AnswerOut:
@@ -205,13 +205,13 @@ class EventReader:
         return AnswerOut.model_validate(self._retrieved | data)
 
     def close(self) -> None:
-        """Checks that the stream came to its end.
+        """Checks that the stream is complete.
 
         Raises:
-            ServiceError: It did not.
+            ServiceError: The stream ended before the whole answer.
         """
         if not self._done:
-            raise ServiceError("the stream ended before the answer did", type="connection_error")
+            raise ServiceError("the stream ended before the answer was complete", type="connection_error")
 
 
 def _reported(body: Any, status: int, request_id: str | None) -> ServiceError:
@@ -229,6 +229,6 @@ def _bytes(image: ImageInput) -> bytes:
         return image.read()
     prepared = load_image(image)
     given = Image.fromarray(image) if isinstance(image, np.ndarray) else image
-    if isinstance(given, Image.Image) and given.has_transparency_data:  # an article's image is encoded with it, too
+    if isinstance(given, Image.Image) and given.has_transparency_data:  # articles keep theirs
         prepared = ImageOps.exif_transpose(given).convert("RGBA")
     return encoded(prepared)

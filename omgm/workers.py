@@ -1,7 +1,7 @@
-"""Several processes of the service on one machine, which share a socket: `omgm serve --workers`.
+"""Runs several processes of the service on one machine, which share a socket: `omgm serve --workers`.
 
-Python runs one thread at a time, and models give its lock up and take it back with every operation, so a single process
-leaves a part of the cores idle under load. Each worker has cores, models and admission of its own.
+Models release and reacquire Python's global lock with every operation, so a single process leaves some cores partly
+idle under load. Each worker has its own cores, models and admission control.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from omgm.settings import Profile
 from serving.protocol import protocol_of
 
 _START_S = 300.0
-"""Longest time in seconds that all workers may take to load their models."""
+"""Timeout in seconds for all workers to load their models."""
 
 
 class WorkerConfig(uvicorn.Config):
-    """What uvicorn hands to each worker, which builds the service from it.
+    """The configuration that uvicorn passes to each worker, which builds the service from it.
 
     Args:
         profile: The profile.
-        index: The index.
+        index: The index's folder.
         workers: Number of workers.
         slots: A folder in which each worker locks a file, so that no two take the same cores.
         host: The address to listen on.
         port: The port to listen on.
-        verbose: Whether to log what happens.
+        verbose: Whether to print log messages.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class WorkerConfig(uvicorn.Config):
         """Builds the service; runs in a worker.
 
         Raises:
-            SystemExit: It cannot be built, and would not be a second time; standard error says why.
+            SystemExit: It cannot be built, and retrying would not help; the reason is printed to standard error.
         """
         self._slot = take_slot(self.slots, self.workers)  # before PyTorch counts the cores
         threading.Thread(target=_end_with_parent, name="end with parent", daemon=True).start()
@@ -72,11 +72,11 @@ class WorkerConfig(uvicorn.Config):
 
 
 class Supervisor(Multiprocess):
-    """Starts the workers, replaces those that die, and stops them with the process.
+    """Starts the workers, replaces those that die, and stops them when this process ends.
 
     Args:
-        config: What they serve.
-        announce: Called once all of them take requests.
+        config: The configuration of the workers.
+        announce: Called once all of them accept requests.
     """
 
     def __init__(self, config: WorkerConfig, announce: Callable[[], None]) -> None:
@@ -85,24 +85,24 @@ class Supervisor(Multiprocess):
         self.failed = False
 
     def init_processes(self) -> None:
-        """Starts the workers and waits until they take requests; if one cannot, all are stopped."""
+        """Starts the workers and waits until they accept requests; stops all of them if one cannot start."""
         super().init_processes()
         ready = all(process.wait_until_ready(_START_S, self.should_exit) for process in self.processes)
         if ready and all(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) for sock in self.sockets):
             self._announce()
             return
-        if ready:  # another service that was starting was the first to listen, which uvloop does not report
+        if ready:  # another service has started to listen in the meantime, which uvloop does not report
             where = f"{self.config.host}, port {self.config.port}"
             print(f"omgm: error: cannot listen at {where}: something else listens there", file=sys.stderr)
         self.failed = not self.signal_queue
         self.should_exit.set()
 
     def handle_hup(self) -> None:
-        """Stops the workers, as a process alone ends with its terminal; uvicorn would start others beside them."""
+        """Stops the workers, as a single process ends with its terminal; uvicorn would start new ones instead."""
         self.should_exit.set()
 
     def handle_ttin(self) -> None:
-        """Does nothing: the cores are divided between the workers that there are."""
+        """Does nothing: the cores are already divided among the workers."""
 
     handle_ttou = handle_ttin
 
@@ -112,11 +112,11 @@ def run_workers(
 ) -> None:
     """Serves an index with several processes until SIGINT or SIGTERM.
 
-    Each takes an equal share of the cores, of `serving.max_batch` and of `serving.cache_mib`.
+    Each gets an equal share of the cores, of `serving.max_batch` and of `serving.cache_mib`.
 
     Raises:
-        ValueError: The profile runs on a GPU, which one process serves as well.
-        SystemExit: A worker cannot start, or the address is in use; standard error says why.
+        ValueError: The profile runs on a GPU, where several processes would not be faster than one.
+        SystemExit: A worker cannot start, or the address is in use; the reason is printed to standard error.
     """
     if "cuda" in profile.device:
         raise ValueError(f"--workers shares the cores of a CPU; with device = {profile.device!r}, use --replicas")
@@ -133,16 +133,16 @@ def run_workers(
 
 
 def _end_with_parent() -> None:
-    """Waits for the end of the process that started this one, however it ends, and then stops this one."""
+    """Stops this process when its parent process ends, for whatever reason."""
     if (parent := multiprocessing.parent_process()) is not None:
         parent.join()
         os.kill(os.getpid(), signal.SIGTERM)
 
 
 def take_slot(slots: Path, workers: int) -> IO[str]:
-    """Restricts this process to the cores of a free slot, where the system can; returns the slot's file, kept locked.
+    """Restricts this process to the cores of a free slot, if the system can; returns the slot's locked file.
 
-    The lock goes with the process, however it ends, so a worker that replaces a dead one takes its cores.
+    The lock is released when the process ends, for whatever reason, so a replacement takes over the cores.
     """
     for number in range(workers):
         file = (slots / str(number)).open("w")
@@ -158,12 +158,12 @@ def take_slot(slots: Path, workers: int) -> IO[str]:
 
 
 def _cores() -> list[int]:
-    """Returns the numbers of the cores that this process may use."""
+    """Returns the numbers of the cores available to this process."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 
 def share_of(cores: list[int], number: int, workers: int) -> list[int]:
-    """Returns the cores of one of several workers: equal shares, or one core that some share if there are fewer."""
+    """Returns the cores of one worker: an equal share, or one shared core if there are fewer cores than workers."""
     if len(cores) < workers:
         return [cores[number % len(cores)]]
     return cores[number * len(cores) // workers : (number + 1) * len(cores) // workers]

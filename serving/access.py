@@ -1,4 +1,4 @@
-"""Who may use the service and how often: keys, a limit on requests, origins of other sites."""
+"""Access control: API keys, rate limits, CORS and protection against DNS rebinding."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from serving.rates import RateLimiter, caller_of
 from serving.settings import ServingSettings
 
 _OPEN = {*PAGES, "/openapi.json", "/health/live", "/health/ready"}
-"""What needs no key: load balancers have none, and the pages ask the user for one."""
+"""Paths that need no key: load balancers have none, and the pages ask the user for one."""
 _FREE = ("GET", "HEAD", "OPTIONS")
-"""Methods that do not count: what they send is small and ready, and one answer on the page shows many images."""
+"""Methods that are not rate-limited: they are cheap, and the page loads many images for a single answer."""
 
 
 def with_cors(app: ASGIApp, settings: ServingSettings) -> ASGIApp:
-    """Returns `app`, whose answers the pages of the sites in `cors_origins` may read.
+    """Returns `app` with CORS headers for the sites in `cors_origins`.
 
-    It belongs in front of the keys, since a browser asks for permission without one, and of all that refuses, since
-    the page may read why.
+    This must wrap everything that refuses requests: browsers send preflight requests without a key, and a page can
+    read why it was refused only if the refusal has CORS headers too.
     """
     if not settings.cors_origins:
         return app
@@ -42,24 +42,24 @@ def with_cors(app: ASGIApp, settings: ServingSettings) -> ASGIApp:
 
 
 class AccessMiddleware:
-    """Refuses requests without a valid key, before their body is read, and those above the limit.
+    """Refuses requests that lack a valid key or exceed the rate limit, before reading their bodies.
 
     Args:
-        app: What is protected.
-        settings: The keys, `hosts` and `requests_per_minute` are read.
+        app: The application to protect.
+        settings: Uses the keys, `hosts` and `requests_per_minute`.
     """
 
     def __init__(self, app: ASGIApp, settings: ServingSettings) -> None:
         self.app = app
         self._keys = ApiKeys(settings.read_keys, settings.write_keys)
-        # A page of any site can give its own name the address 127.0.0.1 and then ask from the user's browser. Where
-        # keys are needed it has none; elsewhere its name tells.
+        # DNS rebinding: any site can point its own name at 127.0.0.1 and send requests from the user's browser. Read
+        # keys stop it; without them, only the Host header gives it away.
         self._names = None if settings.read_keys else {name.lower() for name in settings.hosts}
         self._per_minute = settings.requests_per_minute
         self._limiter = RateLimiter(self._per_minute) if self._per_minute else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Runs the application, or answers in its place."""
+        """Runs the application, or responds with the refusal."""
         if scope["type"] == "http" and scope["path"].removeprefix(scope.get("root_path", "")) not in _OPEN:
             try:
                 self._admit(scope)
@@ -72,7 +72,7 @@ class AccessMiddleware:
         if self._names is not None and _is_loopback((scope.get("server") or ("",))[0]):
             name = _host_name(Headers(scope=scope).get("host", ""))
             if name not in self._names and _is_of_a_site(name):
-                message = f"on this machine the service does not answer to {name[:100]!r}; see serving.hosts"
+                message = f"a local service without keys rejects the host {name[:100]!r}; add it to serving.hosts"
                 raise ApiError(421, "unknown_host", message)
         holder = self._keys.holder(scope["method"], Headers(scope=scope).get("authorization", ""))
         if self._limiter is None or scope["method"] in _FREE:
@@ -87,7 +87,7 @@ class AccessMiddleware:
 
 @functools.lru_cache
 def _is_loopback(address: str) -> bool:
-    """Returns whether an address of this machine, such as 127.0.0.2 or ::ffff:127.0.0.1, is reached from it alone."""
+    """Returns whether an address, such as 127.0.0.2 or ::ffff:127.0.0.1, is reachable from this machine only."""
     try:
         found = ip_address(address)
     except ValueError:  # the path of a Unix socket
@@ -96,13 +96,13 @@ def _is_loopback(address: str) -> bool:
 
 
 def _host_name(host: str) -> str:
-    """Returns a Host header without its port and brackets, in lower case."""
+    """Returns the host name of a Host header in lower case, without port and brackets."""
     name = host.strip().lower()
     return name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
 
 
 def _is_of_a_site(name: str) -> bool:
-    """Returns whether a host is a name that anybody can register: one with a dot that is no address."""
+    """Returns whether anybody could register this host name: it contains a dot and is not an IP address."""
     try:
         ip_address(name)
     except ValueError:

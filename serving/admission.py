@@ -1,4 +1,4 @@
-"""Lets requests in by the time that they would wait, estimated from how long the last batches took."""
+"""Admission control: accepts or refuses requests by their expected wait, estimated from recent batches."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from serving.errors import ApiError
 from serving.settings import ServingSettings
 
 UPLOAD_GRACE_S = 1.0
-"""An upload holds a place in the queue for so long. A slower one has to be let in again once it is complete."""
-_REMEMBERED = 15  # batches and answers that the estimates are of
+"""Seconds that an upload holds a place in the queue. A slower upload must be admitted again once it is complete."""
+_REMEMBERED = 15  # number of recent batches and answers behind the estimates
 
 
 class Ticket:
-    """The place of one request, from its first byte to the end of its retrieval.
+    """The place of one request in the queue, from its first byte to the end of its retrieval.
 
     Attributes:
         since: When its upload began, by the admission's clock.
-        limit: The time limit of its upload, if that may be ended early.
+        limit: The timeout of its upload, if `Admission` may end the upload early.
     """
 
     def __init__(self, since: float) -> None:
@@ -32,15 +32,15 @@ class Ticket:
 
 
 class Admission:
-    """Counts the requests that are on their way to the models and refuses those that would wait for too long.
+    """Counts the requests on their way to the models and refuses those that would wait too long.
 
-    The estimate is the number of requests ahead times the median over the last batches of seconds per query, so it
-    follows the size of the batches. Two full batches are let in whatever the estimate says: one that runs, and one that
-    keeps the models busy after it. No more are let in before the first batch has been measured. All methods are called
-    from one thread, that of the event loop.
+    The expected wait is the number of requests ahead times the median seconds per query over the last batches, so it
+    adapts to the batch size. Two full batches are always admitted: one to run, and one to keep the models busy after
+    it. Until the first batch has been measured, no more than that is admitted. All methods must be called from the
+    event loop's thread.
 
     Args:
-        settings: `max_batch`, `max_queue`, `max_wait_s` and `timeout_s` are read.
+        settings: Uses `max_batch`, `max_queue`, `max_wait_s` and `timeout_s`.
         clock: Returns the time in seconds.
     """
 
@@ -60,35 +60,35 @@ class Admission:
         return len(self._uploading) + len(self._uploaded)
 
     def seconds_per_query(self) -> float:
-        """Returns how long one query takes in batches of the current sizes, or its image to decode; 0 at the start."""
+        """Returns the estimated seconds per query: retrieval or decoding, whichever is slower; 0 at the start."""
         # A batch that takes unusually long counts before it ends.
         return max(self._per_query.value, self._per_image.value, self._elapsed() / self._settings.max_batch)
 
     def wait(self) -> float:
-        """Returns the estimated seconds until the models are free for a request that comes now."""
+        """Returns the estimated seconds until the models are free for a request that arrives now."""
         per_query = self.seconds_per_query()
         return max(0.0, self.inside * per_query - min(self._elapsed(), self._running * per_query))
 
     def refusal(self) -> ApiError | None:
-        """Returns the error for a request that comes now, or `None` if it may come in."""
+        """Returns the error for a request that arrives now, or `None` if it is admitted."""
         settings, inside = self._settings, self.inside
         if inside - self._running >= settings.max_queue:
             return self._refused(self.seconds_per_query(), self.wait())
         wait = self.wait()
-        unknown = self._per_query.value == 0  # the first batch has yet to end: nobody knows how long more would wait
+        unknown = self._per_query.value == 0  # no batch has ended yet, so there is no estimate
         if inside >= 2 * settings.max_batch and (unknown or wait > settings.max_wait_s):
             return self._refused(wait - settings.max_wait_s, wait)
-        # As long as all that is being answered fits into one batch, the estimate may be of answers long ago.
+        # With less than a batch of answers in progress, the estimate may be outdated.
         answer = self._per_answer.value
         if self._answering >= settings.max_batch and wait + answer > settings.timeout_s:
             return self._refused(answer / self._answering, wait)
         return None
 
     def enter(self) -> Ticket:
-        """Lets a request in, whose upload begins now.
+        """Admits a request whose upload begins now.
 
         Raises:
-            ApiError: 429 with Retry-After if it would wait for too long.
+            ApiError: 429 with Retry-After if it would wait too long.
         """
         if refusal := self.refusal():
             raise refusal
@@ -97,7 +97,7 @@ class Admission:
         return ticket
 
     def uploaded(self, ticket: Ticket) -> None:
-        """Keeps the place of a request whose upload is complete, or lets it in again if the upload was slow.
+        """Keeps the place of a request whose upload is complete, or admits it again if the upload was slow.
 
         Raises:
             ApiError: As from `enter`.
@@ -111,14 +111,14 @@ class Admission:
         self._uploaded.add(ticket)
 
     def leave(self, ticket: Ticket) -> None:
-        """Frees the place of a request, which may have left before."""
+        """Frees the place of a request; does nothing if it has already left."""
         self._uploading.pop(ticket, None)
         self._late.pop(ticket, None)
         self._uploaded.discard(ticket)
 
     @contextmanager
     def inner(self) -> Iterator[None]:
-        """Holds a place for a query of an agent that has been let in before."""
+        """Holds a place for a query of an agent; the agent's own request was admitted before."""
         ticket = Ticket(self._clock())
         self._uploaded.add(ticket)
         try:
@@ -127,25 +127,25 @@ class Admission:
             self.leave(ticket)
 
     def batch_started(self, size: int) -> None:
-        """Notes that a batch begins."""
+        """Records that a batch has started."""
         self._running, self._running_since = size, self._clock()
 
     def batch_ended(self, seconds: float) -> None:
-        """Notes how long the running batch took."""
+        """Records how long the running batch took, in seconds."""
         if self._running:
             self._per_query.append(seconds / self._running)
         self._running = 0
 
     def decoded(self, seconds: float) -> None:
-        """Notes how long one image took to decode."""
+        """Records how long one image took to decode, in seconds."""
         self._per_image.append(seconds / self._settings.decode_threads)
 
     @contextmanager
     def answering(self) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-        """Counts an answer of the generator and notes how long it took.
+        """Counts an answer that the generator is writing and records how long it took.
 
-        What it yields makes a pause, in which a client reads a part of the answer: slow clients say nothing about the
-        generator, and could otherwise make the service refuse others.
+        Yields a context manager that pauses the clock while a client reads part of the answer. Otherwise slow clients
+        would make the generator look slow, and the service would refuse other requests.
         """
         started, paused = self._clock(), 0.0
 
@@ -171,7 +171,7 @@ class Admission:
         return self._clock() - self._running_since if self._running else 0.0
 
     def _expire(self) -> None:
-        """Takes the places of slow uploads; of more than `max_queue`, the oldest end with 408, as if out of time."""
+        """Revokes the places of slow uploads; if there are more than `max_queue`, ends the oldest ones with 408."""
         before = self._clock() - UPLOAD_GRACE_S
         while self._uploading and (oldest := next(iter(self._uploading))).since < before:
             del self._uploading[oldest]
@@ -189,7 +189,7 @@ class Admission:
 
 
 class _RecentMedian:
-    """The median of the last values, 0 without any; computed when one is added, not for every request."""
+    """The median of the last values, 0 if there are none; computed when a value is added, not for every request."""
 
     def __init__(self) -> None:
         self._values: deque[float] = deque(maxlen=_REMEMBERED)

@@ -1,4 +1,4 @@
-"""What an agent's run looks like over the wire: its trail, and its steps as server-sent events."""
+"""Wire formats of agent runs: the trail, and the steps as server-sent events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers by search agents: what the service asks of whoever runs them, how many run at once, and their events."""
+"""Answers requests with search agents: the interface of an agent runner, the limit on concurrent runs, and events."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ logger = logging.getLogger(__name__)
 AgentEvent = tuple[str, Mapping[str, Any]]
 """A step's name and its JSON values, see `serving.agent_schemas`."""
 Watch = Callable[[str, Mapping[str, Any]], None]
-"""Takes a step."""
+"""A callback that receives each step."""
 
-_PING_S = 10.0  # of silence, after which a stream shows that it is alive
-_REMEMBERED = 15  # runs that Retry-After is estimated from
+_PING_S = 10.0  # seconds of silence after which a stream sends a keep-alive
+_REMEMBERED = 15  # number of recent runs that Retry-After is estimated from
 
 Box = tuple[int, int, int, int]
 """A region of an image in pixels: left, top, right, bottom."""
 
 
 class Searcher(Protocol):
-    """What agents search: an index with the steps and the generator over it."""
+    """What agents search with: an index, the retrieval steps over it, and a generator."""
 
     @property
     def index(self) -> EntityIndex:
         """The index."""
 
     async def retrieve_query(self, query: Query) -> RetrievalResult:
-        """Returns the result of the steps."""
+        """Returns the result of the retrieval steps."""
 
     async def answer_query(self, query: Query) -> tuple[str | None, RetrievalResult]:
-        """Returns the generator's answer, `None` if it abstains, and the result of the steps."""
+        """Returns the generator's answer (`None` if it abstains) and the result of the retrieval steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRequest:
-    """What an agent is asked; `budget` is within the service's limits, `boxes` are in the pixels of `image`."""
+    """A question for an agent; `budget` is within the service's limits, `boxes` are in pixels of `image`."""
 
     mode: str
     question: str
@@ -64,7 +64,7 @@ class AgentRequest:
 
 @dataclass(frozen=True, slots=True)
 class AgentOutcome:
-    """What an agent returns; `failure` says why its model failed, if it did."""
+    """The result of an agent; `failure` is the error of its chat model, if that failed."""
 
     answer: str | None
     trail: Mapping[str, Any]
@@ -88,29 +88,29 @@ class AgentRunner(Protocol):
 
     @property
     def runs(self) -> int:
-        """The most runs at once."""
+        """Maximum number of concurrent runs."""
 
     def boxes(self, corners: Sequence[Sequence[float]], image: Image.Image) -> Sequence[Box]:
-        """Returns the boxes in an image of corners in the pixels that it had before it was shrunk.
+        """Returns the boxes in pixels of `image`, from corners in pixels of the image before it was shrunk.
 
         Raises:
-            ValueError: One is not four numbers, or outside of the image.
+            ValueError: A box does not consist of four numbers, or lies outside the image.
         """
 
     async def run(self, request: AgentRequest, watch: Watch | None) -> AgentOutcome:
-        """Answers a question, and tells every step to `watch`; ends when it is canceled."""
+        """Answers a question and passes every step to `watch`; can be canceled."""
 
     async def aclose(self) -> None:
         """Closes the connections."""
 
 
 AgentFactory = Callable[[Searcher], AgentRunner]
-"""Makes the runner that searches by the service's own batches."""
+"""Makes a runner that searches through the service's own batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingRun:
-    """A run that may begin."""
+    """A checked run that is ready to start."""
 
     request: AgentRequest
     request_id: str
@@ -119,10 +119,10 @@ class PendingRun:
 
 
 class AgentRuns:
-    """The agents of one service: checks, bounds and answers their requests.
+    """Checks, limits and answers the agent requests of one service.
 
     Args:
-        service: The service, which the agents search by.
+        service: The service that the agents search with.
         make: Makes the runner; `None` if there is no chat model.
     """
 
@@ -134,20 +134,20 @@ class AgentRuns:
 
     @property
     def modes(self) -> list[str]:
-        """The modes that `/answer` takes, besides that without an agent."""
+        """The modes that `/answer` accepts, except `retrieve`."""
         return [] if self._runner is None else list(self._runner.modes)
 
     @property
     def limits(self) -> AgentBudget | None:
-        """The largest budget of a run, `None` without agents."""
+        """The largest budget of a run; `None` without agents."""
         return None if self._runner is None else self._runner.limits
 
     async def prepare(self, checked: CheckedRequest, request_id: str) -> PendingRun:
         """Decodes the image of a request with a mode.
 
         Raises:
-            ApiError: 422 if there is no such mode, the budget is too large or a box outside of the image, 429 if too
-                many agents run, and those of `Service.decode`.
+            ApiError: 422 if there is no such mode, the budget is too large, or a box is outside the image; 429 if too
+                many agents are running; and those of `Service.decode`.
         """
         runner = self._checked_runner(checked.mode or "")
         budget = _within(checked.budget, runner.limits)
@@ -165,7 +165,7 @@ class AgentRuns:
         """Runs an agent.
 
         Raises:
-            ApiError: 429 if too many run, 424 if the model failed and the request says that this is an error.
+            ApiError: 429 if too many agents are running, 424 if the model failed and `on_generator_error` is "fail".
         """
         runner, started = self._checked_runner(pending.request.mode), time.perf_counter()
         with self._place(runner):
@@ -202,7 +202,7 @@ class AgentRuns:
         )
 
     async def steps(self, pending: PendingRun) -> AsyncGenerator[AgentEvent | AnswerOut | ApiError | None]:
-        """Yields the steps of a run as they happen, then the answer or the error; `None` after a silence.
+        """Yields the steps of a run as they happen, then the answer or the error; `None` after 10 s of silence.
 
         Closing the iterator cancels the run.
         """
@@ -235,7 +235,7 @@ class AgentRuns:
 
     def _checked_runner(self, mode: str) -> AgentRunner:
         if self._runner is None:
-            message = f"mode must be retrieve here, got {mode[:40]!r}: agents need a chat model, and the service's "
+            message = f"mode must be retrieve here, got {mode[:40]!r}: agents need a chat model, but "
             message += "generator.base_url and generator.model are not set"
             raise ApiError(422, "mode_not_available", message, param="mode")
         if mode not in self._runner.modes:
@@ -247,7 +247,7 @@ class AgentRuns:
         if self._running < runner.runs:
             return None
         after = max(1, math.ceil(statistics.median(self._seconds or [0]) / runner.runs))
-        message = f"{self._running} agents are running, the most that may run at once; try again in {after} s"
+        message = f"{self._running} agents are already running, the maximum; try again in {after} s"
         return ApiError(429, "agents_busy", message, headers={"Retry-After": str(after)})
 
     @contextmanager
@@ -262,10 +262,10 @@ class AgentRuns:
 
 
 def _within(asked: AgentBudget | None, limits: AgentBudget) -> AgentBudget:
-    """Returns the limits with what a request lowers.
+    """Returns the service's limits, lowered where the request asks for less.
 
     Raises:
-        ApiError: 422 if it raises one.
+        ApiError: 422 if the request asks for more than a limit.
     """
     lower = {} if asked is None else asked.model_dump(exclude_none=True)
     for name, value in lower.items():

@@ -1,4 +1,4 @@
-"""The HTTP service: `create_app` connects a retriever and a generator to routes. `omgm serve` runs it."""
+"""The HTTP service: `create_app` connects a retriever and a generator to routes; `omgm serve` runs it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 _IMAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; sandbox",  # an image opened by itself must not run anything
+    "Content-Security-Policy": "default-src 'none'; sandbox",  # an image opened in its own tab must not run scripts
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "max-age=300",
 }
@@ -104,9 +104,9 @@ def create_app(
         retriever: Finds the candidates.
         generator: Answers from the evidence. One that is an async context manager is entered while the service runs.
         settings: Limits.
-        editor: Changes the retriever's index, or why it cannot be changed.
+        editor: Changes the retriever's index; or the reason why it cannot be changed.
         cache: Keeps decoded images; the retriever's models may share it.
-        agents: Makes what answers requests with a `mode`; without it they are refused.
+        agents: Makes the runner of agents; without it, requests with a `mode` are refused.
         tracer: Traces requests.
 
     Raises:
@@ -137,10 +137,10 @@ def create_app(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # behind a proxy that strips a path, such a redirect would lead elsewhere
+        redirect_slashes=False,  # behind a proxy that strips a path prefix, the redirect would lead to a wrong URL
         dependencies=shown,
     )
-    app.add_middleware(AccessMiddleware, settings=settings)  # the innermost: each is in front of the ones before
+    app.add_middleware(AccessMiddleware, settings=settings)  # the innermost: each call wraps the ones before
     add_metrics(app, service.metrics)
     if tracer is not None:
         app.add_middleware(TracingMiddleware, tracer=tracer)
@@ -178,7 +178,7 @@ def create_app(
 
         def begin(checked: CheckedRequest) -> Coroutine[Any, Any, PendingAnswer]:
             if checked.mode is not None:
-                raise ApiError(422, "unsupported_parameter", "/retrieve asks no agent; leave mode out", param="mode")
+                raise ApiError(422, "unsupported_parameter", "/retrieve runs no agent; leave mode out", param="mode")
             return intake.retrieval(service, request)(checked)
 
         checked, pending = await intake.take_in(service, request, read_request, begin)
@@ -217,7 +217,7 @@ def create_app(
         missing = ApiError(404, "not_found", f"entity {row} has no image", param="row")
         return await _image_file(retriever.index.image_path(row), missing)
 
-    add_entity_routes(app, service, editor)  # after the image: an id may contain slashes
+    add_entity_routes(app, service, editor)  # after the image route, since an id may contain slashes
 
     @app.get("/examples", responses=errors())
     async def list_examples() -> list[ExampleOut]:
@@ -230,15 +230,15 @@ def create_app(
         missing = ApiError(404, "not_found", f"there is no example {name[:40]!r}", param="name")
         return await _image_file(examples[name].path if name in examples else None, missing)
 
-    # In front of FastAPI's own middleware, too: `add_middleware` would put them behind it.
+    # These go in front of FastAPI's own middleware too; `add_middleware` would put them behind it.
     overload = Overload(service)
-    app.state.overload = None if settings.cors_origins else overload  # for the protocol, which knows nothing of CORS
+    app.state.overload = None if settings.cors_origins else overload  # used by the protocol, which does not do CORS
     app.middleware_stack = _with_head(with_cors(OverloadMiddleware(app.build_middleware_stack(), overload), settings))
     return app
 
 
 def _with_head(app: ASGIApp) -> ASGIApp:
-    """Returns `app`, which answers HEAD as GET; the server leaves the body out."""
+    """Returns `app`, made to answer HEAD like GET; the server omits the body."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "HEAD":
@@ -249,7 +249,11 @@ def _with_head(app: ASGIApp) -> ASGIApp:
 
 
 async def _image_file(path: Path | None, missing: ApiError) -> Response:
-    """Returns a small file as a response, or raises `missing` if there is none, or no longer."""
+    """Returns an image file as a response.
+
+    Raises:
+        ApiError: `missing`, if there is no file, or not any more.
+    """
     if path is None:
         raise missing
     try:

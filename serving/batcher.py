@@ -1,4 +1,4 @@
-"""Dynamic batching: concurrent requests share one worker thread, which retrieves for several of them at once."""
+"""Dynamic batching: one worker thread retrieves for several concurrent requests at once."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class _QueueEntry:
 
 
 class Batcher:
-    """A queue in front of `retrieve`, which runs in one thread only.
+    """A queue in front of `retrieve`, which runs in a single worker thread.
 
-    The thread takes its next batch by itself as soon as it is free, with what has gathered meanwhile: a lone query
-    waits for nobody, batches grow with the load, and a busy event loop does not hold them up. If a batch fails, its
-    queries are tried one by one, so that only the bad one gets the error. If the thread dies, all waiting queries fail,
-    `problem` says so, and new queries are rejected.
+    As soon as the thread is free, it takes all queries that have gathered as its next batch: a lone query does not
+    wait, batches grow with the load, and a busy event loop does not delay them. If a batch fails, its queries are
+    retried one by one, so that only the bad one gets the error. If the thread dies, all waiting queries fail, `problem`
+    reports it, and new queries are rejected.
 
     Args:
         retrieve: Returns one result for each query, in order.
-        settings: `max_batch` and `timeout_s` are read.
-        admission: Is told when batches begin and how long they take.
-        metrics: Records the same.
+        settings: Uses `max_batch` and `timeout_s`.
+        admission: Notified when a batch starts and ends.
+        metrics: Records the size and duration of batches.
     """
 
     def __init__(self, retrieve: Retrieve, settings: ServingSettings, admission: Admission, metrics: Metrics) -> None:
@@ -105,14 +105,14 @@ class Batcher:
             raise ApiError(503, "not_ready", problem)
 
     async def submit(self, query: Query, deadline: float = math.inf) -> RetrievalResult:
-        """Returns the result for `query`, which leaves the queue at once when its caller is canceled.
+        """Returns the result for `query`; if the caller is canceled, the query leaves the queue at once.
 
         Args:
             query: The query.
-            deadline: A time of `time.monotonic`; no batch that begins later takes the query.
+            deadline: A `time.monotonic` time; a batch that starts later does not take the query.
 
         Raises:
-            ApiError: 503 if the worker is not healthy or dies in the meantime, 504 if the deadline passes in the queue.
+            ApiError: 503 if the worker is not healthy or dies meanwhile, 504 if the deadline passes in the queue.
             Exception: What `retrieve` raised for this query.
         """
         self.check()
@@ -140,13 +140,13 @@ class Batcher:
                 waits = [self._running_since - entry.queued for entry in batch]
                 self._running = []
                 loop.call_soon_threadsafe(self._deliver, batch, outcomes, seconds, waits)
-        except BaseException as error:  # SystemExit and the like, too: the callers must learn of it
+        except BaseException as error:  # even SystemExit and the like: the callers must be notified
             failure = error
-        with suppress(RuntimeError):  # the event loop is closed, so nobody waits any more
+        with suppress(RuntimeError):  # the event loop is closed, so nobody is waiting any more
             loop.call_soon_threadsafe(self._ended, failure)
 
     def _take(self, loop: asyncio.AbstractEventLoop) -> list[_QueueEntry]:
-        """Waits for the next batch and returns it; it is empty only when the service closes and no query is waiting."""
+        """Waits for the next batch and returns it; it is empty only if the service is closing and no query waits."""
         with self._changed:
             while True:
                 batch: list[_QueueEntry] = []
@@ -185,7 +185,7 @@ class Batcher:
             _resolve(entry, outcome)
 
     def _ended(self, failure: BaseException | None) -> None:
-        """Fails all queries that wait for a worker that has ended."""
+        """Fails all queries that are still waiting after the worker has ended."""
         self._finished.set()
         if failure is not None:
             logger.error("the batch worker died", exc_info=failure)

@@ -1,4 +1,4 @@
-"""The OpenAI routes, so that any such client can ask with an image: `/v1/chat/completions`, `/v1/models`."""
+"""The routes for OpenAI-compatible clients: `/v1/chat/completions` and `/v1/models`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _RESPONSES: Responses = {200: EVENTS, **errors(408, 429, 503, 504, own=OWN_ERROR
 
 
 def add_chat_routes(app: FastAPI, service: Service) -> None:
-    """Adds the routes to `app`."""
+    """Adds the OpenAI-compatible routes to `app`."""
     model = ModelOut(created=int(time.time()))
 
     @app.post("/v1/chat/completions", response_model=ChatCompletionOut, responses=_RESPONSES, openapi_extra=_BODY)
@@ -77,7 +77,7 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
 
 
 async def _chunks(service: Service, pending: PendingAnswer, on_error: OnGeneratorError) -> AsyncIterator[str]:
-    """Yields the answer as OpenAI's chunks; the last has the evidence, or an error takes its place."""
+    """Yields the answer as OpenAI chunks; the last one has the evidence, or an error takes its place."""
     head = {"id": _id(pending), "object": "chat.completion.chunk", "created": int(time.time()), "model": MODEL}
 
     def chunk(delta: dict[str, str], finish_reason: str | None = None, **more: Any) -> str:

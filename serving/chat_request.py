@@ -23,7 +23,7 @@ async def read_chat(request: Request, settings: ServingSettings) -> CheckedReque
     """Reads and checks a request of the chat API.
 
     Raises:
-        ApiError: 404 for another model, else as for `/answer`.
+        ApiError: 404 for another model; otherwise as for `/answer`.
     """
     fields = check(ChatFields, _without_parameters(await _read(request, settings), IGNORED, NEUTRAL))
     return _checked(fields, fields.messages, "messages", settings)

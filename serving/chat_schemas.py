@@ -1,4 +1,4 @@
-"""The OpenAI shape: what goes over the wire at `/v1`."""
+"""Requests and responses of the OpenAI-compatible routes at `/v1`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from serving.schemas import AnswerOptions, AnswerOut, OnGeneratorError, ResponseModel
 
 MODEL = "omgm"
-"""The one model of this service, and who owns it: `omgm doctor` tells by it that this is no generator."""
+"""Name and owner of the only model of this service; lets `omgm doctor` tell it from a generator's server."""
 
 IGNORED = frozenset(
     {
@@ -34,7 +34,7 @@ IGNORED = frozenset(
         "verbosity",
     }
 )
-"""Parameters that are accepted without effect: they tune how a model writes, and the profile has settled that."""
+"""Parameters that are accepted but ignored: they tune how a model writes, which the profile decides."""
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "audio": (None,),
@@ -53,7 +53,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "top_logprobs": (None, 0),
     "web_search_options": (None,),
 }
-"""Parameters that ask for another kind of answer, with the values that do not."""
+"""Parameters that ask for a different kind of answer, with their neutral values, which are accepted."""
 
 
 INSTEAD = {

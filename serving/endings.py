@@ -1,4 +1,4 @@
-"""How a connection ends: after the rest of an upload, or, in HTTP/1.0, as the end of an answer of unknown length."""
+"""Closing connections: after the rest of an upload, or in HTTP/1.0 to mark the end of a response of unknown length."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 
 class ClosingTransport:
-    """The transport as one request's answer sees it, with another way to close it.
+    """The transport of one response, with its own way to close the connection.
 
     Args:
-        transport: What is written to.
-        close: Called when the answer is complete and the connection is not kept.
+        transport: The transport to write to.
+        close: Called when the response is complete and the connection is not kept alive.
     """
 
     def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
@@ -23,7 +23,7 @@ class ClosingTransport:
 
 
 def end_with_connection(cycle: RequestResponseCycle) -> None:
-    """Sends an answer of unknown length without chunks, which HTTP/1.0 does not have (RFC 9112, section 6.1)."""
+    """Sends responses of unknown length without chunked encoding, which HTTP/1.0 lacks (RFC 9112, section 6.1)."""
     send = cycle.send
 
     async def send_plainly(message: Any) -> None:
@@ -31,7 +31,7 @@ def end_with_connection(cycle: RequestResponseCycle) -> None:
             if all(name.lower() != b"content-length" for name, _ in message.get("headers", [])):
                 cycle.chunked_encoding, cycle.expected_content_length = False, sys.maxsize
         elif not message.get("more_body") and cycle.expected_content_length > sys.maxsize // 2:
-            cycle.expected_content_length = len(message.get("body", b""))  # uvicorn checks that it was reached
+            cycle.expected_content_length = len(message.get("body", b""))  # uvicorn checks the length
         await send(message)
 
     cycle.send = send_plainly  # type: ignore[method-assign]

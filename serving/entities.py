@@ -75,24 +75,24 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
     Args:
         app: The application.
         service: The service.
-        editor: Changes the index that the service answers from, or why it cannot be changed.
+        editor: Changes the index that the service answers from; or the reason why it cannot be changed.
     """
-    threads = anyio.CapacityLimiter(4)  # changes that wait for the disk are written together
+    threads = anyio.CapacityLimiter(4)  # several threads, because changes that wait for the disk are written together
 
     async def changed(work: Callable[[Editor], None]) -> None:
         if isinstance(editor, str):
             raise ApiError(409, "read_only", f"this service cannot change its index: {editor}")
         try:
             await anyio.to_thread.run_sync(work, editor, limiter=threads)
-        except ChatError as error:  # an OSError, too
+        except ChatError as error:  # first, because it is an OSError too
             raise ApiError(424, "summarizer_failed", "the model that writes summaries failed; try again") from error
         except OSError as error:
-            logger.error("a change could not be written: %s", error)  # its path is not for clients
+            logger.error("a change could not be written: %s", error)  # clients must not see the path
             if error.errno in _FULL:
-                message = "the disk is full; free space, then try again: nothing has changed"
+                message = "the disk is full and nothing has changed; free space, then try again"
                 raise ApiError(507, "not_written", message) from error
-            raise ApiError(503, "not_written", "the change could not be written; the service's log says why") from error
-        except ValueError as error:  # such as a summarizer that is not set, or is another than the index was built with
+            raise ApiError(503, "not_written", "the change could not be written; see the service's log") from error
+        except ValueError as error:  # such as a summarizer that is missing or differs from the one of the build
             raise ApiError(409, "read_only", str(error)) from error
 
     @app.get("/entities/{entity_id:path}", response_model=ArticleOut, responses=_GET_ERRORS)
@@ -127,10 +127,10 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
 
 
 async def _read_article(request: Request, settings: ServingSettings, entity_id: str) -> Article:
-    """Returns the article of a request, its image decoded.
+    """Reads the article of a request and decodes its image.
 
     Raises:
-        ApiError: A field or the image is at fault.
+        ApiError: A field or the image is invalid.
     """
     kind, uploaded = content_type_of(request), None
     if kind == "application/json":
@@ -159,10 +159,10 @@ async def _article(row: Any, uploaded: bytes | None, settings: ServingSettings, 
     if not entity_id:
         raise ApiError(422, "bad_article", "the id in the path is empty", param="id")
     if row.get("id", entity_id) != entity_id:
-        raise ApiError(422, "id_mismatch", f"id: {str(row['id'])[:40]!r} is not the id in the path", param="id")
+        raise ApiError(422, "id_mismatch", f"id must equal the id in the path, got {str(row['id'])[:40]!r}", param="id")
     if row.get("title") is None:
         raise ApiError(422, "bad_article", "title is missing", param="title")
-    for name in ("title", "url"):  # a file of articles may have a number there
+    for name in ("title", "url"):  # `entry_of` would accept numbers, as files of articles may have them
         if not isinstance(row.get(name), str | None):
             raise ApiError(422, "bad_article", f"{name} must be a string", param=name)
     given = row.get("image") or ""
@@ -183,7 +183,7 @@ async def _article(row: Any, uploaded: bytes | None, settings: ServingSettings, 
 
 
 async def _with_further(article: Article, use: ImageUse, settings: ServingSettings) -> Article:
-    """Returns an article with its further images, if its index uses any; of its URLs, the first `_FETCHED` count."""
+    """Returns an article with its further images if the index uses any; fetches at most `_FETCHED` URLs."""
     if article.image is None or use._replace(labeled=False) == MAIN_ONLY:
         return article
     names, further = {str(article.main.path): str(article.main.path)}, dict[str, Image.Image]()
@@ -193,12 +193,12 @@ async def _with_further(article: Article, use: ImageUse, settings: ServingSettin
             further[url] = await anyio.to_thread.run_sync(decode_image, content, settings)
             names[url] = url
         except ApiError as error:
-            logger.warning("%r: image %r left out: %s", article.entity.id[:200], url[:200], error.message)
+            logger.warning("%r: image %r skipped: %s", article.entity.id[:200], url[:200], error.message)
     return article._replace(names=names, further=further)
 
 
 def _name_of(image: bytes) -> str:
-    """Returns the name of an image that came without one."""
+    """Returns a name for an image that was sent without one."""
     return f"upload/{hashlib.sha256(image).hexdigest()[:16]}"
 
 

@@ -1,4 +1,4 @@
-"""The one shape of all errors: `{"error": {"message", "type", "param", "code"}}`."""
+"""The format of all errors: `{"error": {"message", "type", "param", "code"}}`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SAID = {
     "too_short": "must not be empty",
     "too_long": "has {actual_length} items; at most {max_length} are accepted",
 }
-"""What some of pydantic's errors say, by their types; the others in its own words."""
+"""Our wording of some pydantic errors, by type; the others keep pydantic's."""
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
@@ -39,7 +39,7 @@ class ApiError(Exception):
 
     Attributes:
         status: HTTP status.
-        code: A stable name of the error, for programs.
+        code: A stable error code, for programs.
         message: What is wrong and how to fix it, for people.
         param: The request field at fault, if it is one.
         headers: Response headers, such as Retry-After.
@@ -71,7 +71,7 @@ class ApiError(Exception):
         return {"error": {"message": self.message, "type": error_type, "param": self.param, "code": self.code}}
 
     def note(self, scope: Scope) -> None:
-        """Notes that a request is answered with this error; `error_code` then knows it."""
+        """Records in the scope that the request is answered with this error, for `error_code`."""
         scope.setdefault("state", {})["error_code"] = self.code
 
     def response(self, scope: Scope) -> JSONResponse:
@@ -81,15 +81,15 @@ class ApiError(Exception):
 
 
 def error_code(scope: Scope) -> str:
-    """Returns the code of the error that a request was answered with, "" if it was none."""
+    """Returns the code of the error that a request was answered with, or "" if there was no error."""
     code: str = scope.get("state", {}).get("error_code", "")
     return code
 
 
 async def noting_status(app: ASGIApp, scope: Scope, receive: Receive, send: Send, note: Callable[[int], None]) -> None:
-    """Runs an application and tells `note` the status of its response: 500 if an exception takes the place of one.
+    """Runs an application and passes the status of its response to `note`: 500 if it raises before responding.
 
-    The response to an exception is sent further out.
+    An outer middleware sends the response to the exception.
     """
     status = 0
 
@@ -111,12 +111,12 @@ async def noting_status(app: ASGIApp, scope: Scope, receive: Receive, send: Send
 
 
 def out_of_time(seconds: float) -> ApiError:
-    """Returns the error for a request that got no answer in time."""
+    """Returns the error for a request that was not answered in time."""
     return ApiError(504, "timeout", f"there was no answer within {seconds:g} s")
 
 
 def as_api_error(error: Exception, request_id: str) -> ApiError:
-    """Returns `error` as the client may see it; the details of an unexpected one go to the log only."""
+    """Returns `error` as clients may see it; the details of unexpected errors go only to the log."""
     if isinstance(error, ApiError):
         return error
     logger.error("request %s failed", request_id, exc_info=error)
@@ -132,7 +132,7 @@ def validation_message(place: str, fault: Mapping[str, Any]) -> str:
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Gives every error of `app` the same shape, and every response its request id."""
+    """Gives all errors of `app` the same format, and every response a request id."""
     app.add_exception_handler(ApiError, _handle_api_error)
     app.add_exception_handler(HTTPException, _handle_http_error)
     app.add_exception_handler(RequestValidationError, _handle_validation_error)
@@ -150,14 +150,14 @@ async def _handle_http_error(request: Request, error: Exception) -> JSONResponse
     message, headers = f"{request.method} {request.url.path[:200]}: {error.detail}", dict(error.headers or {})
     if error.status_code == 404:
         message += "; /docs lists the routes"
-    elif error.status_code == 405:  # Starlette names only the methods of the first route at this path
+    elif error.status_code == 405:  # Starlette lists only the methods of the first route at this path
         headers["Allow"] = ", ".join(_methods_at(request))
         message += f"; use {headers['Allow']}"
     return ApiError(error.status_code, code, message, headers=headers).response(request.scope)
 
 
 def _methods_at(request: Request) -> list[str]:
-    """Returns the methods of all routes at a request's path; HEAD is answered wherever GET is."""
+    """Returns the methods of all routes at a request's path; HEAD is available wherever GET is."""
     routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
     methods = {method for route in routes for method in route.methods}
     return sorted(methods | {"HEAD"} if "GET" in methods else methods)
@@ -171,7 +171,7 @@ async def _handle_validation_error(request: Request, error: Exception) -> JSONRe
 
 
 class RequestIdMiddleware:
-    """Gives every request an id, logs it and answers uncaught exceptions."""
+    """Gives every request an id, logs the request and responds to uncaught exceptions."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -202,7 +202,7 @@ class RequestIdMiddleware:
 
 
 def name_request(scope: Scope) -> str:
-    """Returns the id of a request, its own `x-request-id` if that is valid; log lines and `request.state` have it."""
+    """Gives a request an id, its own `x-request-id` if that is valid, for the log and `request.state`; returns it."""
     given = Headers(scope=scope).get("x-request-id", "")
     request_id = given if _REQUEST_ID.fullmatch(given) else f"{random.getrandbits(128):032x}"
     scope.setdefault("state", {})["request_id"] = request_id
@@ -211,7 +211,7 @@ def name_request(scope: Scope) -> str:
 
 
 def log_request(scope: Scope, status: int, began: float) -> None:
-    """Writes the log line of a request that began at `began` of `time.perf_counter`."""
+    """Writes the log line of a request; `began` is a `time.perf_counter` time."""
     if ACCESS.isEnabledFor(logging.INFO):
         fields = {"method": scope["method"], "route": route_of(scope), "status": status}
         fields |= {"code": error_code(scope), "seconds": round(time.perf_counter() - began, 4)}
@@ -220,6 +220,6 @@ def log_request(scope: Scope, status: int, began: float) -> None:
 
 
 def route_of(scope: Scope) -> str:
-    """Returns the route of a handled request, such as "/entities/{row}/image"; "none" if it reached none."""
+    """Returns the route of a handled request, such as "/entities/{row}/image", or "none" if it matched no route."""
     refused: str = scope.get("state", {}).get("refused_route", "none")
     return getattr(scope.get("route"), "path_format", refused)

@@ -1,4 +1,4 @@
-"""Server-sent events: the streams of `/answer`, with and without an agent, and of `/retrieve`."""
+"""Server-sent events: the streams of `/retrieve` and of `/answer`, with and without an agent."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
 from serving.service import PendingAnswer, Service
 
 _IN_DONE = {"timings_ms", "request_id", "evidence"}
-"""Fields of `RetrieveOut` in the last event, evidence for the answer's span; the first event has sent the rest."""
+"""Fields of `RetrieveOut` that the last event has too: evidence now has the answer's span. The first has the rest."""
 
 _ESCAPED = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "\x85\u2028\u2029"})
-"""Marks that some clients, such as httpx's `iter_lines`, take for line breaks."""
+"""Characters that some clients, such as httpx's `iter_lines`, treat as line breaks."""
 
 EVENTS: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
-"""How OpenAPI describes a success that may be a stream."""
+"""OpenAPI's description of a successful response that may be a stream."""
 
 
 def event_stream(events: AsyncIterator[str]) -> StreamingResponse:
-    """Returns a response that sends events as they come."""
+    """Returns a response that sends events as they arrive."""
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
 def event(data: Mapping[str, Any], name: str = "") -> str:
-    """Returns one event; its data are one line for every client."""
+    """Returns one event, whose data every client reads as a single line."""
     content = json.dumps(data, ensure_ascii=False).translate(_ESCAPED)
     return (f"event: {name}\n" if name else "") + f"data: {content}\n\n"
 
@@ -51,7 +51,7 @@ async def answer_events(service: Service, pending: PendingAnswer, on_error: OnGe
 
 async def agent_events(runs: AgentRuns, pending: PendingRun) -> AsyncIterator[str]:
     """Yields the steps of an agent, then `done` with the whole answer, or `error` in its place."""
-    async with aclosing(runs.steps(pending)) as steps:  # closed at once when the client leaves, which ends the run
+    async with aclosing(runs.steps(pending)) as steps:  # closed as soon as the client disconnects, which ends the run
         async for step in steps:
             if step is None:
                 yield ": waiting\n\n"

@@ -1,4 +1,4 @@
-"""Example images with questions, read from the demo's folder and offered on the page."""
+"""Example images with questions, read from the demo's folder and shown on the page."""
 
 from __future__ import annotations
 

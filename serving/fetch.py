@@ -1,4 +1,4 @@
-"""Fetches images by URL, from hosts that the operator allows and from no others."""
+"""Fetches images by URL, only from hosts that the operator allows."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ async def fetch_image(url: str, settings: ServingSettings) -> bytes:
 def _allowed(url: str, settings: ServingSettings) -> httpx.URL:
     try:
         target = httpx.URL(url)
-        named = bool(target.host)  # decodes the name, which may fail
+        named = bool(target.host)  # decodes the host name, which may fail
     except (httpx.InvalidURL, ValueError) as error:
         raise ApiError(422, "bad_image_url", "image is a malformed URL", param="image") from error
     if target.scheme not in _PORTS or not named or target.userinfo:
-        raise ApiError(422, "bad_image_url", "image must be an http(s) URL without user name", param="image")
+        raise ApiError(422, "bad_image_url", "image must be an http(s) URL without a user name", param="image")
     place = target.netloc.decode("ascii")
-    full = place if target.port else f"{place}:{_PORTS[target.scheme]}"  # httpx leaves the scheme's own port out
+    full = place if target.port else f"{place}:{_PORTS[target.scheme]}"  # httpx omits the scheme's default port
     if {place, full}.isdisjoint(host.lower() for host in settings.image_hosts):
         raise ApiError(
             422,

@@ -1,4 +1,4 @@
-"""Checks the fields of a request, whichever route and format they came by."""
+"""Checks the fields of a request, for every route and format."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class CheckedRequest:
-    """A request whose fields are checked; `image` is bytes, or still base64, a data URI or a URL."""
+    """A request whose fields have been checked; `image` is bytes, or still base64, a data URI or a URL."""
 
     image: bytes | str
     question: str
@@ -34,10 +34,10 @@ class CheckedRequest:
 def checked_request(
     image: bytes | str, question: str, options: AnswerOptions, stream: bool, settings: ServingSettings
 ) -> CheckedRequest:
-    """Returns a request within the limits.
+    """Checks a request against the limits and returns it.
 
     Raises:
-        ApiError: 422 for an empty or overlong question, too large a `k`, or options that the mode does not have.
+        ApiError: 422 for an empty or overlong question, a `k` above `max_k`, or an option that the mode does not take.
     """
     question = question.strip()
     if not question:
@@ -60,7 +60,7 @@ def checked_request(
 
 
 def _mode(options: RequestOptions) -> str | None:
-    """Returns the agent, `None` for retrieval alone."""
+    """Returns the name of the agent, or `None` for plain retrieval."""
     agent = options.mode not in (None, "retrieve")
     foreign = ("k", "alpha", "beta") if agent else ("budget", "boxes")
     if given := [name for name in foreign if getattr(options, name) is not None]:
@@ -70,7 +70,7 @@ def _mode(options: RequestOptions) -> str | None:
 
 
 def check(model: type[Model], data: Any, name: str = "the body") -> Model:
-    """Returns `data` as a `model`; errors call it `name`.
+    """Validates `data` as a `model`; error messages refer to it as `name`.
 
     Raises:
         ApiError: 422 if a field is missing, unknown, of the wrong type or out of range.
@@ -97,14 +97,14 @@ def check(model: type[Model], data: Any, name: str = "the body") -> Model:
 
 
 def unknown_field(name: str, known: tuple[str, ...], advice: str = "") -> ApiError:
-    """Returns the error for a field that is none of the known ones."""
+    """Returns the error for a field that is not among the known ones."""
     shown = _shown(name)
     message = f"unknown field {shown!r}; known fields are {', '.join(sorted(known))}{advice}"
     return ApiError(422, "unknown_option", message, param=shown)
 
 
 def _shown(name: str) -> str:
-    """Returns the name of a field as a message can hold it."""
+    """Returns the name of a field, made safe and short enough for a message."""
     shown = name.encode("utf-8", "replace").decode()
     return shown if len(shown) <= 40 else shown[:40] + "…"
 

@@ -1,4 +1,4 @@
-"""Decodes untrusted bytes to an RGB image, or explains what is wrong with them."""
+"""Decodes untrusted bytes to an RGB image, or reports what is wrong with them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from serving.errors import ApiError
 from serving.settings import ServingSettings
 
 _LARGE_S = 0.1
-"""CPU time above which an image was large; to give its memory back takes some 5 ms."""
+"""Seconds of decoding CPU time above which memory is returned to the system, which takes some 5 ms."""
 _ERRORS = {
     "unknown_format": (415, "not_an_image"),
     "damaged": (400, "broken_image"),
@@ -27,11 +27,11 @@ _ERRORS = {
 
 
 def decode_image(data: bytes, settings: ServingSettings) -> Image.Image:
-    """Decodes an image: its first frame, RGB, upright, transparency on white, shrunk to `max_image_side`.
+    """Decodes the first frame of an image to RGB: upright, transparency on white, shrunk to `max_image_side`.
 
     Raises:
         ApiError: 422 if it is empty or too thin, 413 if it has too many bytes or its header declares too many pixels,
-            415 if it is not an image, 400 if it cannot be decoded to its end.
+            415 if it is not an image, 400 if it cannot be decoded completely.
     """
     if not data:
         raise ApiError(422, "missing_image", "the image is empty; send the bytes of an image file", param="image")
@@ -52,7 +52,7 @@ def parse_data_uri(uri: str, settings: ServingSettings) -> bytes:
     """Decodes a `data:image/...;base64,...` URI.
 
     Raises:
-        ApiError: 400 if it is malformed, 413 over the byte limit.
+        ApiError: 400 if it is malformed, 413 if it exceeds the byte limit.
     """
     header, comma, payload = uri.partition(",")
     if not comma or not header.lower().endswith(";base64"):
@@ -72,7 +72,7 @@ def parse_base64(text: str, settings: ServingSettings) -> bytes:
     """Decodes bare base64.
 
     Raises:
-        ApiError: 422 if it is malformed, 413 over the byte limit.
+        ApiError: 422 if it is malformed, 413 if it exceeds the byte limit.
     """
     try:
         return _decode_base64(text, settings)
@@ -89,7 +89,7 @@ def too_many_bytes(settings: ServingSettings) -> ApiError:
 
 
 def _give_back_memory() -> None:
-    """Gives the memory that large images took back to the system; glibc would keep hundreds of MB of it."""
+    """Returns the memory of large images to the system; glibc would keep hundreds of MB."""
     if trim := getattr(_libc(), "malloc_trim", None):
         trim(0)
 
@@ -100,7 +100,7 @@ def _libc() -> ctypes.CDLL | None:
 
 
 def _decode_base64(text: str, settings: ServingSettings) -> bytes:
-    """Decodes base64 of either alphabet, with or without line breaks and padding; checks its length first."""
+    """Decodes base64, standard or URL-safe, with or without line breaks and padding; checks the length first."""
     payload = "".join(text.split()).replace("-", "+").replace("_", "/")
     if (len(payload) - payload.count("=", -2)) * 3 // 4 > settings.max_image_bytes:
         raise too_many_bytes(settings)

@@ -1,4 +1,4 @@
-"""An index as responses show it: its entities, their sections and the routes of their images."""
+"""Converts an index's entities, sections and images to parts of responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from serving.schemas import (
 
 
 class IndexView:
-    """Shows an index and what was found in it.
+    """Converts an index and its retrieval results to parts of responses.
 
     Args:
         index: The index.
@@ -27,7 +27,7 @@ class IndexView:
 
     def __init__(self, index: EntityIndex) -> None:
         self._index = index
-        # A row keeps its image for as long as the process runs, and a response names some twenty of them.
+        # The image of a row never changes while the process runs, and a response contains some twenty rows.
         self._has_image = lru_cache(maxsize=100_000)(lambda row: self._index.image_path(row) is not None)
 
     def about(self) -> IndexOut:

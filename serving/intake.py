@@ -1,4 +1,4 @@
-"""Takes a request in: lets it in or refuses it, reads it within its time, retrieves for it while the client waits."""
+"""Takes in a request: admits or refuses it, reads it within the time limit, and retrieves while the client waits."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ Begin = Callable[[CheckedRequest], Coroutine[Any, Any, T]]
 async def take_in(
     service: Service, request: Request, read: Read[CheckedRequest], begin: Begin[T]
 ) -> tuple[CheckedRequest, T]:
-    """Returns a request, as `read` makes it of the upload, and what `begin` makes of it, such as `retrieval`.
+    """Admits a request, reads it with `read` and passes it to `begin`, such as `retrieval`.
+
+    Returns:
+        The request and the result of `begin`.
 
     Raises:
-        ApiError: 429 or 503 if the service takes no request, 408 if the upload takes too long, 504 if the retrieval
+        ApiError: 429 or 503 if the service accepts no request, 408 if the upload takes too long, 504 if the retrieval
             does, and those of `read` and `begin`.
     """
     service.batcher.check()
-    ticket = service.admission.enter()  # before the upload is read: a full service must not collect images
+    ticket = service.admission.enter()  # before reading the upload: a full service must not buffer images
     began = time.perf_counter()
     try:
         checked = await _in_time(service, _with_image(service, request, read), ticket)
@@ -54,7 +57,7 @@ def retrieval(service: Service, request: Request) -> Begin[PendingAnswer]:
 
 
 async def receive(service: Service, request: Request, read: Read[T]) -> T:
-    """Returns an upload as `read` makes it, without retrieval.
+    """Admits a request and reads its upload with `read`, without retrieval.
 
     Raises:
         ApiError: As from `take_in`.
@@ -68,7 +71,7 @@ async def receive(service: Service, request: Request, read: Read[T]) -> T:
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Returns the result of `work`, which is canceled when the client disconnects."""
+    """Returns the result of `work`; cancels it if the client disconnects."""
     task = asyncio.ensure_future(work)
     watch = asyncio.ensure_future(_disconnected(request))
     try:
@@ -83,16 +86,20 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _with_image(service: Service, request: Request, read: Read[CheckedRequest]) -> CheckedRequest:
-    """Returns the request with its image's bytes, from wherever they come."""
+    """Returns the request with the bytes of its image, decoded or fetched if necessary."""
     checked = await read(request, service.settings)
-    if isinstance(checked.image, str):  # fetched by its URL at the pace of another server: an upload, too
+    if isinstance(checked.image, str):  # fetching from a slow server counts as part of the upload
         data = await while_connected(request, image_bytes(checked.image, service.settings))
         checked = replace(checked, image=data)
     return checked
 
 
 async def _in_time(service: Service, upload: Awaitable[T], ticket: Ticket) -> T:
-    """Returns the upload, or raises 408 when its time is over."""
+    """Returns the upload.
+
+    Raises:
+        ApiError: 408 if it takes too long, 499 if the client disconnects.
+    """
     seconds = service.settings.upload_timeout_s
     try:
         async with asyncio.timeout(seconds) as ticket.limit:

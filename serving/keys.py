@@ -1,7 +1,7 @@
-"""API keys: made at random, kept as SHA-256 digests, compared in constant time.
+"""API keys: generated at random, stored as SHA-256 digests, compared in constant time.
 
-SHA-256 is enough: a key is 32 random bytes, so nobody can guess it from its digest. A slow hash protects passwords,
-which people choose, and would cost every request its time.
+SHA-256 is enough: a key is 32 random bytes, so it cannot be guessed from its digest. Slow hashes protect passwords,
+which people choose; here, one would only slow down every request.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from serving.errors import ApiError
 
 CHALLENGE = 'Bearer realm="omgm"'
-"""The header WWW-Authenticate of a refusal; `omgm doctor` knows this service by it."""
+"""The WWW-Authenticate header of refusals, by which `omgm doctor` recognizes this service."""
 
 _CHALLENGED = {"WWW-Authenticate": CHALLENGE}
 _WRITING = ("PUT", "PATCH", "DELETE")
@@ -27,15 +27,15 @@ def new_key() -> str:
 
 
 def digest_of(key: str) -> str:
-    """Returns a key's SHA-256 digest in hexadecimal, as the settings hold it."""
+    """Returns the SHA-256 digest of a key in hexadecimal, as used in the settings."""
     return hashlib.sha256(key.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKeys:
-    """The keys of a service, by their digests. Reading and writing have their own, and neither implies the other.
+    """The keys of a service, as digests. Reading and writing have separate keys, and neither implies the other.
 
-    Without read keys everybody may read. Without write keys nobody may write, unless there are no keys at all.
+    Without read keys, everybody may read. Without write keys, nobody may write, unless there are no keys at all.
 
     Attributes:
         read: Digests of the keys that may ask.
@@ -46,14 +46,14 @@ class ApiKeys:
     write: Sequence[str] = ()
 
     def holder(self, method: str, authorization: str) -> str | None:
-        """Returns the digest of the key that lets a request pass, `None` if it needs no key.
+        """Returns the digest of the key that authorizes a request, or `None` if it needs no key.
 
         Args:
             method: The HTTP method.
-            authorization: The header Authorization, or "".
+            authorization: The Authorization header, or "".
 
         Raises:
-            ApiError: 401 without a valid key, 403 for a key of the other kind.
+            ApiError: 401 without a valid key, 403 with a key of the other kind.
         """
         writing = method in _WRITING
         if not self.read and not (writing and self.write):
@@ -73,5 +73,5 @@ class ApiKeys:
 
 
 def _contains(digests: Sequence[str], digest: str) -> bool:
-    """Returns whether a digest is one of several, in a time that tells nothing of which, nor of how much is equal."""
+    """Returns whether a digest is among several, in a time that depends neither on which nor on how much matches."""
     return sum(hmac.compare_digest(one, digest) for one in digests) > 0

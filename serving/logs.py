@@ -1,4 +1,4 @@
-"""Logs as JSON, one object per line, with the id of the request that a line belongs to."""
+"""JSON logs: one object per line, with the id of the request that the line belongs to."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
-"""The id of the request that is being handled."""
+"""The id of the current request."""
 ACCESS = logging.getLogger("serving.access")
 """Gets one record per request: method, route, status, code and seconds, never the query string or a header."""
 _FIELDS = ("method", "route", "status", "code", "seconds")
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as one line of JSON: time (UTC), level, logger, message, request_id, and fields of requests."""
+    """Formats a record as one line of JSON: time (UTC), level, logger, message, request_id, and request fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Returns the line without its end."""
+        """Returns the line without a line break."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -35,10 +35,10 @@ class JsonFormatter(logging.Formatter):
 
 
 def log_json() -> None:
-    """Makes all loggers of this process write JSON to standard error; uvicorn's need `log_config=None`, too."""
+    """Makes all loggers of this process write JSON to standard error; uvicorn also needs `log_config=None`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
-    logging.captureWarnings(True)  # Pillow warns of images, in lines that are no JSON
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # logs the addresses of images and generators
-    logging.getLogger("faiss").setLevel(logging.WARNING)  # logs how it is loaded
+    logging.captureWarnings(True)  # otherwise Pillow's warnings would not be JSON
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs the URLs of images and generators
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # it logs how it is loaded

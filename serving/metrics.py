@@ -1,4 +1,4 @@
-"""What the service counts and times, for Prometheus: `GET /metrics`. docs/serving.md lists the names."""
+"""Prometheus metrics of the service: `GET /metrics`. docs/serving.md lists their names."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """The metrics of one service, in a registry of its own. Labels have few values: never a question, a key or a path.
+    """The metrics of one service, in their own registry. Labels have few values: never a question, a key or a path.
 
     Args:
-        admission: What it knows is shown as gauges.
-        cache: Its counts and its size are shown.
+        admission: Its state is exported as gauges.
+        cache: Its counts and size are exported.
     """
 
     def __init__(self, admission: Admission, cache: ImageCache) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # series that the text format does not have
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # these series are not part of the text format
         registry = self.registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         registry.register(_CacheCounts(cache))
@@ -67,7 +67,7 @@ class Metrics:
             ("outcome",),
             registry=registry,
         )
-        self._of = lru_cache(self._labeled)  # few routes, statuses and codes; to look one up costs more than to count
+        self._of = lru_cache(self._labeled)  # few combinations occur; looking up the labels costs more than counting
         self.agents = Counter(
             "omgm_agent_runs",
             "Runs of agents by mode and outcome: answered, abstained, failed.",
@@ -122,7 +122,7 @@ class Metrics:
             self.stage(name, value / 1000)
 
     def answer(self, generation: Generation, failed: bool, seconds: float) -> None:
-        """Records what the generator did, and how long that took."""
+        """Records the outcome of the generator, its tokens, and the seconds it took."""
         self.stage("generate", seconds)
         outcome = "answered"
         if failed:
@@ -136,12 +136,12 @@ class Metrics:
         self.tokens.labels("completion").inc(generation.completion_tokens or 0)
 
     def agent(self, mode: str, abstained: bool, failed: bool, tokens: int) -> None:
-        """Records the run of an agent."""
+        """Records a run of an agent."""
         self.agents.labels(mode, "failed" if failed else "abstained" if abstained else "answered").inc()
         self.agent_tokens.labels(mode).inc(tokens)
 
     def _labeled(self, route: str, status: int, code: str) -> tuple[list[Counter], Histogram]:
-        """Returns the counters and the histogram of such a request."""
+        """Returns the counters and the histogram for these labels."""
         counters = [self.requests.labels(route, status)]
         if code:
             counters.append(self.errors.labels(code))
@@ -154,7 +154,7 @@ class Metrics:
 
 
 class _CacheCounts(Collector):
-    """Shows the hits and misses that a cache has counted."""
+    """Exports the hits and misses of a cache."""
 
     def __init__(self, cache: ImageCache) -> None:
         self._cache = cache
@@ -173,7 +173,7 @@ class MetricsMiddleware:
 
     Args:
         app: The application.
-        metrics: Where it is recorded.
+        metrics: Where requests are recorded.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
@@ -193,7 +193,7 @@ class MetricsMiddleware:
 
 
 def add_metrics(app: FastAPI, metrics: Metrics) -> None:
-    """Adds `GET /metrics`, and the counting in front of `app`: whatever is added later is outside of it."""
+    """Adds `GET /metrics` and the middleware that counts requests; middleware added later wraps it."""
     app.add_middleware(MetricsMiddleware, metrics=metrics)
 
     @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}, **errors()})

@@ -1,4 +1,4 @@
-"""How OpenAPI describes the errors of a route: those of every route, those that several share, and its own."""
+"""OpenAPI descriptions of a route's errors: those of every route, those that several routes share, and its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _REFUSALS = {
     403: "The key that was sent is for writing where one for reading is needed, or vice versa.",
     421: "A local service without keys was asked under the name of a site.",
 }
-"""What `AccessMiddleware` refuses, besides 429."""
+"""Statuses of `AccessMiddleware`, besides 429."""
 _SHARED = {
     400: "The body is malformed or the image is broken.",
     408: "The upload took too long.",
@@ -31,8 +31,8 @@ def errors(*shared: int, own: Mapping[int, str] | None = None, access: bool = Tr
 
     Args:
         shared: Statuses that mean the same for several routes.
-        own: What further statuses mean for this route.
-        access: Whether the route may be refused for want of a key.
+        own: Further statuses with their meanings for this route.
+        access: Whether `AccessMiddleware` checks this route.
     """
     described = _REFUSALS if access else {}
     described = described | {status: _SHARED[status] for status in shared} | dict(own or {})

@@ -1,8 +1,8 @@
-"""Refuses requests that the service has no time for, by their headers, in front of everything else.
+"""Sheds load: refuses requests by their headers, in front of all other middleware.
 
-At ten times the capacity nine of ten requests end here, on the processor that the models need for the tenth. So a
-refusal passes no other middleware, and counts and logs itself. `serving.protocol` asks before there is an ASGI request
-at all, which costs a sixth on a connection that is kept; the middleware is for other servers and for CORS.
+At ten times the capacity, nine of ten requests end here, on the same CPU that the models need for the tenth. Therefore
+a refusal passes through no other middleware, and is counted and logged here. `serving.protocol` refuses even before an
+ASGI request exists, at a sixth of the cost on a kept-alive connection; the middleware is for other servers and CORS.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ WORK = ("/answer", "/retrieve", "/v1/chat/completions", "/v1/responses")
 
 
 class Overload:
-    """Decides by method and path whether a request has to be refused; `take_in` asks the admission again and decides.
+    """Decides by method and path whether to refuse a request; for those that pass, `take_in` makes the final decision.
 
     Args:
-        service: Its `admission` is asked.
+        service: The service, whose `admission` decides.
     """
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def refusal(self, scope: Scope, path: str) -> ApiError | None:
-        """Returns the error for a request, with the request's id among its headers; `None` if it may come in."""
+        """Returns the error for a request, with the request id in its headers; `None` if the request may pass."""
         if scope["method"] != "POST" or path not in WORK:
             return None
         if refusal := self._service.admission.refusal():
@@ -41,34 +41,34 @@ class Overload:
         return refusal
 
     def count(self, scope: Scope, refusal: ApiError, began: float) -> None:
-        """Counts and logs a refusal that has been sent; it began at `began` of `time.perf_counter`."""
+        """Counts and logs a refusal that has been sent; `began` is a `time.perf_counter` time."""
         self._service.metrics.request(scope, refusal.status, time.perf_counter() - began)
         log_request(scope, refusal.status, began)
 
     def refuse_by_headers(self, scope: Scope, path: str) -> ApiError | None:
-        """Returns the error for a request that ends with its headers, counted and logged; `None` if it may come in."""
+        """Returns the error for a request, already counted and logged, or `None` if the request may pass."""
         named = REQUEST_ID.get()
         try:
             if refusal := self.refusal(scope, path):
                 self.count(scope, refusal, time.perf_counter())
             return refusal
         finally:
-            REQUEST_ID.set(named)  # there is no task of its own, which would keep the id to itself
+            REQUEST_ID.set(named)  # this runs outside a task, so the id would leak to other requests
 
 
 class OverloadMiddleware:
-    """Asks before the rest of the application sees a request.
+    """Refuses requests before the rest of the application sees them.
 
     Args:
         app: The application.
-        overload: Is asked.
+        overload: Decides which requests to refuse.
     """
 
     def __init__(self, app: ASGIApp, overload: Overload) -> None:
         self.app, self._overload = app, overload
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Runs the application, or answers in its place."""
+        """Runs the application, or responds with the refusal."""
         if scope["type"] == "http":
             began = time.perf_counter()
             if refusal := self._overload.refusal(scope, scope["path"].removeprefix(scope.get("root_path", ""))):

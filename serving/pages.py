@@ -1,4 +1,4 @@
-"""The pages: questions at `/`, the API's documentation at `/docs`. Neither loads anything from another host."""
+"""The pages: questions at `/`, the API documentation at `/docs`. Neither loads anything from another host."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HEADERS = {
 
 
 def add_pages(app: FastAPI) -> None:
-    """Adds the routes of both pages to `app`, which must have been created with `docs_url=None`."""
+    """Adds the routes of both pages to `app`, which must be created with `docs_url=None`."""
     for path, (package, name) in PAGES.items():
         app.add_api_route(path, _sender(package, name), include_in_schema=False)
 

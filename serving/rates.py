@@ -1,4 +1,4 @@
-"""A limit on requests per minute: one token bucket for each caller, in bounded memory."""
+"""A limit on requests per minute: one token bucket per caller, in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from ipaddress import IPv6Address, IPv6Network, ip_address
 
 MAX_CALLERS = 10_000
-"""Callers that are remembered; beyond them, whoever has been silent for longest is forgotten."""
+"""Maximum number of buckets; beyond it, the least recently active caller is forgotten."""
 
 
 class RateLimiter:
-    """Lets each caller make `per_minute` requests at once, and regain as many in a minute.
+    """Limits each caller to bursts of `per_minute` requests, refilled at `per_minute` per minute.
 
     Args:
         per_minute: Requests per minute, at least 1.
@@ -24,11 +24,11 @@ class RateLimiter:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and when they were counted
 
     def __len__(self) -> int:
-        """Returns the number of callers that are remembered."""
+        """Returns the number of callers with a bucket."""
         return len(self._buckets)
 
     def take(self, caller: str) -> float:
-        """Takes a token of the caller's bucket; returns 0, or the seconds until there is one."""
+        """Takes a token from the caller's bucket; returns 0, or the seconds until one is available."""
         now = self._clock()
         tokens, counted = self._buckets.get(caller, (self._full, now))
         tokens = min(self._full, tokens + (now - counted) * self._per_second)
@@ -41,9 +41,9 @@ class RateLimiter:
 
 
 def caller_of(host: str) -> str:
-    """Returns the key under which a client's requests are counted: of IPv6 its /64 network, which one host may own."""
+    """Returns the key of a client's bucket: its address, or for IPv6 its /64 network, which one host may own."""
     try:
         address = ip_address(host)
-    except ValueError:  # a Unix socket, or a name that a proxy gave
+    except ValueError:  # a Unix socket, or a name set by a proxy
         return host
     return str(IPv6Network((address, 64), strict=False)) if isinstance(address, IPv6Address) else host

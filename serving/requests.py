@@ -1,4 +1,4 @@
-"""Reads a question with its image from an HTTP request, multipart or JSON, within the limits."""
+"""Reads a question and its image from a multipart or JSON request, within the limits."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ async def _read_json(request: Request, settings: ServingSettings) -> CheckedRequ
 
 @asynccontextmanager
 async def open_form(request: Request, settings: ServingSettings, fields: tuple[str, ...]) -> AsyncIterator[FormData]:
-    """Yields a multipart form, each of whose fields is one of `fields` and is given once.
+    """Yields a multipart form that has only the given fields, each at most once.
 
     Raises:
-        ApiError: 400 if it is malformed, 413 if it is too large, 422 for another field.
+        ApiError: 400 if it is malformed, 413 if it is too large, 422 for an unknown or repeated field.
     """
     if "boundary=" not in request.headers["content-type"].lower():
-        message = "the content type has no boundary; leave it to the HTTP client, which knows it"
+        message = "the content type has no boundary; let the HTTP client set the Content-Type header"
         raise ApiError(400, "malformed_multipart", message)
     body = read_body(request, settings, too_many_bytes(settings))
     form = _FormParser(request.headers, body, max_files=3, max_fields=8, max_part_size=body_limit(settings))
@@ -82,7 +82,7 @@ async def open_form(request: Request, settings: ServingSettings, fields: tuple[s
             if name not in fields:
                 raise _unknown_form_field(name, fields)
             if count > 1:
-                raise ApiError(422, "duplicate_field", f"{name} is given {count} times", param=name)
+                raise ApiError(422, "duplicate_field", f"{name} is given {count} times; send it once", param=name)
         yield data
     finally:
         await data.close()
@@ -117,13 +117,13 @@ def _unknown_form_field(name: str, fields: tuple[str, ...]) -> ApiError:
 
 
 class _FormParser(MultiPartParser):
-    """A form parser that knows whether it has seen the closing boundary, and takes text for UTF-8 alone."""
+    """A form parser that records whether it has seen the closing boundary and accepts text only as UTF-8."""
 
     complete = False
-    spool_max_size = 0  # keeps files in memory, whose limit is that of the body; a full disk then refuses no image
+    spool_max_size = 0  # keep files in memory, bounded by the body's limit, so that a full disk does not reject images
 
     def on_headers_finished(self) -> None:
-        """Takes a part for a file by its content type, too: some clients send files without a name."""
+        """Recognizes files by their content type too, since some clients send files without a name."""
         part = self._current_part
         disposition = part.content_disposition or b""
         kind = dict(part.item_headers).get(b"content-type", b"").lower()
@@ -132,7 +132,7 @@ class _FormParser(MultiPartParser):
         super().on_headers_finished()
 
     def on_part_end(self) -> None:
-        """Refuses text that is not UTF-8, which the parser would read as Latin-1."""
+        """Rejects text that is not UTF-8, which the parser would otherwise read as Latin-1."""
         part = self._current_part
         try:
             part.data.decode()
@@ -142,5 +142,5 @@ class _FormParser(MultiPartParser):
         super().on_part_end()
 
     def on_end(self) -> None:
-        """Records the closing boundary."""
+        """Records that the closing boundary was seen."""
         self.complete = True

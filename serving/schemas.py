@@ -1,4 +1,4 @@
-"""What goes over the wire: the fields of requests and responses. Their docstrings appear in the API's documentation."""
+"""Fields of requests and responses. Their docstrings appear in the API documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request: its image is decoded, its query joins a batch, the best section goes to the generator."""
+"""Handles one request: decodes the image, queues the query for a batch, passes the best section to the generator."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Service:
     """Answers requests with one retriever and one generator.
 
     Args:
-        retriever: Finds the candidates, a batch at a time.
+        retriever: Finds the candidates, batch by batch.
         generator: Answers from the evidence.
         settings: Limits.
         cache: Keeps decoded images.
-        traces: Gets the stages of each request.
+        traces: Records the stages of each request.
     """
 
     def __init__(
@@ -78,10 +78,10 @@ class Service:
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
 
     async def retrieve(self, checked: CheckedRequest, request_id: str) -> PendingAnswer:
-        """Decodes the image and retrieves for it.
+        """Decodes the image and runs the retrieval.
 
         Raises:
-            ApiError: The image is bad, the queue is full, or the worker is dead.
+            ApiError: The image is invalid, the deadline passes in the queue, or the worker is dead.
         """
         started, deadline = time.perf_counter(), time.monotonic() + self.settings.timeout_s
         image, _ = await self.decode(checked)
@@ -104,10 +104,10 @@ class Service:
         return PendingAnswer(generation_request(self.index, query, result), response, started)
 
     async def decode(self, checked: CheckedRequest) -> tuple[Image.Image, float]:
-        """Decodes the image of a request; returns how long that took, too, in seconds.
+        """Decodes the image of a request; returns it and the seconds that took.
 
         Raises:
-            ApiError: The image is bad.
+            ApiError: The image is invalid.
         """
         data = await image_bytes(checked.image, self.settings)
         image, seconds = await anyio.to_thread.run_sync(self._decode, data, limiter=self._decoders)
@@ -116,10 +116,10 @@ class Service:
         return image, seconds
 
     async def retrieve_query(self, query: Query) -> RetrievalResult:
-        """Retrieves for an agent, in a batch with whatever else is asked; its place is not refused.
+        """Retrieves for an agent, in a batch with other requests; never refused for lack of a place.
 
         Raises:
-            ValueError: The worker is dead or has no time for it.
+            ValueError: The worker is dead, or the query times out in the queue.
         """
         with self.admission.inner():
             try:
@@ -143,7 +143,7 @@ class Service:
         return generation.answer, result
 
     def _decode(self, data: bytes) -> tuple[Image.Image, float]:
-        """Returns the image and how long that took, in seconds."""
+        """Returns the image and the seconds that decoding took."""
         started = time.perf_counter()
         content = hashlib.sha256(data).hexdigest()
         image: Image.Image | None = self._cache.get("decode", content)
@@ -154,11 +154,11 @@ class Service:
         return image, time.perf_counter() - started
 
     def time_left(self, pending: PendingAnswer) -> float:
-        """Returns the number of seconds that are left for the answer."""
+        """Returns the seconds left for the answer."""
         return self.settings.timeout_s - (time.perf_counter() - pending.started)
 
     async def answer(self, pending: PendingAnswer, on_error: OnGeneratorError = "degrade") -> AnswerOut:
-        """Asks the generator; returns its answer with what was retrieved.
+        """Asks the generator; returns its answer with the retrieval result.
 
         Raises:
             ApiError: The generator failed or timed out, and `on_error` is "fail".
@@ -180,8 +180,8 @@ class Service:
     ) -> AsyncIterator[str | AnswerOut | ApiError]:
         """Yields pieces of the answer's text, then the whole answer.
 
-        If the generator fails, the last is an answer of null, whatever pieces came before it, or, if `on_error` is
-        "fail", the error: it is too late for another status.
+        If the generator fails, whatever pieces it has sent, the last item is a null answer, or the error if `on_error`
+        is "fail": it is too late to change the status.
         """
         started, generation, failure = time.perf_counter(), Generation(None), None
         pieces = aiter(self.generator.stream(pending.request))
@@ -206,7 +206,7 @@ class Service:
             yield self._answered(pending, generation, started, failure)
 
     def generator_failure(self, error: Exception, request_id: str) -> ApiError:
-        """Counts and logs why the generator failed; returns the error for the client, without its address and words."""
+        """Counts and logs a failure of the generator; returns the error for the client, without its URL or message."""
         failure = self._cause(error, request_id)
         self.metrics.generator_errors.labels(failure.code).inc()
         return failure

@@ -1,4 +1,4 @@
-"""What an operator may set about the service (the profile's `[serving]` table): limits, batching, allowed hosts."""
+"""The operator's settings of the service (the profile's `[serving]` table): limits, batching, keys, allowed hosts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 
 def _form(pattern: str, message: str) -> AfterValidator:
-    """Returns a validator for text of a form; without it, what is compared as text would never be equal."""
+    """Returns a validator for text that must match a pattern; malformed values would silently never compare equal."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text):
@@ -22,7 +22,7 @@ def _form(pattern: str, message: str) -> AfterValidator:
 
 
 Digest = Annotated[str, _form("[0-9a-f]{64}", "must be the SHA-256 digest that `omgm key` prints beside a key")]
-Host = Annotated[str, _form(r"[^\s/*]+", "must be a host or host:port, such as example.org, without https:// and path")]
+Host = Annotated[str, _form(r"[^\s/*]+", "must be a host or host:port, such as example.org, without scheme or path")]
 Origin = Annotated[
     str,
     _form(
@@ -35,31 +35,31 @@ class ServingSettings(BaseModel):
     """Limits and switches of one service; docs/serving.md lists them.
 
     Attributes:
-        max_image_bytes: Largest image as uploaded, in bytes.
-        max_image_pixels: Largest image as its header declares it, width times height.
-        max_image_side: Longest side in pixels that a decoded image is shrunk to, so that a full queue fits into memory.
+        max_image_bytes: Largest upload of an image, in bytes.
+        max_image_pixels: Largest image, as width times height in its header.
+        max_image_side: Decoded images are shrunk to this longest side in pixels, so that a full queue fits into memory.
         max_question_chars: Longest question, in characters.
         max_k: Largest `k` that a request may ask for.
-        max_batch: Largest number of queries that are retrieved together.
-        max_wait_s: Longest time in seconds that a request may be expected to wait for the models; one that would wait
-            longer is rejected with 429. Two full batches are always accepted.
-        max_queue: Largest number of requests that wait, however fast they would be answered: a limit on memory.
+        max_batch: Maximum number of queries that are retrieved together.
+        max_wait_s: Longest expected wait for the models in seconds; requests that would wait longer are rejected with
+            429. Two full batches are always accepted.
+        max_queue: Maximum number of waiting requests, however fast they would be answered: a limit on memory.
         timeout_s: Longest time in seconds from the end of the upload to the answer.
-        header_timeout_s: Longest time in seconds that the headers of a request may take.
-        upload_timeout_s: Longest time in seconds that an upload may take, or that a client may leave its answer unread.
+        header_timeout_s: Longest time in seconds for receiving the headers of a request.
+        upload_timeout_s: Longest time in seconds for an upload, and that a client may leave its response unread.
         model_threads: Threads of each model on a CPU; by default PyTorch's choice, one per core.
         decode_threads: Number of images that are decoded at the same time.
-        cache_mib: MiB of decoded and encoded images that are kept for further questions about them; 0 is none.
+        cache_mib: MiB of decoded and encoded images that are cached for further questions about them; 0 disables it.
         evidence_sections: Number of the best entity's sections in a response; the generator reads the first.
         image_hosts: Hosts (`host` or `host:port`) that images may be fetched from by URL.
         read_keys: SHA-256 digests of the keys that may ask; without any, everybody may.
         write_keys: SHA-256 digests of the keys that may change the index.
-        hosts: Names of sites that a service on the loopback interface answers to although it has no read keys, such as
-            the public name that a proxy on the same machine passes on.
-        requests_per_minute: Requests per minute of each key, or of each address without keys; 0 is no limit.
-        cors_origins: Origins of other sites (`https://example.org`) whose pages may use the service; `*` is all.
-        log_format: Logs as text, or as one JSON object per line, with one for each request.
-        compact_after: Changes after which the index is compacted in the background; 0 leaves it to
+        hosts: Host names that a service on the loopback interface accepts without read keys, such as the public name
+            that a proxy on the same machine passes on.
+        requests_per_minute: Requests per minute for each key, or for each address without keys; 0 is unlimited.
+        cors_origins: Origins of other sites (`https://example.org`) whose pages may use the service; `*` allows all.
+        log_format: Log as text, or as JSON with one object per line, including one for each request.
+        compact_after: Number of changes after which the index is compacted in the background; 0 leaves it to
             `omgm index compact`.
         examples_dir: Folder with `queries/*.jpg` and `test.csv` (E-VQA's columns), offered as examples on the page.
     """

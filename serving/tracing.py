@@ -1,8 +1,8 @@
-"""OpenTelemetry traces (extra `otel`): a span for each request, and one for each stage of it.
+"""OpenTelemetry traces (extra `otel`): a span for each request, and one for each of its stages.
 
-Off unless OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set; the standard variables of
-OpenTelemetry configure the rest (OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER, OTEL_EXPORTER_OTLP_HEADERS). Without a tracer
-nothing of it is imported.
+Off unless OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set; OpenTelemetry's standard variables
+configure the rest (OTEL_SERVICE_NAME, OTEL_TRACES_SAMPLER, OTEL_EXPORTER_OTLP_HEADERS). OpenTelemetry is imported only
+if tracing is on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 
 
 def tracer_of_environment() -> Tracer | None:
-    """Returns a tracer that sends spans to the endpoint in the environment, `None` if there is none."""
+    """Returns a tracer that sends spans to the endpoint in the environment, or `None` if there is none."""
     if not any(os.environ.get(name) for name in _ENDPOINTS):
         return None
     try:
@@ -47,21 +47,21 @@ class Traces:
     """Writes the spans of one service.
 
     Args:
-        tracer: Makes the spans; without one every method returns at once.
+        tracer: Creates the spans; without one, the methods do nothing.
     """
 
     def __init__(self, tracer: Tracer | None) -> None:
         self.tracer = tracer
 
     def stage(self, name: str, began: float, ended: float) -> None:
-        """Adds a stage to the request that is being handled; times are those of `time.perf_counter`."""
+        """Adds a stage to the current request; `began` and `ended` are `time.perf_counter` times."""
         if self.tracer is not None:
             offset = time.time_ns() - time.perf_counter() * 1e9
             span = self.tracer.start_span(name, start_time=int(offset + began * 1e9))
             span.end(int(offset + ended * 1e9))
 
     def stages(self, milliseconds: dict[str, float], ended: float) -> None:
-        """Adds stages that followed each other, the last of which ended at `ended`."""
+        """Adds consecutive stages, the last of which ended at `ended`."""
         began = ended - sum(milliseconds.values()) / 1000
         for name, value in milliseconds.items():
             self.stage(name, began, began + value / 1000)
@@ -69,13 +69,13 @@ class Traces:
 
 
 class TracingMiddleware:
-    """Wraps every request in a span, as a child of its `traceparent` if it has one.
+    """Wraps every request in a span, a child of the request's `traceparent` if there is one.
 
     A span has method, route, status, error code and request id, never a path, a question or a header.
 
     Args:
         app: The application.
-        tracer: Makes the spans.
+        tracer: Creates the spans.
     """
 
     def __init__(self, app: ASGIApp, tracer: Tracer) -> None:

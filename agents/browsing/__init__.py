@@ -1,1 +1,1 @@
-"""Web pages as images: a headless Chromium behind a proxy that decides which hosts it may reach."""
+"""Screenshots of web pages: a headless Chromium behind a proxy that decides which hosts it may reach."""

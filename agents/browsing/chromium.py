@@ -1,4 +1,4 @@
-"""Screenshots of web pages by a headless Chromium, driven over a pipe by its own DevTools protocol."""
+"""Takes screenshots of web pages with a headless Chromium, controlled by the DevTools protocol over a pipe."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from agents.browsing.devtools import BrowserError, DevTools
 from agents.browsing.proxy import Connect, FilteringProxy
 
 View = Literal["top", "full"]
-"""The first screen of a page, 1024 x 1024, or the whole page, 512 wide; sizes of MMSearch (arXiv 2409.12959)."""
+"""The first screen of a page, 1024 x 1024 pixels, or the whole page, 512 wide, as in MMSearch (arXiv 2409.12959)."""
 
 VIEWPORTS: dict[View, tuple[int, int]] = {"top": (1024, 1024), "full": (512, 1024)}
 MAX_HEIGHT = 10_240
-"""The most pixels of a whole page from its top, more than any answer reads."""
+"""Maximum height of a whole page in pixels, more than any answer needs."""
 PAGES = 4
-"""Pages open at once."""
+"""Maximum number of open pages."""
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _FLAGS = [
     "--headless",
@@ -35,7 +35,7 @@ _FLAGS = [
     "--disable-background-networking",
     "--disable-default-apps",
     "--disable-features=Translate,MediaRouter",
-    "--webrtc-ip-handling-policy=disable_non_proxied_udp",  # otherwise WebRTC sends datagrams past the proxy
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",  # otherwise WebRTC bypasses the proxy
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # its name in older versions
     "--hide-scrollbars",
     "--mute-audio",
@@ -49,22 +49,22 @@ _FLAGS = [
 
 
 def find_chromium() -> str | None:
-    """Returns the path of Chromium or Chrome, `None` if neither is installed."""
+    """Returns the path of Chromium or Chrome, or `None` if neither is installed."""
     return next((path for name in _NAMES if (path := shutil.which(name))), None)
 
 
 class Chromium:
-    """A headless Chromium within one event loop, started at the first screenshot and shared by all.
+    """A headless Chromium within one event loop, started at the first screenshot and then shared.
 
-    Every page gets a context of its own: no cookie, cache or storage outlives it. All connections go through a
-    `FilteringProxy`. Nothing is downloaded, and no page sees the disk. As root, Chromium runs without its sandbox,
+    Every page gets its own context, so that no cookies, cache or storage outlive it. All connections go through a
+    `FilteringProxy`. Nothing is downloaded, and no page can read the disk. As root, Chromium runs without its sandbox,
     because it refuses to run with it.
 
     Args:
-        connect: Opens the browser's connections, or refuses to.
+        connect: Opens or refuses the browser's connections.
         user_agent: The user agent.
-        seconds: How long a page may load; then what is there is taken.
-        executable: The browser; by default the one of the distribution.
+        seconds: Maximum loading time of a page; then the screenshot is taken as it is.
+        executable: The browser; by default the installed one.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Chromium:
         self._pipe: DevTools | None = None
 
     async def screenshot(self, url: str, view: View) -> Image.Image:
-        """Returns an image of a page, RGB.
+        """Returns a screenshot of a page, RGB.
 
         Args:
-            url: Its http(s) address.
-            view: How much of it.
+            url: The http(s) URL of the page.
+            view: How much of the page to show.
 
         Raises:
             BrowserError: The page cannot be opened, or there is no browser.
@@ -99,7 +99,7 @@ class Chromium:
                 raise BrowserError(f"the browser failed: {type(error).__name__} {error}"[:300]) from error
 
     async def aclose(self) -> None:
-        """Ends the browser and its proxy."""
+        """Stops the browser and its proxy."""
         pipe, self._pipe = self._pipe, None
         if pipe is not None:
             await pipe.aclose()
@@ -120,7 +120,7 @@ class Chromium:
     def _flags(self) -> list[str]:
         flags = [
             f"--proxy-server=http://127.0.0.1:{self._port}",
-            "--proxy-bypass-list=<-loopback>",  # loopback goes through the proxy as well
+            "--proxy-bypass-list=<-loopback>",  # loopback goes through the proxy too
             f"--user-agent={self._user_agent}",
         ]
         return [*flags, "--no-sandbox"] if os.geteuid() == 0 else flags
@@ -132,7 +132,7 @@ class Chromium:
         await pipe.ask("Page.enable", {}, session)
         await pipe.ask("Page.setLifecycleEventsEnabled", {"enabled": True}, session)
         opened: dict[str, Any] = {"errorText": f"no answer in {self._seconds:g} s"}
-        with contextlib.suppress(TimeoutError):  # a page that never rests is taken as it is by then
+        with contextlib.suppress(TimeoutError):  # a page that never stops loading is shown as it is by then
             async with asyncio.timeout(self._seconds):
                 opened = await pipe.ask("Page.navigate", {"url": url}, session)
                 if not opened.get("errorText"):
@@ -152,7 +152,7 @@ class Chromium:
 
 @contextlib.asynccontextmanager
 async def _page(pipe: DevTools) -> AsyncIterator[str]:
-    """Yields the session of a new page in a context of its own."""
+    """Yields the session of a new page in its own context."""
     context = (await pipe.ask("Target.createBrowserContext", {"disposeOnDetach": True}))["browserContextId"]
     session = ""
     try:
@@ -168,7 +168,7 @@ async def _page(pipe: DevTools) -> AsyncIterator[str]:
 
 
 async def _scroll(pipe: DevTools, session: str) -> None:
-    """Scrolls through a page, so that it loads what it loads late, and back."""
+    """Scrolls through a page and back, so that lazily loaded content appears."""
     size = (await pipe.ask("Page.getLayoutMetrics", {}, session))["cssContentSize"]
     step = VIEWPORTS["full"][1]
     for at in [*range(step, min(int(size["height"]), MAX_HEIGHT), step), 0]:

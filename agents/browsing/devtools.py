@@ -16,14 +16,11 @@ _START_S, _REPLY_S, _CLOSE_S = 60.0, 30.0, 5.0
 
 
 class BrowserError(ValueError):
-    """The browser is missing, or has failed, or a page cannot be opened."""
+    """The browser is missing or has failed, or a page cannot be opened."""
 
 
 class DevTools:
-    """A running browser; what it is asked and what it tells are JSON texts that end with a null byte.
-
-    Made by `open`.
-    """
+    """A running browser, created by `open`. Messages in both directions are JSON, terminated by a null byte."""
 
     def __init__(self, process: asyncio.subprocess.Process, folder: tempfile.TemporaryDirectory[str]) -> None:
         self._process, self._folder = process, folder
@@ -38,10 +35,10 @@ class DevTools:
         """Starts the browser.
 
         Raises:
-            BrowserError: It did not start.
+            BrowserError: The browser did not start.
         """
         folder = tempfile.TemporaryDirectory(prefix="omgm-chromium-", ignore_cleanup_errors=True)
-        # The protocol is spoken on file descriptors 3 and 4, which the shell makes of standard input and output.
+        # The protocol uses file descriptors 3 and 4, to which the shell redirects standard input and output.
         process = await asyncio.create_subprocess_exec(
             "sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null', "sh", *command, f"--user-data-dir={folder.name}",
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
@@ -55,7 +52,7 @@ class DevTools:
             await pipe.aclose()
             if isinstance(error, OSError | TimeoutError):
                 raise BrowserError(f"{command[0]} did not start") from error
-            raise  # such as a run whose time is over
+            raise  # such as the cancellation of a run
         return pipe
 
     async def ask(
@@ -64,9 +61,9 @@ class DevTools:
         """Sends a command and returns its result.
 
         Raises:
-            BrowserError: The browser refused.
-            OSError: It has ended.
-            TimeoutError: It did not answer.
+            BrowserError: The browser refused the command.
+            OSError: The browser has ended.
+            TimeoutError: The browser did not respond in time.
         """
         if self.ended:
             raise OSError("it has ended")
@@ -82,7 +79,7 @@ class DevTools:
         return result
 
     def tell(self, method: str, values: dict[str, Any] | None = None, session: str = "") -> int:
-        """Sends a command without waiting, and returns its number."""
+        """Sends a command without waiting for the result, and returns its number."""
         number = next(self._numbers)
         message: dict[str, Any] = {"id": number, "method": method, "params": values or {}}
         if session:
@@ -92,23 +89,23 @@ class DevTools:
         return number
 
     async def quiet(self, session: str, loader: str) -> None:
-        """Waits until a document has loaded, and hardly anything is loaded any more."""
+        """Waits until a document has loaded and the network is almost idle."""
         await self._event(session, loader).wait()
 
     def forget(self, session: str) -> None:
-        """Forgets a page."""
+        """Drops the state of a page."""
         self._quiet.pop(session, None)
 
     def _event(self, session: str, loader: str) -> asyncio.Event:
         return self._quiet.setdefault(session, {}).setdefault(loader, asyncio.Event())
 
     async def aclose(self) -> None:
-        """Ends the browser, by force if it does not end by itself."""
+        """Closes the browser; kills it if it does not exit in time."""
         if self._process.returncode is None and not self.ended:
             self.tell("Browser.close")
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), 0 if self.ended else _CLOSE_S)
-        with contextlib.suppress(ProcessLookupError):  # it has gone, and so has its group
+        with contextlib.suppress(ProcessLookupError):  # the whole process group has already exited
             os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()
         self._reading.cancel()
@@ -121,7 +118,7 @@ class DevTools:
             while True:
                 self._take(json.loads((await self._process.stdout.readuntil(b"\0"))[:-1]))
         except (EOFError, OSError, ValueError, asyncio.LimitOverrunError):
-            pass  # the browser has ended, or speaks no protocol that is known here
+            pass  # the browser has ended, or its output is not the DevTools protocol
         finally:
             self.ended = True
             for future in self._waiting.values():

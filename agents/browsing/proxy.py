@@ -1,4 +1,4 @@
-"""A proxy on loopback through which a browser's every connection goes, so that one function decides where it may go."""
+"""A loopback proxy for all connections of a browser, so that one function decides which hosts it may reach."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Awaitable, Callable
 
 Connect = Callable[[str, int], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 """Takes a host and a port and opens a connection. It raises `ValueError` for a host that must not be reached, and it
-must connect to the very address that it checked, because a name may resolve differently the second time."""
+must connect to the address that it checked, because a name may resolve differently the second time."""
 
 _HEAD_BYTES = 64 << 10
 _HEAD_S, _CONNECT_S = 10.0, 10.0
 _CHUNK = 1 << 16
 MAX_BYTES = 64 << 20
-"""Most bytes of one connection in one direction."""
+"""Maximum bytes per connection and direction."""
 
 
 class FilteringProxy:
     """An HTTP proxy within one event loop: `CONNECT` tunnels, and plain requests, one per connection.
 
-    Names are resolved by `connect` alone: a browser behind a proxy resolves none.
+    Only `connect` resolves names: a browser behind a proxy does not.
 
     Args:
-        connect: Opens the connections, or refuses to.
+        connect: Opens or refuses the connections.
     """
 
     def __init__(self, connect: Connect) -> None:
@@ -31,12 +31,12 @@ class FilteringProxy:
         self._serving: set[asyncio.Task[None]] = set()
 
     async def start(self) -> int:
-        """Starts to listen on loopback, and returns the port."""
+        """Starts listening on loopback and returns the port."""
         self._server = await asyncio.start_server(self._accepted, "127.0.0.1", 0, limit=_HEAD_BYTES)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def aclose(self) -> None:
-        """Stops to listen, and breaks what is open."""
+        """Stops listening and aborts open connections."""
         if self._server is not None:
             self._server.close()
         for task in self._serving:
@@ -83,10 +83,10 @@ class FilteringProxy:
 
 
 def _target(head: bytes) -> tuple[str, int, bytes, int]:
-    """Returns host, port, the head to forward (empty for a tunnel), and how many bytes of the body follow.
+    """Returns the host, the port, the head to forward (empty for a tunnel), and the length of the body in bytes.
 
     Raises:
-        ValueError: It is not a request that a proxy serves.
+        ValueError: The request is not one that a proxy serves.
     """
     request, *headers = head[:-4].decode("latin-1").split("\r\n")
     method, target, version = request.split(" ")
@@ -105,7 +105,7 @@ def _target(head: bytes) -> tuple[str, int, bytes, int]:
             body = int(header.partition(":")[2])
         if name not in ("connection", "proxy-connection", "keep-alive", "proxy-authorization"):
             kept.append(header)
-    # One request per connection: the next one could be for another host, which would not be checked.
+    # One request per connection: a second one could be for another host, which would not be checked.
     lines = [f"{method} {slash}{path} {version}" if slash else f"{method} / {version}", *kept, "Connection: close"]
     return *_place(place, 80), ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"), body
 
@@ -128,7 +128,7 @@ async def _answer(writer: asyncio.StreamWriter, status: str) -> None:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: int) -> None:
-    """Copies at most `limit` bytes, until the sender ends."""
+    """Copies at most `limit` bytes, until the sender closes the connection."""
     while limit > 0 and (data := await reader.read(min(_CHUNK, limit))):
         limit -= len(data)
         writer.write(data)

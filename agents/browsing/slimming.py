@@ -1,4 +1,4 @@
-"""Screenshots of whole pages made short: blank areas are narrowed, and what remains is cut into slices."""
+"""Shortens screenshots of whole pages: narrows blank areas and cuts the rest into slices."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 from PIL import Image
 
 GAP = 16
-"""Pixels that remain of a blank area, so that paragraphs and columns stay apart."""
+"""Pixels of a blank area that remain, so that paragraphs and columns stay apart."""
 EDGE = 32
-"""The least gradient that is not blank: a step of 8 of 255 levels, as between white and the palest gray of texts. The
-largest one is 1020."""
+"""Smallest gradient that does not count as blank: a step of 8 of 255 levels, as between white and the palest gray of
+texts. The largest possible gradient is 1020."""
 SLICE, SLICES = 512, 10
 
 _Gray = np.ndarray[Any, np.dtype[np.int16]]
@@ -20,9 +20,9 @@ _Gray = np.ndarray[Any, np.dtype[np.int16]]
 def slim(page: Image.Image) -> Image.Image:
     """Narrows the blank rows and columns of a page to `GAP` pixels, as in appendix B of MMSearch (arXiv 2409.12959).
 
-    A row or column is blank if no Sobel gradient in it reaches `EDGE` in any color. The paper removes blank areas again
-    and again; here the first pass leaves none that is wider, because no blank row holds an edge of any column. Every
-    pixel that is not blank is kept as it is. A page without any edge is returned unchanged.
+    A row or column is blank if no Sobel gradient in it reaches `EDGE` in any color. The paper removes blank areas
+    iteratively; here one pass suffices, because no blank row contains an edge of any column. All other pixels are kept
+    unchanged. A page without edges is returned unchanged.
     """
     pixels = np.asarray(page.convert("RGB"))
     edges = np.zeros(pixels.shape[:2], dtype=bool)
@@ -35,13 +35,13 @@ def slim(page: Image.Image) -> Image.Image:
 
 
 def slices(page: Image.Image) -> list[Image.Image]:
-    """Cuts a page from its top into at most `SLICES` images of `SLICE` rows; the last one may be shorter."""
+    """Cuts a page, from the top, into at most `SLICES` images of `SLICE` rows; the last one may be shorter."""
     tops = range(0, min(page.height, SLICE * SLICES), SLICE)
     return [page.crop((0, top, page.width, min(top + SLICE, page.height))) for top in tops]
 
 
 def _gradient(gray: _Gray) -> _Gray:
-    """Returns the larger one of the two Sobel gradients' absolute values at every pixel; edges are repeated outside."""
+    """Returns the larger absolute value of the two Sobel gradients at every pixel, with the border pixels repeated."""
     padded = np.pad(gray, 1, mode="edge")
     rows = padded[:-2] + 2 * padded[1:-1] + padded[2:]
     across = np.abs(rows[:, 2:] - rows[:, :-2])
@@ -51,7 +51,7 @@ def _gradient(gray: _Gray) -> _Gray:
 
 
 def _kept(filled: np.ndarray[Any, np.dtype[np.bool_]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Returns which rows (or columns) remain: all that are filled, and of each blank run `GAP` at its two ends."""
+    """Returns which rows (or columns) remain: all that are filled, and `GAP` of each blank run, half at each end."""
     kept = filled.copy()
     at = np.flatnonzero(filled)
     starts, ends = [0, *(at + 1)], [*at, len(filled)]

@@ -1,4 +1,4 @@
-"""The policies: how the next action is chosen, one file per paper."""
+"""The policies, which choose the next action; one file per paper."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from agents.policies.vsa import VisionSearchAssistant
 POLICIES: Mapping[str, Callable[[], Policy]] = {
     policy.name: policy for policy in (Auto, MMSearchPlus, OmniSearch, MMSearch, VisionSearchAssistant)
 }
-"""Makes a policy for one run, by its name."""
+"""Factories of policies by name; each run needs a new object."""
 
 BASELINES: Mapping[str, Callable[[], Policy]] = {
     policy.name: policy for policy in (ImageBaseline, WebBaseline, ImageWebBaseline, CaptionWebBaseline)
 }
-"""Makes a baseline to compare policies with in an evaluation; `GoldenBaseline` needs a query of the data set."""
+"""Factories of baselines for evaluations; `GoldenBaseline` is not among them because it needs the data set's query."""

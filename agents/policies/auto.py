@@ -1,4 +1,4 @@
-"""auto: OMGM's retrieval first; an inspector decides whether its evidence suffices; otherwise a planner searches on."""
+"""auto: OMGM's retrieval first; an inspector judges whether its evidence suffices; if not, a planner searches on."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _INSUFFICIENT = re.compile(rf"{_SUBJECT}(?:no|false|insufficient|not (?:sufficie
 
 
 _SAID = re.compile(r"\banswer\b[^.:\uff1a\n]{0,40}?(?:\bis\b|[:\uff1a])[\s*\"']*([^\n]+)", re.IGNORECASE)
-"""The answer within words."""
+"""The answer in a sentence."""
 
 
 class Auto:
-    """Retrieval, inspection, planning: our own, of OMGM's steps and generator and the tool calls of MMSearch-Plus.
+    """Our own policy: retrieval with OMGM's steps and generator, inspection, then planning as in MMSearch-Plus.
 
-    Most questions end after one request, the inspector's. What it calls missing is where the planner starts.
+    Most questions need only one request, the inspector's. The planner starts from what the inspector reports missing.
     """
 
     name = "auto"
@@ -39,7 +39,7 @@ class Auto:
         if len(run.rounds) == 1 and run.images and "ask_index" in run.tools:
             return Decision("Ask the index first.", (Call("ask_index", {}),))
         if self._planner is None and not run.rounds[0].calls:
-            self._planner = MMSearchPlus()  # a question in words alone
+            self._planner = MMSearchPlus()  # a text-only question
         if self._planner is None:
             [record] = run.rounds[0].calls
             evidence = f"\n\nEvidence:\n{run.results([record])}"
@@ -54,18 +54,18 @@ class Auto:
         return await self._planner.decide(run)
 
     async def conclude(self, run: AgentRun) -> str | None:
-        """Lets the planner answer from what is known; before it was asked, the index's answer stands."""
+        """Lets the planner answer from what is known; if it has not started, returns the index's answer."""
         if self._planner is not None:
             return await self._planner.conclude(run)
         return next((record.observation.answer for record in run.rounds[0].calls), None)
 
     async def _inspect(self, run: AgentRun, record: CallRecord, evidence: str) -> tuple[Decision | None, str]:
-        """Returns the answer if the evidence suffices, else what is missing."""
+        """Returns the answer if the evidence suffices, or else what is missing."""
         messages = [system(prompts.INSPECT), await question_message(run, evidence)]
         reply = await run.ask("inspect", messages, max_tokens=512, schema=prompts.INSPECTION)
         verdict = read_verdict(reply.text)
         if verdict is None:
-            run.malformed += not reply.calls  # which says that something is missing
+            run.malformed += not reply.calls  # a tool call means that something is missing
             return None, ""
         answer = str(verdict.get("answer") or record.observation.answer or "").strip()
         if not is_true(verdict.get("sufficient")) or not answer:
@@ -79,7 +79,7 @@ class Auto:
 
 
 def read_verdict(text: str) -> dict[str, Any] | None:
-    r"""Returns an inspector's verdict: a JSON object, or words that begin with it, or an answer; `None` if it is none.
+    r"""Parses an inspector's verdict: a JSON object, text that begins with a verdict, or an answer; `None` if none.
 
     Example:
         >>> read_verdict("Sufficient: yes\nAnswer: Paris [3]")

@@ -1,4 +1,4 @@
-"""The heuristic baselines of Dyn-VQA: a fixed retrieval, then one answer from what it found, without planning."""
+"""The heuristic baselines of Dyn-VQA: fixed searches, then one answer from the results, without planning."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class _Heuristic(ABC):
     rounds = 3
 
     async def decide(self, run: AgentRun) -> Decision:
-        """Searches as long as there is something to search for, then answers."""
+        """Makes the fixed searches, then answers."""
         calls = await self._next(run)
         if calls:
             return Decision("Search.", tuple(calls))
         return await self._answer(run)
 
     async def conclude(self, run: AgentRun) -> str | None:
-        """Answers from what was found."""
+        """Answers from the results."""
         return (await self._answer(run)).answer
 
     @abstractmethod
     async def _next(self, run: AgentRun) -> Sequence[Call]:
-        """Returns the calls of the current round; none ends the search."""
+        """Returns the calls of the current round; no calls end the search."""
 
     async def _answer(self, run: AgentRun) -> Decision:
         calls = [record for one in run.rounds for record in one.calls]
@@ -42,9 +42,9 @@ class _Heuristic(ABC):
 
 
 class ImageBaseline(_Heuristic):
-    """Retrieves images by the input image, and answers from their captions (section 4.1, single-hop).
+    """Retrieves images similar to the input image, and answers from their captions (section 4.1, single-hop).
 
-    A caption is the title and the best sections of what the image search finds.
+    A caption is the title and the best sections of a result of the image search.
     """
 
     name = "dynvqa-image"
@@ -54,7 +54,7 @@ class ImageBaseline(_Heuristic):
 
 
 class WebBaseline(_Heuristic):
-    """Searches for the question as it stands, and answers from the results (section 4.1, single-hop)."""
+    """Searches for the question verbatim, and answers from the results (section 4.1, single-hop)."""
 
     name = "dynvqa-web"
 
@@ -63,7 +63,7 @@ class WebBaseline(_Heuristic):
 
 
 class ImageWebBaseline(_Heuristic):
-    """Retrieves images, then searches for the caption of the first with the question (section 4.1, two-hop).
+    """Retrieves images, then searches for the first one's caption plus the question (section 4.1, two-hop).
 
     The caption is the title of the first result.
     """
@@ -80,7 +80,7 @@ class ImageWebBaseline(_Heuristic):
 
 
 class CaptionWebBaseline(_Heuristic):
-    """Lets the model caption the image, then searches for caption and question (section 4.1, two-hop)."""
+    """Lets the model caption the image, then searches for the caption plus the question (section 4.1, two-hop)."""
 
     name = "dynvqa-caption-web"
 
@@ -95,7 +95,7 @@ class CaptionWebBaseline(_Heuristic):
 
 
 class GoldenBaseline(_Heuristic):
-    """Searches for the golden query of the data set: the estimated upper bound (section 4.1).
+    """Searches for the data set's golden query, as an estimated upper bound (section 4.1).
 
     Args:
         query: The question with the image replaced by the entity's name.

@@ -1,4 +1,4 @@
-"""Messages that several policies write."""
+"""Messages shared by several policies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from llm.messages import Message, image_part, text_part, with_text
 
 
 def user(text: str, images: Sequence[Image.Image] = ()) -> Message:
-    """Returns a message of the user, images first."""
+    """Returns a user message, images first."""
     return {"role": "user", "content": [*(image_part(image) for image in images), text_part(text)] if images else text}
 
 
@@ -25,7 +25,7 @@ def system(text: str) -> Message:
 
 
 async def question_message(run: AgentRun, after: str = "") -> Message:
-    """Returns the question with its images and, if the first has regions, the overlay that numbers them."""
+    """Returns the question as a message with its images and, if the first has regions, their numbered overlay."""
     given = {name: image for name, image in run.images.items() if re.fullmatch(rf"{IMAGE}(?:_\d+)?", name)}
     if not run.image_parts and given:
         run.image_parts = await asyncio.to_thread(_encoded, run, list(given.values()))
@@ -44,21 +44,21 @@ def _encoded(run: AgentRun, images: Sequence[Image.Image]) -> list[Message]:
 
 
 def images_of(calls: Iterable[CallRecord]) -> list[Image.Image]:
-    """Returns the images that calls made."""
+    """Returns the images that calls created."""
     return [image for record in calls for image in record.observation.images.values()]
 
 
 def followed_by(messages: Sequence[Message], text: str) -> list[Message]:
-    """Returns messages with a further text of the user, within the last one if that is the user's too.
+    """Appends a text of the user to a conversation, to the last message if that is a user message too.
 
-    Some chat templates refuse two messages of the user in a row.
+    Some chat templates reject two consecutive user messages.
     """
     last = messages[-1]
     return [*messages[:-1], with_text(last, text)] if last["role"] == "user" else [*messages, user(text)]
 
 
 def answered(answer: str, thought: str = "") -> Decision:
-    """Returns the decision to answer, or to abstain if that is what the answer says."""
+    """Returns the decision to answer, or to abstain if the answer says that there is none."""
     if is_abstention(answer):
         return Decision(thought, abstains=True)
     return Decision(thought, answer=answer)

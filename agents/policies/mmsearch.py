@@ -1,4 +1,4 @@
-"""MMSearch-Engine: requery, rerank eight results, summarize the chosen page. A fixed sequence, no loop."""
+"""MMSearch-Engine: requery, rerank eight results, summarize the chosen page, as a fixed sequence."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from agents.state import IMAGE, AgentRun, Call, Decision, Round
 from llm.messages import with_images
 
 RESULTS = 8
-"""K of the paper."""
+"""The paper's K."""
 _WORDS = 100
-"""Words of a query that are searched for, as in the published code."""
+"""Maximum number of words in a query, as in the published code."""
 _WEBSITE = re.compile(r"<\s*website\s*(?:index)?[\s:#_]*(\d{1,4})\s*>", re.IGNORECASE)
 _BARE = re.compile(r"website\s*(?:index)?[\s:#_*\"']*(\d{1,4})\b|\A\W*(\d{1,4})\W*\Z", re.IGNORECASE)
-"""A choice without its brackets."""
+"""A choice without angle brackets."""
 _QUERY_LABEL = re.compile(
     r"^(?:\d+[.)]\s*)?(?:[-*\"'`]+\s*)?(?:(?:here is |here's )?(?:the |a |my )?)(?:search |suggested |best )?query"
     r"[^:\uff1a]{0,40}[:\uff1a]\s*",
@@ -31,9 +31,9 @@ class MMSearch:
     """The pipeline of MMSearch-Engine (arXiv 2409.12959), section 2.1 and tables 6 to 8.
 
     Image search if there is an image, requery, text search for `RESULTS` websites, choice of one, answer from its
-    content. Websites are numbered from 1. A choice that is not in the published form counts as malformed; if it names a
-    website in another form, that one is opened, otherwise the first. If `open_page` makes screenshots, the model sees
-    them too: each website's first screen when it chooses, all of the chosen one's when it answers.
+    content. Websites are numbered from 1. A choice in another format than the published one counts as malformed; if it
+    still names a website, that one is opened, otherwise the first. If `open_page` takes screenshots, the model sees
+    them too: the first screen of each website when choosing, the whole chosen website when answering.
     """
 
     name = "mmsearch"
@@ -69,7 +69,7 @@ class MMSearch:
         return await self._answer(run, website, images_of(self._page.calls))
 
     async def conclude(self, run: AgentRun) -> str | None:
-        """Answers from all that was found."""
+        """Answers from all results."""
         calls = [record for one in run.rounds for record in one.calls]
         return (await self._answer(run, run.results(calls), ())).answer
 
@@ -101,7 +101,7 @@ class MMSearch:
 class MMSearchRerank:
     """MMSearch's rerank task (section 2.3): the choice of one of eight given websites.
 
-    The answer is what the model wrote; `chosen` reads it.
+    The answer is the model's reply, which `chosen` parses.
 
     Args:
         websites: Their titles and snippets.
@@ -157,7 +157,7 @@ class MMSearchSummarize:
 async def rerank(
     run: AgentRun, websites: Sequence[str], images: Sequence[Image.Image], known: str
 ) -> tuple[str, int | None]:
-    """Asks which website helps most; returns the reply and the position that it chooses from 0, `None` without one."""
+    """Asks which website helps most; returns the reply and the chosen position from 0, `None` if there is none."""
     shown = prompts.numbered(websites, "Website")
     messages = [system(prompts.RERANK), with_images(await question_message(run, f"{known}\n\n{shown}"), images)]
     reply = (await run.ask("rerank", messages, max_tokens=64)).text
@@ -165,13 +165,13 @@ async def rerank(
 
 
 async def summarize(run: AgentRun, known: str, images: Sequence[Image.Image]) -> str:
-    """Asks for the answer from a website; returns it, empty if there is none."""
+    """Asks for the answer from a website; returns it, or "" if there is none."""
     messages = [system(prompts.SUMMARIZE), with_images(await question_message(run, known), images)]
     return plain_answer((await run.ask("summarize", messages, max_tokens=256)).text) or ""
 
 
 def chosen(text: str, websites: int) -> int | None:
-    """Returns the position from 0 of the website that a reply chooses, `None` if it is none of them.
+    """Returns the position from 0 of the website that a reply chooses, or `None` if it chooses none of them.
 
     Example:
         >>> chosen("<Website 1>", 8), chosen("<Website 0>", 8), chosen("<Website 9>", 8)
@@ -183,7 +183,7 @@ def chosen(text: str, websites: int) -> int | None:
 
 
 def named(text: str, websites: int) -> int:
-    """Returns the position from 0 of the only website that a reply names without brackets, else that of the first.
+    """Returns the position from 0 of the website that a reply names without brackets; 0 unless it names exactly one.
 
     Example:
         >>> named("Website 3 helps most.", 8), named("Website 3 or Website 4", 8), named("none", 8)
@@ -195,7 +195,7 @@ def named(text: str, websites: int) -> int:
 
 
 def _screenshots(run: AgentRun, found: Sequence[int]) -> tuple[Call, ...]:
-    """Returns the calls that show the first screens of websites; none if the tools make no screenshots."""
+    """Returns the calls that show the first screens of websites; none if the tools take no screenshots."""
     opened = run.tools.get("open_page")
     if opened is None or "screenshot" not in opened.arguments.model_fields:
         return ()
@@ -203,12 +203,12 @@ def _screenshots(run: AgentRun, found: Sequence[int]) -> tuple[Call, ...]:
     return tuple(
         Call("open_page", {"page": source.url, "screenshot": "top"})
         for source in sources
-        if not source.section  # articles have sections
+        if not source.section  # only articles of the index have sections
     )
 
 
 def _line(text: str) -> str:
-    r"""Returns the query of a reply, at most 100 words: of a JSON object, of the line "Query: …", or else of the first.
+    r"""Returns the query in a reply, at most 100 words: from a JSON object, a line "Query: …", or else the first line.
 
     Example:
         >>> _line("I look for the club first.\nQuery: FC Barcelona next match"), _line('{"query": "a b"}')

@@ -1,4 +1,4 @@
-"""MMSearch-Plus: a multimodal model calls tools round after round until it answers with citations."""
+"""MMSearch-Plus: a multimodal model calls tools in rounds until it answers with citations."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ OFFERED = (
 )  # fmt: skip
 _NEED_IMAGE = ("image_search", "web_image_search", "zoom_in", "rotate", "sharpen", "ocr")
 _PUBLISHED = {"image_zoom_in_tool": "zoom_in", "image_zoom_in": "zoom_in"}
-"""Names of the paper's tools that are ours under another name."""
+"""The paper's names of tools that have other names here."""
 _ANSWERS = ("answer", "final_answer", "finish", "submit_answer")
-"""Calls by which some models answer."""
+"""Tool calls with which some models answer."""
 _CROP = re.compile(r"_round_(\d{1,3})_crop_(\d{1,3})\Z")
-"""Ends the paper's names of zoomed images: the round and the number of the zoom in it."""
+"""The end of the paper's names of zoomed images: the round, and the number of the zoom in it."""
 
 
 _CALL_OR_ANSWER = re.compile(
@@ -40,17 +40,18 @@ class MMSearchPlus:
     """The search framework of MMSearch-Plus (arXiv 2508.21475), section 2.5 and appendices K and L.
 
     The model sees the image and the overlay of its regions. It calls image search, text search with up to five queries,
-    zoom and page tools, any number at once. Results are numbered over all rounds, each with `web_info` and, if an image
-    was searched for, `related_info`. The answer stands in `<answer>`, with citations `[n]`. Calls take precedence over
-    an answer in the same reply, whose results had not been seen yet. Pages of the web are summarized for the question.
+    zoom and page tools, any number per round. Results are numbered across all rounds, each with `web_info` and, after
+    an image search, `related_info`. The answer is in `<answer>`, with citations `[n]`. Calls take precedence over an
+    answer in the same reply, since the model has not seen their results yet. Web pages are summarized for the question.
 
-    Calls by the API are answered in its way, by messages of the role `tool`, calls in the text by one of the user.
+    Results of the API's own tool calls go into messages with the role `tool`, those of calls in the text into a user
+    message.
 
-    The paper summarizes every page that a search finds; here a search returns the excerpts that fit the query, and only
-    opened pages are summarized, which costs a request each. An image search asks the index.
+    The paper summarizes every page that a search finds. Here a search returns the best excerpts for the query, and only
+    opened pages are summarized, with one request each. An image search searches the index.
 
     Args:
-        preface: What is known before the first round; follows the question.
+        preface: What is known before the first round; appended to the question.
     """
 
     name = "mmsearch-plus"
@@ -60,7 +61,7 @@ class MMSearchPlus:
         self._preface = preface
         self._messages: list[Message] = []
         self._unseen: tuple[ChatReply, Round] | None = None
-        """The last reply and its round, if the model has not seen the results."""
+        """The last reply and its round, if the model has not seen its results yet."""
 
     async def decide(self, run: AgentRun) -> Decision:
         """Asks the model for tool calls or the answer."""
@@ -82,20 +83,20 @@ class MMSearchPlus:
         return Decision(thought, problem=problem or prompts.MALFORMED)
 
     async def conclude(self, run: AgentRun) -> str | None:
-        """Asks for the answer without tools; here a plain text is an answer too."""
+        """Asks for the answer without tools; here, plain text counts as an answer too."""
         await self._continue(run)
         reply = await run.ask("conclude", followed_by(self._messages, prompts.CONCLUDE), max_tokens=256)
         answer = plain_answer(reply.text)
         return None if answer is None or is_abstention(answer) else answer
 
     def _cited_answer(self, run: AgentRun, reply: ChatReply) -> str | None:
-        """Returns a reply in plain words that cites results, if the model was told just before how to answer."""
+        """Accepts a plain-text reply with citations as the answer if the model was just told how to answer."""
         told = len(run.rounds) > 1 and run.rounds[-2].problem == prompts.MALFORMED
         numbers = cited(reply.text) if told else set()
         return plain_answer(reply.text) if any(1 <= number <= len(run.sources) for number in numbers) else None
 
     async def _continue(self, run: AgentRun) -> None:
-        """Adds the last reply and what its round found; begins the conversation at its first call."""
+        """Adds the last reply and its round's results to the conversation, or starts the conversation."""
         if not self._messages:
             self._messages = [system(prompts.TOOL_CALLS), await question_message(run, self._preface)]
         if self._unseen is None:
@@ -122,12 +123,12 @@ class MMSearchPlus:
 
 
 def offered(run: AgentRun) -> list[Tool]:
-    """Returns the tools of a run that a model may call; without an image, those that need none."""
+    """Returns the tools that the model may call; without an image, only those that need none."""
     return [run.tools[name] for name in OFFERED if name in run.tools and (run.images or name not in _NEED_IMAGE)]
 
 
 async def _result(run: AgentRun, record: CallRecord) -> str:
-    """Returns the result of a call in the form of the paper, a page of the web summarized."""
+    """Returns the result of a call in the paper's format, with web pages summarized."""
     tool, seen = record.call.tool, record.observation
     if seen.error:
         return f"{tool}: {seen.error}"
@@ -148,7 +149,7 @@ async def _result(run: AgentRun, record: CallRecord) -> str:
 
 
 async def _summary(run: AgentRun, record: CallRecord) -> str:
-    """Returns a summary of a web page for the question, empty for an article and if there is no budget for it."""
+    """Returns a summary of a web page for the question, or "" for short pages, articles and lack of budget."""
     sources = [run.sources[number - 1] for number in record.numbers]
     if sum(len(source.text) for source in sources) < prompts.LONG_PAGE or any(source.section for source in sources):
         return ""
@@ -162,7 +163,7 @@ async def _summary(run: AgentRun, record: CallRecord) -> str:
 
 
 def _new_images(last: Round) -> list[Message]:
-    """Returns the images of a round, each with the name by which calls may refer to it, as parts of a message."""
+    """Returns the images of a round, with the names by which calls may refer to them, as parts of a message."""
     parts: list[Message] = []
     for record in last.calls:
         zoomed = record.call.tool == "zoom_in"
@@ -186,7 +187,7 @@ def _called_answer(calls: Sequence[Call]) -> str | None:
 
 
 def _ours(run: AgentRun, call: Call) -> Call:
-    """Returns a call with our names of the tool and of images; what has none of them stays as it is."""
+    """Returns a call with the tool and images renamed to our names; unknown names are kept."""
     name = plain_name(call.tool, [*run.tools, *_PUBLISHED])
     name = _PUBLISHED.get(name, name)
     arguments: Mapping[str, Any] | str | None = call.arguments
@@ -206,9 +207,9 @@ def _ours(run: AgentRun, call: Call) -> Call:
 
 
 def _image_name(run: AgentRun, name: str, published: bool) -> str:
-    """Returns the name of an image that a call may have written with an ending, or as the paper names zoomed images.
+    """Resolves the name of an image in a call, also with a file extension, or as the paper names zoomed images.
 
-    In a call by the paper's name of a tool, any other name is that of the question's image, as in its transcripts.
+    If the call uses the paper's name of a tool, any other name refers to the question's image, as in its transcripts.
     """
     if name in run.images:
         return name
@@ -231,7 +232,7 @@ def _image_name(run: AgentRun, name: str, published: bool) -> str:
 
 
 def _api_call(call: Call, round_: int, position: int) -> dict[str, Any]:
-    """Returns a call as the next request repeats it, with empty arguments if its own are no JSON object."""
+    """Returns a call as repeated in the next request, with empty arguments if its own are not a JSON object."""
     arguments = call.arguments if isinstance(call.arguments, str) else json.dumps(call.arguments, ensure_ascii=False)
     try:
         valid = isinstance(json.loads(arguments), dict)

@@ -1,4 +1,4 @@
-"""OmniSearch: thought, sub-question and one of four actions a round; a solver answers each sub-question."""
+"""OmniSearch: a thought, a sub-question and one of four actions per round; a solver answers each sub-question."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NAMES = {
     "sub_question": "subquestion", "search": "search", "action": "search", "end": "end", "final answer": "end",
     "final_answer": "end", "answer": "end", "思考": "thought", "子问题": "subquestion", "搜索": "search", "结束": "end",
 }  # fmt: skip
-"""Our names of the tags, English and Chinese."""
+"""Our names of the English and Chinese tags."""
 _ANY_NAME = "|".join(sorted(_NAMES, key=len, reverse=True))
 _TAG = re.compile(rf"<\s*(/?)\s*({_ANY_NAME})\s*[;:\uff1b]?\s*>", re.IGNORECASE)
 _LABEL = re.compile(
     rf"^[ \t]*(?:\#+[ \t*]*({_ANY_NAME})[ \t*]*[:\uff1a]?[ \t*]*$|[*\# \t]*({_ANY_NAME})[ \t*]*[:\uff1a][ \t*]*)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""`Thought:` at the start of a line, or `### Thought` as a line, instead of a tag."""
+"""`Thought:` at the start of a line, or `### Thought` on its own line, instead of a tag."""
 _FINAL = re.compile(
     r"^[ \t*\"':>]*(?:(?:the )?final answer(?: is)?|最终答案)[ \t*\"']*[:\uff1a][ \t*]*", re.IGNORECASE | re.MULTILINE
 )
@@ -34,26 +34,26 @@ _ACTIONS = {
     "文本查询进行图像索": "find_images", "text retrieval": "text_search", "文本检索": "text_search",
     "no retrieval": "", "不检索": "",
 }  # fmt: skip
-"""The tool of each action, as the paper's English and Chinese prompts name it, a slip of the latter included."""
+"""The tool for each action, as named in the paper's English and Chinese prompts, including a typo in the latter."""
 _ANY_ACTION = "|".join(action.replace(" ", r"[\s_-]+") for action in _ACTIONS)
 _WITH = r"(?:[ \t]+(?:with|for|of)\b(?:[ \t]+(?:a|the|specific|text|search|query)\b)*)?"
 _ACTION = re.compile(rf"({_ANY_ACTION}){_WITH}[\"'*`(\[\])\s:\uff1a.-]*([^\n]*)", re.IGNORECASE)
 _NEXT_ACTION = re.compile(_ANY_ACTION, re.IGNORECASE)
 _TOOLS = ("image_search", "text_search", "find_images", "web_search", "web_image_search")
-"""Tools that a reply may call by name instead of an action."""
+"""Tools that a reply may call by name instead of naming an action."""
 _QUERY_ENDS = " \t.\"'`*()[]。“”"
 
 
 class OmniSearch:
     """The planning agent of OmniSearch (arXiv 2411.02937), section 4.2 and table 10.
 
-    At most five rounds of thought, sub-question, action and solver. All four actions, "No Retrieval" among them, which
-    leaves the sub-question to the solver. A final answer counts only outside of thoughts, and only if it comes before
-    any action of the same reply. A query ends with its line; without one, the sub-question is searched for. Tags and
-    actions may be those of the Chinese prompt, and the answer is in the question's language.
+    It has at most five rounds of thought, sub-question, action and solver, with all four actions; "No Retrieval" leaves
+    the sub-question to the solver. A final answer counts only outside of thoughts, and only before any action of the
+    same reply. A query ends at the end of its line; without a query, the sub-question is searched for. Tags and actions
+    may be those of the Chinese prompt, and the answer is in the question's language.
 
-    One model plays planner and solver. If it writes the next step where the solver's answer should be, that step is
-    taken, and the results stand for the answer.
+    The same model is planner and solver. If it writes the next step instead of the solver's answer, that step is taken,
+    and the results replace the answer.
     """
 
     name = "omnisearch"
@@ -63,9 +63,9 @@ class OmniSearch:
     def __init__(self) -> None:
         self._messages: list[Message] = []
         self._pending = ""
-        """The sub-question whose results wait for the solver."""
+        """The sub-question that the solver has yet to answer."""
         self._last = Round(0)
-        """The round whose results the model has not seen."""
+        """The round whose results the model has not seen yet."""
 
     async def decide(self, run: AgentRun) -> Decision:
         """Lets the solver answer the last sub-question, then asks for the next step."""
@@ -100,13 +100,13 @@ class OmniSearch:
         asked = followed_by(self._messages, prompts.OMNISEARCH_CONCLUDE)
         reply = await run.ask("conclude", asked, max_tokens=256)
         thought, _, _, final = read_step(reply.text)
-        if not final and (inside := _FINAL.search(thought)):  # nothing can follow the thought any more
+        if not final and (inside := _FINAL.search(thought)):  # this is the last reply, so look inside the thought too
             final = thought[inside.end() :].strip()
         final = final or _FINAL.sub("", plain_answer(reply.text) or "")
         return None if is_abstention(final) else final
 
     async def _continue(self, run: AgentRun) -> tuple[Message, ChatReply | None]:
-        """Returns the answer to the last sub-question, and the next step if the solver wrote one in its place."""
+        """Returns the answer to the last sub-question, and the next step if the solver wrote one instead."""
         last = self._last
         if last.problem or not self._pending:
             return user(last.problem or prompts.OMNISEARCH_MALFORMED), None
@@ -124,9 +124,9 @@ class OmniSearch:
 
 
 def read_step(text: str) -> tuple[str, str, str, str | None]:
-    """Returns thought, sub-question, search and final answer of a step; of search and end, the first one counts.
+    """Returns the thought, sub-question, search and final answer of a step; of search and end, the first one counts.
 
-    Lines that begin with `Thought:` and the like stand for tags if there are none.
+    Without tags, lines that begin with `Thought:` and the like are used instead.
 
     Example:
         >>> read_step("<Thought> Final Answer: no? <Search> No Retrieval")
@@ -148,7 +148,7 @@ def read_step(text: str) -> tuple[str, str, str, str | None]:
         if {"search", "end"} & parts.keys():
             break
         if tag[1]:
-            # Behind a closed sub-question inside of a thought, the thought goes on.
+            # After a closed sub-question inside a thought, the thought continues.
             outside += "\n" + content if name != "subquestion" else ""
         elif name not in parts:
             parts[name] = content
@@ -160,13 +160,13 @@ def read_step(text: str) -> tuple[str, str, str, str | None]:
 
 
 def _joined(value: object) -> str:
-    """Returns a value of JSON as text; the action and the query of an object follow each other."""
+    """Returns a JSON value as text; the values of an object, such as action and query, are joined."""
     parts = value.values() if isinstance(value, dict) else [value]
     return ": ".join(str(part) for part in parts if isinstance(part, str | int | float))
 
 
 def _read_action(search: str, question: str) -> tuple[str | None, str]:
-    """Returns the tool and the query of an action, the sub-question if it has none; `None` if there is no action.
+    """Returns the tool and the query of an action, or the sub-question as the query; `None` if there is no action.
 
     Example:
         >>> _read_action("Text Retrieval with the query 'Niger capital'", "What is its capital?")

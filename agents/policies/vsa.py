@@ -1,4 +1,4 @@
-"""Vision Search Assistant: captions of regions, correlated, then a graph of sub-questions, then an answer from all."""
+"""Vision Search Assistant: correlated captions of regions, then a graph of sub-questions, then an answer from both."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from agents.policies.messages import answered, question_message, system, user
 from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Round
 
 REGIONS = 6
-"""Regions that are described; further ones are left out."""
+"""Maximum number of regions that are captioned; further ones are ignored."""
 SUB_QUESTIONS = 4
-"""Sub-questions of one update of the graph."""
+"""Maximum number of sub-questions per update of the graph."""
 
 
 _ITEM = re.compile(
@@ -34,14 +34,14 @@ _KEYS = {
 _ENOUGH = re.compile(
     r"\W*(?:yes\b|true\b|enough\b|sufficient\b|the knowledge (?:is sufficient|suffices))", re.IGNORECASE
 )
-"""Begins a judge's verdict in words that nothing more is needed."""
+"""The beginning of a verdict in plain text that the knowledge suffices."""
 
 
 @dataclass(slots=True)
 class _Node:
     """A node of the search graph: a sub-question about a region, and the response to it.
 
-    Its parent is the node that it follows up, the region's formulation (the root, equation 4) if there is none.
+    Its parent is the node that it follows up on, or the region's formulation (the root, equation 4) if it is `None`.
     """
 
     region: int
@@ -54,16 +54,16 @@ class VisionSearchAssistant:
     """The method of Vision Search Assistant (arXiv 2410.21220), sections 3.1 to 3.3.
 
     Regions are captioned for the question (equation 2) and correlated with each other's captions (equation 3); without
-    regions the whole image is one. Each update of the graph asks sub-questions, each a child of a formulation or of an
-    earlier sub-question, and searches for all of them at once, by themselves and combined with the formulation. The
-    results of each are selected by formulation, sub-question and the parent's response, and summarized (equations 4 and
-    6); the responses of an update and the knowledge so far are summarized to its knowledge (equations 5 and 6). This
-    ends when a judge finds the knowledge sufficient. The answer is made of image, formulations and knowledge (equation
-    7).
+    regions, the whole image is the only one. Each update of the graph asks sub-questions, each a child of a formulation
+    or of an earlier sub-question, and searches for all of them at once, on their own and combined with the formulation.
+    The results of each are selected by formulation, sub-question and the parent's response, and summarized (equations 4
+    and 6); the responses of an update and the knowledge so far are summarized as its knowledge (equations 5 and 6).
+    This ends when a judge finds the knowledge sufficient. The answer is generated from image, formulations and
+    knowledge (equation 7).
 
-    One request makes the sub-questions of all nodes and judges, where the paper sends one for each; results are chosen
-    and summarized in one request too. The model writes JSON, or a list of questions if it cannot, and nothing that it
-    writes is executed.
+    A single request writes the sub-questions of all nodes and judges, where the paper sends one for each; selecting and
+    summarizing results also takes a single request. The model writes JSON, or a list of questions if it cannot, and
+    nothing that it writes is executed.
     """
 
     name = "vsa"
@@ -78,7 +78,7 @@ class VisionSearchAssistant:
         self._last = Round(0)
 
     async def decide(self, run: AgentRun) -> Decision:
-        """Formulates the regions at first, then updates the graph or answers."""
+        """Formulates the regions first, then updates the graph or answers."""
         if not self._formulations:
             self._formulations = await self._formulate(run)
         elif self._asked:
@@ -131,7 +131,7 @@ class VisionSearchAssistant:
         return [without_thoughts(one.text)[:1000] or caption for one, caption in zip(replies, captions, strict=True)]
 
     async def _respond(self, run: AgentRun) -> None:
-        """Summarizes what was found for each sub-question, all at once, then the update as a whole."""
+        """Summarizes the results of each sub-question, concurrently, then the update as a whole."""
 
         async def respond(node: _Node, record: CallRecord) -> None:
             about = f"About: {self._formulations[node.region - 1]}"
@@ -160,7 +160,7 @@ class VisionSearchAssistant:
         return [node.question, f"{node.question} {formulation}"[:1000]] if formulation else [node.question]
 
     def _known(self) -> str:
-        """Returns formulations, sub-questions with their responses, and the knowledge of each update."""
+        """Returns the formulations, the sub-questions with their responses, and each update's knowledge, as text."""
         lines = [
             f"Region {n}: {formulation}" for n, formulation in enumerate(self._formulations, start=1) if formulation
         ]
@@ -188,15 +188,15 @@ class VisionSearchAssistant:
 
 
 def _element(nodes: Sequence[_Node], number: object) -> _Node | None:
-    """Returns the node of a number from 1, `None` if there is none."""
+    """Returns the node with a number from 1, or `None` if there is none."""
     return nodes[number - 1] if isinstance(number, int) and 1 <= number <= len(nodes) else None
 
 
 def read_update(text: str) -> dict[str, Any] | None:
-    r"""Returns an update of the graph as JSON, whichever form the model wrote; `None` if it is none.
+    r"""Parses an update of the graph in any form that models write; returns it as JSON, or `None` if it is malformed.
 
-    Besides JSON: a list of questions, a verdict in words, and the program that MindSearch's planner writes, which is
-    read and not run.
+    Besides JSON, accepts a list of questions, a verdict in plain text, and programs like those of MindSearch's planner,
+    which are parsed and never run.
 
     Example:
         >>> read_update('graph.add_node(node_name="a", node_content="What is it?")\ngraph.node("a")')

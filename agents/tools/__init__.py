@@ -1,1 +1,1 @@
-"""The tools of agents: an index, pages, images."""
+"""The tools of agents: for indexes, pages and images."""

@@ -1,4 +1,4 @@
-"""Search engines of the web: SearXNG, SerpAPI and DuckDuckGo, and Google Lens for images."""
+"""Web search engines: SearXNG, SerpAPI and DuckDuckGo, and Google Lens for images."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ WebSearch = Callable[[str], Awaitable[list[Source]]]
 ImageWebSearch = Callable[[Image.Image], Awaitable[list[Source]]]
 """Takes an image and returns pages with similar ones, best first; raises `ValueError` if the engine failed."""
 PublishImage = Callable[[Image.Image], Awaitable[str]]
-"""Makes an image available to a search engine, and returns its URL."""
+"""Makes an image available to a search engine and returns its URL."""
 
 SECONDS = 20.0
 RESULTS = 10
 _NO_RESULTS = "hasn't returned any results"
-"""What SerpAPI calls an error in a response of status 200."""
+"""SerpAPI reports finding nothing as an error with this text, in a response of status 200."""
 
 
 def searxng(base_url: str, client: httpx.AsyncClient) -> WebSearch:
-    """Returns the search of a SearXNG server with its JSON format enabled.
+    """Returns the search function for a SearXNG server, which must have its JSON format enabled.
 
     Args:
-        base_url: The server's address.
+        base_url: The server's URL.
         client: Sends the requests; for use within one event loop.
     """
 
@@ -42,12 +42,12 @@ def searxng(base_url: str, client: httpx.AsyncClient) -> WebSearch:
 
 
 def serpapi(base_url: str, client: httpx.AsyncClient, key: str) -> WebSearch:
-    """Returns Google's search by SerpAPI.
+    """Returns the search function for Google via SerpAPI.
 
     Args:
-        base_url: The server's address.
+        base_url: The server's URL.
         client: Sends the requests; for use within one event loop.
-        key: The account's key; no error message holds it.
+        key: The account's key, which never appears in error messages.
     """
 
     async def search(query: str) -> list[Source]:
@@ -58,12 +58,12 @@ def serpapi(base_url: str, client: httpx.AsyncClient, key: str) -> WebSearch:
 
 
 def google_lens(base_url: str, client: httpx.AsyncClient, key: str, publish: PublishImage) -> ImageWebSearch:
-    """Returns the search for similar images by Google Lens and SerpAPI, which fetches the image by its URL.
+    """Returns the reverse image search with Google Lens via SerpAPI, which fetches the image by its URL.
 
     Args:
-        base_url: The server's address.
+        base_url: The server's URL.
         client: Sends the requests; for use within one event loop.
-        key: The account's key; no error message holds it.
+        key: The account's key, which never appears in error messages.
         publish: Makes an image available on the web.
     """
 
@@ -75,7 +75,7 @@ def google_lens(base_url: str, client: httpx.AsyncClient, key: str, publish: Pub
 
 
 def duckduckgo() -> WebSearch:
-    """Returns the search of DuckDuckGo's HTML page, which needs no key.
+    """Returns the search function for DuckDuckGo's HTML page, which needs no key.
 
     Raises:
         ValueError: The extra `duckduckgo` is not installed.
@@ -89,7 +89,7 @@ def duckduckgo() -> WebSearch:
     def ask(query: str) -> list[dict[str, Any]]:
         try:
             return list(DDGS(timeout=int(SECONDS)).text(query, backend="duckduckgo", max_results=RESULTS))
-        except DDGSException as error:  # finding nothing and being refused are the same to this package
+        except DDGSException as error:  # this package does not distinguish no results from a refusal
             raise ValueError(f"the search engine failed: {type(error).__name__} {error}"[:300]) from error
 
     async def search(query: str) -> list[Source]:
@@ -100,7 +100,7 @@ def duckduckgo() -> WebSearch:
 
 
 async def _asked(client: httpx.AsyncClient, url: str, parameters: Mapping[str, str]) -> Any:
-    """Returns a server's JSON. Error messages name no URL, because a key may be in it."""
+    """Returns a server's JSON. Error messages do not contain the URL, because it may contain a key."""
     try:
         response = await client.get(url, params=dict(parameters), timeout=SECONDS)
     except httpx.HTTPError as error:
@@ -114,7 +114,7 @@ async def _asked(client: httpx.AsyncClient, url: str, parameters: Mapping[str, s
 
 
 def _told(response: httpx.Response) -> str:
-    """Returns the error message in a response, empty without one."""
+    """Returns the error message in a response, or "" if there is none."""
     try:
         value = response.json()
     except ValueError:
@@ -132,7 +132,7 @@ def _serpapi_sources(answer: Any, rows: str) -> list[Source]:
 
 
 def _sources(answer: Any, rows: str, url: str, text: str) -> list[Source]:
-    """Returns the results of an answer; those without an http(s) URL are left out."""
+    """Returns the results in a response, without those that have no http(s) URL."""
     try:
         found = [(str(row.get(url) or ""), row) for row in answer[rows]]
     except (LookupError, TypeError, AttributeError) as error:
@@ -145,5 +145,5 @@ def _sources(answer: Any, rows: str, url: str, text: str) -> list[Source]:
 
 
 def _excerpt(row: Mapping[str, Any], text: str) -> str:
-    """Returns a result's excerpt; a visual match has none, but says where it is from."""
+    """Returns a result's excerpt; a visual match has none, but names its source."""
     return str(row.get(text) or row.get("source") or "")[:CHUNK_CHARACTERS]

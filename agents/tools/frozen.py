@@ -1,7 +1,7 @@
 """The web frozen in a corpus: searches, pages and screenshots, recorded once and replayed for any question.
 
-A corpus of the engine holds what one run asked, tool by tool. This one holds what the web answered, so other questions
-and other models can be asked over the same pages.
+The engine's corpus contains the tool results of particular runs. This one contains the responses of the web, so that
+other questions and other models can use the same pages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 AT_ONCE = 4
-"""Requests under way at once while the web is recorded."""
+"""Maximum number of concurrent requests while recording."""
 
 
 async def frozen(
@@ -38,13 +38,13 @@ async def frozen(
     encode: Callable[[T], Any],
     decode: Callable[[Any], T],
 ) -> T:
-    """Returns a result from a corpus, or from the world if it may be recorded.
+    """Returns a result from a corpus, or a live one if the corpus is recording.
 
-    Failures are recorded as well, so that a replay fails in the same places; recording asks again for what has failed.
+    Failures are recorded too, so that a replay fails in the same places; recording retries what has failed.
 
     Raises:
-        NotRecorded: The corpus lacks it, and is not recording.
-        ValueError: It failed, now or when it was recorded.
+        NotRecorded: The result is not in the corpus, and the corpus is not recording.
+        ValueError: The request failed, now or when it was recorded.
     """
     outcome = _recorded(corpus, kind, key)
     if outcome is None and not corpus.record:
@@ -61,7 +61,7 @@ async def frozen(
 
         made, ms = await timed(attempt)
         outcome = _recorded(corpus, kind, key)
-        if outcome is None or "error" in outcome:  # otherwise another run recorded it first, and all get the same
+        if outcome is None or "error" in outcome:  # otherwise another run was first, and both use its result
             outcome = made
             corpus.write(kind, key, made, ms)
     if "error" in outcome:
@@ -83,12 +83,12 @@ def _recorded(corpus: Corpus, kind: str, key: str) -> dict[str, Any] | None:
 
 
 def frozen_search(corpus: Corpus, engine: str, search: WebSearch | None) -> WebSearch:
-    """Returns a search that a corpus answers.
+    """Returns a search that is recorded in or replayed from a corpus.
 
     Args:
         corpus: The corpus.
         engine: The engine's name, part of the key.
-        search: Asks the engine; needed to record.
+        search: The live search; needed for recording.
     """
 
     async def ask(query: str) -> list[Source]:
@@ -99,7 +99,7 @@ def frozen_search(corpus: Corpus, engine: str, search: WebSearch | None) -> WebS
 
 
 def frozen_image_search(corpus: Corpus, engine: str, search: ImageWebSearch | None) -> ImageWebSearch:
-    """Returns a search by image that a corpus answers; see `frozen_search`."""
+    """Returns a search by image that is recorded in or replayed from a corpus; see `frozen_search`."""
 
     async def ask(image: Image.Image) -> list[Source]:
         make = partial(_needed(search, corpus, "image_search"), image)
@@ -109,7 +109,7 @@ def frozen_image_search(corpus: Corpus, engine: str, search: ImageWebSearch | No
 
 
 def frozen_fetch(corpus: Corpus, fetch: Fetch | None) -> Fetch:
-    """Returns a fetch of pages that a corpus answers; without `fetch`, nothing can be recorded."""
+    """Returns a function that fetches pages via a corpus; without `fetch`, nothing can be recorded."""
 
     async def get(url: str, limit: int) -> bytes:
         make = partial(_needed(fetch, corpus, "page"), url, MAX_BYTES)
@@ -122,7 +122,7 @@ def frozen_fetch(corpus: Corpus, fetch: Fetch | None) -> Fetch:
 
 
 def frozen_screenshot(corpus: Corpus, screenshot: Screenshot | None) -> Screenshot:
-    """Returns screenshots from a corpus; without `screenshot`, none can be recorded."""
+    """Returns a function that takes screenshots via a corpus; without `screenshot`, none can be recorded."""
 
     async def take(url: str, view: View) -> Image.Image:
         make = partial(_needed(screenshot, corpus, "screenshot"), url, view)
@@ -134,17 +134,17 @@ def frozen_screenshot(corpus: Corpus, screenshot: Screenshot | None) -> Screensh
 async def record_web(
     queries: Sequence[str], search: WebSearch, fetch: Fetch, screenshot: Screenshot | None, pages: int
 ) -> dict[str, Any]:
-    """Asks queries and opens the first pages of each, so that frozen functions record them.
+    """Sends queries and opens the first pages of each, so that the frozen functions record them.
 
     Args:
-        queries: The queries; each is asked once.
+        queries: The queries; duplicates are sent once.
         search: The frozen search.
         fetch: The frozen fetch.
-        screenshot: The frozen screenshots, both views of every page; `None` takes none.
-        pages: Pages per query.
+        screenshot: The frozen screenshot function, for both views of every page; `None` takes none.
+        pages: Maximum number of pages per query.
 
     Returns:
-        How many searches, pages and screenshots there are now, and the failures by what failed.
+        The numbers of searches, pages and screenshots now recorded, and the failures by kind and name.
     """
     slots = asyncio.Semaphore(AT_ONCE)
     counts: Counter[str] = Counter()
@@ -174,7 +174,7 @@ async def record_web(
 
 
 def _needed(made: Function | None, corpus: Corpus, kind: str) -> Function:
-    """Returns the function that records, or one that says that there is none."""
+    """Returns the live function, or one that raises `NotRecorded` if there is none."""
     if made is None:
 
         async def lacking(*arguments: object) -> Any:

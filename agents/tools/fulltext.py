@@ -27,7 +27,7 @@ class Place:
 
 
 class FullText:
-    """Sections and titles of an index, kept in memory: read at the first search, then what has changed before each.
+    """An in-memory full-text index of sections and titles, built at the first search and updated before each one.
 
     Meant for up to some 100,000 articles; it needs about as much memory as their text.
 
@@ -38,7 +38,7 @@ class FullText:
     def __init__(self, index: EntityIndex) -> None:
         self._index = index
         self._lock = threading.Lock()
-        # Weak references, because a version keeps the files of its generation.
+        # Weak references, because a version keeps the files of its generation alive.
         self._seen: weakref.ref[object] | None = None
         self._read: weakref.ref[object] | None = None
         self._changes = 0
@@ -47,9 +47,9 @@ class FullText:
 
     @property
     def changes(self) -> int:
-        """How many changes of the index were noticed; results of before each are stale.
+        """The number of changes of the index noticed so far; results from before the last one are stale.
 
-        It is asked for in the event loop, so reading what another process has changed is left to the next search.
+        This runs in the event loop, so it leaves reading the changes of other processes to the next search.
         """
         index = self._index
         version = index.version if isinstance(index, LiveIndex) else index
@@ -60,7 +60,7 @@ class FullText:
         return self._changes
 
     def search(self, query: str, k: int) -> list[Place]:
-        """Finds the sections that fit a query, best first."""
+        """Finds the `k` best sections for a query, best first."""
         words = re.findall(r"\w+", query)[:64]
         if not words:
             return []
@@ -74,14 +74,14 @@ class FullText:
             return [Place(row, self._index.entity(row), position) for row, position in found]
 
     def row_of_name(self, name: str) -> int | None:
-        """Returns the row of the entity with a title or URL, in any case; `None` without one."""
+        """Returns the row of the entity with a title or URL (case-insensitive), or `None` if there is none."""
         with self._lock, self._pinned() as version:
             query = "SELECT MIN(entity) FROM names WHERE name = ?"
             [found] = self._current(version).execute(query, (_plain(name),)).fetchone()
         return None if found is None else int(found)
 
     def entity_of(self, name: str) -> Entity | None:
-        """Returns the entity with an id, a title or a URL; `None` without one."""
+        """Returns the entity with an id, a title or a URL, or `None` if there is none."""
         with self._pinned():
             row = self._index.row_of(name)
             row = self.row_of_name(name) if row is None else row
@@ -89,18 +89,18 @@ class FullText:
 
     @contextmanager
     def _pinned(self) -> Iterator[object]:
-        """Yields the version of the index that this thread sees until the end of the block."""
+        """Pins a version of the index for this thread until the end of the block, and yields it."""
         with self._index.pinned() if isinstance(self._index, LiveIndex) else nullcontext(self._index) as version:
             yield version
 
     def _current(self, version: object) -> sqlite3.Connection:
-        """Returns the tables, with the changes up to a version, which this thread has pinned."""
+        """Returns the tables, updated to a version that this thread has pinned."""
         if self._tables is not None and self._read is not None and version is self._read():
             return self._tables
         index = self._index
         rows = set(index.rows() if isinstance(index, LiveIndex) else range(len(index)))
         gone = self._rows - rows
-        if self._tables is None or len(gone) > len(rows) // 2:  # a compaction gives all entities other rows
+        if self._tables is None or len(gone) > len(rows) // 2:  # a compaction renumbers all rows
             self._tables, self._rows, gone = _tables(), set(), set()
         self._tables.executemany("DELETE FROM places WHERE entity = ?", ((row,) for row in gone))
         self._tables.executemany("DELETE FROM names WHERE entity = ?", ((row,) for row in gone))
@@ -125,7 +125,7 @@ class FullText:
 
 
 def _tables() -> sqlite3.Connection:
-    """Returns empty tables. Sections are not deleted from the index of words, whose texts are not stored."""
+    """Returns empty tables. FTS5 stores no texts, so sections cannot be deleted from it, only from `places`."""
     tables = sqlite3.connect(":memory:", check_same_thread=False)
     tables.execute(
         "CREATE VIRTUAL TABLE sections USING fts5"
@@ -139,7 +139,7 @@ def _tables() -> sqlite3.Connection:
 
 
 def entities_of(places: Iterable[Place]) -> Iterator[tuple[int, Entity]]:
-    """Yields the rows of entities with the entities in the order in which they first occur."""
+    """Yields the distinct entities with their rows, in order of first occurrence."""
     yield from {place.row: place.entity for place in places}.items()
 
 

@@ -1,4 +1,4 @@
-"""Tools that look closer at an image, and the arguments by which a call names an image or a part of it."""
+"""Tools for a closer look at an image, and the arguments for naming an image or a part of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agents.state import IMAGE, AgentRun, Observation
 from agents.tool import Tool
 
 SHARP_SIDE = 1024
-"""Pixels of the longer side up to which a sharpened image is enlarged."""
+"""Maximum longer side in pixels to which a sharpened image is enlarged."""
 
 ImageName = Annotated[
     str,
@@ -36,7 +36,7 @@ RegionNumber = Annotated[
 
 
 def _corners(value: object) -> object:
-    """Returns corners that may be two points as one list."""
+    """Returns corners as one list, also if given as two points."""
     if isinstance(value, list) and len(value) == 2 and all(isinstance(point, list) for point in value):
         return [*value[0], *value[1]]
     return None if value in ("", []) else value
@@ -69,10 +69,10 @@ class RotateArguments(BaseModel):
 
 
 def box_of(arguments: PartArguments, run: AgentRun) -> Box | None:
-    """Returns the part that arguments name, `None` for the whole image.
+    """Returns the part of the image that arguments name, or `None` for the whole image.
 
     Raises:
-        ValueError: There is no such image or region, or no pixel of the image is in the box.
+        ValueError: There is no such image or region, or the box contains no pixel of the image.
     """
     image = run.image(arguments.image)
     if arguments.region is not None:
@@ -136,7 +136,7 @@ async def _sharpen(arguments: PartArguments, run: AgentRun) -> Observation:
 
 
 def sharpened(image: Image.Image) -> Image.Image:
-    """Returns an image with sharper edges; a small one is enlarged first, up to four times, so that details show."""
+    """Sharpens an image; a small one is first enlarged up to four times, so that details become visible."""
     factor = max(1, min(4, SHARP_SIDE // max(image.size)))
     image = image.convert("RGB").resize((image.width * factor, image.height * factor), Image.Resampling.LANCZOS)
     return image.filter(ImageFilter.UnsharpMask(radius=2 * factor, percent=150, threshold=2))

@@ -1,4 +1,4 @@
-"""Tools over our own index: image search by the steps of OMGM, full-text search, and its articles."""
+"""Tools for our own index: image search with OMGM's steps, full-text search, and articles."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from retriever.texts import section_passage
 from retriever.types import Candidate, Entity, Options, Query, RetrievalResult
 
 Retrieve = Callable[[Query], Awaitable[RetrievalResult]]
-"""Runs OMGM's steps for one query."""
+"""Runs OMGM's retrieval steps for one query."""
 AnswerQuery = Callable[[Query], Awaitable[tuple[str | None, RetrievalResult]]]
-"""Runs OMGM's steps and its generator for one query; the answer is `None` if it abstains."""
+"""Runs OMGM's retrieval steps and generator for one query; the answer is `None` if it abstains."""
 
 ENTITIES, SECTIONS, PER_QUERY, IMAGES, CHUNKS = 5, 3, 5, 5, 4
-"""Entities and sections of an image search, results of a text search, images of one, chunks of a page."""
+"""Number of entities and sections of an image search, results and images of a text search, and chunks of a page."""
 
 SearchQuery = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -82,8 +82,8 @@ class IndexTools:
 
     Args:
         index: The index.
-        retrieve: Runs OMGM's steps over it.
-        answer: Runs its generator too; without it there is no `ask_index`.
+        retrieve: Runs OMGM's retrieval steps over the index.
+        answer: Runs the generator too; without it, there is no `ask_index`.
     """
 
     def __init__(self, index: EntityIndex, retrieve: Retrieve, answer: AnswerQuery | None = None) -> None:
@@ -170,7 +170,7 @@ class IndexTools:
         return None if entity is None else await asyncio.to_thread(_article, entity, question)
 
     def changes(self) -> list[int]:
-        """Returns how often the index has changed while it was open; empty if it has not."""
+        """Returns the number of changes of the index while it was open, or [] if there were none."""
         return [changes] if (changes := self._texts.changes) else []
 
     def _key(self) -> list[object]:
@@ -179,7 +179,7 @@ class IndexTools:
 
     def _text_key(self) -> object:
         key = self._key()
-        return key if len(key) > 1 else self._index.name  # as in corpora recorded so far
+        return key if len(key) > 1 else self._index.name  # compatible with existing corpora
 
     def _excluded(self, arguments: ImageSearchArguments, run: AgentRun) -> list[str]:
         return sorted({*arguments.exclude, *run.found.get(part_digest(arguments, run), ())})
@@ -192,7 +192,7 @@ class IndexTools:
         return tuple(row for row in rows if row is not None)
 
     def _seen(self, result: RetrievalResult, digest: str) -> Observation:
-        """Returns the best sections of the best entity, and of the others the best one."""
+        """Returns the best sections of the best entity, and the best section of each other entity."""
         sources, found = [], []
         for rank, candidate in enumerate(result.candidates[:ENTITIES]):
             entity = self._index.entity(candidate.row)
@@ -219,7 +219,7 @@ def _positions(candidate: Candidate, entity: Entity, limit: int) -> list[int]:
 
 
 def _article(entity: Entity, question: str) -> Observation:
-    """Returns the parts of an article that fit a question best, and the titles of its sections."""
+    """Returns the best parts of an article for a question, and the titles of all its sections."""
     parts = [(section, chunk) for section in entity.sections for chunk in chunks_of(section.text)]
     passages = [
         Chunk(section_passage(entity.title, section.title, chunk.text), at, at)

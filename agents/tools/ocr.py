@@ -1,4 +1,4 @@
-"""The tool that reads the text in an image, by RapidOCR, whose models come with its package."""
+"""The tool that reads the text in an image with RapidOCR, whose package includes its models."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agents.tools.images import PartArguments, part_digest, part_of
 from retriever.wording import counted
 
 LINES = 100
-"""Lines that are read out, from the top."""
+"""Maximum number of lines returned, from the top."""
 _READING = threading.Lock()
 
 
@@ -40,7 +40,7 @@ def read_lines(image: Image.Image) -> list[str]:
     if not has_ocr():
         raise ValueError("reading text needs the extra ocr: pip install 'omgm[ocr]'")
     colors = np.asarray(image.convert("RGB"))[:, :, ::-1]  # OpenCV's order
-    with _READING:  # one after the other: it uses all cores anyway
+    with _READING:  # one at a time, because it uses all cores anyway
         found = _reader()(colors)
     return [str(line) for line in (found.txts or ())]
 
@@ -55,6 +55,6 @@ async def _read(arguments: PartArguments, run: AgentRun) -> Observation:
 def _reader() -> Any:
     from rapidocr import RapidOCR
 
-    # By default small images are enlarged to 736 pixels, which takes ten times as long and tears words apart.
+    # By default, small images are enlarged to 736 pixels, which takes ten times as long and splits words.
     sizes = {"Det.limit_type": "max", "Det.limit_side_len": 2000}
     return RapidOCR(params={"Global.log_level": "error", **sizes})

@@ -1,4 +1,4 @@
-"""The tool that opens a page: an article of the index, or a web page, cut to what fits the question."""
+"""The tool that opens a page, an article of the index or a web page, and returns the best parts for the question."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agents.state import AgentRun, Observation
 from agents.tool import Tool
 
 Opener = Callable[[str, str], Awaitable[Observation | None]]
-"""Takes a page's name and a question; returns the parts that fit it, or `None` if the page is not its own."""
+"""Takes a page's name and a question; returns the best parts, or `None` if it does not know the page."""
 Screenshot = Callable[[str, View], Awaitable[Image.Image]]
 """Takes the URL of a web page and how much of it to show; raises `ValueError` or `OSError`."""
 
@@ -48,9 +48,9 @@ def open_page(
     """Returns the tool; the first opener that knows a page opens it.
 
     Args:
-        openers: Open pages as text.
-        screenshot: Shows web pages as images; without it, calls cannot ask for any.
-        changes: Returns something else when pages that were opened before have changed.
+        openers: Functions that open pages as text.
+        screenshot: Shows web pages as images; without it, calls cannot request any.
+        changes: Returns part of the cache key, which differs after pages have changed.
     """
 
     async def run(arguments: PageArguments, run: AgentRun) -> Observation:
@@ -67,7 +67,7 @@ def open_page(
             if isinstance(seen, BaseException):
                 raise seen
             return Observation(seen.sources, f"{seen.text}\nNo screenshot: {images}".strip())
-        if isinstance(seen, BaseException):  # such as a page that is a drawing: its screenshot says more
+        if isinstance(seen, BaseException):  # such as a page without text, of which a screenshot shows more
             return Observation(text=str(seen), images=images)
         return Observation(seen.sources, seen.text, images)
 

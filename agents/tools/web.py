@@ -1,4 +1,4 @@
-"""The web: searches, and pages as text. Whoever builds the tools says how pages may be fetched."""
+"""Web tools: searches, and pages as text. The caller decides how pages are fetched."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from agents.tools.index import CHUNKS, TextSearchArguments
 from agents.tools.page import Opener
 
 Fetch = Callable[[str, int], Awaitable[bytes]]
-"""Takes a URL and the most bytes, and returns the content; raises `ValueError` or `OSError`. It must refuse addresses
-of private networks, because models choose the URLs."""
+"""Takes a URL and a size limit in bytes, and returns the content; raises `ValueError` or `OSError`. It must refuse
+addresses on private networks, because models choose the URLs."""
 
 _TITLE = re.compile(rb"<title[^>]*>([^<]*)", re.IGNORECASE)
 MAX_BYTES = 8 << 20
 _LARGE = 500_000
 SIMILAR = 10
-"""Results of a search by image, as in MMSearch-Plus."""
+"""Maximum number of results of an image search, as in MMSearch-Plus."""
 
 
 def web_search(search: WebSearch, name: str) -> Tool:
-    """Returns the tool of a search engine, which asks all queries of a call at once.
+    """Returns the tool of a search engine, which sends all queries of a call concurrently.
 
     Args:
-        search: Asks the engine.
-        name: The engine, for the cache.
+        search: Sends a query to the engine.
+        name: The name of the engine, for the cache.
     """
 
     async def run(arguments: TextSearchArguments, run: AgentRun) -> Observation:
@@ -64,8 +64,8 @@ def web_image_search(search: ImageWebSearch, name: str) -> Tool:
     """Returns the tool that finds pages with similar images.
 
     Args:
-        search: Asks the engine.
-        name: The engine, for the cache.
+        search: Sends an image to the engine.
+        name: The name of the engine, for the cache.
     """
 
     async def run(arguments: PartArguments, run: AgentRun) -> Observation:
@@ -82,7 +82,7 @@ def web_image_search(search: ImageWebSearch, name: str) -> Tool:
 
 
 def web_pages(fetch: Fetch) -> Opener:
-    """Returns the opener of web pages, by their http(s) URLs."""
+    """Returns an opener for web pages by their http(s) URLs."""
 
     async def open_url(page: str, question: str) -> Observation | None:
         if not page.lower().startswith(("http://", "https://")):
@@ -94,10 +94,10 @@ def web_pages(fetch: Fetch) -> Opener:
 
 
 def read_page(content: bytes, url: str, question: str) -> Observation:
-    """Returns the parts of an HTML page that fit a question best, without menus and the like.
+    """Returns the best parts of an HTML page for a question, without menus and the like.
 
     Raises:
-        ValueError: It holds no text, or the extra `agents` is not installed.
+        ValueError: It is not HTML or contains no text, or the extra `agents` is not installed.
     """
     try:
         from trafilatura import bare_extraction
@@ -106,7 +106,7 @@ def read_page(content: bytes, url: str, question: str) -> Observation:
         raise ValueError("web pages need the extra agents: pip install 'omgm[agents]'") from error
     if b"\0" in content[:1024] or content[:5] == b"%PDF-":
         raise ValueError(f"{url} is not an HTML page")
-    large = len(content) > _LARGE  # without a second opinion on what is text, in half the time
+    large = len(content) > _LARGE  # skips the fallback extractors, which takes half the time
     document = bare_extraction(content, url=url, include_comments=False, fast=large)
     if not isinstance(document, Document) or not (text := document.text or "").strip():
         raise ValueError(f"{url} holds no text")

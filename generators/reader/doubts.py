@@ -1,4 +1,4 @@
-"""What speaks against an answer: words of the question that its sentence lacks, denies or turns around, and drift."""
+"""Evidence against an answer: words of the question that its sentence lacks, negates or reverses, and drift."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from generators.reader.tokens import Tokens, word_set
 from retriever.types import FloatArray
 
 _ENOUGH = 5
-"""First letters that two forms of a word share."""
+"""Number of leading letters that two forms of a word share."""
 _DENIES = word_set(
     "not never no none nor neither without cannot nobody nothing non unable except rarely few little hardly only",
     "fail failed fails failing refuse refused lack lacks lacked prevent prevented",
@@ -41,17 +41,17 @@ for _pair in (
 def doubts(tokens: Tokens, question: AnalyzedQuestion, title: Set[str]) -> FloatArray:
     """Returns the doubts about an answer in each sentence, float32 [sentences, 26].
 
-    Fifteen columns are about the evidence: the question is negated; an opposite of one of its words; weight and number
-    of its words that are missing; its words that the title has; names and figures that are missing; weight and greatest
-    weight of the words that are there; the question drifts, and if so, whether all of its words are missing, and share,
-    number and weight of those that are, and names among them. Eleven are about the sentence: it denies nothing though
-    the question does; an opposite; share, number and greatest weight of the missing words; share of those that stand
-    elsewhere; names and figures that stand elsewhere; weight and greatest weight of the words that are there; the
-    question drifts and all are missing.
+    Fifteen columns describe the evidence: whether the question is negated; whether an opposite of one of its words
+    occurs; weight and number of its missing words; number of its words in the title; missing names and figures; total
+    and maximum weight of the words that occur; whether the question drifts, and if so, whether all of its words are
+    missing, the share, number and weight of those that are, and names among them. Eleven describe the sentence: whether
+    it has no negation though the question has one; an opposite; share, number and maximum weight of the missing words;
+    share of those that occur elsewhere; names and figures that occur elsewhere; total and maximum weight of the words
+    that occur; whether the question drifts and all words are missing.
 
-    A question drifts if it neither points at the image nor has a word of the title: "Who wrote Hamlet?" asked about
-    Japan. What it misses says more than what "What kind of cash do I need here?" misses. Words of the title are not
-    missed: a section rarely repeats what its article is about.
+    A question drifts if it neither refers to the image nor has a word of the title: "Who wrote Hamlet?" asked about
+    Japan. Its missing words say more than those of "What kind of cash do I need here?". Words of the title do not count
+    as missing, since a section rarely repeats what its article is about.
 
     Args:
         tokens: The evidence.
@@ -103,7 +103,7 @@ def doubts(tokens: Tokens, question: AnalyzedQuestion, title: Set[str]) -> Float
 
 
 def _present(expected: Mapping[str, float], missing: Mapping[str, float]) -> tuple[float, float]:
-    """Returns sum and maximum of the weights of the words that are not missing, in eighths."""
+    """Returns the sum and the maximum of the weights of the words that are not missing, both divided by 8."""
     weights = [weight for word, weight in expected.items() if word not in missing]
     return sum(weights) / 8, max(weights, default=0.0) / 8
 
@@ -114,6 +114,6 @@ def _turned(asked: Set[str], lower: Set[str]) -> bool:
 
 
 def _missing(words: Mapping[str, float], stems: Set[str]) -> dict[str, float]:
-    """Returns the words, with their weights, that a text has neither as stems nor by their beginnings."""
+    """Returns the words, with their weights, that match no stem of a text, not even by their first letters."""
     beginnings = {stem[:_ENOUGH] for stem in stems if len(stem) >= _ENOUGH}
     return {word: weight for word, weight in words.items() if word not in stems and word[:_ENOUGH] not in beginnings}

@@ -1,4 +1,4 @@
-"""Candidate spans of the evidence and what the model is told of each, as one matrix."""
+"""Candidate spans of the evidence and their features, as one matrix."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from retriever.types import FloatArray, IntArray
 
 Columns = list[NDArray[np.float32] | NDArray[np.float64] | Flags]
 LONGEST = 12
-"""Longest candidate, in tokens."""
+"""Maximum length of a candidate, in tokens."""
 SENTENCES = 6
-"""Sentences that are searched: those that share most with the question."""
+"""Number of sentences that are searched: those that share most with the question."""
 _NEITHER_END = word_set("a an the and or but nor is are was were be been that who which as")
 _NEVER_FIRST = _NEITHER_END | word_set("has have had ' \u2019 it its")
 _NEVER_LAST = _NEITHER_END | word_set("of in on at by for from to with")
@@ -33,12 +33,12 @@ class Candidates:
     """Candidate spans.
 
     Attributes:
-        first: First token of each.
-        last: Last token of each.
-        features: What is known of each, [n, features].
-        overview: What is known of the question and the evidence as a whole, [numbers].
-        links: Those of the features that link a span to words of the question, [n, links].
-        doubts: What speaks against the sentence of each, [n, doubts]; for the confidence, no features.
+        first: First token of each candidate, [n].
+        last: Last token of each candidate, [n].
+        features: Features of each candidate, [n, features].
+        overview: Features of the question and the evidence as a whole, [numbers].
+        links: The subset of `features` that link a span to words of the question, [n, links].
+        doubts: Evidence against the sentence of each candidate, [n, doubts]; used only for the confidence.
     """
 
     first: IntArray
@@ -51,15 +51,15 @@ class Candidates:
 
 @dataclass(frozen=True, eq=False)
 class _Matched:
-    """Where the evidence has the question's words.
+    """Matches of the question's words in the evidence.
 
     Attributes:
         weight: Share of the question that each token matches.
-        asked: Which word of the question it is, -1 for none.
-        words: Number of the question's words.
-        found: Those of them that occur.
+        asked: The number of the question's word that each token matches, or -1.
+        words: Number of words in the question.
+        found: The question's words that occur in the evidence.
         sentences: Share of the question that each sentence covers.
-        clauses: Share that each clause covers.
+        clauses: Share of the question that each clause covers.
     """
 
     weight: FloatArray
@@ -73,7 +73,7 @@ class _Matched:
 def candidates(
     tokens: Tokens, question: AnalyzedQuestion, rarity: Mapping[str, float], title: frozenset[str]
 ) -> Candidates:
-    """Returns the candidates of an evidence for a question; none if the evidence has no words.
+    """Returns the candidate answers in the evidence; none if the evidence has no words.
 
     Args:
         tokens: The evidence.
@@ -93,7 +93,7 @@ def candidates(
 
 
 def _match(tokens: Tokens, question: AnalyzedQuestion) -> _Matched:
-    """Finds the question's words by stem, or more weakly by their first five letters."""
+    """Matches the question's words by stem, or with less weight by their first five letters."""
     order = {word: i for i, word in enumerate(question.words)}
     beginnings = {word[:5]: word for word in order if len(word) >= 5}
     words, shares = list[str](), list[float]()
@@ -166,7 +166,7 @@ def _flags(tokens: Tokens) -> dict[str, FloatArray]:
 
 
 class _Spans:
-    """The candidates with the tokens beside them."""
+    """The candidates with their neighboring tokens."""
 
     def __init__(self, tokens: Tokens, first: IntArray, last: IntArray) -> None:
         self.tokens, self.first, self.last, self.length = tokens, first, last, last - first + 1
@@ -254,7 +254,7 @@ def _near(spans: _Spans, flags: dict[str, FloatArray], matched: _Matched) -> Col
 
 
 def _focus(spans: _Spans, question: AnalyzedQuestion) -> Columns:
-    """Says where the noun is that the question asks for: "in the city of ..." for "which city"."""
+    """Returns features of where the noun is that the question asks for: "in the city of ..." for "which city"."""
     wanted = question.focus_stem
     focus = np.array([bool(wanted) and stem == wanted for stem in spans.tokens.stems], np.bool_)
     return [
@@ -270,7 +270,7 @@ def _focus(spans: _Spans, question: AnalyzedQuestion) -> Columns:
 def _rest(
     spans: _Spans, flags: dict[str, FloatArray], matched: _Matched, rarity: Mapping[str, float], title: frozenset[str]
 ) -> Columns:
-    """Describes rarity, repetition of the title, and the label of a labeled value."""
+    """Returns features of rarity, repetition of the title, and the label of a labeled value."""
     tokens, clause = spans.tokens, spans.clause
     other = rarity.get("", 1.0)
     rare = np.array([rarity.get(stem, other) if stem else 0.0 for stem in tokens.stems], np.float32)

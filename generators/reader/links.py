@@ -1,4 +1,4 @@
-"""How a span is linked to particular words of the question: its key words, its names, and its pairs of words."""
+"""Features that link a span to particular words of the question: its key words, names, and adjacent pairs of words."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from generators.reader.tokens import Flags, Tokens
 from retriever.types import FloatArray, IntArray
 
 REACH = 5.0
-"""Tokens over which the link to a word falls to a third."""
+"""Distance in tokens over which the link to a word decays by a factor of e."""
 NEAR = 3
-"""Most tokens between the two words of a pair."""
+"""Maximum distance in tokens between the two words of a pair."""
 
 
 def links(
@@ -25,7 +25,7 @@ def links(
     Args:
         tokens: The evidence.
         question: The question.
-        asked: Which word of the question each token is, -1 for none.
+        asked: The number of the question's word that each token matches, or -1.
         cover: Share of the question that each sentence covers.
         first: First token of each span.
         last: Last token of each span.
@@ -33,7 +33,7 @@ def links(
     words, sentence = list(question.words), tokens.sentence[first]
     weights = np.array(list(question.words.values()), np.float32)
     share = weights / (float(weights.sum()) or 1.0)
-    left = np.zeros((len(words) + 1, len(first)), np.float32)  # the last row is for words that are missing
+    left = np.zeros((len(words) + 1, len(first)), np.float32)  # the last row is for missing words
     right, there = left.copy(), np.zeros((len(words) + 1, len(cover)), np.bool_)
     for i in range(len(words)):
         places = np.flatnonzero(asked == i)

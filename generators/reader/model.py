@@ -18,12 +18,12 @@ from retriever.types import FloatArray, IntArray
 
 WEIGHTS_FILE = Path(__file__).with_name("weights.safetensors")
 AROUND = (-3, -2, -1, 0, 0, 1, 2, 3)
-"""Tokens of which the model sees the class: the three before a span, its first and last one, the three after it."""
+"""Tokens whose classes the model sees: the three before a span, its first and last one, the three after it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """What the model knows by name: word classes, kinds of questions, and nouns that are asked for."""
+    """The model's vocabulary: word classes, kinds of questions, and nouns that questions ask for."""
 
     classes: Mapping[str, int]
     kinds: Mapping[str, int]
@@ -38,7 +38,7 @@ class Vocabulary:
         return np.array([self._of(self.classes, word) for word in tokens.classes] + [len(self.classes)], np.int64)
 
     def asked(self, question: AnalyzedQuestion) -> tuple[int, int, int, int]:
-        """Returns the numbers of a question's kind, focus and key words; an unknown one has the last number."""
+        """Returns the numbers of a question's kind, focus and key words; unknown ones have the last number."""
         first, last = (self._of(self.classes, word) for word in question.key_classes)
         return self.kinds.get(question.kind, len(self.kinds)), self._of(self.focuses, question.focus), first, last
 
@@ -106,7 +106,7 @@ class SpanModel:
             size, width = a["classes"].shape[2], inputs.shape[1]
             first = a["first"][i].T
             hidden = inputs @ first[:width]
-            known = a["classes"][i][classes]  # multiplied by token, not by candidate
+            known = a["classes"][i][classes]  # multiplied once per token, not per candidate
             for j in range(len(AROUND)):
                 hidden += (known @ first[width + j * size : width + (j + 1) * size])[around[:, j]]
             asked = np.concatenate([a["kinds"][i][kind], a["focuses"][i][focus], *a["classes"][i][keys]])

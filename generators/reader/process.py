@@ -1,6 +1,6 @@
-"""The extractive reader in a process of its own, so that it does not hold the interpreter's lock against the models.
+"""The extractive reader in its own process, so that it does not compete with the models for Python's global lock.
 
-Questions go to its standard input and answers come back in order, each as a line of JSON. It ends with its input.
+Questions go to its standard input and answers come back in order, each as a line of JSON. It exits at end of input.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from generators.reader.reader import ExtractiveReader
 from retriever.types import Evidence, Generation, GenerationRequest
 
 LONGEST_REPLY = 2**26
-"""Largest reply in bytes. An answer is at most twelve words of its section, but words may have any length."""
+"""Maximum size of a reply in bytes. An answer has at most twelve words, but words may have any length."""
 
 
 class ReaderProcess:
-    """Asks an `ExtractiveReader` in another process; a `Generator`, for use within one event loop.
+    """A `Generator` that asks an `ExtractiveReader` in another process, for use within one event loop.
 
-    A process that has died is replaced for the next request. As a context manager it starts the process beforehand, and
-    ends it.
+    A process that has died is replaced on the next request. As a context manager, it starts the process in advance and
+    stops it at the end.
     """
 
     name = ExtractiveReader.name
@@ -41,16 +41,16 @@ class ReaderProcess:
         self._waiting: deque[asyncio.Future[Generation]] = deque()
 
     async def __aenter__(self) -> Self:
-        """Returns once the process has loaded its weights."""
+        """Starts the process and waits until it has loaded its weights."""
         await self._read("", None)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ends the process; requests that it holds fail."""
+        """Stops the process; its pending requests fail."""
         if self._process is not None and self._replies is not None:
-            self._process.kill()  # it has nothing to lose
+            self._process.kill()  # safe, because it has no state
             await self._replies
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
@@ -86,12 +86,12 @@ class ReaderProcess:
         return await answer
 
     async def _receive(self, process: Process) -> None:
-        """Passes the answers of a process on until it ends, then fails the requests that it held."""
+        """Passes on the answers of a process until it ends, then fails its pending requests."""
         assert process.stdin is not None and process.stdout is not None
         try:
             while line := await process.stdout.readline():
                 reply, answer = json.loads(line), self._waiting.popleft()
-                if answer.done():  # its request has been canceled
+                if answer.done():  # the request was canceled
                     continue
                 if "error" in reply:
                     answer.set_exception(RuntimeError(f"the reader failed: {reply['error']}"))
@@ -107,7 +107,7 @@ class ReaderProcess:
 
 
 async def _start() -> Process:
-    # The modules of this process, and none of the working directory; small matrices gain nothing from more threads.
+    # Use this process's modules and none from the working directory; small matrices do not benefit from more threads.
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
     command = (sys.executable, "-P", "-m", __name__)
     return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environment, limit=LONGEST_REPLY)
@@ -118,8 +118,8 @@ def _generation(fields: dict[str, Any]) -> Generation:
 
 
 def main() -> None:
-    """Answers questions until the input ends."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole group; the service answers what it holds first
+    """Answers questions until the end of the input."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole process group; the service still needs answers
         signal.signal(number, signal.SIG_IGN)
     reader = ExtractiveReader()
     for line in sys.stdin.buffer:

@@ -1,4 +1,4 @@
-"""Analyzes a question: what it asks for, and the words that its answer should stand near."""
+"""Analyzes a question: what it asks for, and the words that should be near its answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retriever.lexical import STOP_WORDS, implied
 _BE = word_set("is are was were be been 's")
 _DO = word_set("do does did has have had can could will would should may might must")
 _OPEN = word_set("of in on at for to from with by that which who did do does is are was were has have had can")
-"""Words that end the noun phrase that is asked for."""
+"""Words that end the noun phrase that the question asks for."""
 _PRONOUNS = word_set("it its he she his her him here they their them")
 _NEGATIONS = word_set("not never cannot neither nor")
 _MEASURED = word_set("tall high big large far wide deep heavy fast thick broad hot cold strong")
@@ -23,17 +23,17 @@ class AnalyzedQuestion:
     """What a question asks for.
 
     Attributes:
-        kind: Its question words, like "who", "how many", "what is", "which" (before a noun), "yes/no".
-        focus: The class of the noun that is asked for ("year" of "in which year"), or "".
-        focus_stem: Its stem.
-        words: Stems of its content words in order, the focus included, each with its weight.
-        exact: Those of them that are names or figures.
-        figures: Those of them that are figures or number words.
-        lower: All words, lowercase.
-        pointing: True if it points at the image: "this bridge", or "it" without a name that it may stand for.
-        negated: True if a word denies the rest, as in "Who did not sign?".
-        keys: The first word after the noun that is asked for, and the last one.
-        key_classes: Their classes.
+        kind: The question words, such as "who", "how many", "what is", "which" (before a noun), "yes/no".
+        focus: The class of the noun that the question asks for ("year" in "in which year"), or "".
+        focus_stem: The stem of the focus.
+        words: Stems of the content words in order, including the focus, with their weights.
+        exact: The subset of `words` that are names or figures.
+        figures: The subset of `words` that are figures or number words.
+        lower: All words in lower case.
+        pointing: Whether the question refers to the image: "this bridge", or "it" without a name as antecedent.
+        negated: Whether a word negates the question, as in "Who did not sign?".
+        keys: The stems of the first and the last content word after the focus.
+        key_classes: The classes of `keys`.
     """
 
     kind: str
@@ -54,8 +54,8 @@ def analyze(question: str, rarity: Mapping[str, float], known: frozenset[str] = 
 
     Args:
         question: The question.
-        rarity: Stem -> inverse document frequency; a word that is missing is as rare as `rarity[""]`.
-        known: Stems of the evidence; words of it that the question implies are added to the question's.
+        rarity: Stem -> inverse document frequency; missing words have that of "".
+        known: Stems of the evidence; those that the question implies are added to its words.
     """
     core = without_deixis(question)
     tokens = tokenize_text(core)
@@ -88,7 +88,7 @@ def analyze(question: str, rarity: Mapping[str, float], known: frozenset[str] = 
 
 
 def is_negation(low: str) -> bool:
-    """Returns whether a lowercase word denies the rest: "not", "never", "didn't"."""
+    """Returns whether a lowercase word is a negation: "not", "never", "didn't"."""
     return low in _NEGATIONS or low.endswith(("n't", "n\u2019t"))
 
 
@@ -111,7 +111,7 @@ def _kind(lower: tuple[str, ...]) -> tuple[str, int]:
 
 
 def _focus(lower: tuple[str, ...], start: int, kind: str) -> int:
-    """Returns the position of the noun asked for, -1 if there is none: "city" of "what is the largest city in"."""
+    """Returns the position of the noun that the question asks for ("city" in "what is the largest city in"), or -1."""
     if kind not in ("which", "what is", "other", "how many"):
         return -1
     if kind == "what is" and lower[start : start + 1] and lower[start] not in ("the", "a", "an"):

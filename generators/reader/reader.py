@@ -1,8 +1,8 @@
 """The extractive reader, the generator of the embedded profile: answers with a short span of the evidence.
 
-Every span of up to twelve words is a candidate (`features.py`); a small trained model scores them (`model.py`,
-`training/reader`), a few rules bind numbers and colors (`rules.py`), and the best one is the answer unless the model is
-not confident enough.
+Every span of up to twelve words is a candidate (`features.py`). A small trained model scores them (`model.py`,
+`training/reader`), a few rules constrain numbers and colors (`rules.py`), and the best one is the answer unless the
+model is not confident enough.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from retriever.unspaced import is_unspaced
 
 
 class Choice(NamedTuple):
-    """The best span of a text, and the inputs of the confidence that it is right."""
+    """The best span of a text (in characters), and the inputs for estimating its confidence."""
 
     start: int
     end: int
@@ -56,10 +56,10 @@ def choose(model: SpanModel, question: str, text: str, title: str) -> Choice | N
 
 
 class ExtractiveReader:
-    """Answers with a span of the evidence; a `Generator` that needs no language model.
+    """A `Generator` that answers with a span of the evidence and needs no language model.
 
     Args:
-        threshold: Confidence below which it abstains; by default that of the weights.
+        threshold: Confidence below which it abstains; by default the one stored with the weights.
         weights: The model's weights.
     """
 
@@ -81,7 +81,7 @@ class ExtractiveReader:
         yield generation
 
     def read(self, question: str, evidence: Evidence | None) -> Generation:
-        """Returns the best span of the evidence, or an abstention; the confidence estimates that the span is right."""
+        """Returns the best span of the evidence, or an abstention; its confidence is the probability of being right."""
         if evidence is None:
             return Generation(None, 0.0)
         choice = choose(self._model, question, evidence.text, evidence.entity_title)

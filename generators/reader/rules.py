@@ -13,7 +13,7 @@ _JOINS = frozenset(("to", "or", "-", "\u2013", "\u2014"))
 _SHADES = frozenset(("dark", "light", "bright", "pale", "deep", "dull", "vivid"))
 _NUMERIC = frozenset(("how many", "how high", "how long", "how old", "how much"))
 CLAUSE = 2.0
-"""Score of a number whose clause has all of the question's words."""
+"""Bonus of a number whose clause contains all of the question's words."""
 
 
 def adjustments(tokens: Tokens, question: AnalyzedQuestion, found: Candidates) -> FloatArray:
@@ -33,7 +33,7 @@ def adjustments(tokens: Tokens, question: AnalyzedQuestion, found: Candidates) -
         allowed = _narrowed(allowed, number)
         if question.kind == "how old":
             allowed = _narrowed(allowed, _count(_dated(tokens), found) == 0)
-        if question.kind != "how many":  # which says what is counted
+        if question.kind != "how many":  # which names the unit itself
             allowed = _narrowed(allowed, ~_cuts_unit(tokens, found))
         bonus += CLAUSE * _clause_cover(tokens, question)[tokens.clause[found.first]] * number
     return np.where(allowed, bonus, -np.inf).astype(np.float32)
@@ -55,7 +55,7 @@ def _dated(tokens: Tokens) -> Flags:
 
 
 def _cuts_range(tokens: Tokens, found: Candidates) -> Flags:
-    """Says which candidates hold one end of a range: "six" of "four to six"."""
+    """Marks the candidates that have only one end of a range: "six" of "four to six"."""
     number, size = tokens.number, len(tokens.lower)
     joins = np.array([low in _JOINS for low in tokens.lower], np.bool_)
     joins[1:-1] &= number[:-2] & number[2:]
@@ -76,7 +76,7 @@ def _cuts_initial(tokens: Tokens, found: Candidates) -> Flags:
 
 
 def _cuts_unit(tokens: Tokens, found: Candidates) -> Flags:
-    """Says which candidates end with a number whose unit follows."""
+    """Marks the candidates that end with a number whose unit follows."""
     after = np.minimum(found.last + 1, len(tokens.lower) - 1)
     unit = np.array([low in UNITS for low in tokens.lower], np.bool_)
     return np.asarray(tokens.number[found.last] & unit[after], np.bool_)

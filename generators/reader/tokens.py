@@ -1,4 +1,4 @@
-"""Tokens of evidence and questions: characters, stems, sentences, clauses, and a word class for the model."""
+"""Tokenizes evidence and questions: character offsets, stems, sentences, clauses, and word classes for the model."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Flags = NDArray[np.bool_]
 
 
 def word_set(*lines: str) -> frozenset[str]:
-    """Returns the words of some lines."""
+    """Splits lines into a set of words."""
     return frozenset(word for line in lines for word in line.split())
 
 
@@ -62,13 +62,13 @@ class Tokens:
     """The tokens of a text as parallel arrays.
 
     Attributes:
-        starts: First character of each token.
-        ends: End of each token.
+        starts: Start of each token in characters.
+        ends: End of each token in characters, exclusive.
         lower: Lowercase forms, without accents.
         stems: Stems; empty for punctuation.
-        classes: What the model may know of a word: a frequent word itself, or its ending and shape.
+        classes: Word classes for the model: the word itself, or its kind or shape.
         sentence: Number of each token's sentence.
-        clause: Number of each token's clause; a label ("Height:") opens one.
+        clause: Number of each token's clause; a label ("Height:") starts a new one.
         label: True for the words of a label.
         capital: True for capitalized words.
         number: True for figures and number words.
@@ -126,7 +126,7 @@ def is_color(low: str) -> bool:
 
 
 def _joins_figures(forms: list[str], i: int) -> bool:
-    """Returns whether a dash stands between figures, as in "20-24" with a long one."""
+    """Returns whether an en or em dash is between figures, as in "20-24" with an en dash."""
     return (
         forms[i] in "\u2013\u2014"
         and 0 < i < len(forms) - 1
@@ -163,7 +163,7 @@ def _label_start(forms: list[str], sentence: IntArray, colon: int) -> int:
 
 
 def _class(form: str, low: str) -> str:
-    """Returns the class of a token: the word itself if it is a function word, else its kind, ending or shape."""
+    """Returns the class of a token: its kind, such as "<year>" or "<Name>", or else the word itself."""
     if not form[0].isalnum():
         return form[0]
     if form[0].isdigit():
@@ -182,7 +182,7 @@ def _class(form: str, low: str) -> str:
 
 
 def suffix_class(word_class: str) -> str:
-    """Returns the class of a word that the model does not know: that of its ending."""
+    """Returns the class for a word that is not in the model's vocabulary, by its ending."""
     if not word_class[:1].isalpha():
         return "<other>"
     return next((f"-{suffix}" for suffix in _SUFFIXES if word_class.endswith(suffix)), "<word>")

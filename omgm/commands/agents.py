@@ -16,11 +16,11 @@ OPTIONS = (
     "planner_url", "model", "searxng", "search_engine", "search_price", "publish_images", "contact", "screenshots",
     "allow_private", "web_corpus", "corpus",
 )  # fmt: skip
-"""What any command with `--mode` has for agents alone."""
+"""Options of every command with `--mode` that apply only to agents."""
 
 
 def add_agent(parser: argparse.ArgumentParser, modes: str, corpus: str) -> argparse._ArgumentGroup:
-    """Adds `--mode` and `OPTIONS`, as a group of arguments, which it returns.
+    """Adds `--mode` and `OPTIONS` as a group of arguments and returns the group.
 
     Args:
         parser: The command's parser.
@@ -38,10 +38,10 @@ def add_agent(parser: argparse.ArgumentParser, modes: str, corpus: str) -> argpa
 
 
 def refuse_without_mode(args: argparse.Namespace, options: Iterable[str]) -> None:
-    """Refuses options for agents in a command line without `--mode`.
+    """Rejects options for agents on a command line without `--mode`.
 
     Raises:
-        ValueError: One of them was given.
+        ValueError: One of the options was given.
     """
     for option in options:
         if getattr(args, option):
@@ -71,13 +71,13 @@ def add_web(parser: argparse._ActionsContainer) -> None:
 
 
 def agent_settings(args: argparse.Namespace, settings: AgentSettings) -> AgentSettings:
-    """Returns a profile's settings of agents, overridden by the arguments of `add_web`.
+    """Returns a profile's agent settings, overridden by the arguments of `add_web`.
 
     Raises:
-        ValueError: They contradict each other, or something is missing.
+        ValueError: The arguments contradict each other, or one is missing.
     """
     if args.searxng and args.search_engine:
-        raise ValueError("--searxng and --search-engine are two engines; name one")
+        raise ValueError("--searxng and --search-engine select two engines; use only one of them")
     if args.publish_images and args.search_engine != "serpapi":
         raise ValueError("--publish-images needs --search-engine serpapi")
     given: dict[str, Any] = {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from omgm.settings import Profile
 
 _MAX_DOWNLOAD = 50_000_000
-"""Bytes of the largest image that is downloaded."""
+"""Size limit for downloading an image, in bytes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +99,7 @@ def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) 
 
 
 def _print_trail(trail: dict[str, Any]) -> None:
-    """Prints what the service answers as `trail`."""
+    """Prints a trail, in the format of the service's `trail`."""
     print(f"(no answer: {trail['stopped'] or 'nothing found fits'})" if trail["abstained"] else trail["answer"])
     cited = {number for claim in trail["claims"] for number in claim["sources"]}
     for source in trail["sources"]:

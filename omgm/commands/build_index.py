@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Builds the index and prints what it holds and what it could not use."""
+    """Builds the index and prints its contents and problems."""
     profile = profile_of(args)
     kb = existing(args.kb, "--kb")
     images = images_of(args)
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> None:
     if labeled and not keys_are_images(profile.search.candidates):
         what = f"step 1 searches each entity's {profile.search.candidates} alone"
         logger.warning("--queries has no effect: %s; set search.candidates=combined to search labeled images", what)
-    if labeled:  # without those that trainings validate on: as keys, they would find themselves
+    if labeled:  # without the held-out ones, which trainings validate on: as keys, they would find themselves
         share, seed = TrainingConfig().validation_share, seed_of(args, profile)
         labeled = [image for image in labeled if not is_held_out(image.image_id, share, seed)]
     if args.dry_run:
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> None:
             **reading_of(args),
         )
     report = read_report(index.folder)
-    # Not in report.json: equal indexes have equal ones.
+    # Not in report.json, which is the same for identical indexes.
     asked = summarizer.counts if isinstance(summarizer, ChatSummarizer) else None
     if args.json:
         print_json(describe(index) | counts_of(report) | ({} if asked is None else {"summaries": asdict(asked)}))
@@ -122,7 +122,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _estimate_lines(estimate: Estimate) -> list[str]:
-    """Formats an estimate as lines for people."""
+    """Formats an estimate as lines of text."""
     from omgm.downloads.weights import gigabytes
 
     def listed(parts: dict[str, str]) -> str:
@@ -150,7 +150,7 @@ def _estimate_lines(estimate: Estimate) -> list[str]:
 
 
 def duration(seconds: float) -> str:
-    """Formats a time for people: hours from one hour on, minutes from two minutes on, else seconds."""
+    """Formats a duration: in hours from one hour on, in minutes from two minutes on, else in seconds."""
     if seconds >= 3600:
         return f"{seconds / 3600:.1f} h"
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"

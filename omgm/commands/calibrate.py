@@ -10,7 +10,7 @@ from omgm.commands.evaluate import add_inputs, selected_questions
 from retriever.wording import counted
 
 CACHE_BYTES = 64 * 2**20
-"""What both models keep of the images of a batch, about 0.7 MiB an image at the paper's sizes: each is asked twice."""
+"""Size of the image cache of both models: every image is used twice, and takes about 0.7 MiB at the paper's sizes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Arguments and helpers that several commands share."""
+"""Arguments and helpers shared by several commands."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
 
 
 def add_knowledge_base(parser: argparse.ArgumentParser, *, own_images: bool = False) -> None:
-    """Adds `--kb` and `--images`; the latter is optional for a knowledge base that can hold its `own_images`."""
+    """Adds `--kb` and `--images`; the latter is optional if the knowledge base may contain its `own_images`."""
     parser.add_argument("--kb", type=Path, required=True, metavar="FILE", help="the knowledge base")
     about = "the folder with its images" + ("; Markdown, websites and ZIM hold their own" if own_images else "")
     parser.add_argument("--images", type=Path, required=not own_images, metavar="DIR", help=about)
@@ -84,7 +84,7 @@ def add_max_bad(parser: argparse.ArgumentParser) -> None:
 
 
 def reading_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns how the knowledge base is to be read: its format and the names of its fields, and what may be bad."""
+    """Returns the options for reading the knowledge base: format, field names and tolerated share of bad entries."""
     from indexes.formats.fields import parse_names
 
     given = {"kb_format": args.kb_format, "names": parse_names(args.names)}
@@ -134,7 +134,7 @@ def question_names(args: argparse.Namespace) -> dict[str, str]:
 
 
 def add_training(parser: argparse.ArgumentParser, length: str) -> None:
-    """Adds `--out`, `--steps`, `--minutes` and `--seed`; `length` is how long it trains without a limit."""
+    """Adds `--out`, `--steps`, `--minutes` and `--seed`; `length` describes the training time without a limit."""
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder for the trained profile")
     parser.add_argument("--steps", type=positive, metavar="N", help="stop after N steps")
     parser.add_argument("--minutes", type=float, metavar="M", help=f"stop after M minutes (without a limit: {length})")
@@ -147,7 +147,7 @@ def add_seed(parser: argparse.ArgumentParser | argparse._ArgumentGroup, about: s
 
 
 def add_allow_private(parser: argparse._ActionsContainer, about: str) -> None:
-    """Adds `--allow-private`, hosts whose addresses may be private; `about` says what is fetched from them."""
+    """Adds `--allow-private` for hosts whose addresses may be private; `about` names what is fetched from them."""
     parser.add_argument(
         "--allow-private",
         action="append",
@@ -171,7 +171,7 @@ def positive(text: str) -> int:
 
 
 def seed(text: str) -> int:
-    """Parses an integer of at least 0, as random generators take it."""
+    """Parses an integer of at least 0, as random number generators require."""
     number = int(text)
     if number < 0:
         raise argparse.ArgumentTypeError(f"must be at least 0, got {number}")
@@ -187,21 +187,21 @@ def port(text: str) -> int:
 
 
 def profile_of(args: argparse.Namespace) -> Profile:
-    """Loads the profile that the arguments name."""
+    """Loads the profile selected by the arguments."""
     from omgm.profile import load_profile
 
     return load_profile(args.profile, args.overrides)
 
 
 def limits_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns the limits that were given; a training has its own otherwise, of time only where no steps are named."""
+    """Returns the given limits of a training; `--steps` without `--minutes` removes the default time limit."""
     if args.steps is not None:
         return {"steps": args.steps, "minutes": args.minutes}
     return {} if args.minutes is None else {"minutes": args.minutes}
 
 
 def write_trained(args: argparse.Namespace, key: str, model: Path, **defaults: object) -> Path:
-    """Returns the profile of a training: the one it started from, `defaults`, overrides, and the new model."""
+    """Writes the profile of a training, with `defaults`, overrides and the new model; returns its path."""
     from omgm.profile import parse_overrides, write_profile
 
     return write_profile(
@@ -210,7 +210,7 @@ def write_trained(args: argparse.Namespace, key: str, model: Path, **defaults: o
 
 
 def provenance_of(model: str) -> Provenance:
-    """Returns where a training begins, for its record: a model's name on the hub or its folder, and the commit."""
+    """Returns the starting point of a training, for its record: the model's hub name or folder, and the commit."""
     from evaluation.run import commit
     from omgm.profile import is_folder
     from training.record import Provenance
@@ -219,12 +219,12 @@ def provenance_of(model: str) -> Provenance:
 
 
 def seed_of(args: argparse.Namespace, profile: Profile) -> int:
-    """Returns `--seed`, by default the seed that the profile's models were trained with, 0 if they are not trained.
+    """Returns `--seed`; by default, the seed that the profile's models were trained with, or 0 without records.
 
-    It decides which images are held out (`training.questions.is_held_out`): by default the same ones in all commands.
+    The seed decides which images are held out (`training.questions.is_held_out`): by default the same in all commands.
 
     Raises:
-        ValueError: The record of a training names no seed.
+        ValueError: The record of a training has no seed.
     """
     from omgm.profile import is_folder
     from training.record import recorded_seed
@@ -243,7 +243,7 @@ def load_questions(args: argparse.Namespace) -> list[Question]:
 
 
 def load_rows(args: argparse.Namespace) -> list[Question | ValueError]:
-    """Loads the questions of `--dataset` from `--queries`, with an error in the place of each malformed row."""
+    """Loads the questions of `--dataset` from `--queries`, with an error in place of each malformed row."""
     from evaluation.datasets import SkippedRow, read
 
     rows = read(args.dataset, existing(args.queries, "--queries"), question_names(args))
@@ -258,9 +258,9 @@ def finder(args: argparse.Namespace) -> Callable[[str], Path | None]:
 
 
 def labeled_of(args: argparse.Namespace) -> list[LabeledImage]:
-    """Returns each image of `--queries` once, with the entities that its first question accepts; none without it.
+    """Returns each image of `--queries` (if given) once, with the entities that its first question accepts.
 
-    Images that are missing or whose question names no entity are left out, with a warning.
+    Images that are missing or whose questions name no entity are skipped with a warning.
 
     Raises:
         ValueError: Only one of `--queries` and `--query-images` is given.
@@ -284,20 +284,20 @@ def labeled_of(args: argparse.Namespace) -> list[LabeledImage]:
     ]
     total = len({question.image_id for question in questions})
     if left_out := total - len(labeled):
-        logger.warning("%d of %d images left out: the file is missing, or no entity is named", left_out, total)
+        logger.warning("%d of %d images skipped: the file is missing, or no entity is named", left_out, total)
     return labeled
 
 
 def images_of(args: argparse.Namespace) -> Path | None:
-    """Returns `--images`, or `None` if the knowledge base is to hold its own images."""
+    """Returns `--images`, or `None` to use the knowledge base's own images."""
     return None if args.images is None else existing(args.images, "--images")
 
 
 def existing(path: Path, flag: str) -> Path:
-    """Returns `path`.
+    """Checks that a path exists and returns it.
 
     Raises:
-        ValueError: It does not exist; the message names the flag.
+        ValueError: The path does not exist; the message names the flag.
     """
     if not path.exists():
         raise ValueError(f"{flag}: {path} does not exist")

@@ -80,7 +80,7 @@ def _export(args: argparse.Namespace) -> None:
 
 
 def _known_sections(args: argparse.Namespace, wanted: set[str]) -> tuple[Sections | None, str]:
-    """Returns the sections of the wanted entities in the index or knowledge base, `None` without either, and an id."""
+    """Returns the wanted entities' sections in the index or knowledge base (`None` without either) and one id."""
     from evaluation.datasets.coverage import sections_in
 
     if args.index is not None:

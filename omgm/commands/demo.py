@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from serving.schemas import AnswerOut
 
 KINDS = ("capital", "area", "flag", "currency", "language", "population")
-"""Words of the questions to show, so that they differ."""
+"""Words that select different kinds of questions to show."""
 START_SECONDS = 600.0
-"""How long the service may take to become ready on a busy machine; one that ends is noticed at once."""
+"""Timeout in seconds for the service to become ready, even on a busy machine; if it exits, that is noticed at once."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Builds, serves and asks; then serves the page until it is interrupted."""
+    """Builds the index, serves it and asks questions; then serves the page until interrupted."""
     from demo.build import FILES, write_demo
     from omgm.client import Client, ServiceError
 
@@ -79,12 +79,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def omgm(*arguments: object) -> list[str]:
-    """Returns a command line that runs `omgm` in this Python."""
+    """Returns a command line that runs `omgm` with this Python interpreter."""
     return [sys.executable, "-m", "omgm", *map(str, arguments)]
 
 
 def wait_until_ready(url: str, service: subprocess.Popen[bytes]) -> None:
-    """Waits until `/health/ready` says so.
+    """Waits until `/health/ready` responds with success.
 
     Raises:
         OSError: The service ended, or was not ready in time.
@@ -92,18 +92,18 @@ def wait_until_ready(url: str, service: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if service.poll() is not None:
-            raise OSError(f"the service ended with status {service.returncode}; is its port taken? (--port)")
+            raise OSError(f"the service ended with status {service.returncode}; is its port in use? (--port)")
         try:
             if httpx.get(f"{url}/health/ready", timeout=5).is_success:
                 return
         except httpx.TransportError:
-            pass  # it does not listen yet
+            pass  # it is not listening yet
         time.sleep(0.2)
     raise OSError(f"the service was not ready after {START_SECONDS:g} s")
 
 
 def pick(data: Path, questions: str, count: int) -> list[tuple[Path, str]]:
-    """Returns images with questions from a question file, of different kinds and countries."""
+    """Returns images with questions of different kinds and countries from a question file."""
     with (data / questions).open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     step = max(len(rows) // max(count, 1), 1)

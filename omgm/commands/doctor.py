@@ -34,6 +34,6 @@ def run(args: argparse.Namespace) -> None:
         print_json({"profile": profile.name, "ok": not failed, "findings": [asdict(finding) for finding in findings]})
     else:
         print(as_text(findings, color=sys.stdout.isatty() and "NO_COLOR" not in os.environ))
-        print(f"\nprofile {profile.name}: " + (f"{failed} to fix" if failed else "everything it needs is here"))
+        print(f"\nprofile {profile.name}: " + (f"{failed} to fix" if failed else "nothing is missing"))
     if failed:
         raise SystemExit(1)

@@ -22,10 +22,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Says how much there is to download, downloads and verifies it, and pins what is not pinned.
+    """Prints the download size, downloads and verifies the models, and pins those that are not pinned.
 
     Raises:
-        ValueError: The hub does not give some of the models; the others are fetched first.
+        ValueError: Some models are not available; raised after the others have been fetched.
     """
     profile = profile_of(args)
 
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> None:
         print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
     plans: list[Plan] = []
-    unavailable: dict[str, list[str]] = {}  # reason -> settings; two may name the same model
+    unavailable: dict[str, list[str]] = {}  # reason -> settings; several may name the same model
     for model in models_of(profile):
         try:
             plans.append(make_plan(model))

@@ -53,7 +53,7 @@ def add_inputs(parser: argparse.ArgumentParser, *, images: bool = True) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Evaluates retrieval with its generator, or an agent; prints the main figures."""
+    """Evaluates retrieval and the generator, or an agent, and prints the main figures."""
     if args.mode is not None or args.dataset in evaluate_agent.MODES:
         if args.no_answers or args.bem is not None or args.step1 is not None:
             raise ValueError("--no-answers, --bem and --step1 are not for agents; remove them")
@@ -125,7 +125,7 @@ def selected_questions(args: argparse.Namespace) -> list[Question]:
     """Returns the questions that the arguments select.
 
     Raises:
-        ValueError: The file has no question of the split.
+        ValueError: The file has no questions of the split.
     """
     questions = load_questions(args)
     if args.only_split is not None:

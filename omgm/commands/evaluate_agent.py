@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from omgm.agent import Agent
 
 MODES = {"mmsearch": "mmsearch", "mmsearch-plus": "mmsearch-plus"}
-"""The policy of a data set that can be evaluated by an agent only, if none is named."""
+"""The default policies of the data sets that only agents can be evaluated on."""
 ALL_OPTIONS = (*OPTIONS, "judge_url", "judge_model", "canary", "concurrency")
-"""What `evaluate` has for agents alone."""
+"""Options of `evaluate` that apply only to agents."""
 _SLICE, _SLICES = 512, 10
-"""Pixels of a slice of a page's screenshot, and the most slices, as in MMSearch."""
+"""Height in pixels and maximum number of slices of a page's screenshot, as in MMSearch."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -131,7 +131,7 @@ def _ask(agent: Agent, make: Callable[[], Policy] | None, budget: Budget, task: 
 
 
 def _steps(dataset: str, mode: str, queries: Path, agent: Agent) -> dict[str, SingleStep]:
-    """Returns MMSearch's tasks for single steps, of which the files exist."""
+    """Returns MMSearch's single-step tasks whose files exist."""
     from evaluation.search.run import SingleStep
     from evaluation.search.steps import read_rerank, read_summarization
     from evaluation.search.tasks import subset
@@ -186,10 +186,10 @@ def _verdict(
 
 
 def _loaded(images: RowImages) -> list[Image.Image]:
-    """Returns images decoded.
+    """Returns the decoded images.
 
     Raises:
-        ValueError: One is unreadable.
+        ValueError: An image is unreadable.
     """
     from retriever.images import load_image
 
@@ -197,7 +197,7 @@ def _loaded(images: RowImages) -> list[Image.Image]:
 
 
 def _sliced(page: Image.Image) -> list[Image.Image]:
-    """Cuts a slimmed screenshot from its top into slices."""
+    """Cuts a slimmed screenshot into slices, from the top."""
     tops = range(0, min(page.height, _SLICE * _SLICES), _SLICE)
     return [page.crop((0, top, page.width, min(top + _SLICE, page.height))) for top in tops]
 

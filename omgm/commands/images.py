@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Downloads the images and prints how many there are and why others are missing."""
+    """Downloads the images and prints how many are there and why others are missing."""
     kb = existing(args.kb, "--kb")
     if args.images.exists() and not args.images.is_dir():
         raise ValueError(f"--images: {args.images} is not a folder")

@@ -41,10 +41,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the folder and reports what was taken, from where, and what was ignored.
+    """Writes the folder and reports which parts were taken, from where, and which were ignored.
 
     Raises:
-        ValueError: The file, the base or the tokenizer does not fit.
+        ValueError: The file, the base or the tokenizer does not match.
     """
     file = existing(args.file, "FILE.pth")
 
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
         profile = profile_of(args)
         try:
             base = local_folder(profile.fusion.model, options=profile.options)
-        except ValueError as error:  # a complete file with a tokenizer needs none
+        except ValueError as error:  # a complete file needs no base if a tokenizer is given
             default_base = f"; the default base is {error}"
     tokenizer = source(args.tokenizer, False)
     try:

@@ -25,7 +25,7 @@ from omgm.commands.common import (
 from retriever.wording import counted
 
 COMPACT_AFTER = 50_000
-"""Changes that `add` compacts after: until then they are in memory, some 20 KB each."""
+"""Number of changes after which `add` compacts: until then they are in memory, some 20 KB each."""
 _ACTIONS = {
     "add": "Add the articles of a knowledge base, or replace those of the same ids. Unchanged ones are skipped.",
     "remove": "Remove entities.",
@@ -109,7 +109,7 @@ def _remove(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         missing = [entity_id for entity_id, row in rows.items() if row is None]
         if missing:
             raise ValueError(f"{args.index}: has no entity {', '.join(map(repr, missing))}; nothing was removed")
-        # An entity may be called by another name.
+        # The same entity may be given under several ids.
         own = {index.entity(row).id for row in rows.values() if row is not None}
         index.apply([Removal(entity_id) for entity_id in sorted(own)])
         report = {"removed": len(own), "entities": len(index), "changes": index.changes}

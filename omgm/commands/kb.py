@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Reads the knowledge base and prints what it found."""
+    """Reads the knowledge base and prints its contents and problems."""
     kb, images = existing(args.kb, "FILE"), images_of(args)
 
     from indexes.inspection import html_page, inspect_knowledge_base, text_lines

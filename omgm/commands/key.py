@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints a new key and its hash; neither is kept."""
+    """Prints a new key and its digest; neither is stored."""
     from serving.keys import digest_of, new_key
 
     key = new_key()

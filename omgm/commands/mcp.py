@@ -21,10 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the server until its client leaves, or with `--http` until it is stopped.
+    """Runs the server until its client disconnects, or with `--http` until it is stopped.
 
     Raises:
-        ValueError: The index does not exist or fit, or the extra is not installed.
+        ValueError: The index does not exist or does not match the profile, or the extra is not installed.
     """
     profile = profile_of(args)
     existing(args.index, "--index")

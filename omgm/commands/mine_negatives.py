@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Mines the negatives and writes them."""
+    """Mines hard negatives and writes them to the output file."""
     profile = profile_of(args)
     questions = load_questions(args)
 

@@ -20,10 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Publishes what the folder holds and says how it is named.
+    """Publishes the contents of the folder and prints how to use them.
 
     Raises:
-        ValueError: The folder holds neither a model nor an index, or the hub refuses it.
+        ValueError: The folder contains neither a model nor an index, or the hub refuses it.
     """
     folder = existing(args.folder, "FOLDER")
 
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _model_in(folder: Path) -> Path:
-    """Returns the folder of the model that a training wrote, or `folder` if it is not one of a training."""
+    """Returns the folder of the model in a training's output folder, or else `folder` itself."""
     if not (folder / "profile.toml").is_file():
         return folder
     found = [folder / name for name in ("encoder", "fusion") if (folder / name).is_dir()]

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_kept_index(parser: argparse.ArgumentParser) -> None:
-    """Adds `--kb` and how it is read."""
+    """Adds `--kb` and the options for reading it."""
     parser.add_argument("--kb", type=Path, metavar="FILE", help="a knowledge base; its index is built if it is missing")
     parser.add_argument("--images", type=Path, metavar="DIR", help="its images; by default in or next to it")
     add_reading(parser)
@@ -61,10 +61,10 @@ def _add_kept_index(parser: argparse.ArgumentParser) -> None:
 
 
 def kept_index(args: argparse.Namespace, profile: Profile) -> Path:
-    """Returns the index to serve, which is built first if `--kb` names a knowledge base.
+    """Returns the index to serve; builds it first if `--kb` is given.
 
     Raises:
-        ValueError: Neither is named, or the index cannot be built.
+        ValueError: Neither `--index` nor `--kb` is given, or the index cannot be built.
     """
     if args.kb is None:
         if args.index is None:
@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
         log_json()  # before anything is logged
     if args.replicas is None:
         limit_threads(profile.serving.model_threads)
-    if args.replicas is None:  # with replicas, Ray listens
+    if args.replicas is None:  # with replicas, Ray does the listening
         check_address(args.host, args.port)
     index = kept_index(args, profile)  # before the imports that take seconds
     warn_if_open(args.host, profile.serving)
@@ -139,17 +139,17 @@ def _run_replicas(args: argparse.Namespace, profile: Profile, index: Path, annou
 
 
 def warn_if_open(host: str, settings: ServingSettings) -> None:
-    """Says on standard error that anybody may ask, where others can reach the address and no key is set."""
+    """Warns on standard error if the address may be reachable from other machines and there are no keys."""
     if host not in ("127.0.0.1", "::1", "localhost") and not settings.read_keys:
-        print("Anybody who reaches this address may ask: there are no serving.read_keys (omgm key)", file=sys.stderr)
+        print("Anybody who can reach this address may ask: serving.read_keys is not set (omgm key)", file=sys.stderr)
 
 
 def limit_threads(count: int | None) -> None:
     """Limits the threads of PyTorch, FAISS and tokenizers; OMP_NUM_THREADS in the environment takes precedence.
 
-    OpenMP reads the variable while they are imported, so this has to come before.
+    OpenMP reads the variable when these libraries are imported, so call this before.
     """
     if count is not None:
         os.environ.setdefault("OMP_NUM_THREADS", str(count))
-    if count == 1:  # a batch's short texts take longer to hand to other threads than to tokenize
+    if count == 1:  # handing a batch's short texts to other threads takes longer than tokenizing them
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -39,7 +39,7 @@ def grid(text: str) -> list[float]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Evaluates retrieval once per split, fuses its scores for each value, and prints the tables."""
+    """Runs retrieval once per split, fuses the scores with every alpha and beta, and prints the tables."""
     profile = profile_of(args)
     questions = {"tune": selected_questions(args)}
     if args.report_queries is not None:

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Makes the tables; one that cannot be measured says why."""
+    """Writes the tables; one that cannot be measured explains why."""
     profile = profile_of(args)
     given = dict(_labeled(run) for run in args.runs)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SERVED = "omgm-adapter"
 """The adapter's name on the server."""
 PORT = 8001
-"""The port of vLLM in our documents; `omgm serve` has 8000."""
+"""The port of vLLM in our documentation; `omgm serve` uses 8000."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Makes the samples, trains the adapter, writes `profile.toml` and prints how to serve it."""
+    """Creates the samples, trains the adapter, writes `profile.toml` and prints how to serve the adapter."""
     profile = profile_of(args)
 
     from evaluation.run import commit
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> None:
         system_role=asked.system_role,
         max_context_tokens=asked.max_context_tokens,
     )
-    Renderer(base, prompt, config.max_tokens)  # retrieval may take hours: what does not fit the base shows before
+    Renderer(base, prompt, config.max_tokens)  # fails early: retrieval may take hours
     samples = _samples(args, profile)
     if args.samples_only:
         print(samples)
@@ -123,10 +123,10 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _base_folder(base: str) -> Path:
-    """Returns the folder of the chat model that `--base` names. Never uses the network.
+    """Returns the folder of the chat model given as `--base`. Never uses the network.
 
     Raises:
-        ValueError: It is not on this machine; the message says how to get it.
+        ValueError: The model is not on this machine; the message says how to get it.
     """
     from omgm.downloads.hub import hub_model, local_folder
     from omgm.profile import is_folder
@@ -170,7 +170,7 @@ def _config(args: argparse.Namespace, profile: Profile) -> GeneratorTrainingConf
 
 
 def _samples(args: argparse.Namespace, profile: Profile) -> Path:
-    """Makes the samples and returns their file; the retriever's memory is free again afterward."""
+    """Creates the samples and returns their file; frees the retriever's memory afterward."""
     import torch
 
     from indexes.live.layout import current_files
@@ -180,7 +180,7 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not (args.out / SAMPLES).is_file():
         raise ValueError(f"{args.out / SAMPLES} does not exist; make it in one process first, with --samples-only")
-    # Retrieval alone: training with other settings of the generator takes the same samples.
+    # Only the settings of retrieval, so that trainings with other generator settings reuse the samples.
     retrieval = profile.model_dump(mode="json", include={"encoder", "search", "fusion", "sections"})
 
     def retriever() -> QueryRetriever:

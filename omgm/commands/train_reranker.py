@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Trains the fusion encoder and writes `profile.toml` beside the weights, with the alpha and beta found."""
+    """Trains the fusion encoder and writes `profile.toml` beside the weights, with the best alpha and beta."""
     profile = profile_of(args)
 
     from indexes.article_images import MAIN_ONLY, ImageUse
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
         query_image_of=finder(args),
         negatives=existing(args.negatives, "--negatives"),
         kb_format=args.kb_format,
-        names=reading_of(args)["names"],  # --max-bad is of the questions
+        names=reading_of(args)["names"],  # --max-bad applies to the questions
         drop_sections=profile.index.drop_sections,
         serving=Serving(
             trim_borders=profile.search.trim_borders,

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Records, and prints what there is and what failed."""
+    """Records searches and pages, and prints what was recorded and what failed."""
     lines = existing(args.queries, "--queries").read_text(encoding="utf-8").splitlines()
     queries = [line.strip() for line in lines if line.strip()]
     if not queries:
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     searches, pages = counted(report["search"], "search"), counted(report["page"], "page")
     print(f"{args.out}: {searches}, {pages}, {counted(report['screenshot'], 'screenshot')}")
     for name, reason in report["failed"].items():
-        print(f"failed, asked again by the next run: {name}: {reason}")
+        print(f"failed, to be retried by the next run: {name}: {reason}")
 
 
 async def _record(settings: WebSettings, queries: list[str], pages: int) -> dict[str, Any]:

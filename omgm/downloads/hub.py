@@ -1,4 +1,4 @@
-"""Models by name: what a profile needs from the Hugging Face hub, and where its files are on this machine."""
+"""Finds a profile's models by name: on the Hugging Face hub, and their files on this machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HubModel:
 
     @property
     def name(self) -> str:
-        """The name as a profile gives it."""
+        """The name as written in a profile."""
         return f"{self.repo}@{self.revision}" if self.revision else self.repo
 
     @property
@@ -67,7 +67,7 @@ def named_models(profile: Profile) -> list[tuple[str, str, bool]]:
 
 
 def models_of(profile: Profile) -> list[HubModel]:
-    """Returns the models that a profile needs from the hub; folders are left out.
+    """Returns the models that a profile needs from the hub, without those in folders.
 
     Raises:
         ValueError: A setting is neither a folder nor a model's name.
@@ -83,7 +83,7 @@ def local_folder(model: str, *, weights: bool = True, options: str = "") -> Path
     Args:
         model: A folder, or `org/name` or `org/name@revision` on the hub.
         weights: False if its tokenizer is enough.
-        options: The options with which `omgm download` fetches it, for the error message.
+        options: The options for `omgm download` to fetch it, for the error message.
 
     Raises:
         ValueError: The folder does not exist, or files of the model are missing; the message says how to get them.
@@ -121,7 +121,7 @@ def _snapshot(model: HubModel) -> Path | None:
 
 
 def _complete_revisions(model: HubModel) -> list[str]:
-    """Returns the cached commits of a model whose files are all there."""
+    """Returns the cached commits of a model that are complete."""
     snapshots = Path(constants.HF_HUB_CACHE) / f"models--{model.repo.replace('/', '--')}" / "snapshots"
     commits = sorted(path.name for path in snapshots.iterdir()) if snapshots.is_dir() else []
     folders = {commit: _snapshot(replace(model, revision=commit)) for commit in commits}

@@ -1,4 +1,4 @@
-"""Fetches a model from the Hugging Face hub: which files, how large, whether they fit, and whether they are intact."""
+"""Fetches models from the Hugging Face hub: selects the files, checks the disk space, and verifies the download."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from omgm.downloads.hub import HubModel
 from retriever.hub import UNWANTED, explain
 
 MARGIN = 1 << 30
-"""Bytes of disk space that a download leaves free."""
+"""Bytes of disk space that a download must leave free."""
 
 _PICKLED = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack")
 _CHUNK = 1 << 24
 
 
 class ModelUnavailable(ValueError):
-    """The hub does not give a model to this account: gated, private, misspelled, or without safetensors weights."""
+    """A model is not available to this account: gated, private, misspelled, or without safetensors weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file as the hub lists it: large ones with the SHA-256 of their content, all with `git_sha`, Git's blob hash."""
+    """A file as listed on the hub; `sha256` is of the content (large files only), `git_sha` is Git's blob hash."""
 
     name: str
     bytes: int
@@ -43,7 +43,7 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The files of one commit of a model to fetch, and which of them are here already."""
+    """The files of one commit of a model to fetch, and which of them are already here."""
 
     model: HubModel
     commit: str
@@ -52,7 +52,7 @@ class Plan:
 
     @property
     def pinned(self) -> str:
-        """The model's name with its commit, to pin it in a profile."""
+        """The model's name with its commit, for pinning it in a profile."""
         return f"{self.model.repo}@{self.commit}"
 
     @property
@@ -70,8 +70,7 @@ def make_plan(model: HubModel) -> Plan:
     """Asks the hub which files of a model to fetch; fetches nothing.
 
     Raises:
-        ModelUnavailable: The hub does not have the model, does not give it to this account, or has no safetensors
-            weights of it.
+        ModelUnavailable: The model does not exist, is not available to this account, or has no safetensors weights.
         ValueError: The hub cannot be reached.
     """
     with _explained(model):
@@ -93,7 +92,7 @@ def make_plan(model: HubModel) -> Plan:
 
 
 def check_disk(plans: Sequence[Plan]) -> int:
-    """Checks that the files to fetch fit, and returns the free bytes of the disk with the model cache.
+    """Checks that the files to fetch fit on the disk with the model cache, and returns its free bytes.
 
     Raises:
         ValueError: They do not fit.
@@ -114,12 +113,12 @@ def fetch(plan: Plan) -> Path:
     Files that are complete are not fetched again, and an interrupted file resumes.
 
     Raises:
-        ModelUnavailable: The hub no longer gives the model to this account.
-        ValueError: The download fails, or a file differs from the hub's list; that file is removed.
+        ModelUnavailable: The model is no longer available to this account.
+        ValueError: The download failed, or a file differs from the hub's list; that file is removed.
     """
     model = plan.model
     with _explained(model):
-        # By the profile's own revision: a branch is then found offline under its name.
+        # Use the profile's revision rather than the commit, so that a branch can be found offline by its name.
         folder = Path(
             snapshot_download(
                 model.repo, revision=model.revision, allow_patterns=model.patterns, ignore_patterns=UNWANTED
@@ -150,7 +149,7 @@ def verify(folder: Path, plan: Plan) -> None:
 
 
 def free_bytes(folder: Path) -> int:
-    """Returns the free bytes of the disk that holds a folder, or would hold it."""
+    """Returns the free bytes of the disk that a folder is on, or would be created on."""
     folder = folder.expanduser().absolute()
     return shutil.disk_usage(next(one for one in (folder, *folder.parents) if one.exists())).free
 
@@ -161,7 +160,7 @@ def gigabytes(size: float) -> str:
 
 
 def _wanted(name: str, model: HubModel) -> bool:
-    """Tells whether `snapshot_download` fetches a file, given the same patterns."""
+    """Returns whether `snapshot_download` fetches a file, given the same patterns."""
     unwanted = any(fnmatch(name, pattern) for pattern in UNWANTED)
     return not unwanted and any(fnmatch(name, pattern) for pattern in model.patterns)
 
@@ -187,7 +186,7 @@ def _difference(path: Path, file: RemoteFile, bar: tqdm[None]) -> str | None:
 
 
 def _remove(path: Path) -> None:
-    """Removes a file of the cache with the blob that it links to."""
+    """Removes a file of the cache and the blob that it links to."""
     while path.is_symlink():
         target = path.parent / path.readlink()
         path.unlink()
@@ -211,7 +210,7 @@ def _without_safetensors(model: HubModel, names: Sequence[str]) -> str:
 
 @contextmanager
 def _explained(model: HubModel) -> Iterator[None]:
-    """Turns the hub client's errors into one that names the setting and says what to do."""
+    """Converts the hub client's errors to one that names the setting and says what to do."""
     try:
         yield
     except (OSError, TransportError) as error:

@@ -1,1 +1,1 @@
-"""Retrievers of other frameworks that ask a running service: `langchain`, `llamaindex`, each an extra."""
+"""Retrievers for other frameworks that ask a running service: `langchain` and `llamaindex`, each an extra."""

@@ -1,4 +1,4 @@
-"""What the retrievers of all frameworks say of a section beside its text."""
+"""The metadata of a section, shared by the retrievers of all frameworks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from serving.schemas import EvidenceOut, RetrieveOut
 
 
 def metadata_of(found: RetrieveOut, part: EvidenceOut) -> dict[str, Any]:
-    """Returns where a section is from and how well it fits."""
+    """Returns the source and the scores of a section."""
     entity = part.entity
     return {
         "entity_id": entity.id,

@@ -16,15 +16,15 @@ from serving.schemas import RetrieveOut
 
 
 class OMGMRetriever(BaseRetriever):
-    """Retrieves the sections about what an image shows that fit a question best, as documents.
+    """Retrieves the best sections for a question about an image, as documents.
 
-    The image is given with each call: `retriever.invoke("Who built this?", image="photo.jpg")`. A document's text is a
+    Pass the image with each call: `retriever.invoke("Who built this?", image="photo.jpg")`. A document's text is a
     section; its metadata has `entity_id`, `title`, `url`, `section`, `score` and `recognized`. A failure raises
     `omgm.client.ServiceError`.
 
     Attributes:
         url: The service's address.
-        api_key: A read key of the service, if it asks for one.
+        api_key: A read key of the service, if it needs one.
         options: Options of each request, such as `{"k": 50}`.
     """
 

@@ -13,15 +13,15 @@ from serving.schemas import RetrieveOut
 
 
 class OMGMRetriever(BaseRetriever):
-    """Retrieves the sections about what an image shows that fit a question best, as nodes with scores.
+    """Retrieves the best sections for a question about an image, as nodes with scores.
 
-    The image is that of the query: `retriever.retrieve(QueryBundle("Who built this?", image_path="photo.jpg"))`. A
+    Pass the image in the query: `retriever.retrieve(QueryBundle("Who built this?", image_path="photo.jpg"))`. A
     node's metadata has `entity_id`, `title`, `url`, `section`, `score` and `recognized`. A failure raises
     `omgm.client.ServiceError`.
 
     Args:
         url: The service's address.
-        api_key: A read key of the service, if it asks for one.
+        api_key: A read key of the service, if it needs one.
         options: Options of each request, such as `{"k": 50}`.
     """
 

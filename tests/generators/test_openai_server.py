@@ -103,4 +103,4 @@ def test_a_check_says_that_the_server_offers_the_model(served: tuple[str, str]) 
         async with ChatClient(url, model) as client:
             return await client.check()
 
-    assert asyncio.run(run()) == f"{url}/v1/models answers and names no models"
+    assert asyncio.run(run()) == f"{url}/v1/models responds but lists no models"

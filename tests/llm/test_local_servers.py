@@ -94,7 +94,7 @@ def test_streams_end() -> None:
 
 def test_a_stream_that_fails_half_way() -> None:
     begun = ollama_chunk(role="assistant", content="Gus")
-    with pytest.raises(ChatError, match="the stream ended before the answer did"):
+    with pytest.raises(ChatError, match="the stream ended before the answer was complete"):
         stream(as_events([begun, ollama_chunk(content="")], end=""))  # what Ollama makes of its own error
     failure = {"code": 500, "message": "failed to decode the batch", "type": "server_error"}
     with pytest.raises(ChatError, match="the server reports failed to decode the batch"):
@@ -177,7 +177,7 @@ def test_models() -> None:
 
 
 def test_no_models_yet() -> None:
-    assert check(ollama_models(), "gemma3:4b") == "/v1/models answers and names no models"
+    assert check(ollama_models(), "gemma3:4b") == "/v1/models responds but lists no models"
 
 
 def test_not_a_chat_server() -> None:

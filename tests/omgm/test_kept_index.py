@@ -86,7 +86,7 @@ def test_a_knowledge_base_without_images(tmp_path: Path) -> None:
     keep_index(load_profile("embedded"), tmp_path / "notes", tmp_path / "index", say=said.append)
     assert said[1:] == [
         "1 entity, 1 section, 0 with an image",
-        "no entity has an image, so photographs are compared with texts alone (--images, or --map image=NAME)",
+        "no entity has an image, so photographs are compared only with texts; set --images or --map image=NAME",
     ]
 
 

@@ -58,7 +58,7 @@ def test_without_a_cluster(
 def test_more_than_this_machine_has(example_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
     assert main(["serve", "--index", str(example_folder / "index"), "--replicas", "1000-2000"]) == 2
-    assert "omgm: error: --replicas 1000 takes 1000 cores, and there are " in capsys.readouterr().err
+    assert "omgm: error: --replicas 1000 needs 1000 cores, but there are " in capsys.readouterr().err
 
 
 def test_why_a_replica_does_not_start(example_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

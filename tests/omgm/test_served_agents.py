@@ -139,7 +139,7 @@ def test_regions_are_proposed(tmp_path: Path) -> None:
     ("settings", "told"),
     [
         ({"search_engine": "searxng"}, "searxng needs the address of its server"),
-        ({"search_engine": "duckduckgo", "searxng_url": "http://a"}, "are two engines"),
+        ({"search_engine": "duckduckgo", "searxng_url": "http://a"}, "select two engines"),
         ({"screenshots": True}, "agents.screenshots needs agents.contact"),
         ({"publish_dir": "a"}, "agents.publish_dir and agents.publish_url belong together"),
         ({"publish_dir": "a", "publish_url": "http://a"}, 'with search_engine = "serpapi"'),

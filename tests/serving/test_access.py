@@ -234,7 +234,7 @@ def test_an_open_address_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     warn_if_open("0.0.0.0", LOCKED)
     assert capsys.readouterr().err == ""
     warn_if_open("0.0.0.0", ServingSettings())
-    assert capsys.readouterr().err.startswith("Anybody who reaches this address may ask")
+    assert capsys.readouterr().err.startswith("Anybody who can reach this address may ask")
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

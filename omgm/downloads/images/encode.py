@@ -1,4 +1,4 @@
-"""From untrusted bytes to the JPEG file that is kept."""
+"""Converts untrusted bytes to stored JPEG files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from retriever.files import replacing, write_whole
 from retriever.images import ImageError
 
 MAX_PIXELS = 64_000_000
-"""Most pixels that are decoded, as the header declares them; a transparent PNG of that size takes 560 MB."""
+"""Maximum number of pixels that are decoded, by the header; a transparent PNG of that size takes 560 MB."""
 QUALITY = 90
 _REASONS = {
     "unknown_format": "not_a_picture",
@@ -25,10 +25,10 @@ _REASONS = {
 
 
 def as_jpeg(data: bytes, side: int) -> bytes:
-    """Returns the image in `data` as a JPEG: first frame, RGB, upright, no side longer than `side`, no metadata.
+    """Converts `data` to a JPEG: first frame, RGB, upright, no side longer than `side` pixels, no metadata.
 
     Raises:
-        Failure: It is not an image, or it is damaged, too thin or has too many pixels; the header is read first.
+        Failure: It is not an image, is damaged or too thin, or its header declares too many pixels.
     """
     if not data:
         raise Failure("empty")
@@ -41,10 +41,10 @@ def as_jpeg(data: bytes, side: int) -> bytes:
 
 
 def store(data: bytes, side: int, path: Path, temporary: Path) -> int:
-    """Writes the image in `data` to `path` by way of `temporary`, and returns its size there in bytes.
+    """Writes the image in `data` to `path` via `temporary`, and returns the size of the file in bytes.
 
     Raises:
-        Failure: As `as_jpeg`.
+        Failure: As for `as_jpeg`.
         OSError: The disk is full, or the folder cannot be written.
     """
     content = as_jpeg(data, side)

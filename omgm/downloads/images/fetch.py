@@ -1,4 +1,4 @@
-"""A run: every host has a few workers, which take its images in order, request them, retry, and record the outcome."""
+"""Downloads images: every host has a few workers, which request its images in order, retry, and record the outcome."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from omgm.downloads.images.wikimedia import scaled
 from retriever.types import Entity
 
 ENCODERS = 2
-"""Images decoded at the same time: each may need as much memory as `encode.MAX_PIXELS` says."""
+"""Number of images decoded at the same time; for the memory that each may need, see `encode.MAX_PIXELS`."""
 _ROBOTS_BYTES = 500 << 10
 
 
@@ -35,14 +35,14 @@ def fetch_images(
 ) -> dict[str, Any]:
     """Downloads the images of a knowledge base to where `find_image` finds them, and returns the run's report.
 
-    Killed and restarted, it ends with the same files as a run that was not killed.
+    A run that is killed and restarted produces the same files as an uninterrupted one.
 
     Args:
-        entities: The knowledge base, read once and first.
+        entities: The knowledge base, read once, before anything is fetched.
         images: The folder of the images; created if absent.
         settings: How to request images, and limits.
         every: Whether to fetch all images of an entity, or only its main image.
-        retry: Whether to retry all that failed in earlier runs, or only what failed temporarily.
+        retry: Whether to retry all earlier failures, or only temporary ones.
 
     Raises:
         ValueError: Another process is using the folder, or it was filled with other settings.
@@ -68,7 +68,7 @@ class _Run:
         self._fetched = self._failed = self._bytes = 0
 
     async def all(self) -> dict[str, Any]:
-        """Fetches all images that are wanted, and returns this run's figures."""
+        """Fetches all wanted images and returns this run's figures."""
         start = time.monotonic()
         names = self._journal.hosts()
         [(total,)] = self._journal.rows(
@@ -112,7 +112,7 @@ class _Run:
             url = parse(image.url).copy_with(raw_path=b"/robots.txt")
             content = await self._patiently(str(url), host, web, _ROBOTS_BYTES)
         except Failure as failure:
-            if failure.reason.retry:  # RFC 9309: a host that cannot say what is allowed allows nothing
+            if failure.reason.retry:  # RFC 9309: an unreachable robots.txt disallows everything
                 host.give_up(f"robots.txt: {failure}")
             return
         robots = RobotFileParser()
@@ -146,7 +146,7 @@ class _Run:
             try:
                 return await self._patiently(smaller, host, web, self._settings.max_bytes)
             except Failure as failure:
-                if failure.name not in ("gone", "refused"):  # the original may be smaller than the step
+                if failure.name not in ("gone", "refused"):  # the original may be smaller than the thumbnail
                     raise
         return await self._patiently(image.url, host, web, self._settings.max_bytes)
 
@@ -173,12 +173,12 @@ class _Run:
         return min(growing, self._settings.max_wait_s)
 
     async def _keep(self, image: WantedImage, sent: bytes) -> None:
-        """Stores and records an image; one whose bytes were sent before becomes a link to the first."""
+        """Stores and records an image; one with the same bytes as an earlier image becomes a link to it."""
         sha = hashlib.sha256(sent).digest()
         path, temporary = self._images / image.name, self._temporary / str(image.id)
         loop = asyncio.get_running_loop()
         lock = self._same_content.setdefault(sha, asyncio.Lock())
-        async with lock:  # the second of two waits until the first has a file
+        async with lock:  # of two equal images, the second waits until the first is stored
             same = self._journal.same(sha)
             if same is not None and (self._images / same[0]).is_file():
                 await loop.run_in_executor(self._threads, repeat, self._images / same[0], path, temporary)
@@ -194,5 +194,5 @@ def _chain(first: WantedImage, rest: Iterator[WantedImage]) -> Iterator[WantedIm
 
 
 def _first(error: BaseException) -> BaseException:
-    """Returns the first error of several tasks."""
+    """Returns the first error of a group."""
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error

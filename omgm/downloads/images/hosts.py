@@ -1,4 +1,4 @@
-"""Limits toward one host: how many requests at once, how fast, when to wait and when to give up."""
+"""Limits for one host: number of concurrent requests, rate, when to wait and when to give up."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class Host:
             yield
 
     async def pay(self, count: int) -> None:
-        """Waits as long as reading `count` bytes should have taken, with a second's worth of slack."""
+        """Waits as long as reading `count` bytes should have taken, with one second of slack."""
         now = asyncio.get_running_loop().time()
         self._paid_until = max(self._paid_until, now) + count * 8e-6 / self._settings.megabits
         await asyncio.sleep(max(0.0, self._paid_until - now - _BURST_S))
 
     def pause(self, seconds: float) -> None:
-        """Starts no further request for `seconds` seconds."""
+        """Starts no further requests for `seconds` seconds."""
         self._resume = max(self._resume, asyncio.get_running_loop().time() + seconds)
 
     def obey(self, robots: RobotFileParser) -> None:
@@ -74,7 +74,7 @@ class Host:
         self._failures = 0
 
     def failed(self, detail: str) -> None:
-        """Records an image that failed through the host's fault after all tries; too many in a row give up the host."""
+        """Records an image that failed after all attempts because of the host; gives up after too many in a row."""
         self._failures += 1
         if self._failures >= self._settings.give_up_after:
             self.give_up(f"{self._failures} failures in a row, the last: {detail}")
@@ -84,10 +84,10 @@ class Host:
         self.given_up = self.given_up or detail
 
     async def check_address(self) -> None:
-        """Resolves the name, once.
+        """Resolves the host name, once.
 
         Raises:
-            Failure: It has an address that is not on the public internet, or none at all.
+            Failure: It has no address, or one that is not on the public internet.
         """
         if self._checked:
             return

@@ -1,4 +1,4 @@
-"""The state of every image of a folder in an SQLite file: memory stays flat and a kill loses little."""
+"""The state of every image of a folder, in an SQLite file: memory use stays constant and a kill loses little."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Self
 from omgm.downloads.images.reasons import ASKED_AGAIN, Failure
 
 FOLDER = ".omgm"
-"""The folder of the journal, the reports and unfinished files, under the folder of the images."""
+"""The subfolder of the image folder for the journal, the reports and unfinished files."""
 
 _BATCH = 64
 _SCHEMA = (
@@ -92,18 +92,18 @@ class Journal:
                 )
 
     def state(self, url: str) -> tuple[int, str, str | None] | None:
-        """Returns row, state and name of an image; `None` for a new one."""
+        """Returns the row, state and name of an image, or `None` for a new one."""
         row: tuple[int, str, str | None] | None = self._db.execute(
             "SELECT id, state, name FROM pictures WHERE url = ?", (url,)
         ).fetchone()
         return row
 
     def ours(self, name: str) -> bool:
-        """Returns whether a file at this place was fetched, recorded or not."""
+        """Returns whether the file at this place is ours, even if its download was not recorded."""
         return bool(self._one("SELECT EXISTS (SELECT 1 FROM pictures WHERE name = ? AND state != 'here')", name))
 
     def clashes(self, name: str) -> str | None:
-        """Returns the URL whose place is this one, above it or below it; `None` if it is free."""
+        """Returns the URL whose place is the same, a parent or a child of this one, or `None` if it is free."""
         parts = name.split("/")
         taken = ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
         query = (
@@ -123,7 +123,7 @@ class Journal:
         return int(cursor.lastrowid or 0)
 
     def want(self, row: int) -> None:
-        """Marks an image to be fetched again, because its file has gone."""
+        """Marks an image to be fetched again because its file is gone."""
         self._db.execute("UPDATE pictures SET state = 'wanted', reason = NULL, detail = NULL WHERE id = ?", (row,))
 
     def name_in_run(self, row: int, main: bool) -> None:
@@ -134,7 +134,7 @@ class Journal:
         )
 
     def ask_again(self, every: bool) -> None:
-        """Marks failed images of this run to be fetched again: temporary failures, or every one."""
+        """Marks failed images of this run to be fetched again: those with temporary failures, or all."""
         marks = ",".join("?" * len(ASKED_AGAIN))
         self._db.execute(
             "UPDATE pictures SET state = 'wanted', reason = NULL, detail = NULL "
@@ -144,14 +144,14 @@ class Journal:
         self.commit()
 
     def hosts(self) -> list[str]:
-        """Returns the hosts with images to fetch, those with the most first."""
+        """Returns the hosts with images to fetch, most images first."""
         query = (
             "SELECT host FROM pictures WHERE state = 'wanted' AND run = ? GROUP BY host ORDER BY count(*) DESC, host"
         )
         return [str(row[0]) for row in self._db.execute(query, (self.run,))]
 
     def wanted(self, host: str) -> Iterator[WantedImage]:
-        """Yields the images to fetch from a host in order, each once."""
+        """Yields the images to fetch from a host, in order, each once."""
         query = (
             "SELECT id, url, name FROM pictures WHERE state = 'wanted' AND host = ? AND id > ? AND run = ? ORDER BY id "
             "LIMIT 256"
@@ -162,7 +162,7 @@ class Journal:
             last = rows[-1][0]
 
     def same(self, sha: bytes) -> tuple[str, int] | None:
-        """Returns the place and size of a stored image whose bytes as sent have this SHA-256."""
+        """Returns the place and size of a stored image whose original bytes have this SHA-256."""
         row: tuple[str, int] | None = self._db.execute(
             "SELECT name, stored FROM pictures WHERE sha = ? AND state = 'done' ORDER BY id LIMIT 1", (sha,)
         ).fetchone()
@@ -177,7 +177,7 @@ class Journal:
         self._finish("state = 'failed', reason = ?, detail = ?", image, failure.name, failure.detail[:300])
 
     def give_up(self, host: str, detail: str) -> int:
-        """Records that a host is given up in this run, and returns how many images that leaves."""
+        """Records that a host is given up in this run, and returns how many of its images that skips."""
         cursor = self._db.execute(
             "UPDATE pictures SET state = 'failed', reason = 'host_given_up', detail = ? WHERE state = 'wanted' AND "
             "host = ? AND run = ?",
@@ -205,19 +205,19 @@ class Journal:
         return self._db.execute(query, values).fetchone()[0]
 
     def __enter__(self) -> Self:
-        """Returns itself, to be closed at the end of the block."""
+        """Returns the journal, which is closed at the end of the block."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Commits, and lets other processes in."""
+        """Commits and unlocks the folder."""
         self.commit()
         self._db.close()
 
 
 def unfinished(folder: Path) -> Path:
-    """Returns an empty folder for files that are being written, on the file system of the images."""
+    """Returns an empty folder for unfinished files, on the same file system as the images."""
     temporary = folder / "partial"
     temporary.mkdir(exist_ok=True)
-    for left in os.scandir(temporary):  # by a run that was killed
+    for left in os.scandir(temporary):  # of a killed run
         os.unlink(left)
     return temporary

@@ -1,4 +1,4 @@
-"""Which images a knowledge base names, and the place of each: decided in its order, before anything is fetched."""
+"""Plans a download: a knowledge base's images and their places, decided in its order before anything is fetched."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from omgm.downloads.images.web import parse
 from retriever.types import ArticleImage, Entity
 
 _LONGEST_NAME = 255
-"""Bytes of a file name that every usual file system takes."""
+"""Maximum bytes of a file name on common file systems."""
 _LONGEST_PATH = 3000
 _COMMIT_EVERY = 4096
 
@@ -32,7 +32,7 @@ def make_plan(entities: Iterable[Entity], images: Path, journal: Journal, every:
     """Records the images of a knowledge base in the journal, and counts its entities.
 
     A place belongs to the first URL that claims it, so it does not depend on which image arrives first. A file that
-    `find_image` finds and that was not fetched by us is kept and not fetched.
+    `find_image` finds and that we did not fetch is kept, and its image is not fetched.
 
     Args:
         entities: The knowledge base.
@@ -54,12 +54,12 @@ def make_plan(entities: Iterable[Entity], images: Path, journal: Journal, every:
 
 
 def remote_images(entities: Iterable[Entity], own: ImageSource, every: bool) -> Iterator[Entity]:
-    """Yields the entities of a knowledge base that holds images itself which name others elsewhere, with those alone.
+    """Yields entities with only their remote images, from a knowledge base that also contains images.
 
     Args:
         entities: The knowledge base.
-        own: The images that it holds.
-        every: Whether all of them are wanted, or only one for each entity without a main image of its own.
+        own: The images that it contains.
+        every: Whether to yield all remote images, or only those of entities without a main image of their own.
     """
     for entity in entities:
         if not every and find_main(own, entity) is not None:
@@ -70,7 +70,7 @@ def remote_images(entities: Iterable[Entity], own: ImageSource, every: bool) -> 
 
 
 def _claim(url: str, images: Path, journal: Journal) -> int:
-    """Returns the row of an image, adding a new one and marking one whose file has gone to be fetched again."""
+    """Returns the row of an image; adds a new image, and marks one whose file is gone to be fetched again."""
     try:
         url = clean(url)
     except Failure as failure:
@@ -105,7 +105,7 @@ def clean(url: str) -> str:
         Failure: It is not an http or https URL.
     """
     url = url.strip()
-    if url.startswith("//"):  # as in pages
+    if url.startswith("//"):  # a protocol-relative URL, as in web pages
         url = f"https:{url}"
     if "://" not in url:
         raise Failure("not_a_url", url[:200])
@@ -120,10 +120,10 @@ def clean(url: str) -> str:
 def _place_under(url: str) -> str:
     """Returns the place of an image under the folder: the whole path of its URL, which `find_image` tries first.
 
-    The path is as written, or percent-decoded if it would be too long for a file name.
+    The path is used as written, or percent-decoded if it would be too long for a file name.
 
     Raises:
-        Failure: The URL has no path, or one that cannot be a file's.
+        Failure: The URL has no path, or one that cannot be a file name.
     """
     whole = len([part for part in url.split("://", 1)[1].partition("?")[0].split("/")[1:] if part])
     for name in names_of(url):

@@ -1,4 +1,4 @@
-"""Why an image is missing, and whether to request it again."""
+"""The reasons why an image is missing, and whether to request it again."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ class Reason:
 
 REASONS = {
     "not_a_url": Reason("not an http or https address"),
-    "name_taken": Reason("another image has its place under the folder"),
+    "name_taken": Reason("another image already has its place under the folder"),
     "private_address": Reason("the host is on a private network; to allow it, add --allow-private HOST --retry"),
     "robots": Reason("the host's robots.txt forbids it; to ignore it, add --ignore-robots --retry"),
     "gone": Reason("404 or 410: not found"),
     "forbidden": Reason("401, 403 or 451: refused; check the user agent", later=True, blames_host=True),
     "refused": Reason("a status other than 200"),
-    "redirects": Reason("redirected in a circle, too often or to nowhere"),
+    "redirects": Reason("a redirect loop, too many redirects, or an invalid target"),
     "too_large": Reason("more than --max-bytes"),
     "too_many_pixels": Reason("more pixels than the limit"),
     "too_thin": Reason("one side is more than 100 times as long as the other"),
     "empty": Reason("no content"),
     "not_a_picture": Reason("not an image of a known format"),
-    "damaged": Reason("an image that cannot be decoded to its end"),
-    "busy": Reason("429 at the last try", retry=True, later=True, blames_host=True),
-    "server_error": Reason("408, 425 or 5xx at the last try", retry=True, later=True, blames_host=True),
+    "damaged": Reason("an image that cannot be decoded completely"),
+    "busy": Reason("429 at the last attempt", retry=True, later=True, blames_host=True),
+    "server_error": Reason("408, 425 or 5xx at the last attempt", retry=True, later=True, blames_host=True),
     "no_connection": Reason("no such host, or no connection", retry=True, later=True, blames_host=True),
     "timeout": Reason("silent, or too slow", retry=True, later=True, blames_host=True),
     "broken_off": Reason("the connection broke", retry=True, later=True, blames_host=True),
-    "host_given_up": Reason("its host failed too often in a row in this run", later=True),
+    "host_given_up": Reason("too many consecutive failures of its host in this run", later=True),
 }
-"""Every way to fail, by its name in reports."""
+"""All reasons, by their names in reports."""
 
 ASKED_AGAIN = tuple(name for name, reason in REASONS.items() if reason.later)
-"""Failures that a later run retries by itself."""
+"""Failures that a later run retries without `--retry`."""
 
 
 class Failure(Exception):

@@ -19,7 +19,7 @@ def write_report(journal: Journal, counts: EntityCounts, this_run: dict[str, Any
     Args:
         journal: The journal after the run.
         counts: Entities of the knowledge base.
-        this_run: Figures of this run alone.
+        this_run: Figures of this run only.
     """
     states = {state: 0 for state in ("here", "done", "failed", "wanted")}
     with_main = 0
@@ -61,7 +61,7 @@ def write_report(journal: Journal, counts: EntityCounts, this_run: dict[str, Any
 
 
 def _missing(journal: Journal) -> dict[str, Any]:
-    """Returns for each reason, the most frequent first, the number of images, their hosts, and examples."""
+    """Returns for each reason, most frequent first, the number of images, their hosts, and examples."""
     reasons: dict[str, Any] = {}
     failed = "FROM pictures WHERE state = 'failed' AND run = ?"
     counts = journal.rows(f"SELECT reason, count(*) {failed} GROUP BY reason ORDER BY 2 DESC, 1", journal.run)

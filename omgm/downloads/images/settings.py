@@ -1,4 +1,4 @@
-"""How images are requested: by whom, how often, and within which limits."""
+"""Settings of image downloads: user agent, rates and limits."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import httpx
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadSettings:
-    """The defaults for one host are what Wikimedia asks of robots for its media: two connections, 25 Mbit/s.
+    """Settings of a download; the defaults per host follow Wikimedia's rules for robots: two connections, 25 Mbit/s.
 
     Attributes:
         user_agent: Names the software and a contact.
         per_host: Concurrent requests to one host.
-        per_second: Requests per second started at one host.
-        megabits: Mbit/s read from one host.
-        hosts: Hosts used at the same time.
-        retries: Further tries after the first.
-        give_up_after: Images that fail in a row through the host's fault before it is given up for this run.
-        max_redirects: Redirects that are followed.
-        max_bytes: Most bytes of an image as sent.
-        max_side: Longest side of an image as stored, in pixels.
-        silence_s: Seconds that a host may stay silent.
-        attempt_s: Seconds that one request may take in all.
+        per_second: Requests per second to one host.
+        megabits: Download rate from one host in Mbit/s.
+        hosts: Number of hosts used at the same time.
+        retries: Maximum number of retries.
+        give_up_after: Number of consecutive failures blamed on a host after which it is given up for this run.
+        max_redirects: Maximum number of redirects to follow.
+        max_bytes: Maximum size of an image as sent, in bytes.
+        max_side: Longest side of a stored image, in pixels.
+        silence_s: Maximum silence of a host, in seconds.
+        attempt_s: Maximum duration of one request, in seconds.
         backoff_s: Seconds before the first retry; doubled each time, with jitter.
         max_wait_s: Longest wait; a host that asks for a longer one is given up for this run.
         allow_private: Hosts (`name` or `name:port`) that may be on a private network.
@@ -63,7 +63,7 @@ def user_agent(contact: str) -> str:
         contact: An e-mail address or the URL of a page that leads to the operator.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The contact is neither.
     """
     if not contact.isascii() or not contact.isprintable() or not ("@" in contact or "://" in contact):
         raise ValueError(

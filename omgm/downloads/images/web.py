@@ -1,4 +1,4 @@
-"""GET requests for untrusted bytes from untrusted servers."""
+"""Makes GET requests to untrusted servers for untrusted content."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TRANSIENT = (408, 425)
 
 
 class Web:
-    """Gets bytes within the limits of each host; every hop of a redirect waits for its host's turn. Use `async with`.
+    """Fetches bytes within the limits of each host, for every hop of a redirect. Use with `async with`.
 
     Args:
         settings: The limits.
@@ -38,7 +38,7 @@ class Web:
         self._client = httpx.AsyncClient(
             headers={"User-Agent": settings.user_agent, "Accept": "image/*,*/*;q=0.5", "Accept-Encoding": "identity"},
             cookies=no_cookies,
-            trust_env=False,  # behind a proxy, a private address could not be told
+            trust_env=False,  # behind a proxy, private addresses could not be detected
             timeout=settings.silence_s,
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
             verify=ssl.create_default_context(),
@@ -52,15 +52,15 @@ class Web:
         return self._hosts[place]
 
     async def get(self, url: str, limit: int, permitted: Callable[[httpx.URL], object] = lambda url: None) -> bytes:
-        """Returns the content at a URL, with redirects followed.
+        """Returns the content at a URL, following redirects.
 
         Args:
             url: An http or https URL.
-            limit: Bytes at most, as sent and after any content encoding.
+            limit: Maximum bytes, both as sent and after decoding any content encoding.
             permitted: Called with the URL of every hop; raises `Failure` if it must not be requested.
 
         Raises:
-            Failure: It could not be fetched.
+            Failure: The content could not be fetched.
         """
         target = parse(url)
         for _ in range(self._settings.max_redirects + 1):
@@ -112,14 +112,14 @@ class Web:
 
     @staticmethod
     def _check_peer(response: httpx.Response, host: Host) -> None:
-        """Checks the address that answered: a name may resolve differently the second time."""
+        """Checks the address that responded, since a name may resolve differently the second time."""
         stream = response.extensions.get("network_stream")
         peer = stream.get_extra_info("server_addr") if stream is not None else None
         if peer and not host.allowed_private:
             check_public(str(peer[0]), host.place)
 
     async def __aenter__(self) -> Self:
-        """Returns itself, to be closed at the end of the block."""
+        """Returns the object, which is closed at the end of the block."""
         return self
 
     async def __aexit__(
@@ -133,7 +133,7 @@ def parse(url: str) -> httpx.URL:
     """Parses a URL.
 
     Raises:
-        Failure: It is not an http or https URL, or it holds a user name.
+        Failure: It is not an http or https URL, or it contains a user name.
     """
     try:
         target = httpx.URL(url)
@@ -145,7 +145,7 @@ def parse(url: str) -> httpx.URL:
 
 
 def retry_after(header: str | None) -> float | None:
-    """Returns the seconds of a Retry-After header, which holds seconds or a date; `None` if it holds neither."""
+    """Returns the seconds until the time in a Retry-After header, given as seconds or a date; `None` if neither."""
     if not header:
         return None
     if header.strip().isdecimal():
@@ -160,11 +160,11 @@ def retry_after(header: str | None) -> float | None:
 
 
 def _unpacker(encoding: str) -> zlib._Decompress | None:
-    """Returns the decompressor of a Content-Encoding, `None` without one. httpx's own decompresses without a limit."""
+    """Returns a decompressor for a Content-Encoding, or `None` without one. httpx's own has no size limit."""
     if encoding.strip().lower() in ("", "identity"):
         return None
     if encoding.strip().lower() in ("gzip", "x-gzip", "deflate"):
-        return zlib.decompressobj(wbits=47)  # either header
+        return zlib.decompressobj(wbits=47)  # accepts zlib and gzip headers
     raise Failure("damaged", f"Content-Encoding {encoding[:50]!r}, but none was requested")
 
 

@@ -1,4 +1,4 @@
-"""Wikimedia's own scaled images: fewer bytes, and SVG drawings as pixels."""
+"""URLs of Wikimedia's scaled images, which are smaller, and PNG instead of SVG."""
 
 from __future__ import annotations
 

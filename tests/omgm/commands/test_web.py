@@ -117,7 +117,7 @@ def test_recording_again_asks_only_for_what_failed(
     assert record(web, folder) == 0
     out = capsys.readouterr().out
     assert "1 search, 1 page, 0 screenshots" in out
-    assert "failed, asked again by the next run: page http://localhost" in out and "private_address" in out
+    assert "failed, to be retried by the next run: page http://localhost" in out and "private_address" in out
     before, asked = bits(folder), len(web.log)
     assert record(web, folder) == 0
     after = bits(folder)
@@ -131,7 +131,7 @@ def test_recording_again_asks_only_for_what_failed(
     [
         (["--contact", "a@b.c"], "name a search engine"),
         (["--searxng", "http://a"], "--contact MAIL is needed"),
-        (["--searxng", "http://a", "--search-engine", "duckduckgo", "--contact", "a@b.c"], "name one"),
+        (["--searxng", "http://a", "--search-engine", "duckduckgo", "--contact", "a@b.c"], "use only one of them"),
         (["--search-engine", "serpapi", "--contact", "a@b.c"], "SERPAPI_API_KEY"),
         (["--searxng", "http://a", "--contact", "a@b.c", "--publish-images", "a", "b"], "--publish-images needs"),
         (["--searxng", "http://a", "--contact", "nobody"], "is neither an e-mail address nor a URL"),
