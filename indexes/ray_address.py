@@ -24,7 +24,7 @@ def connect(address: str, source: str = "--cluster") -> None:
         source: Where the address is from, for errors.
 
     Raises:
-        ValueError: There is no such cluster, or it does not let this process in.
+        ValueError: There is no such cluster, it does not let this process in, or runs nothing for it.
     """
     import ray
     from ray.exceptions import RayError
@@ -37,6 +37,26 @@ def connect(address: str, source: str = "--cluster") -> None:
             f"{source} {address}: not connected ({error}); this machine has to be part of the cluster: {_START};"
             f" {_TOKEN}"
         ) from error
+    try:
+        # A cluster without a token accepts the connection of a process that has one, but its own calls to that process
+        # are refused, and Ray reports every actor as canceled.
+        ray.get(ray.remote(num_cpus=0)(_Probe).remote().answer.remote())
+    except RayError as error:
+        ray.shutdown()
+        raise ValueError(
+            f"{source} {address}: connected, but no actor starts ({last_line(error)}); each machine has to have this"
+            " OMGM, and if the cluster asks for no token, set RAY_AUTH_MODE=disabled here, too"
+        ) from error
+
+
+class _Probe:
+    def answer(self) -> None:
+        """Returns once the actor runs."""
+
+
+def last_line(error: Exception) -> str:
+    """Returns the last line of a Ray error, which names the cause; the tracebacks of all workers come before it."""
+    return str(error).strip().splitlines()[-1]
 
 
 def check_address(address: str, source: str = "--cluster") -> None:
