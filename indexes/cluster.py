@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ray import cloudpickle
 from ray.exceptions import RayError
 
-from indexes.ray_address import connect
+from indexes.ray_address import connect, last_line
 from indexes.workers import ModelName, R, Work, run_ahead
 from retriever.protocols import DualEncoder, FusionEncoder
 
@@ -32,43 +32,14 @@ def connected(address: str) -> Iterator[None]:
         address: `host:port` of its head, or "auto" for the cluster that this machine is part of.
 
     Raises:
-        ValueError: There is no such cluster, or it rejects this process or cannot run actors for it.
+        ValueError: As in `indexes.ray_address.connect`.
     """
     logging.getLogger("ray.data").setLevel(logging.ERROR)  # it logs the plan of every stage
     connect(address)
     try:
-        _check_actors(address)
         yield
     finally:
         ray.shutdown()
-
-
-def _check_actors(address: str) -> None:
-    """Checks that the cluster can run an actor of this process.
-
-    A cluster without a token accepts a connection from a process that has one, but that process rejects the cluster's
-    own calls, and Ray reports every actor as canceled.
-
-    Raises:
-        ValueError: No actor starts.
-    """
-    try:
-        ray.get(ray.remote(num_cpus=0)(_Probe).remote().answer.remote())
-    except RayError as error:
-        raise ValueError(
-            f"--cluster {address}: connected, but no actor starts ({_last_line(error)}); install this version of OMGM"
-            " on every machine, and if the cluster uses no token, set RAY_AUTH_MODE=disabled here, too"
-        ) from error
-
-
-class _Probe:
-    def answer(self) -> None:
-        """Returns once the actor runs."""
-
-
-def _last_line(error: RayError) -> str:
-    """Returns the last line of a Ray error, which names the cause; the lines before it are the workers' tracebacks."""
-    return str(error).strip().splitlines()[-1]
 
 
 class RayWorkers:
@@ -130,7 +101,7 @@ class RayWorkers:
                         raise ValueError(problem)
                     yield result
         except RayError as error:
-            raise ValueError(f"the Ray cluster failed: {_last_line(error)}") from error
+            raise ValueError(f"the Ray cluster failed: {last_line(error)}") from error
 
 
 class _Worker:

@@ -24,7 +24,7 @@ def connect(address: str, source: str = "--cluster") -> None:
         source: Where the address comes from, for errors.
 
     Raises:
-        ValueError: There is no such cluster, or it rejects this process.
+        ValueError: There is no such cluster, or it rejects this process or cannot run actors for it.
     """
     import ray
     from ray.exceptions import RayError
@@ -36,6 +36,26 @@ def connect(address: str, source: str = "--cluster") -> None:
         raise ValueError(
             f"{source} {address}: not connected ({error}); this machine must be part of the cluster: {_START}; {_TOKEN}"
         ) from error
+    try:
+        # A cluster without a token accepts a connection from a process that has one, but that process rejects the
+        # cluster's own calls, and Ray reports every actor as canceled.
+        ray.get(ray.remote(num_cpus=0)(_Probe).remote().answer.remote())
+    except RayError as error:
+        ray.shutdown()
+        raise ValueError(
+            f"{source} {address}: connected, but no actor starts ({last_line(error)}); install this version of OMGM"
+            " on every machine, and if the cluster uses no token, set RAY_AUTH_MODE=disabled here, too"
+        ) from error
+
+
+class _Probe:
+    def answer(self) -> None:
+        """Returns once the actor runs."""
+
+
+def last_line(error: Exception) -> str:
+    """Returns the last line of a Ray error, which names the cause; the lines before it are the workers' tracebacks."""
+    return str(error).strip().splitlines()[-1]
 
 
 def check_address(address: str, source: str = "--cluster") -> None:

@@ -1,6 +1,7 @@
 """Reads the images of a knowledge base: the formats of `retriever.images`, and SVG, which resvg renders.
 
-Only images of a knowledge base may be SVG; query images may not.
+Only images of a knowledge base may be SVG. Images sent to a service may not: resvg holds Python's lock while it renders,
+and an SVG of a few kilobytes can take very long or crash the process.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ SIDE = 512
 """Longest side of a rendered SVG, in pixels."""
 _LARGEST = 32 << 20
 _HEAD = 4096
+_DEEPEST = 100
+"""Most levels of nested elements. From about 300, resvg's recursion overflows the stack and crashes the process."""
 _NUMBER = re.compile(r"\s*([\d.]+(?:e[+-]?\d+)?)\s*(?:px)?\s*", re.IGNORECASE)
 
 
@@ -69,6 +72,8 @@ def size_of(file: ImageFile, name: str = "") -> tuple[int, int]:
 def _draw(data: bytes, name: str) -> bytes:
     """Renders an SVG as PNG."""
     root = _parse(data, name)
+    if _levels(root) > _DEEPEST:
+        raise ImageError("damaged", f"SVG that cannot be rendered: more than {_DEEPEST} levels of elements", name)
     for element in root.iter():  # must not include local files
         for key, value in list(element.attrib.items()):
             if key.rpartition("}")[2] == "href" and not value.strip().startswith(("#", "data:")):
@@ -93,6 +98,14 @@ def _draw(data: bytes, name: str) -> bytes:
     except ValueError as error:
         raise ImageError("damaged", f"SVG that cannot be rendered: {error}", name) from error
     return bytes(drawn)
+
+
+def _levels(root: Element) -> int:
+    """Returns the number of levels of elements."""
+    level, count = [root], 0
+    while level:
+        level, count = [child for element in level for child in element], count + 1
+    return count
 
 
 def _size(root: Element) -> tuple[float, float]:

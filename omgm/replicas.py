@@ -10,6 +10,7 @@ import argparse
 import logging
 import os
 import signal
+import socket
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,14 +20,14 @@ from indexes.ray_address import connect
 from omgm.served_app import build_app
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from omgm.settings import Profile
 
 logger = logging.getLogger(__name__)
 
 _NAME = "omgm"
-"""Of the application on the cluster."""
+"""Of the application on the cluster, and of the actor that the command holds while it runs."""
 
 
 def replica_range(text: str) -> tuple[int, int]:
@@ -55,8 +56,8 @@ def running_replicas(
     `KeyboardInterrupt`, so that nothing is left running on the cluster; therefore call this in the main thread only.
 
     Raises:
-        ValueError: The extra `ray` is not installed, there is no such cluster, it serves something else or lacks cores
-            or GPUs, or a replica does not start.
+        ValueError: The extra `ray` is not installed, there is no such cluster, it serves something else, another such
+            block runs on it, it lacks cores or GPUs, or a replica does not start.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray sends usage statistics to its developers
     try:
@@ -75,6 +76,8 @@ def running_replicas(
         stack.callback(ray.shutdown)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # only now: `ray.init` installs a handler that aborts
         _check_room(ray.cluster_resources(), options["ray_actor_options"], replicas[0], address)
+        if address != "local":
+            stack.callback(ray.kill, _claim())
         if others := serve.status().applications.keys() - {_NAME}:
             raise ValueError(f"Ray Serve runs {', '.join(sorted(others))} on this cluster; use another cluster")
         serve.shutdown()  # removes the leftovers of a killed command, and frees its address
@@ -114,20 +117,60 @@ def _check_room(found: Mapping[str, float], each: Mapping[str, int], replicas: i
             logger.warning("%s in the cluster now; waiting for more", lack)
 
 
+def _claim() -> Any:
+    """Returns an actor that keeps other commands off this cluster as long as this process lives and refers to it.
+
+    Raises:
+        ValueError: Another command has it.
+    """
+    import ray
+
+    own = f"process {os.getpid()} on {socket.gethostname()}"
+    claim = ray.remote(num_cpus=0)(_Claim).options(name=_NAME, namespace=_NAME, get_if_exists=True).remote(own)
+    if (holder := ray.get(claim.holder.remote())) != own:
+        raise ValueError(f"`omgm serve --replicas` already serves on this cluster ({holder}); use another cluster")
+    return claim
+
+
+class _Claim:
+    """Ray removes it with the process that made it, however that ends."""
+
+    def __init__(self, holder: str) -> None:
+        self._holder = holder
+
+    def holder(self) -> str:
+        """Returns which process that is."""
+        return self._holder
+
+
 def _start(profile: Profile, index: Path, options: Mapping[str, Any], host: str, port: int) -> None:
     from ray import serve
 
-    def build() -> FastAPI:  # Ray takes nothing but a function
+    def build() -> ASGIApp:  # Ray takes nothing but a function
         from omgm.server import freeze_objects
 
         app, _ = build_app(profile, index, read_only=True)
         freeze_objects()
-        return app
+        return _without_request_id(app)
 
     seconds = profile.serving.upload_timeout_s + profile.serving.timeout_s
     serve.start(http_options={"host": host, "port": port, "request_timeout_s": seconds + 10})
     replica: Any = serve.deployment(name="replica", **options)(serve.ingress(build)(Replica))
     serve.run(replica.bind(), name=_NAME)
+
+
+def _without_request_id(app: ASGIApp) -> ASGIApp:
+    """Returns `app` without the header `x-request-id` in its responses, to which Ray adds it."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_on(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [header for header in message["headers"] if header[0] != b"x-request-id"]
+            await send(message)
+
+        await app(scope, receive, send_on)
+
+    return answer
 
 
 def _reason(error: Exception) -> str:

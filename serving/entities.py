@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -66,6 +67,8 @@ _DELETE_ERRORS = errors(429, own=_FINDING | _CHANGING)
 _PUT_ERRORS = errors(400, 408, 413, 415, 429, own=_READING | _CHANGING)
 _FETCHED = 16
 """Further images that are fetched for an article at most."""
+_IMAGE_PATH = re.compile(r"[^/]+/image")
+"""Ids whose path is that of `GET /entities/{row}/image`."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -158,6 +161,9 @@ async def _article(row: Any, uploaded: bytes | None, settings: ServingSettings, 
         raise unknown_field(unknown[0], tuple(ArticleFields.model_fields))
     if not entity_id:
         raise ApiError(422, "bad_article", "the id in the path is empty", param="id")
+    if _IMAGE_PATH.fullmatch(entity_id):
+        message = f"id: /entities/{entity_id[:40]} is the path of an image, so {entity_id[:40]!r} cannot be an id"
+        raise ApiError(422, "bad_article", message, param="id")
     if row.get("id", entity_id) != entity_id:
         raise ApiError(422, "id_mismatch", f"id must equal the id in the path, got {str(row['id'])[:40]!r}", param="id")
     if row.get("title") is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from functools import partial
 from typing import Any, ClassVar, cast
 
@@ -54,7 +54,8 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     So it does with those whose client does not read what is written. uvicorn itself limits only the time between two
     requests, and `intake` the bodies that the application reads.
-    Whatever ends a connection, a client that still sends gets the answer: closing with unread bytes would reset it.
+    Whatever ends a connection, a client that still sends gets the answer: closing with unread bytes would reset it. So
+    the answer is ended, and what comes is thrown away until the client closes its side (RFC 9112, section 9.6).
     """
 
     header_s: ClassVar[float]
@@ -62,14 +63,13 @@ class _LimitedProtocol(HttpToolsProtocol):
     overload: ClassVar[Overload | None]
     _clock: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
-    _begun = False
-    _length = 0  # of what was read since the headers began or the last piece of a body came
-    _refused = False  # the request whose body comes now, or answered before its body has come
-    _last = False  # and that the connection ends with it
-    _thrown = 0  # bytes of its body
+    _begun = False  # whether headers are being read
+    _length = 0  # bytes since they began, or since the last piece of a body that is read
+    _refused = False  # whether the body that comes is of a request that was refused
+    _left: int | None = None  # bytes that may still come, once all are thrown away
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Starts the time of the first headers.
+        """Starts the time until the first headers begin.
 
         The rest is what uvicorn does, except that uvicorn asks the socket for both addresses. Each of these calls
         releases Python's lock, and while models run it takes a while to get it back: a third of a refusal's time.
@@ -83,11 +83,10 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._limit(self.header_s)
 
     def on_message_begin(self) -> None:
-        """Starts the time of the next headers; that of the first runs since the connection was made."""
+        """Starts the time of the headers."""
         super().on_message_begin()
         self._unset_keepalive_if_required()  # a refused request may have ended in the same chunk
-        if self._refused or self.cycle is not None:
-            self._limit(self.header_s)
+        self._limit(self.header_s)
         self._begun, self._refused, self._length = True, False, 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -100,46 +99,44 @@ class _LimitedProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return
         self._check_headers()
-        self._begun, self._length = False, 0
         self._unlimit()
-        if self.overload is None or not self._idle():
+        if self.overload is not None and self._idle():
+            scope = cast(MutableMapping[str, Any], self.scope)  # uvicorn has a type of its own
+            scope["method"] = self.parser.get_method().decode("ascii")
+            path = self.url.partition(b"?")[0].decode("latin-1")
+            if refusal := self.overload.refuse_by_headers(scope, path):
+                self._refuse(refusal, declared_length(scope))
+        if not self._refused:
             self._pass_on()
-            return
-        self.scope["method"] = self.parser.get_method().decode("ascii")
-        path = self.url.partition(b"?")[0].decode("latin-1")
-        if refusal := self.overload.refuse_by_headers(self._scope(), path):
-            self._refuse(refusal)
-        else:
-            self._pass_on()
+        self._begun, self._length = False, 0
 
     def on_body(self, body: bytes) -> None:
         """Takes a part of the body, which is thrown away if the request was refused."""
-        self._length = 0
         if not self._refused:
+            self._length = 0
             super().on_body(body)
-            return
-        self._thrown += len(body)
-        if self._thrown > LINGER_BYTES:
-            self.transport.close()
 
     def on_message_complete(self) -> None:
-        """Ends a request; one that was refused closes its connection unless that is kept."""
+        """Ends a request."""
         if self.parser.should_upgrade():
             return
         self._length = 0
         if not self._refused:
             super().on_message_complete()
-        elif self._last:
-            self.transport.close()
         else:
             self._unlimit()
             self.on_response_complete()  # starts the time until the next request
 
     def data_received(self, data: bytes) -> None:
-        """Reads data; starts the time of a body's rest, which comes after the answer."""
+        """Reads data, or throws it away; starts the time of a body's rest, which comes after the answer."""
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left < 0:
+                self.transport.close()
+            return
         self._length += len(data)
         self._parse(memoryview(data))
-        if self._length > LONGEST_HEADERS:
+        if self._length > (LINGER_BYTES if self._refused else LONGEST_HEADERS):
             self._end(_too_long())
         if self._clock is None and self.cycle is not None and self.cycle.response_complete and not self._refused:
             self._limit(self.rest_s)
@@ -163,8 +160,10 @@ class _LimitedProtocol(HttpToolsProtocol):
                 self.parser.feed_data(head)
         except httptools.HttpParserError as error:
             cause = error.__context__  # what a callback raised
-            fault = ApiError(400, "malformed_http", "Invalid HTTP request received.")
-            self._malformed(cause if isinstance(cause, ApiError) else fault)
+            if not isinstance(cause, ApiError):
+                cause = ApiError(400, "malformed_http", "Invalid HTTP request received.")
+                self.logger.warning(cause.message)
+            self._end(cause)
 
     def _check_headers(self) -> None:
         """Checks the length of the headers, and that they name one host, as RFC 9112 (section 3.2) asks of a server.
@@ -199,12 +198,10 @@ class _LimitedProtocol(HttpToolsProtocol):
             self._unread = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stops the clocks, and tells the request that is being answered; uvicorn tells only the last that came."""
+        """Stops the clocks, and tells the requests that are being answered."""
         self._unlimit()
         self.resume_writing()
-        for cycle in self._unanswered:
-            cycle.disconnected = True
-            cycle.message_event.set()
+        self._disconnect()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
@@ -213,9 +210,6 @@ class _LimitedProtocol(HttpToolsProtocol):
             self._unanswered.popleft()
         super().on_response_complete()
 
-    def _scope(self) -> MutableMapping[str, Any]:
-        return cast(MutableMapping[str, Any], self.scope)  # uvicorn has a type of its own
-
     def _idle(self) -> bool:
         """Returns whether no earlier request of this connection is being answered."""
         return self.cycle is None or self.cycle.response_complete
@@ -223,41 +217,43 @@ class _LimitedProtocol(HttpToolsProtocol):
     def _pass_on(self) -> None:
         """Hands the request to the application, which runs once the event loop has its turn."""
         super().on_headers_complete()
-        cycle = self.cycle
-        self._unanswered.append(cycle)
+        self._unanswered.append(cycle := self.cycle)
         cycle.transport = cast(asyncio.Transport, ClosingTransport(self.transport, partial(self._close_after, cycle)))
         if self.parser.get_http_version() == "1.0":
             end_with_connection(cycle)
 
     def _close_after(self, cycle: RequestResponseCycle) -> None:
-        """Closes the connection after an answer; what still comes of the body is thrown away for a moment before."""
-        if not cycle.more_body:
+        """Closes the connection after an answer, and waits for the client if it may still send."""
+        if (cycle.more_body or self._left is not None) and not self.transport.is_closing():
+            self._linger()
+        else:
             self.transport.close()
-            return
-        self._refused, self._last, self._thrown = True, True, 0
-        self._limit(LINGER_S)
 
-    def _refuse(self, error: ApiError) -> None:
-        """Answers in the application's place; what comes of the body is thrown away, as `serving.body.refuse` does."""
+    def _refuse(self, error: ApiError, length: int) -> None:
+        """Answers in the application's place; what comes of the body is thrown away, as `serving.body.refuse` does.
+
+        Raises:
+            ApiError: `error`, if the connection has to end with it.
+        """
         kept = self.parser.should_keep_alive() and self.parser.get_http_version() != "1.0"
         # A client that asks before it sends its body (Expect) may leave it out now, or send it nevertheless.
-        kept = kept and not self.expect_100_continue and declared_length(self._scope()) <= LINGER_BYTES
-        self._refused, self._last, self._thrown = True, not kept, 0
-        self._write(error, close=self._last)
-        self._limit(LINGER_S if self._last else self.rest_s)
+        if not kept or self.expect_100_continue or length > LINGER_BYTES:
+            raise error
+        self._refused = True
+        self._write(error, close=False)
+        self._limit(self.rest_s)
 
     def _write(self, error: ApiError, close: bool) -> None:
         text = json.dumps(error.body()).encode()
-        lines = [STATUS_LINE[error.status]]
-        lines += [b"%s: %s\r\n" % header for header in self.server_state.default_headers]
+        lines = [STATUS_LINE[error.status], *(b"%s: %s\r\n" % one for one in self.server_state.default_headers)]
         lines += [b"%s: %s\r\n" % (name.lower().encode(), value.encode()) for name, value in error.headers.items()]
         lines += [b"content-type: application/json\r\ncontent-length: %d\r\n" % len(text)]
         lines += [b"connection: close\r\n\r\n" if close else b"\r\n", text]
         self.transport.write(b"".join(lines))
 
-    def _limit(self, seconds: float) -> None:
+    def _limit(self, seconds: float, call: Callable[[], None] | None = None) -> None:
         self._unlimit()
-        self._clock = self.loop.call_later(seconds, self._out_of_time)
+        self._clock = self.loop.call_later(seconds, call or self._out_of_time)
 
     def _unlimit(self) -> None:
         if self._clock is not None:
@@ -267,31 +263,35 @@ class _LimitedProtocol(HttpToolsProtocol):
     def _out_of_time(self) -> None:
         self._end(ApiError(408, "upload_timeout", f"the headers took longer than {self.header_s:g} s"))
 
-    def _malformed(self, error: ApiError) -> None:
-        """Ends the connection because of what cannot be parsed, after the answer to a whole request before it."""
-        self.logger.warning(error.message)
-        if self._idle():
-            self._begun = not self._last  # a client that began with nonsense waits for an answer, too
-        elif not self.cycle.more_body and not self.pipeline:
-            self.cycle.keep_alive = False
-            self._unlimit()
-            self.flow.pause_reading()
-            return
-        self._end(error)
-
     def _end(self, error: ApiError) -> None:
-        """Closes the connection, after an error if the client waits for an answer that has not begun."""
-        if self.transport.is_closing():
+        """Reads no more, and closes the connection after the answers to whole requests, or after an error.
+
+        The error is left out if no answer is waited for, or another one has begun.
+        """
+        if self.transport.is_closing() or self._left is not None:
             return
-        if self._idle():
-            waits = self._begun
-        else:  # the error takes the place of the application's answer
-            waits = self.cycle.more_body and not self.cycle.response_started and not self.pipeline
-        if waits:
+        if not self._idle() and not self.cycle.more_body:
+            self.cycle.keep_alive, self._left = False, LINGER_BYTES
+            self._unlimit()
+        elif self._begun if self._idle() else not self.cycle.response_started and not self.pipeline:
             self._write(error, close=True)
+            self._linger()
+        else:
+            self.transport.close()
+
+    def _linger(self) -> None:
+        """Ends what is sent; the client then closes the connection, or is cut off."""
+        self._left = LINGER_BYTES
+        self._disconnect()
+        self._limit(LINGER_S, self.transport.close)
+        self.transport.write_eof()
+        self.flow.resume_reading()
+
+    def _disconnect(self) -> None:
+        """Tells all requests that are being answered that their client is gone; uvicorn tells only the last."""
         for cycle in self._unanswered:
             cycle.disconnected = True
-        self.transport.close()
+            cycle.message_event.set()
 
 
 def _too_long() -> ApiError:

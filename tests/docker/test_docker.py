@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import tomllib
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from prometheus_client import Metric
 from omgm.__main__ import parser
 from omgm.profile import load_profile
 from retriever.image_cache import ImageCache
+from retriever.types import Generation
 from serving.admission import Admission
 from serving.metrics import Metrics
 from serving.settings import ServingSettings
@@ -101,10 +103,27 @@ def test_the_dashboard_shows_what_the_service_counts() -> None:
     assert f"{provider['options']['path']}/omgm.json" in mounted
     targets = [target for panel in dashboard["panels"] for target in panel["targets"]]
     assert {target["datasource"]["uid"] for target in targets} == {source["uid"]}
-    metrics = Metrics(Admission(ServingSettings()), ImageCache(0))
+    cache = ImageCache(0)
+    cache.counts["decode", "miss"] += 1
+    metrics = Metrics(Admission(ServingSettings()), cache)
     known = {name for family in metrics.registry.collect() for name in sample_names(family)}
     used = {name for target in targets for name in re.findall(r"(?:omgm|process)_\w+", target["expr"])}
     assert used - known == set()
+    for target in targets:
+        groups = {name for names in re.findall(r"by \(([\w, ]+)\)", target["expr"]) for name in names.split(", ")}
+        assert groups - {"le"} == set(re.findall(r"{{(\w+)}}", target["legendFormat"])), target
+        [name, *_] = re.findall(r"(?:omgm|process)_\w+", target["expr"])
+        assert groups | set(re.findall(r"{(\w+)=", target["expr"])) <= labels_of(metrics)[name], target
+
+
+def labels_of(metrics: Metrics) -> dict[str, set[str]]:
+    """Returns the labels of every sample, after one request, one answer and one of everything else."""
+    metrics.request({"type": "http"}, 200, 1)
+    metrics.stage("decode", 1)
+    metrics.answer(Generation(""), False, 1)
+    for counter in (metrics.errors, metrics.generator_errors, metrics.refusals):
+        counter.labels("code")
+    return {sample.name: set(sample.labels) for family in metrics.registry.collect() for sample in family.samples}
 
 
 def sample_names(family: Metric) -> list[str]:
@@ -127,3 +146,7 @@ def test_the_demo_image_serves() -> None:
     args = parser().parse_args(command[1:])
     assert (command[0], args.host, args.profile) == ("omgm", "0.0.0.0", "embedded")
     assert str(args.index) == "artifacts/demo/index" and str(args.examples) == "artifacts/demo"
+    [data, build] = re.findall(r"^RUN (python .*) && (omgm .*)", stage.replace("\\\n", ""), re.M)[0]
+    assert data.split() == ["python", "-m", "demo.build", "--out", "artifacts/demo"] and find_spec("demo.build")
+    built = parser().parse_args(shlex.split(build)[1:])
+    assert (built.profile, built.out, str(built.kb)) == ("embedded", args.index, "artifacts/demo/kb_wiki.json")

@@ -38,18 +38,21 @@ class Loop:
     def __init__(self) -> None:
         self.now = 0.0
         self.timers: list[Timer] = []
+        self.tasks: list[Coroutine[Any, Any, None]] = []
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> Timer:
         self.timers.append(Timer(self.now + seconds, call))
         return self.timers[-1]
 
     def create_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
-        with pytest.raises(StopIteration):  # it waits for nothing
-            work.send(None)
+        self.tasks.append(work)
         return cast(asyncio.Future[None], Finished())
 
     def turn(self, seconds: float) -> None:
         self.now += seconds
+        while self.tasks:
+            with pytest.raises(StopIteration):  # it waits for nothing
+                self.tasks.pop(0).send(None)
         for timer in [timer for timer in self.timers if not timer.over and timer.at <= self.now]:
             timer.over = True
             timer.call()
@@ -62,10 +65,14 @@ class Finished:
 
 class Transport:
     def __init__(self) -> None:
-        self.sent, self.closed = b"", False
+        self.sent, self.ended, self.closed = b"", False, False
 
     def write(self, data: bytes) -> None:
+        assert not self.ended
         self.sent += data
+
+    def write_eof(self) -> None:
+        self.ended = True
 
     def close(self) -> None:
         self.closed = True

@@ -114,7 +114,7 @@ def test_what_a_node_lacks_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=rf"on node .*: {absent}: does not exist; share it at this path"):
         build(tmp_path, "index", workers=partial(RayWorkers, {"encoder": FakeEncoder, "fusion": FakeFusion}, [absent]))
     loaders: Loaders = {"encoder": partial(FakeEncoder, "fake-encoder-2"), "fusion": FakeFusion}
-    with pytest.raises(ValueError, match=r"on node .*: has another model .*\(fake-encoder-2, not fake-encoder-1\)"):
+    with pytest.raises(ValueError, match=r"on node .*: .* fingerprint fake-encoder-2, expected fake-encoder-1"):
         build(tmp_path, "index", workers=partial(RayWorkers, loaders, [tmp_path]))
 
 

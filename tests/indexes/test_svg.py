@@ -53,6 +53,7 @@ def test_drawings_that_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         ("<svg><rect></svg>", "a: SVG that cannot be read: "),
         ('<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="1"/>', "a: 1000 x 1: too thin"),
         ("<html><svg/></html>", "a: SVG that cannot be rendered: "),
+        ("<svg>" * 101 + "</svg>" * 101, "a: SVG that cannot be rendered: more than 100 levels of elements"),
         ("<html>no drawing</html>", "a: not an image of a known format"),
     ]:
         with pytest.raises(ImageError, match=message):

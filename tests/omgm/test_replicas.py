@@ -6,6 +6,7 @@ pip install -c constraints.txt -e ".[cpu,dev,ray]" && make test ARGS=tests/omgm/
 from __future__ import annotations
 
 import argparse
+import socket
 import subprocess
 import sys
 import threading
@@ -26,6 +27,7 @@ from omgm.replicas import replica_range, running_replicas
 from omgm.served_app import READ_ONLY
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.listening import free_port
+from tests.fakes.processes import run_python
 from tests.fakes.service import wait_until
 from tests.paths import ROOT
 
@@ -123,6 +125,38 @@ def test_what_else_a_cluster_serves(example_folder: Path, monkeypatch: pytest.Mo
         cluster.shutdown()
 
 
+def test_one_command_at_a_time_serves_a_cluster(example_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray.serve", reason="needs the extra ray", exc_type=ImportError)
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    photo = (example_folder / "photo.jpg").read_bytes()
+    ports = free_port(), free_port()
+    commands = [
+        ["-m", "omgm", "serve", "--index", str(example_folder / "index"), "--replicas", "1", "--port", str(port)]
+        for port in ports
+    ]
+    try:
+        with subprocess.Popen([sys.executable, *commands[0]], stdout=subprocess.PIPE, text=True, cwd=ROOT) as first:
+            assert first.stdout is not None and first.stdout.readline().startswith("Serving ")
+            refused = run_python(*commands[1])
+            message = (
+                f"already serves on this cluster (process {first.pid} on {socket.gethostname()}); use another cluster"
+            )
+            assert refused.returncode == 2 and message in refused.stderr
+            assert ask(f"http://127.0.0.1:{ports[0]}", photo) == (200, "Tokyo")
+            first.kill()
+        with subprocess.Popen([sys.executable, *commands[1]], stdout=subprocess.PIPE, text=True, cwd=ROOT) as second:
+            assert second.stdout is not None and second.stdout.readline().startswith("Serving ")
+            assert ask(f"http://127.0.0.1:{ports[1]}", photo) == (200, "Tokyo")
+            second.terminate()
+            assert second.stdout.read().startswith("Stopping the replicas\n")
+        assert second.returncode == 0
+    finally:
+        cluster.shutdown()
+
+
 @pytest.fixture
 def url(example_folder: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """The address of as many replicas as the test asks for."""
@@ -187,6 +221,7 @@ def test_a_replica_is_killed_under_load(example_folder: Path, url: str) -> None:
     assert ask(url, photo) == (200, "Tokyo")
     refused = httpx.delete(f"{url}/entities/a", trust_env=False, verify=False)
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "read_only")
+    assert len(refused.headers.get_list("x-request-id")) == 1  # Ray's server adds it
     assert READ_ONLY in refused.json()["error"]["message"]
     first = replicas()
     assert len(first) == 2

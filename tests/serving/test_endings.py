@@ -117,6 +117,33 @@ def test_an_error_reaches_a_client_that_still_sends(
     assert answer.status == status and json.loads(answer.read())["error"]["type"] == "invalid_request_error"
 
 
+@pytest.mark.parametrize(
+    ("begin", "expected"),
+    [
+        (b"GET / HTTP/1.1\r\nX-Long: ", (431, "headers_too_long")),
+        (b"GET / HTTP/1.1\r\n\r\n", (400, "malformed_http")),  # without a Host
+        (b"nonsense\r\n", (400, "malformed_http")),
+        (CHUNKED + b"no size\r\n", (400, "malformed_http")),
+        (CHUNKED + b"0\r\nX-Long: ", (431, "headers_too_long")),
+    ],
+)
+def test_an_error_of_the_protocol_reaches_a_client_that_still_sends(
+    world: World, begin: bytes, expected: tuple[int, str]
+) -> None:
+    assert told(world.url, begin + b"y" * 9_000_000) == expected
+
+
+def test_slow_headers_do_not_cut_off_the_answer_before_them(tmp_path: Path) -> None:
+    with served(tmp_path, ServingSettings(header_timeout_s=0.1)) as world, connected(world.url) as sock:
+        world.retriever.gate.clear()
+        sock.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(body()) + body() + HEAD)
+        wait_until(lambda: len(world.retriever.batches) == 1)
+        time.sleep(0.3)
+        world.retriever.gate.set()
+        received = whole(sock)
+    assert received.startswith(b"HTTP/1.1 200 OK\r\n") and received.count(b"HTTP/1.1") == 1
+
+
 def test_a_client_that_never_sends_the_rest_is_not_waited_for_long(world: World) -> None:
     head = b"POST /nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 100\r\n\r\n"
     assert told(world.url, head) == (404, "not_found")

@@ -76,7 +76,7 @@ def test_a_tunnel_is_refused(target: bytes) -> None:
     connection = Connection(begin)
     connection.receive(b"CONNECT " + target + b" HTTP/1.1\r\nHost: a\r\n\r\n" + LIVE + b"\r\n")
     head, _, text = connection.transport.sent.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 400 ") and connection.transport.closed
+    assert head.startswith(b"HTTP/1.1 400 ") and connection.transport.ended
     assert json.loads(text)["error"]["code"] == "malformed_http"
 
 
