@@ -1,7 +1,7 @@
 """Reads the images of a knowledge base: the formats of `retriever.images`, and SVG, which resvg renders.
 
-Only images of a knowledge base may be SVG. Images sent to a service may not: resvg holds Python's lock while it renders,
-and an SVG of a few kilobytes can take very long or crash the process.
+Only images of a knowledge base may be SVG. Images sent to a service may not: resvg holds Python's lock while it
+renders, and an SVG of a few kilobytes can take very long or crash the process.
 """
 
 from __future__ import annotations
