@@ -154,4 +154,4 @@ def test_questions_without_an_entity_label_no_image(tmp_path: Path, caplog: pyte
         labeled = labeled_of(args)
     found = [(image.path.name, image.entity_id, image.others) for image in labeled]
     assert found == [("a.png", "tea", ()), ("c.png", "x", ("y",))]
-    assert "2 of 4 images left out" in caplog.text
+    assert "2 of 4 images skipped" in caplog.text
