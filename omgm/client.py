@@ -203,7 +203,7 @@ class AsyncClient:
     async def stream(
         self, image: ImageInput, question: str, **options: Unpack[AnswerParams]
     ) -> AsyncIterator[RetrieveOut | str | AgentStep | AnswerOut]:
-        """Yields what was retrieved or an agent's steps, pieces of text, then the whole answer; see `Client.stream`."""
+        """Yields the retrieval result and pieces of text, or an agent's steps, then the answer; see `Client.stream`."""
         content = await to_thread.run_sync(partial(form, image, question, options, stream=True))
         async with self._sent("/answer", content) as response:
             events = EventReader(response)

@@ -189,7 +189,7 @@ class Batcher:
         self._finished.set()
         if failure is not None:
             logger.error("the batch worker died", exc_info=failure)
-        self._fail("the batch worker died before it had finished")
+        self._fail("the batch worker died before answering")
 
     def _fail(self, message: str) -> None:
         with self._changed:

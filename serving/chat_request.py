@@ -15,7 +15,7 @@ from serving.fields import CheckedRequest, check, checked_request
 from serving.responses_schemas import RESPONSES_IGNORED, RESPONSES_NEUTRAL, ResponsesFields
 from serving.settings import ServingSettings
 
-_IMAGES = 4  # of the largest size, in one conversation
+_IMAGES = 4  # images of the largest size that fit into one conversation
 _PARAMS = {"k": "omgm", "alpha": "omgm", "beta": "omgm"}
 
 
@@ -80,10 +80,10 @@ def _checked(
 
 
 def _without_parameters(data: Any, ignored: frozenset[str], neutral: Mapping[str, tuple[Any, ...]]) -> Any:
-    """Returns the request without OpenAI's parameters that change nothing here.
+    """Returns the request without the OpenAI parameters that have no effect here.
 
     Raises:
-        ApiError: 422 for a parameter that asks for another kind of answer.
+        ApiError: 422 for a parameter that asks for a different kind of answer.
     """
     if not isinstance(data, dict):
         return data
@@ -95,7 +95,7 @@ def _without_parameters(data: Any, ignored: frozenset[str], neutral: Mapping[str
 
 
 def _question_and_image(messages: list[Any], name: str) -> tuple[str, str | None]:
-    """Returns the last user message's text, and its last image or the most recent one before it."""
+    """Returns the text of the last user message, and the most recent image in any user message."""
     question: str | None = None
     for number, message in reversed(list(enumerate(messages))):
         where = f"{name}[{number}]"

@@ -35,7 +35,7 @@ def choose(model: SpanModel, question: str, text: str, title: str) -> Choice | N
         model: Scores the spans.
         question: The question.
         text: The evidence.
-        title: Title of its article.
+        title: Title of the article.
 
     Returns:
         The choice; none if the text has no candidates, or if no span answers a question of this kind. Chinese and

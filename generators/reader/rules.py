@@ -83,7 +83,7 @@ def _cuts_unit(tokens: Tokens, found: Candidates) -> Flags:
 
 
 def _clause_cover(tokens: Tokens, question: AnalyzedQuestion) -> FloatArray:
-    """Returns the share of the question's words that each clause has."""
+    """Returns the weighted share of the question's words in each clause, float32 [clauses]."""
     clauses: dict[int, set[str]] = {}
     for stem, clause in zip(tokens.stems, tokens.clause.tolist(), strict=True):
         clauses.setdefault(clause, set()).add(stem)
