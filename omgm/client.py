@@ -170,7 +170,7 @@ class Client:
 
 
 class AsyncClient:
-    """Asks a running service without blocking the event loop, of asyncio or Trio; otherwise the same as `Client`.
+    """A client that does not block the event loop (asyncio or Trio); otherwise the same as `Client`.
 
     Args:
         url: As for `Client`.

@@ -1,4 +1,4 @@
-"""Reads question and image from a request of the OpenAI shape: of the chat API or of the Responses API."""
+"""Reads the question and the image from a request in OpenAI's format: of the chat API or of the Responses API."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ async def read_responses(request: Request, settings: ServingSettings) -> Checked
 
 @contextmanager
 def openai_errors(conversation: str) -> Iterator[None]:
-    """Raises errors as OpenAI's clients know them: any fault of the request's content is 400, of its own parameter.
+    """Converts errors to what OpenAI's clients expect: status 400 for bad content, and OpenAI's parameter names.
 
     Args:
-        conversation: The parameter that holds image and question.
+        conversation: Name of the parameter that holds the question and the image.
     """
     try:
         yield
@@ -99,7 +99,7 @@ def _question_and_image(messages: list[Any], name: str) -> tuple[str, str | None
     question: str | None = None
     for number, message in reversed(list(enumerate(messages))):
         where = f"{name}[{number}]"
-        if isinstance(message, dict) and message.get("type", "message") != "message":  # such as the call of a tool
+        if isinstance(message, dict) and message.get("type", "message") != "message":  # such as a tool call
             continue
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise _wrong(where, "must be an object with a role")
@@ -115,7 +115,7 @@ def _question_and_image(messages: list[Any], name: str) -> tuple[str, str | None
 
 
 def _parts(content: Any, where: str) -> tuple[str, str | None]:
-    """Returns the text and the last image of a message's content, whose parts may be those of either API."""
+    """Returns the text and the last image of a message's content; accepts the part types of both APIs."""
     if isinstance(content, str):
         return content, None
     if not isinstance(content, list):
@@ -134,7 +134,7 @@ def _parts(content: Any, where: str) -> tuple[str, str | None]:
 
 
 def _image_url(value: Any, where: str) -> str:
-    """Returns the URL of an image, which the chat API wraps into an object."""
+    """Returns the URL of an image, which the chat API wraps in an object."""
     url = value.get("url") if isinstance(value, dict) else value
     if isinstance(url, str) and (url.lstrip()[:5].lower() == "data:" or "://" in url[:20]):
         return url.strip()

@@ -1,4 +1,4 @@
-"""What a training on few colors and measures does not learn: ranges, units and shades stay whole, answers fit."""
+"""Rules for what the training data hardly cover: ranges, units and shades stay whole, and the kind of answer fits."""
 
 from __future__ import annotations
 

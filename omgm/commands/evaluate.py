@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     """Evaluates retrieval and the generator, or an agent, and prints the main figures."""
     if args.mode is not None or args.dataset in evaluate_agent.MODES:
         if args.no_answers or args.bem is not None or args.step1 is not None:
-            raise ValueError("--no-answers, --bem and --step1 are not for agents; remove them")
+            raise ValueError("--no-answers, --bem and --step1 do not apply to agents; remove them")
         evaluate_agent.run(args)
         return
     refuse_without_mode(args, evaluate_agent.ALL_OPTIONS)
