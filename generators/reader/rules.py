@@ -67,7 +67,7 @@ def _cuts_range(tokens: Tokens, found: Candidates) -> Flags:
 
 
 def _cuts_initial(tokens: Tokens, found: Candidates) -> Flags:
-    """Says which candidates are an initial alone, or what follows one: "J" or "Paul Getty" of "J. Paul Getty"."""
+    """Returns which candidates are an initial, or the rest of its name: "J" or "Paul Getty" of "J. Paul Getty"."""
     initial = np.array([len(low) == 1 and low.isalpha() for low in tokens.lower], np.bool_) & tokens.capital
     named = np.zeros(len(initial), np.bool_)  # an initial, a dot and a name
     named[:-2] = initial[:-2] & np.array([low == "." for low in tokens.lower[1:-1]], np.bool_) & tokens.capital[2:]

@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _given(step1: str, questions: Sequence[Question]) -> tuple[Found, dict[str, str]]:
-    """Returns the candidates that `--step1` names, and what a run notes of them."""
+    """Returns the candidates that `--step1` names, and a description of them for the run's note."""
     from evaluation.given import GOLD, gold_candidates, read_candidates
     from retriever.files import sha256_of
 

@@ -36,8 +36,8 @@ def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], list[str]]:
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
         # PyTorch's own message recommends loading arbitrary objects, which could run code.
         unpickled = isinstance(error, pickle.UnpicklingError)
-        reason = "it holds other objects, or is damaged" if unpickled else str(error).partition("\n")[0]
-        raise ValueError(f"{file}: not readable as a checkpoint of tensors alone: {reason}") from error
+        reason = "it contains other objects, or is damaged" if unpickled else str(error).partition("\n")[0]
+        raise ValueError(f"{file}: not readable as a checkpoint with only tensors: {reason}") from error
     wrappers = []
     for key in _WRAPPERS:
         if isinstance(state, dict) and isinstance(state.get(key), dict):
