@@ -41,7 +41,7 @@ def test_formats(content: object, scores: tuple[float | None, ...], tmp_path: Pa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"q0": [{"entry": "a"}]}, r"as many retrieval_similarities if any \(found a list\)"),
+        ({"q0": [{"entry": "a"}]}, r"as many retrieval_similarities, if any \(found a list\)"),
         ({"q0": {"top_20": []}}, "q0: expected retrieved_entities or retrieved_entries"),
         ({"q0": {"retrieved_entries": ["a"], "retrieval_similarities": []}}, "and as many retrieval_similarities"),
         ({"E-VQA_0": {"retrieved_entries": []}}, "none of the questions, such as 'q0'; it has others, such as 'E-VQA"),
