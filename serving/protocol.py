@@ -225,7 +225,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             end_with_connection(cycle)
 
     def _close_after(self, cycle: RequestResponseCycle) -> None:
-        """Closes the connection after an answer, and but first lets the client finish if it may still be sending."""
+        """Closes the connection after an answer, but first lets the client finish if it may still be sending."""
         if (cycle.more_body or self._left is not None) and not self.transport.is_closing():
             self._linger()
         else:
