@@ -83,5 +83,5 @@ def _part_tokens(part: Message) -> int:
 
 
 def text_tokens(text: str) -> int:
-    """Estimates the tokens of a text, at least 1."""
+    """Estimates the number of tokens of a text, at least 1."""
     return int(estimated_tokens(text)) + 1

@@ -1,4 +1,4 @@
-"""Step 1 by others: the candidates in a file of retrieval results, or the right entities, as an oracle finds them."""
+"""Replaces step 1 by given candidates: those in a file of retrieval results, or the right entities (an oracle)."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from retriever.wording import counted
 logger = logging.getLogger(__name__)
 
 GOLD = "gold"
-"""In the place of a file: the right entities."""
+"""Stands for the right entities instead of a file."""
 
 Found = Mapping[str, Sequence[tuple[str, float | None]]]
-"""Entities by the id of the question, best first, with their scores if they are known."""
+"""Entities by question id, best first, with their scores if known."""
 
 
 class GivenCandidates:
-    """A `Step` that starts with candidates that are known, in the place of `EntitySearch`.
+    """A `Step` that returns given candidates, in place of `EntitySearch`.
 
     Entities that the index lacks are left out. Without scores, step 2 decides alone.
 
     Args:
         found: The candidates.
         index: The index to look them up in.
-        k: Candidates per query, at most.
+        k: Maximum number of candidates per query.
     """
 
     name = "step1"
@@ -62,10 +62,10 @@ def gold_candidates(questions: Sequence[Question]) -> Found:
 
 
 def read_candidates(path: Path, wanted: Collection[str]) -> Found:
-    """Reads the candidates of the wanted questions: a run in TREC's format, or JSON as OMGM, EchoSight and others have.
+    """Reads the candidates of the wanted questions from a TREC run, or from JSON such as EchoSight's or OMGM's.
 
-    In JSON, an object maps the ids of questions to `retrieved_entities` (a list of objects with `url`) or
-    `retrieved_entries` (a list of ids), with `retrieval_similarities` beside them or without.
+    In JSON, an object maps question ids to `retrieved_entities` (a list of objects with `url`) or
+    `retrieved_entries` (a list of ids), each with optional `retrieval_similarities`.
 
     Raises:
         ValueError: The file is in neither format, or has none of the questions.
@@ -80,11 +80,11 @@ def read_candidates(path: Path, wanted: Collection[str]) -> Found:
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from error
     if not found:
-        example = f", such as {other!r}" if other else ""
-        raise ValueError(f"{path}: has no question that is asked, such as {next(iter(wanted))!r}, but others{example}")
+        example = f"; it has others, such as {other!r}" if other else ""
+        raise ValueError(f"{path}: has none of the questions, such as {next(iter(wanted))!r}{example}")
     if len(found) < len(wanted):
         missing = counted(len(wanted) - len(found), "question")
-        logger.warning("%s: %s of %d without candidates, which count as wrong", path, missing, len(wanted))
+        logger.warning("%s: %s of %d have no candidates and count as wrong", path, missing, len(wanted))
     return found
 
 
@@ -100,7 +100,7 @@ def _in_json(path: Path) -> Iterator[tuple[str, Sequence[tuple[str, float | None
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"{path}: {question_id}: expected retrieved_entities or retrieved_entries, and as many "
-                f"retrieval_similarities if any ({error})"
+                f"retrieval_similarities, if any ({error})"
             ) from error
 
 

@@ -90,9 +90,9 @@ def make_record(
 
 
 def judge_again(path: Path, questions: Sequence[Question], bem: Bem | None) -> None:
-    """Judges the answers on record once more, in `queries.jsonl` and what repeats a part of it, with `bem` or without.
+    """Judges recorded answers again, with or without `bem`, in `queries.jsonl` and in the file that repeats some rows.
 
-    Nothing is asked. A kill loses nothing: each file is replaced at once.
+    No question is asked again. Each file is replaced atomically, so killing the process loses nothing.
     """
     asked = {question.id: question for question in questions}
 

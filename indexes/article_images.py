@@ -92,14 +92,14 @@ def choose_further(
 ) -> FurtherImages:
     """Returns the further images of an entity, in the order of its article; none without a readable main image.
 
-    The first key after it is a main image without a ground on several grounds (`indexes.grounds`).
+    If the main image has no background, the first further key is the main image on several ones (`indexes.grounds`).
 
     Args:
         entity: The entity.
         main: Its main image.
         use: Which images are used.
-        usable: Returns the name of an image by its URL, `None` if it is missing or unreadable.
-        groundless: Whether the main image has no ground.
+        usable: Returns the name of an image by its URL, or `None` if it is missing or unreadable.
+        groundless: Whether the main image has no background.
     """
     if not main.readable:
         return FurtherImages()

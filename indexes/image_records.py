@@ -1,4 +1,4 @@
-"""What an unfinished build knows of each entity's images: `images.jsonl`, a line per entity, read on demand."""
+"""The images of each entity in an unfinished build: `images.jsonl`, one line per entity, read on demand."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class ImageRecord(NamedTuple):
     """A line of the file.
 
     Attributes:
-        path: The name of the main image in the image source.
-        problem: What is wrong with it.
-        reason: Why.
-        keys: The names of further images that are keys.
-        sections: For each section its own image, see `FurtherImages`.
+        path: Name of the main image in the image source, or `None`.
+        problem: What is wrong with the main image, if anything.
+        reason: Details of the problem.
+        keys: Names of further images that are keys.
+        sections: The image of each section, see `FurtherImages`.
         problems: Further images that cannot be read, each with the reason.
-        tokens: Rows of tokens, those of sections and of images.
-        image_tokens: Those of images of the article. A build that an older version began has lines without this
-            number, and no such tokens.
+        tokens: Number of rows of tokens, of sections and of images.
+        image_tokens: Number of the article's images that have tokens of their own. Builds started by an older version
+            have neither this number nor such tokens.
     """
 
     path: str | None
@@ -48,7 +48,7 @@ class ImageRecord(NamedTuple):
 
 
 def read_records(path: Path) -> Iterator[ImageRecord]:
-    """Yields the records of a file that may still grow."""
+    """Yields the records of a file that may still be growing."""
     with path.open("rb") as file:
         for line in file:
             yield ImageRecord(*json.loads(line))
@@ -81,15 +81,15 @@ class ImageRecords:
         return np.flatnonzero(np.fromiter((record.main.readable for record in self), bool, len(self))).astype(np.int64)
 
     def key_owners(self) -> IntArray:
-        """Returns the row of the entity of each further image that is a key, ascending, int64."""
+        """Returns the entity's row for each further image that is a key, int64, ascending."""
         return self._repeated(len(record.keys) for record in self)
 
     def image_owners(self) -> IntArray:
-        """Returns the row of the entity of each image of an article that has tokens of its own, ascending, int64."""
+        """Returns the entity's row for each article image that has tokens of its own, int64, ascending."""
         return self._repeated(record.image_tokens for record in self)
 
     def labeled_keys(self) -> IntArray:
-        """Returns the numbers of the keys that are labeled images, main images among them, ascending, int64."""
+        """Returns the numbers of the keys that are labeled images, including main images, int64, ascending."""
         main, further, number = array("q"), array("q"), len(self)
         for row, record in enumerate(self):
             if record.path is not None and record.problem is None and is_labeled(record.path):

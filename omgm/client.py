@@ -170,7 +170,7 @@ class Client:
 
 
 class AsyncClient:
-    """Asks a running service without blocking the event loop, of asyncio or Trio; otherwise the same as `Client`.
+    """A client that does not block the event loop (asyncio or Trio); otherwise the same as `Client`.
 
     Args:
         url: As for `Client`.
@@ -203,7 +203,7 @@ class AsyncClient:
     async def stream(
         self, image: ImageInput, question: str, **options: Unpack[AnswerParams]
     ) -> AsyncIterator[RetrieveOut | str | AgentStep | AnswerOut]:
-        """Yields what was retrieved or an agent's steps, pieces of text, then the whole answer; see `Client.stream`."""
+        """Yields the retrieval result and pieces of text, or an agent's steps, then the answer; see `Client.stream`."""
         content = await to_thread.run_sync(partial(form, image, question, options, stream=True))
         async with self._sent("/answer", content) as response:
             events = EventReader(response)

@@ -105,7 +105,7 @@ def _found_lines(index: Index) -> Iterator[str]:
 
 
 def _state(kb: Path, format: str) -> list[int]:
-    """Returns how many files a knowledge base has, their size in bytes, and when the latest was changed, in ns."""
+    """Returns a knowledge base's number of files, total size in bytes, and latest modification time in ns."""
     files = [kb]
     if kb.is_dir():
         files = list(kb.rglob("*"))

@@ -1,4 +1,4 @@
-"""The MCP server as an application over HTTP: keys, hosts, and callers who leave."""
+"""Serves the MCP server over HTTP: access keys, allowed hosts, and calls that end when their client disconnects."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 
 
 def http_app(server: MCPServer, settings: ServingSettings, host: str = "127.0.0.1") -> Starlette:
-    """Returns the server as an application at `/mcp`, behind the keys and limits of the service.
+    """Returns the server as an application at `/mcp`, with the keys and limits of the service.
 
     Args:
         server: The server.
         settings: Its keys and limits.
-        host: The address it will listen on. On loopback, requests under another host name are refused, except those in
-            the setting `hosts`.
+        host: The address that it will listen on. On loopback, requests with another host name are refused, unless it
+            is in the setting `hosts`.
     """
     app = server.streamable_http_app(
         stateless_http=True,
@@ -39,9 +39,9 @@ def http_app(server: MCPServer, settings: ServingSettings, host: str = "127.0.0.
 
 
 class _EndsWithCaller:
-    """Cancels a request whose client has disconnected: an agent would go on searching for nobody.
+    """Cancels a request when its client disconnects; otherwise an agent would keep searching for nobody.
 
-    Without sessions, that is the only way to cancel a call.
+    Without sessions, this is the only way to cancel a call.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -54,7 +54,7 @@ class _EndsWithCaller:
         whole, left = anyio.Event(), anyio.Event()
 
         async def read() -> Message:
-            if whole.is_set():  # `watch` reads on
+            if whole.is_set():  # `watch` reads from here on
                 await left.wait()
                 return {"type": "http.disconnect"}
             message = await receive()
@@ -77,7 +77,7 @@ class _EndsWithCaller:
 
 
 def _security(names: Sequence[str]) -> TransportSecuritySettings:
-    """Returns which hosts and origins a server on loopback answers to, on any port."""
+    """Returns the hosts and origins that a server on loopback accepts, on any port."""
     hosts = [f"{name}{port}" for name in (*_LOOPBACK, *names) for port in ("", ":*")]
     origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
     return TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)

@@ -48,9 +48,9 @@ logger = logging.getLogger(__name__)
 
 
 def _or(default: object) -> BeforeValidator:
-    """Returns a validator that takes null for the default: models write it for what they leave open.
+    """Returns a validator that replaces null by the default: models write null for parameters that they leave open.
 
-    The schema does not say so, because some clients can pass on only a parameter that has one type.
+    The schema does not say so, because some clients support only parameters with a single type.
     """
     return BeforeValidator(lambda value: default if value is None else value)
 

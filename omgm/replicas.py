@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NAME = "omgm"
-"""Of the application on the cluster, and of the actor that the command holds while it runs."""
+"""Name of the application on the cluster, and of the actor that the command holds while it runs."""
 
 
 def replica_range(text: str) -> tuple[int, int]:
@@ -56,8 +56,8 @@ def running_replicas(
     `KeyboardInterrupt`, so that nothing is left running on the cluster; therefore call this in the main thread only.
 
     Raises:
-        ValueError: The extra `ray` is not installed, there is no such cluster, it serves something else, another such
-            block runs on it, it lacks cores or GPUs, or a replica does not start.
+        ValueError: The extra `ray` is not installed, the cluster does not exist or already serves another application
+            or another command's replicas, it lacks cores or GPUs, or a replica does not start.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray sends usage statistics to its developers
     try:
@@ -118,10 +118,10 @@ def _check_room(found: Mapping[str, float], each: Mapping[str, int], replicas: i
 
 
 def _claim() -> Any:
-    """Returns an actor that keeps other commands off this cluster as long as this process lives and refers to it.
+    """Returns an actor that keeps other commands off this cluster while this process lives and holds a reference to it.
 
     Raises:
-        ValueError: Another command has it.
+        ValueError: Another command holds the actor.
     """
     import ray
 
@@ -133,20 +133,20 @@ def _claim() -> Any:
 
 
 class _Claim:
-    """Ray removes it with the process that made it, however that ends."""
+    """An actor that names its owner; Ray removes it when the process that created it ends, in whatever way."""
 
     def __init__(self, holder: str) -> None:
         self._holder = holder
 
     def holder(self) -> str:
-        """Returns which process that is."""
+        """Returns the process that created the actor."""
         return self._holder
 
 
 def _start(profile: Profile, index: Path, options: Mapping[str, Any], host: str, port: int) -> None:
     from ray import serve
 
-    def build() -> ASGIApp:  # Ray takes nothing but a function
+    def build() -> ASGIApp:  # Ray accepts only a function
         from omgm.server import freeze_objects
 
         app, _ = build_app(profile, index, read_only=True)
@@ -160,7 +160,7 @@ def _start(profile: Profile, index: Path, options: Mapping[str, Any], host: str,
 
 
 def _without_request_id(app: ASGIApp) -> ASGIApp:
-    """Returns `app` without the header `x-request-id` in its responses, to which Ray adds it."""
+    """Returns `app` without the header `x-request-id` in its responses, because Ray adds its own."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_on(message: Message) -> None:

@@ -1,4 +1,4 @@
-"""The note of what a run was started with, in its folder: only a run with the same inputs resumes it."""
+"""Notes the inputs of a run in its folder, so that only a run with the same inputs resumes it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def check_note(
     write: bool = True,
     adapt: Mapping[str, Callable[[], None]] = MappingProxyType({}),
 ) -> bool:
-    """Checks that a run was started with the same inputs; returns whether one was started at all.
+    """Checks that an earlier run had the same inputs; returns whether there was one.
 
     Args:
         path: The file that notes the inputs.
-        inputs: The inputs of this run; what is not JSON is noted as text.
-        write: Whether to note them if no run was started.
+        inputs: The inputs of this run; values that are not JSON are noted as text.
+        write: Whether to note them if there was no earlier run.
         adapt: Inputs that may differ, each with a function that adapts the run to the new value before it is noted.
 
     Raises:
@@ -41,7 +41,7 @@ def check_note(
         raise ValueError(f"{path}: damaged ({error}); {fix}") from error
     different = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
     if not adapt.keys() >= set(different):
-        raise ValueError(f"{path}: from a run with another {', '.join(different)}; {fix}")
+        raise ValueError(f"{path}: from a run with different {', '.join(different)}; {fix}")
     for key in different:
         adapt[key]()
     if different:

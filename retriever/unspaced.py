@@ -9,14 +9,14 @@ UNSPACED = (
     "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
     "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff"
 )
-"""Their characters, as they stand between the brackets of a regular expression."""
+"""Characters of these scripts, for a character class of a regular expression."""
 _CHARACTER = re.compile(f"[{UNSPACED}]")
 _RUN = re.compile(rf"([{UNSPACED}]+)")
 _WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
 
 
 def is_unspaced(text: str) -> bool:
-    """Returns whether more than half of a text's letters are of such a script.
+    """Returns whether more than half of a text's letters belong to such a script.
 
     Example:
         >>> is_unspaced("樹齢は何年ですか"), is_unspaced("What is 味噌 made of?")
@@ -26,7 +26,7 @@ def is_unspaced(text: str) -> bool:
 
 
 def count_words(text: str) -> int:
-    """Counts the words of a text: what spaces separate, and every character of a script without spaces.
+    """Counts the words of a text; each character of a script without spaces counts as one.
 
     Example:
         >>> count_words("It weighs 5 kg."), count_words("高さ 20 m")
@@ -36,9 +36,9 @@ def count_words(text: str) -> int:
 
 
 def terms(word: str) -> Iterator[str]:
-    """Yields the parts of a word by which it is searched: of scripts without spaces, every two adjacent characters.
+    """Yields the search terms of a word: in scripts without spaces, every pair of adjacent characters.
 
-    Where words begin in such a script takes a dictionary; pairs find them without one. A lone character is a term.
+    Splitting such a script into words takes a dictionary; pairs do without. A lone character is a term.
 
     Example:
         >>> list(terms("花生米")), list(terms("tower")), list(terms("5月fest"))

@@ -172,7 +172,7 @@ class Batcher:
         except Exception as error:
             if len(queries) == 1:
                 return [error]
-            logger.warning("a batch of %d failed (%r); trying its members one by one", len(queries), error)
+            logger.warning("a batch of %d queries failed (%r); retrying them one by one", len(queries), error)
         return [outcome for query in queries for outcome in self._outcomes([query])]
 
     def _deliver(
@@ -189,7 +189,7 @@ class Batcher:
         self._finished.set()
         if failure is not None:
             logger.error("the batch worker died", exc_info=failure)
-        self._fail("the batch worker died before it had finished")
+        self._fail("the batch worker died before answering")
 
     def _fail(self, message: str) -> None:
         with self._changed:

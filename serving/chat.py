@@ -113,7 +113,7 @@ async def text_pieces(
 
 
 def answer_text(answer: AnswerOut) -> str:
-    """Returns the answer, or a sentence that says why there is none: many chat clients show nothing else."""
+    """Returns the answer, or a sentence that explains why there is none: many chat clients show only the text."""
     if answer.generator_error is not None:
         return f"No answer: {answer.generator_error.message}."
     if answer.declined:

@@ -1,4 +1,4 @@
-"""Reads question and image from a request of the OpenAI shape: of the chat API or of the Responses API."""
+"""Reads the question and the image from a request in OpenAI's format: of the chat API or of the Responses API."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from serving.fields import CheckedRequest, check, checked_request
 from serving.responses_schemas import RESPONSES_IGNORED, RESPONSES_NEUTRAL, ResponsesFields
 from serving.settings import ServingSettings
 
-_IMAGES = 4  # of the largest size, in one conversation
+_IMAGES = 4  # images of the largest size that fit into one conversation
 _PARAMS = {"k": "omgm", "alpha": "omgm", "beta": "omgm"}
 
 
@@ -41,10 +41,10 @@ async def read_responses(request: Request, settings: ServingSettings) -> Checked
 
 @contextmanager
 def openai_errors(conversation: str) -> Iterator[None]:
-    """Raises errors as OpenAI's clients know them: any fault of the request's content is 400, of its own parameter.
+    """Converts errors to what OpenAI's clients expect: status 400 for bad content, and OpenAI's parameter names.
 
     Args:
-        conversation: The parameter that holds image and question.
+        conversation: Name of the parameter that holds the question and the image.
     """
     try:
         yield
@@ -80,10 +80,10 @@ def _checked(
 
 
 def _without_parameters(data: Any, ignored: frozenset[str], neutral: Mapping[str, tuple[Any, ...]]) -> Any:
-    """Returns the request without OpenAI's parameters that change nothing here.
+    """Returns the request without the OpenAI parameters that have no effect here.
 
     Raises:
-        ApiError: 422 for a parameter that asks for another kind of answer.
+        ApiError: 422 for a parameter that asks for a different kind of answer.
     """
     if not isinstance(data, dict):
         return data
@@ -95,11 +95,11 @@ def _without_parameters(data: Any, ignored: frozenset[str], neutral: Mapping[str
 
 
 def _question_and_image(messages: list[Any], name: str) -> tuple[str, str | None]:
-    """Returns the last user message's text, and its last image or the most recent one before it."""
+    """Returns the text of the last user message, and the most recent image in any user message."""
     question: str | None = None
     for number, message in reversed(list(enumerate(messages))):
         where = f"{name}[{number}]"
-        if isinstance(message, dict) and message.get("type", "message") != "message":  # such as the call of a tool
+        if isinstance(message, dict) and message.get("type", "message") != "message":  # such as a tool call
             continue
         if not isinstance(message, dict) or not isinstance(message.get("role"), str):
             raise _wrong(where, "must be an object with a role")
@@ -115,7 +115,7 @@ def _question_and_image(messages: list[Any], name: str) -> tuple[str, str | None
 
 
 def _parts(content: Any, where: str) -> tuple[str, str | None]:
-    """Returns the text and the last image of a message's content, whose parts may be those of either API."""
+    """Returns the text and the last image of a message's content; accepts the part types of both APIs."""
     if isinstance(content, str):
         return content, None
     if not isinstance(content, list):
@@ -134,7 +134,7 @@ def _parts(content: Any, where: str) -> tuple[str, str | None]:
 
 
 def _image_url(value: Any, where: str) -> str:
-    """Returns the URL of an image, which the chat API wraps into an object."""
+    """Returns the URL of an image, which the chat API wraps in an object."""
     url = value.get("url") if isinstance(value, dict) else value
     if isinstance(url, str) and (url.lstrip()[:5].lower() == "data:" or "://" in url[:20]):
         return url.strip()

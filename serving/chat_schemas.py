@@ -34,7 +34,7 @@ IGNORED = frozenset(
         "verbosity",
     }
 )
-"""Parameters that are accepted but ignored: they tune how a model writes, which the profile decides."""
+"""Parameters that are accepted but ignored: they tune how a model writes, which the profile determines."""
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "audio": (None,),
@@ -64,18 +64,19 @@ INSTEAD = {
     "tool_choice": "to give a language model this index as tools, use omgm mcp",
     "tools": "to give a language model this index as tools, use omgm mcp",
 }
-"""What to do instead of sending a parameter, if it is more than to leave it out."""
+"""What to do instead of sending a parameter, where leaving it out is not enough."""
 
 
 class ChatOptions(AnswerOptions):
     """This project's own options of a chat request."""
 
     on_generator_error: OnGeneratorError = "fail"
-    """When the generator fails: `fail` returns an error (424), `degrade` the evidence in `omgm` and a sentence."""
+    """When the generator fails: `fail` returns an error (424), `degrade` a sentence as the answer, and the evidence in
+    `omgm`."""
 
 
 class ChatFields(BaseModel):
-    """A chat request. Parameters of OpenAI that tune how a model writes are accepted without effect."""
+    """A chat request. OpenAI's parameters that tune how a model writes are accepted but ignored."""
 
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
@@ -98,7 +99,7 @@ class ChatFields(BaseModel):
     """The conversation. The text of the last user message is the question; its last image, or else the most recent one
     before it, is the image: a data URI or a URL on an allowed host. Other messages are not read."""
     stream: bool | None = False
-    """Whether to answer with server-sent events, in OpenAI's chunks."""
+    """Whether to answer with server-sent events, as OpenAI's chunks."""
     omgm: ChatOptions = ChatOptions()
     """Options of the retrieval."""
 
@@ -108,11 +109,11 @@ class ChatMessageOut(ResponseModel):
 
     role: Literal["assistant"] = "assistant"
     content: str
-    """The answer, or a sentence that says that there is none."""
+    """The answer, or a sentence that explains why there is none."""
 
 
 class ChatChoiceOut(ResponseModel):
-    """The one choice."""
+    """The only choice."""
 
     index: int = 0
     message: ChatMessageOut
@@ -128,7 +129,7 @@ class UsageOut(ResponseModel):
 
 
 class ChatCompletionOut(ResponseModel):
-    """A chat completion with the evidence of its answer."""
+    """A chat completion with the evidence for its answer."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"

@@ -1,4 +1,4 @@
-"""Closing connections: after the rest of an upload, or in HTTP/1.0 to mark the end of a response of unknown length."""
+"""Closes connections: after the rest of an upload, or in HTTP/1.0 to mark the end of a response of unknown length."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ _GET_ERRORS = errors(own=_FINDING)
 _DELETE_ERRORS = errors(429, own=_FINDING | _CHANGING)
 _PUT_ERRORS = errors(400, 408, 413, 415, 429, own=_READING | _CHANGING)
 _FETCHED = 16
-"""Further images that are fetched for an article at most."""
+"""Maximum number of further images that are fetched for an article."""
 _IMAGE_PATH = re.compile(r"[^/]+/image")
 """Ids whose path is that of `GET /entities/{row}/image`."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -17,7 +17,7 @@ from serving.logs import REQUEST_ID
 from serving.service import Service
 
 WORK = ("/answer", "/retrieve", "/v1/chat/completions", "/v1/responses")
-"""The routes whose requests cost the models time."""
+"""The routes whose requests need the models."""
 
 
 class Overload:

@@ -1,4 +1,4 @@
-"""uvicorn's protocol with what it lacks: limits on slow clients and on the size of headers, and refusals by headers."""
+"""Extends uvicorn's protocol: limits slow clients and the size of headers, and refuses requests by their headers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from serving.overload import Overload
 from serving.settings import ServingSettings
 
 LONGEST_HEADERS = 64 * 1024
-"""Bytes of a request's line and headers, and of what is between and after the chunks of a body."""
+"""Maximum bytes of a request's line and headers, and of the framing between and after the chunks of a body."""
 KEEP_ALIVE_S = 75
-"""Seconds that a connection is kept without a request. A client or proxy that thinks it open for longer loses the
-request that it sends as it closes, and many keep theirs for a minute."""
+"""Seconds that an idle connection is kept open: longer than many clients and proxies keep theirs (a minute), because a
+request that is sent while the connection closes is lost."""
 
 
 def protocol_of(settings: ServingSettings, overload: Overload | None = None) -> type[asyncio.Protocol]:
     """Returns the protocol for uvicorn's `http`.
 
     Args:
-        settings: Its limits `header_timeout_s` and `upload_timeout_s` apply.
+        settings: Uses `header_timeout_s` and `upload_timeout_s`.
         overload: Decides which requests are refused by their headers; `None` refuses none.
     """
 
@@ -43,19 +43,21 @@ def protocol_of(settings: ServingSettings, overload: Overload | None = None) -> 
 
 
 def _address(name: object) -> tuple[str, int | None] | None:
-    """Returns the host and port, or the path, of what asyncio calls a `sockname` or `peername`."""
+    """Returns the host and port, or the path, of asyncio's `sockname` or `peername`."""
     if isinstance(name, tuple | list):
         return str(name[0]), int(name[1])
     return (name, None) if isinstance(name, str) and name else None
 
 
 class _LimitedProtocol(HttpToolsProtocol):
-    """Closes connections whose headers are too long or take too long, or the rest of a body that has been answered.
+    """Closes connections with too long or too slow headers, with a slow rest of a body, or with an unread response.
 
-    So it does with those whose client does not read what is written. uvicorn itself limits only the time between two
-    requests, and `intake` the bodies that the application reads.
-    Whatever ends a connection, a client that still sends gets the answer: closing with unread bytes would reset it. So
-    the answer is ended, and what comes is thrown away until the client closes its side (RFC 9112, section 9.6).
+    uvicorn itself limits only the time between two requests, and `intake` limits only bodies that the application
+    reads. The rest of a body is what arrives after its request has been answered.
+
+    A client that is still sending gets its response whatever ends the connection. Closing a connection with unread
+    bytes would reset it, so the service closes only its own side after the response, and discards what it receives
+    until the client closes the other (RFC 9112, section 9.6).
     """
 
     header_s: ClassVar[float]
@@ -64,15 +66,15 @@ class _LimitedProtocol(HttpToolsProtocol):
     _clock: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _begun = False  # whether headers are being read
-    _length = 0  # bytes since they began, or since the last piece of a body that is read
-    _refused = False  # whether the body that comes is of a request that was refused
-    _left: int | None = None  # bytes that may still come, once all are thrown away
+    _length = 0  # bytes since the headers began, or since the last piece of a body that is read
+    _refused = False  # whether the incoming body belongs to a refused request
+    _left: int | None = None  # bytes that may still come once everything is discarded; `None` before
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Starts the time until the first headers begin.
 
-        The rest is what uvicorn does, except that uvicorn asks the socket for both addresses. Each of these calls
-        releases Python's lock, and while models run it takes a while to get it back: a third of a refusal's time.
+        Otherwise the same as in uvicorn, except that uvicorn asks the socket for both addresses. Each of these calls
+        releases Python's lock, and regaining it takes a while when models run: a third of the time of a refusal.
         """
         self.connections.add(self)
         self._unanswered: deque[RequestResponseCycle] = deque()  # the first is being answered
@@ -90,18 +92,18 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._begun, self._refused, self._length = True, False, 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Takes a header; a trailer, which comes after the body, is no header (RFC 9110, section 6.5.1)."""
+        """Stores a header; ignores trailers, which come after the body (RFC 9110, section 6.5.1)."""
         if self._begun:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Stops the clock, since all headers are there; the application sees the request unless it is refused."""
+        """Stops the clock, and passes the request to the application unless it is refused."""
         if self.parser.should_upgrade():
             return
         self._check_headers()
         self._unlimit()
         if self.overload is not None and self._idle():
-            scope = cast(MutableMapping[str, Any], self.scope)  # uvicorn has a type of its own
+            scope = cast(MutableMapping[str, Any], self.scope)  # uvicorn has its own type
             scope["method"] = self.parser.get_method().decode("ascii")
             path = self.url.partition(b"?")[0].decode("latin-1")
             if refusal := self.overload.refuse_by_headers(scope, path):
@@ -111,7 +113,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._begun, self._length = False, 0
 
     def on_body(self, body: bytes) -> None:
-        """Takes a part of the body, which is thrown away if the request was refused."""
+        """Passes on a part of the body, or discards it if the request was refused."""
         if not self._refused:
             self._length = 0
             super().on_body(body)
@@ -128,7 +130,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             self.on_response_complete()  # starts the time until the next request
 
     def data_received(self, data: bytes) -> None:
-        """Reads data, or throws it away; starts the time of a body's rest, which comes after the answer."""
+        """Parses data, or discards it; starts the time of the rest of a body after its request has been answered."""
         if self._left is not None:
             self._left -= len(data)
             if self._left < 0:
@@ -144,8 +146,8 @@ class _LimitedProtocol(HttpToolsProtocol):
     def _parse(self, data: memoryview) -> None:
         """Feeds the parser as uvicorn does, but ignores upgrades, as RFC 9110 (section 7.8) permits.
 
-        The parser ends after the headers of a request that asks for one, and takes its body for the other protocol. So
-        another parser gets the headers again, without the header Upgrade; the callbacks pass over the first time.
+        The parser stops after the headers of a request that asks for an upgrade, and takes the body for the other
+        protocol. So a new parser gets the headers again without `Upgrade`; the callbacks ignore the first pass.
         """
         self._unset_keepalive_if_required()
         try:
@@ -166,7 +168,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             self._end(cause)
 
     def _check_headers(self) -> None:
-        """Checks the length of the headers, and that they name one host, as RFC 9112 (section 3.2) asks of a server.
+        """Checks the length of the headers, and that they name one host, as RFC 9112 (section 3.2) requires.
 
         Raises:
             ApiError: 431 if they are too long, 400 if they name several hosts, or none in HTTP/1.1.
@@ -179,14 +181,14 @@ class _LimitedProtocol(HttpToolsProtocol):
 
     def _head_without_upgrade(self) -> bytes:
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
-        if method == b"CONNECT":  # asks for another protocol by itself
+        if method == b"CONNECT":  # implies another protocol
             raise httptools.HttpParserInvalidMethodError("CONNECT is for proxies")
         lines = [b"%s %s HTTP/%s\r\n" % (method, self.url, version)]
         lines += [b"%s: %s\r\n" % header for header in self.headers if header[0] != b"upgrade"]
         return b"".join([*lines, b"\r\n"])
 
     def pause_writing(self) -> None:
-        """Starts the time in which the client has to read, since more is written than the connection holds."""
+        """Starts the time in which the client has to read, because the connection's buffer is full."""
         super().pause_writing()
         self._unread = self.loop.call_later(self.rest_s, self.transport.abort)
 
@@ -198,14 +200,14 @@ class _LimitedProtocol(HttpToolsProtocol):
             self._unread = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stops the clocks, and tells the requests that are being answered."""
+        """Stops the clocks, and notifies the requests that are being answered."""
         self._unlimit()
         self.resume_writing()
         self._disconnect()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """Goes on with the next request."""
+        """Continues with the next request."""
         if self._unanswered and self._unanswered[0].response_complete:
             self._unanswered.popleft()
         super().on_response_complete()
@@ -215,7 +217,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         return self.cycle is None or self.cycle.response_complete
 
     def _pass_on(self) -> None:
-        """Hands the request to the application, which runs once the event loop has its turn."""
+        """Hands the request to the application, which starts at the event loop's next turn."""
         super().on_headers_complete()
         self._unanswered.append(cycle := self.cycle)
         cycle.transport = cast(asyncio.Transport, ClosingTransport(self.transport, partial(self._close_after, cycle)))
@@ -223,20 +225,20 @@ class _LimitedProtocol(HttpToolsProtocol):
             end_with_connection(cycle)
 
     def _close_after(self, cycle: RequestResponseCycle) -> None:
-        """Closes the connection after an answer, and waits for the client if it may still send."""
+        """Closes the connection after an answer, but first lets the client finish if it may still be sending."""
         if (cycle.more_body or self._left is not None) and not self.transport.is_closing():
             self._linger()
         else:
             self.transport.close()
 
     def _refuse(self, error: ApiError, length: int) -> None:
-        """Answers in the application's place; what comes of the body is thrown away, as `serving.body.refuse` does.
+        """Answers instead of the application, and discards the body as it arrives, as `serving.body.refuse` does.
 
         Raises:
-            ApiError: `error`, if the connection has to end with it.
+            ApiError: `error`, if the connection cannot be kept after it.
         """
         kept = self.parser.should_keep_alive() and self.parser.get_http_version() != "1.0"
-        # A client that asks before it sends its body (Expect) may leave it out now, or send it nevertheless.
+        # A client that sent `Expect: 100-continue` may now omit its body, or send it anyway.
         if not kept or self.expect_100_continue or length > LINGER_BYTES:
             raise error
         self._refused = True
@@ -264,9 +266,9 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._end(ApiError(408, "upload_timeout", f"the headers took longer than {self.header_s:g} s"))
 
     def _end(self, error: ApiError) -> None:
-        """Reads no more, and closes the connection after the answers to whole requests, or after an error.
+        """Stops reading, and closes the connection after the responses to complete requests, or after an error.
 
-        The error is left out if no answer is waited for, or another one has begun.
+        The error is not sent if the client is not waiting for a response, or if another response has begun.
         """
         if self.transport.is_closing() or self._left is not None:
             return
@@ -280,7 +282,7 @@ class _LimitedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _linger(self) -> None:
-        """Ends what is sent; the client then closes the connection, or is cut off."""
+        """Closes the service's side, and the whole connection if the client does not close its own side in time."""
         self._left = LINGER_BYTES
         self._disconnect()
         self._limit(LINGER_S, self.transport.close)
@@ -288,7 +290,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         self.flow.resume_reading()
 
     def _disconnect(self) -> None:
-        """Tells all requests that are being answered that their client is gone; uvicorn tells only the last."""
+        """Notifies all requests that are being answered that the client has gone; uvicorn notifies only the last."""
         for cycle in self._unanswered:
             cycle.disconnected = True
             cycle.message_event.set()

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API, `/v1/responses`: the chat route in the shape that newer clients use by default."""
+"""OpenAI's Responses API, `/v1/responses`: the chat route in the format that newer clients use by default."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def add_responses_route(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/responses", response_model=ResponsesOut, responses=_RESPONSES, openapi_extra=_BODY)
     async def respond(request: Request) -> ResponsesOut | Response:
-        """Answers the last question of a conversation about its latest image, in the shape of the Responses API.
+        """Answers the last question of a conversation about its latest image, in the format of the Responses API.
 
-        The evidence is in `omgm`, of the response or of a stream's `response.completed`. Nothing is stored, so a
-        conversation is sent whole.
+        The evidence is in `omgm`, in the response or in a stream's `response.completed`. Nothing is stored, so send
+        the whole conversation.
         """
         with openai_errors("input"):
             checked, pending = await intake.take_in(
@@ -48,7 +48,7 @@ def add_responses_route(app: FastAPI, service: Service) -> None:
 
 
 async def _events(service: Service, pending: PendingAnswer, on_error: OnGeneratorError) -> AsyncIterator[str]:
-    """Yields the answer as the events of the API; the last has the evidence, or an error takes its place."""
+    """Yields the answer as events of the API; the last event has the evidence, or is an error."""
     number, created = 0, int(time.time())
 
     def send(kind: str, **more: Any) -> str:
@@ -84,7 +84,7 @@ async def _events(service: Service, pending: PendingAnswer, on_error: OnGenerato
 def _response(
     pending: PendingAnswer, created: int, text: str | None = None, answer: AnswerOut | None = None
 ) -> ResponsesOut:
-    """Returns the response, still in progress without a text."""
+    """Returns the response, which is still in progress if there is no text."""
     return ResponsesOut(
         id=f"resp_{pending.response.request_id}",
         created_at=created,

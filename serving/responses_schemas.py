@@ -1,4 +1,4 @@
-"""The shape of OpenAI's Responses API: what goes over the wire at `/v1/responses`."""
+"""Requests and responses of `/v1/responses`, in the format of OpenAI's Responses API."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RESPONSES_IGNORED = frozenset(
         "user",
     }
 )
-"""Parameters that are accepted without effect, as in the chat API; nothing is ever stored."""
+"""Parameters that are accepted but ignored, as in the chat API; nothing is ever stored."""
 
 RESPONSES_NEUTRAL: dict[str, tuple[Any, ...]] = {
     "background": (None, False),
@@ -44,11 +44,11 @@ RESPONSES_NEUTRAL: dict[str, tuple[Any, ...]] = {
     "tools": (None, []),
     "top_logprobs": (None, 0),
 }
-"""Parameters that ask for another kind of answer, with the values that do not."""
+"""Parameters that ask for a different kind of answer, with their neutral values, which are accepted."""
 
 
 class ResponsesFields(BaseModel):
-    """A request of the Responses API. Parameters that tune how a model writes are accepted without effect."""
+    """A request of the Responses API. Parameters that tune how a model writes are accepted but ignored."""
 
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
@@ -80,7 +80,7 @@ class OutputTextOut(ResponseModel):
 
     type: Literal["output_text"] = "output_text"
     text: str
-    """The answer, or a sentence that says that there is none."""
+    """The answer, or a sentence that explains why there is none."""
     annotations: list[Any] = Field(default=[])
     logprobs: list[Any] = Field(default=[])
 
@@ -119,7 +119,10 @@ class ResponsesUsageOut(ResponseModel):
 
 
 class ResponsesOut(ResponseModel):
-    """A response with the evidence of its answer. What is null or empty is here because clients read it."""
+    """A response with the evidence for its answer.
+
+    Fields that are always null or empty are for clients that read them.
+    """
 
     id: str
     object: Literal["response"] = "response"

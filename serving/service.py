@@ -219,7 +219,7 @@ class Service:
         if not isinstance(error, ChatError | ConnectionResetError):
             return as_api_error(error, request_id)
         logger.warning("request %s: %s", request_id, error)
-        if isinstance(error, ConnectionResetError) or error.status is None:  # the first is of a process that ended
+        if isinstance(error, ConnectionResetError) or error.status is None:  # the first means that a process has died
             return ApiError(424, "generator_unavailable", "the generator cannot be reached")
         if error.status == 429 or error.status >= 500:
             return ApiError(424, "generator_unavailable", f"the generator answered with status {error.status}")

@@ -35,7 +35,7 @@ def tracer_of_environment() -> Tracer | None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        logger.warning("no traces are sent to the OTLP endpoint in the environment: they need the extra otel")
+        logger.warning("tracing is off although an OTLP endpoint is set: install the extra otel")
         return None
     os.environ.setdefault("OTEL_SERVICE_NAME", "omgm")
     provider = TracerProvider(resource=Resource.create())

@@ -1,4 +1,4 @@
-"""The knowledge base that a model is trained for: its articles and its images."""
+"""The articles and images of the knowledge base that a model is trained for."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from retriever.types import Entity
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeBase:
-    """A knowledge base and how it is read.
+    """A knowledge base and how to read it.
 
     Attributes:
         kb: The knowledge base.
         images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own.
         kb_format: See `indexes.formats`; guessed when `None`.
-        names: The names that the fields of an entity have in the knowledge base, where they are not the usual ones.
+        names: Names of an entity's fields in the knowledge base, where they differ from the usual ones.
         drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
     """
 
@@ -47,7 +47,7 @@ def image_source(images: Path | None, kb: Path, kb_format: str | None) -> ImageS
     """Returns the images of a knowledge base.
 
     Raises:
-        ValueError: It has none of its own, and no folder is given.
+        ValueError: The knowledge base has no images, and no folder is given.
     """
     source = open_images(images, kb, kb_format or guess_format(kb))
     if source is None:

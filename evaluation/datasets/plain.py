@@ -50,7 +50,7 @@ def read_plain(path: Path, names: Names = NO_NAMES) -> Iterator[Item]:
 
     Args:
         path: The file.
-        names: What fields are called in it, where they do not have one of the usual names.
+        names: Names of fields in the file, where they are not among the usual ones.
 
     Raises:
         ValueError: The file cannot be read.
@@ -126,7 +126,7 @@ def _split(row: Row, names: Names) -> Row:
 
 
 def renamed(row: Row, names: Names = NO_NAMES) -> Row:
-    """Returns a row whose fields have our names: those that `names` says, or else usual ones."""
+    """Returns a row with its fields renamed to ours, by `names` or else from the usual names."""
     given = {folded(key): key for key in reversed(row)}
     mapped = {field: value for field in names if (value := field_of(row, field, names)[1]) is not None}
     named = row | mapped
@@ -188,7 +188,7 @@ def _question(row: Row, where: str) -> Question:
 
 
 def _chosen(answer: Any, options: Any) -> Any:
-    """Returns the text of the option if the answer is an option's letter, else the answer."""
+    """Returns the text of the option if the answer is an option's letter, otherwise the answer."""
     if isinstance(options, Mapping):
         return options.get(answer, answer) if isinstance(answer, str) else answer
     if not isinstance(options, list) or not isinstance(answer, str) or not re.fullmatch("[A-Z]", answer):

@@ -109,7 +109,7 @@ def _match(tokens: Tokens, question: AnalyzedQuestion) -> _Matched:
 
 
 def _coverage(group: IntArray, asked: IntArray, weight: FloatArray) -> FloatArray:
-    """Returns the share of the question that each group of tokens covers, a repeated word counted once."""
+    """Returns the share of the question that each group of tokens covers, counting repeated words once."""
     table = np.zeros((int(group.max(initial=0)) + 1, int(asked.max(initial=0)) + 1), np.float32)
     hit = asked >= 0
     np.maximum.at(table, (group[hit], asked[hit]), weight[hit])
@@ -143,7 +143,7 @@ def _are(tokens: Tokens, words: frozenset[str]) -> Flags:
 
 @lru_cache(maxsize=1024)
 def _flags(tokens: Tokens) -> dict[str, FloatArray]:
-    """Returns the features of each token that do not depend on the question, by name, float32 [T] each."""
+    """Returns the token features that do not depend on the question, by name, each float32 [T]."""
     word = np.array([bool(stem) for stem in tokens.stems], np.bool_)
     stop = np.array([stem in STOP_WORDS for stem in tokens.stems], np.bool_)
     verb = np.array([low.endswith(("ed", "ing")) and low.islower() for low in tokens.lower], np.bool_)
@@ -178,7 +178,7 @@ class _Spans:
         self.has_after = (last < count - 1) & (tokens.sentence[self.after] == tokens.sentence[last])
 
     def sum(self, values: FloatArray | Flags, start: IntArray | None = None, end: IntArray | None = None) -> FloatArray:
-        """Sums the values of the tokens from `start` to before `end`; by default those of each span."""
+        """Sums the values of the tokens from `start` up to, but not including, `end`; by default those of each span."""
         total = np.concatenate([[0], np.cumsum(values, dtype=np.float64)])
         first, stop = self.first if start is None else start, self.last + 1 if end is None else end
         return np.asarray(total[stop] - total[first], np.float32)
@@ -197,7 +197,7 @@ def _inside(spans: _Spans, flags: dict[str, FloatArray]) -> Columns:
 
 
 def _cuts(spans: _Spans, flags: dict[str, FloatArray]) -> Columns:
-    """Says whether a span cuts a name, a figure with its unit, or a date in two."""
+    """Returns features of spans that cut a name, a figure with its unit, or a date in two."""
     tokens, first, last, before, after = spans.tokens, spans.first, spans.last, spans.before, spans.after
     name, number, particle = tokens.capital, tokens.number, _are(tokens, PARTICLES)
     unit, month, comma = flags["unit"] > 0, flags["month"] > 0, flags["comma"] > 0
@@ -225,7 +225,7 @@ def _cuts(spans: _Spans, flags: dict[str, FloatArray]) -> Columns:
 
 
 def _near(spans: _Spans, flags: dict[str, FloatArray], matched: _Matched) -> Columns:
-    """Says how close the question's words are: in the sentence, in the clauses, beside the span, within it."""
+    """Returns features of how close the question's words are: in sentence and clauses, beside and in the span."""
     weight, sentences, clauses, count = matched.weight, matched.sentences, matched.clauses, spans.count
     sentence, clause, last_clause = spans.sentence, spans.clause, spans.tokens.clause[spans.last]
     cover, repeated, best = sentences[sentence], spans.sum(weight), sentences.max()

@@ -57,7 +57,7 @@ def links(
 
 
 def _beside(places: IntArray, tokens: Tokens, first: IntArray, last: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Returns how close a word's nearest places before and after each span are, 0 in another sentence."""
+    """Returns the closeness of a word's nearest occurrences before and after each span; 0 in another sentence."""
     count = len(tokens.lower)
     padded = np.concatenate([[-1], places, [count]])
     before = padded[np.searchsorted(padded, first, "left") - 1]
@@ -71,7 +71,7 @@ def _beside(places: IntArray, tokens: Tokens, first: IntArray, last: IntArray) -
 
 
 def _pairs(asked: IntArray, sentence: IntArray, words: int, sentences: int) -> FloatArray:
-    """Returns the share of the question's adjacent words that each sentence has close together."""
+    """Returns the share of the question's adjacent word pairs that each sentence has close together."""
     hits = np.flatnonzero(asked >= 0)
     found: list[set[int]] = [set() for _ in range(sentences)]
     for i, j in pairwise(hits.tolist()):

@@ -34,7 +34,7 @@ class Vocabulary:
         return np.asarray(self.classes_of(tokens)[places(tokens, candidates)], np.int64)
 
     def classes_of(self, tokens: Tokens) -> IntArray:
-        """Returns the class of each token, and one more for a place outside the evidence, [T + 1]."""
+        """Returns the class of each token, followed by that of places outside the evidence, [T + 1]."""
         return np.array([self._of(self.classes, word) for word in tokens.classes] + [len(self.classes)], np.int64)
 
     def asked(self, question: AnalyzedQuestion) -> tuple[int, int, int, int]:
@@ -49,7 +49,7 @@ class Vocabulary:
 
 
 def places(tokens: Tokens, candidates: Candidates) -> IntArray:
-    """Returns the tokens around each candidate, [n, 8]; a place outside the text is given as the number of tokens."""
+    """Returns the positions around each candidate, [n, 8]; positions outside the text become the number of tokens."""
     count = len(tokens.classes)
     columns = []
     for i, shift in enumerate(AROUND):
@@ -59,12 +59,12 @@ def places(tokens: Tokens, candidates: Candidates) -> IntArray:
 
 
 def outcome(scores: FloatArray, null: float, best: int, candidates: Candidates) -> FloatArray:
-    """Returns the inputs of the confidence: the lead of the best candidate, the overview, its links and doubts.
+    """Returns the inputs for the confidence: the lead of the best candidate, the overview, its links and doubts.
 
     Args:
-        scores: Scores of the candidates.
-        null: Score of there being no answer.
-        best: The best candidate.
+        scores: Scores of the candidates, float32 [n].
+        null: Score of "no answer".
+        best: Position of the best candidate.
         candidates: The candidates.
     """
     top = float(scores[best])
@@ -96,7 +96,7 @@ class SpanModel:
         return _load(path)
 
     def scores(self, tokens: Tokens, question: AnalyzedQuestion, candidates: Candidates) -> tuple[FloatArray, float]:
-        """Returns the scores of the candidates, [n], and that of there being no answer."""
+        """Returns the scores of the candidates, float32 [n], and that of "no answer"."""
         a = self._arrays
         inputs = (candidates.features - a["mean"]) / a["scale"]
         classes, around = self.vocabulary.classes_of(tokens), places(tokens, candidates)
@@ -117,7 +117,7 @@ class SpanModel:
         return np.asarray(total / len(a["classes"]), np.float32), null / len(a["classes"])
 
     def confidence(self, signs: FloatArray) -> float:
-        """Returns the probability that an answer is right, from what `outcome` says of it."""
+        """Returns the probability that an answer is right, from the result of `outcome`."""
         a = self._arrays
         return float(1 / (1 + np.exp(-(signs @ a["confidence"] + a["confidence_bias"][0]))))
 

@@ -35,11 +35,11 @@ def choose(model: SpanModel, question: str, text: str, title: str) -> Choice | N
         model: Scores the spans.
         question: The question.
         text: The evidence.
-        title: Title of its article.
+        title: Title of the article.
 
     Returns:
-        The choice; none if the text has no candidates, or if no span answers a question of this kind. Chinese and
-        Japanese are not read: single characters as words got one answer of ten right.
+        The choice, or `None` if the text has no candidates, or if no span can answer this kind of question. Chinese and
+        Japanese are not read: with single characters as words, one answer in ten was right.
     """
     if is_unspaced(question):
         return None

@@ -1,4 +1,4 @@
-"""What a training on few colors and measures does not learn: ranges, units and shades stay whole, answers fit."""
+"""Rules for what the training data hardly cover: ranges, units and shades stay whole, and the kind of answer fits."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _cuts_range(tokens: Tokens, found: Candidates) -> Flags:
 
 
 def _cuts_initial(tokens: Tokens, found: Candidates) -> Flags:
-    """Says which candidates are an initial alone, or what follows one: "J" or "Paul Getty" of "J. Paul Getty"."""
+    """Returns which candidates are an initial, or the rest of its name: "J" or "Paul Getty" of "J. Paul Getty"."""
     initial = np.array([len(low) == 1 and low.isalpha() for low in tokens.lower], np.bool_) & tokens.capital
     named = np.zeros(len(initial), np.bool_)  # an initial, a dot and a name
     named[:-2] = initial[:-2] & np.array([low == "." for low in tokens.lower[1:-1]], np.bool_) & tokens.capital[2:]
@@ -83,7 +83,7 @@ def _cuts_unit(tokens: Tokens, found: Candidates) -> Flags:
 
 
 def _clause_cover(tokens: Tokens, question: AnalyzedQuestion) -> FloatArray:
-    """Returns the share of the question's words that each clause has."""
+    """Returns the weighted share of the question's words in each clause, float32 [clauses]."""
     clauses: dict[int, set[str]] = {}
     for stem, clause in zip(tokens.stems, tokens.clause.tolist(), strict=True):
         clauses.setdefault(clause, set()).add(stem)

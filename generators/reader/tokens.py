@@ -149,7 +149,7 @@ def _ends_sentence(forms: list[str], i: int) -> bool:
 
 
 def _label_start(forms: list[str], sentence: IntArray, colon: int) -> int:
-    """Returns the first word of the label that a colon ends: back to a capital, at most six words."""
+    """Returns the first word of the label that ends at a colon: back to a capitalized word, at most six words."""
     begin = colon - 1
     while (
         begin > 0

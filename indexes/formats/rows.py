@@ -45,9 +45,9 @@ _DEEPEST = 10
 """Levels of nested objects whose fields a message lists."""
 _LONGEST_NAME = 100
 _SAMPLE = 50
-"""Rows that tell which field is the title, and what all share."""
+"""Number of rows that determine which field is the title, and which values all rows share."""
 _FEW = 10
-"""Rows that may have the same long value by chance."""
+"""Number of rows that may have the same long value by chance."""
 
 
 def entities_of(
@@ -60,7 +60,7 @@ def entities_of(
 
     Args:
         rows: Places, each with a row or with the reason why there is none.
-        names: The names of fields that differ from the usual ones.
+        names: Names of fields that differ from the usual ones.
         what: What contains the rows, for messages.
         read: Reads a row, by default `entity_of`.
 
@@ -93,7 +93,7 @@ def entities_of(
 
 
 def _shared(rows: Sequence[Row]) -> Row:
-    """Returns the fields that all of some rows share with a value long enough for a section: it tells none apart."""
+    """Returns the fields with the same value, long enough for a section, in all of the rows: boilerplate."""
     if len(rows) < _FEW:
         return {}
     same = {name: value for name, value in rows[0].items() if all(row.get(name) == value for row in rows)}

@@ -126,7 +126,7 @@ def add_query_map(parser: argparse._ActionsContainer) -> None:
 
 
 def question_names(args: argparse.Namespace) -> dict[str, str]:
-    """Returns what the fields of questions are called in their file, by `--query-map`."""
+    """Returns the names of the questions' fields in their file, from `--query-map`."""
     from evaluation.datasets.plain import FIELDS
     from indexes.formats.fields import parse_names
 

@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     """Evaluates retrieval and the generator, or an agent, and prints the main figures."""
     if args.mode is not None or args.dataset in evaluate_agent.MODES:
         if args.no_answers or args.bem is not None or args.step1 is not None:
-            raise ValueError("--no-answers, --bem and --step1 are not for agents; remove them")
+            raise ValueError("--no-answers, --bem and --step1 do not apply to agents; remove them")
         evaluate_agent.run(args)
         return
     refuse_without_mode(args, evaluate_agent.ALL_OPTIONS)
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _given(step1: str, questions: Sequence[Question]) -> tuple[Found, dict[str, str]]:
-    """Returns the candidates that `--step1` names, and what a run notes of them."""
+    """Returns the candidates that `--step1` names, and a description of them for the run's note."""
     from evaluation.given import GOLD, gold_candidates, read_candidates
     from retriever.files import sha256_of
 

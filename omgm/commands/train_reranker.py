@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> None:
         accumulate=args.accumulate,
         **{name: value for name, value in given.items() if value is not None},
     )
-    keyed = keys_are_images(profile.search.candidates)  # else an index has the tokens of sections alone
+    keyed = keys_are_images(profile.search.candidates)  # otherwise an index has tokens only of sections
     data = RerankerData(
         kb=existing(args.kb, "--kb"),
         images=images_of(args),

@@ -1,4 +1,4 @@
-"""PyTorch checkpoints: read as tensors alone, and converted to safetensors, which load without unpickling."""
+"""Reads only the tensors of PyTorch checkpoints, and converts them to safetensors, which load without unpickling."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ def read_checkpoint(file: Path) -> tuple[dict[str, Tensor], list[str]]:
         The tensors, and the keys that they were under, such as "model" or "state_dict", the outermost first.
 
     Raises:
-        ValueError: It cannot be read, contains objects other than tensors and plain values, or no named tensors.
+        ValueError: The file cannot be read, contains objects other than tensors and plain values, or has no named
+            tensors.
     """
     try:
         state: Any = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        # PyTorch's own message about pickles advises to load any object, which could run code.
+        # PyTorch's own message recommends loading arbitrary objects, which could run code.
         unpickled = isinstance(error, pickle.UnpicklingError)
-        reason = "it holds other objects, or is damaged" if unpickled else str(error).partition("\n")[0]
-        raise ValueError(f"{file}: not readable as a checkpoint of tensors alone: {reason}") from error
+        reason = "it contains other objects, or is damaged" if unpickled else str(error).partition("\n")[0]
+        raise ValueError(f"{file}: not readable as a checkpoint with only tensors: {reason}") from error
     wrappers = []
     for key in _WRAPPERS:
         if isinstance(state, dict) and isinstance(state.get(key), dict):
@@ -54,12 +55,12 @@ def convert_checkpoint(checkpoint: Path, target: Path) -> None:
     """Writes a PyTorch checkpoint (`.pt`, `.bin`) as safetensors.
 
     Args:
-        checkpoint: The file to read, see `read_checkpoint`.
-        target: One file if its name ends in `.safetensors`, else a folder for shards of a few GB and their index, which
-            is written last.
+        checkpoint: The file; see `read_checkpoint`.
+        target: A file if the name ends in `.safetensors`, otherwise a folder for shards of up to 4 GiB and their index,
+            which is written last.
 
     Raises:
-        ValueError: As `read_checkpoint`.
+        ValueError: As for `read_checkpoint`.
     """
     state, _ = read_checkpoint(checkpoint)
     if target.suffix == ".safetensors":

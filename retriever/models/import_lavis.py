@@ -138,7 +138,7 @@ def _read_tower(file: Path) -> dict[str, Tensor]:
 
 
 def _tell_kind(file: Path, state: Mapping[str, Tensor], wrappers: Sequence[str]) -> Kind:
-    """Recognizes LAVIS's files by their form: it alone wraps the tensors in `{"model": ...}`.
+    """Recognizes LAVIS's files by their structure: only LAVIS wraps the tensors in `{"model": ...}`.
 
     Raises:
         ValueError: The file is not from LAVIS; OMGM's and EchoSight's cannot be told apart.

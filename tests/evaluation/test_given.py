@@ -1,4 +1,4 @@
-"""Candidates of others in the place of step 1's: their formats, and what steps 2 and 3 get."""
+"""Given candidates in place of step 1's: their formats, and what steps 2 and 3 receive."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def written(path: Path, content: object) -> Path:
 @pytest.mark.parametrize(
     ("content", "scores"),
     [
-        # OMGM's first step, EchoSight's, WikiSeeker's, and TREC's format, in which the score counts and not the place
+        # OMGM's first step, EchoSight's, WikiSeeker's, and TREC's format, in which the score decides, not the rank
         ({"retrieved_entities": [{"url": RED}, {"url": BLUE}], "retrieval_similarities": [0.5, 0.25]}, (0.5, 0.25)),
         ({"retrieved_entries": [RED, BLUE], "retrieval_similarities": [0.5, 0.25]}, (0.5, 0.25)),
         ({"retrieved_entities": [{"url": RED}, {"url": BLUE}]}, (None, None)),
@@ -41,12 +41,12 @@ def test_formats(content: object, scores: tuple[float | None, ...], tmp_path: Pa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"q0": [{"entry": "a"}]}, r"as many retrieval_similarities if any \(found a list\)"),
+        ({"q0": [{"entry": "a"}]}, r"as many retrieval_similarities, if any \(found a list\)"),
         ({"q0": {"top_20": []}}, "q0: expected retrieved_entities or retrieved_entries"),
         ({"q0": {"retrieved_entries": ["a"], "retrieval_similarities": []}}, "and as many retrieval_similarities"),
-        ({"E-VQA_0": {"retrieved_entries": []}}, "no question that is asked, such as 'q0', but others, such as 'E-VQA"),
+        ({"E-VQA_0": {"retrieved_entries": []}}, "none of the questions, such as 'q0'; it has others, such as 'E-VQA"),
         ("q0 Q0 a 1 0.5\n", "line 1: neither JSON nor a line `question Q0 entity rank score tag`"),
-        ("", "no question that is asked, such as 'q0', but others$"),
+        ("", "none of the questions, such as 'q0'$"),
     ],
 )
 def test_bad_files_are_named(content: object, message: str, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_questions_without_candidates_are_counted(tmp_path: Path, caplog: pytest
     path = written(tmp_path / "results", {"q0": {"retrieved_entries": [RED]}})
     with caplog.at_level(logging.WARNING):
         assert list(read_candidates(path, ["q0", "q1", "q2"])) == ["q0"]
-    assert "2 questions of 3 without candidates, which count as wrong" in caplog.text
+    assert "2 questions of 3 have no candidates and count as wrong" in caplog.text
 
 
 def test_the_step_looks_entities_up_once_in_the_given_order() -> None:

@@ -248,9 +248,9 @@ def test_a_damaged_run_is_named(tmp_path: Path, images: Path, content: str) -> N
 
 def test_another_run_in_the_folder_is_refused(tmp_path: Path, images: Path) -> None:
     run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:2])
-    with pytest.raises(ValueError, match="from a run with another settings; choose another --out"):
+    with pytest.raises(ValueError, match="from a run with different settings; choose another --out"):
         run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:2], settings={"alpha": 0.5})
-    with pytest.raises(ValueError, match="from a run with another questions_sha256"):
+    with pytest.raises(ValueError, match="from a run with different questions_sha256"):
         run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:3])
 
 
@@ -293,11 +293,11 @@ def test_the_judge_may_change(tmp_path: Path, images: Path) -> None:
         assert metrics["answer"] == fresh[judge]["answer"]
         ours, others = lines_of(out), lines_of(tmp_path / f"{judge}")
         assert [line | {"timings_ms": 0} for line in ours] == [line | {"timings_ms": 0} for line in others]
-    with pytest.raises(ValueError, match="from a run with another bem, settings; choose"):
+    with pytest.raises(ValueError, match="from a run with different bem, settings; choose"):
         run(FakeRetriever(), images, out, settings={"alpha": 0.5})
     (out / "alone").mkdir()
     run(FakeRetriever(), images, out / "alone", generator=None)
-    with pytest.raises(ValueError, match="from a run with another bem; choose"):  # it has no answers
+    with pytest.raises(ValueError, match="from a run with different bem; choose"):  # it has no answers
         run(FakeRetriever(), images, out / "alone", generator=None, bem=bem)
 
 

@@ -1,4 +1,4 @@
-"""Scripts without spaces: what counts as a word, and by which terms a passage is found."""
+"""Scripts without spaces: what counts as a word, and which terms find a passage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API, asked by OpenAI's own client."""
+"""OpenAI's Responses API, called by OpenAI's own client."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def test_answer(client: OpenAI) -> None:
     assert (found.output_text, found.status, found.model, found.object) == ("1848", "completed", "omgm", "response")
     [message] = found.output
     assert (message.role, message.status, message.content[0].annotations) == ("assistant", "completed", [])
-    assert found.usage.output_tokens_details.reasoning_tokens == 0  # LlamaIndex reads it, whether it is there or not
+    assert found.usage.output_tokens_details.reasoning_tokens == 0  # LlamaIndex reads it without checking
     about = found.omgm
     assert (about["entity"]["title"], about["confidence"]) == ("Redland", 0.75)
     assert (found.id, message.id) == (f"resp_{about['request_id']}", f"msg_{about['request_id']}")
-    Response.model_validate(found.model_dump())  # has every field that the client's own type requires
+    Response.model_validate(found.model_dump())  # has all fields that the client's type requires
 
 
 def test_stream(client: OpenAI) -> None:
@@ -93,7 +93,7 @@ def test_no_answer_is_a_sentence(client: OpenAI) -> None:
 
 
 def test_a_conversation_goes_on(world: World, client: OpenAI) -> None:
-    """Its items may be those of an earlier response, or calls that another model made."""
+    """Items may be those of an earlier response, or another model's tool calls."""
     first = ask(client, user(text_part("What is this?"), image_part("blue"), image_part("green")))
     call = {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "1", "output": "x"}

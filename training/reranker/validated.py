@@ -1,4 +1,4 @@
-"""Chooses the held-out samples to validate on, before any image is read: those of the others need not be."""
+"""Chooses the held-out samples for validation before images are read, so that those of the others are not read."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from training.reranker.samples import SampleSet
 
 MOST_QUESTIONS = 1000
 MOST_ROWS = 50_000
-"""Different sections and images that are encoded, at most: 0.4 GB of tokens for the embedded model, 2.5 for
-BLIP-2."""
+"""Maximum number of distinct sections and images that are encoded: 0.4 GB of tokens for the embedded model, 2.5 GB
+for BLIP-2."""
 
 
 def compared_entities(samples: SampleSet, sample: int) -> set[int]:
-    """Returns the entities that a sample is validated on: its gold one, and those that step 1 found."""
+    """Returns the entities that a sample is validated on: its gold entity, and those that step 1 found."""
     return {int(samples.gold[sample]), *samples.found[samples.found_by(sample)].tolist()}
 
 
@@ -33,7 +33,7 @@ def labeled_images(samples: SampleSet) -> dict[int, list[int]]:
 def without_surplus(
     samples: SampleSet, seed: int, *, labeled: bool
 ) -> tuple[SampleSet, NDArray[np.int64], NDArray[np.int32]]:
-    """Leaves out held-out samples beyond the limits, chosen in a seeded order, and images that nothing needs then.
+    """Leaves out held-out samples beyond the limits, in a seeded order, and the images that are then unused.
 
     Args:
         samples: All samples.
@@ -41,7 +41,7 @@ def without_surplus(
         labeled: Whether an index has the images of training samples as labeled images.
 
     Returns:
-        The set that is left, with its images numbered anew; which samples it has; which images.
+        The remaining set, with its images renumbered; the kept samples, int64; the kept images, int32.
     """
     chosen, entities = _chosen(samples, seed, labeled_images(samples) if labeled else {})
     kept = np.sort(np.concatenate([samples.training, np.array(chosen, dtype=np.int64)]))
@@ -70,7 +70,7 @@ def without_surplus(
 
 
 def _chosen(samples: SampleSet, seed: int, labeled: dict[int, list[int]]) -> tuple[list[int], set[int]]:
-    """Returns held-out samples, as many as the limits allow, and the entities that they are compared with."""
+    """Returns as many held-out samples as the limits allow, and the entities that they are compared with."""
     chosen, entities, rows = list[int](), set[int](), 0
     for sample in np.random.default_rng([seed, 2]).permutation(samples.validation).tolist():
         further = compared_entities(samples, sample) - entities

@@ -235,7 +235,7 @@ def test_what_failed_is_asked_and_judged_again(
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--dataset", "mmsearch", "--no-answers"], "--no-answers, --bem and --step1 are not for agents"),
+        (["--dataset", "mmsearch", "--no-answers"], "--no-answers, --bem and --step1 do not apply to agents"),
         (["--dataset", "evqa", "--canary", "x"], "--canary needs --mode"),
         (["--dataset", "evqa"], "--query-images is needed: evqa names its images"),
         (["--dataset", "evqa", "--mode", "magic"], "--mode must be one of auto, "),

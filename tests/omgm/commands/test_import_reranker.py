@@ -245,7 +245,7 @@ def test_files_of_other_kinds_are_refused(base: Path, tmp_path: Path, capsys: Ca
     assert "optimizer's checkpoint" in refused(capsys, optimizer, *rest)
     pickled = checkpoint(tmp_path, {"model": {"path": tmp_path}})
     told = refused(capsys, pickled, *rest)
-    assert "not readable as a checkpoint of tensors alone: it holds other objects, or is damaged" in told
+    assert "not readable as a checkpoint with only tensors: it contains other objects, or is damaged" in told
     assert "weights_only" not in told  # PyTorch advises to load any object
     (tmp_path / "text.pth").write_text("no checkpoint")
     assert "not readable" in refused(capsys, tmp_path / "text.pth", *rest)

@@ -313,7 +313,7 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "page.pt").write_text("<html>not found</html>")
-    with pytest.raises(ValueError, match=r"page\.pt: not readable as a checkpoint of tensors alone"):
+    with pytest.raises(ValueError, match=r"page\.pt: not readable as a checkpoint with only tensors"):
         convert_checkpoint(tmp_path / "page.pt", tmp_path / "model")
 
 

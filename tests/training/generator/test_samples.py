@@ -106,7 +106,7 @@ def test_a_finished_run_is_not_repeated(tmp_path: Path, image_of: Callable[[str]
     path = make_samples(FakeRetriever, QUESTIONS, image_of, tmp_path, multimodal=False)
     assert make_samples(never, QUESTIONS, image_of, tmp_path, multimodal=False) == path
     for changes in ({"most": 3}, {"seed": 1}, {"multimodal": True}, {"made_with": {"index": "other"}}):
-        with pytest.raises(ValueError, match=f"from a run with another {'index' if 'made_with' in changes else ''}"):
+        with pytest.raises(ValueError, match=f"from a run with different {'index' if 'made_with' in changes else ''}"):
             make_samples(never, QUESTIONS, image_of, tmp_path, **{"multimodal": False} | changes)
 
 

@@ -223,7 +223,7 @@ def test_a_finished_run_is_not_repeated(
     monkeypatch.setattr(module, "load_base", never)
     assert train(llama, samples, tmp_path, replace(SMALL, save_every=3)) == report
     with pytest.raises(
-        ValueError, match=r"run.json: from a run with another rank, seed; choose another --out or delete"
+        ValueError, match=r"run.json: from a run with different rank, seed; choose another --out or delete"
     ):
         train(llama, samples, tmp_path, replace(SMALL, rank=8, seed=1))
     shutil.rmtree(tmp_path / "checkpoints")  # as the message suggests

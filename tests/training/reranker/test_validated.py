@@ -1,4 +1,4 @@
-"""Which held-out samples are validated on."""
+"""Which held-out samples are used for validation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def samples() -> SampleSet:
 def test_everything_is_kept_within_the_limits() -> None:
     left, kept, images = without_surplus(samples(), 0, labeled=False)
     assert kept.tolist() == [0, 1, 2, 3, 4, 5]
-    assert images.tolist() == [0, 2, 3, 4, 5, *range(10, 16), *range(22, 26)]  # further ones of 2 to 5 alone
+    assert images.tolist() == [0, 2, 3, 4, 5, *range(10, 16), *range(22, 26)]  # further ones only of 2 to 5
     assert images[left.query_image].tolist() == [0, 0, 2, 3, 4, 5]
     assert images[left.main_image[:6]].tolist() == [10, 11, 12, 13, 14, 15] and left.main_image[6] == -1
     assert left.image_owners.tolist() == [2, 3, 4, 5] and images[left.own_images].tolist() == [22, 23, 24, 25]
