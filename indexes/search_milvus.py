@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from indexes.formats.fields import optional
+from indexes.extras import optional
 from indexes.growing import save_array
 from indexes.ids import hash_id
 from indexes.keys import Keys

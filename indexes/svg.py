@@ -16,8 +16,8 @@ from xml.etree.ElementTree import Element, ParseError, fromstring, tostring
 
 from PIL import Image
 
-from indexes.formats.fields import optional
-from indexes.formats.streams import is_pointer
+from indexes.extras import optional
+from retriever.files import is_pointer
 from retriever.images import MAX_ASPECT, ImageError, load_image, open_image
 
 ImageFile = bytes | str | os.PathLike[str]

@@ -1,4 +1,4 @@
-"""Atomic file writes: a file is written under a temporary name and renamed, so readers see all of it or nothing."""
+"""Reads and checks whole files, and writes them atomically: under a temporary name that is then renamed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
+
 
 def sha256_of(path: Path) -> str:
     """Returns the SHA-256 of a file as hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_pointer(path: Path) -> bool:
+    """Returns whether a file is a Git LFS pointer to a file that was not fetched."""
+    with path.open("rb") as file:
+        return file.read(len(_LFS_POINTER)) == _LFS_POINTER
 
 
 def read_object(path: Path) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
@@ -280,18 +279,6 @@ def kind(value: object) -> str:
     """Describes the type of a JSON value in words."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")
-
-
-def optional(module: str, extra: str) -> Any:
-    """Imports a module that an extra installs.
-
-    Raises:
-        ValueError: The module is not installed; the message says how to install it.
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ValueError(f"this format needs {module}: pip install 'omgm[{extra}]'") from error
 
 
 def _field(row: object, field: str, where: str, required: bool) -> Any:

@@ -10,11 +10,12 @@ from indexes.formats.evqa import is_evqa
 from indexes.formats.json_rows import first_row, json_files
 from indexes.formats.markdown import article_files
 from indexes.formats.source_file import HELP, format_of
-from indexes.formats.streams import inner_name, is_pointer, opened
+from indexes.formats.streams import inner_name, opened
 from indexes.formats.website import page_files
 from indexes.formats.xml_rows import root_of, xml_files
 from indexes.formats.zim import is_zim
 from indexes.images import IMAGE_SUFFIXES
+from retriever.files import is_pointer
 from retriever.wording import counted
 
 PACKED = (".gz", ".bz2", ".zip")

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from indexes.formats.fields import Names, optional
+from indexes.extras import optional
+from indexes.formats.fields import Names
 from indexes.formats.images import ICON, LARGE, SMALLEST, image_path, photos_first, sides_of, source_of
 from indexes.formats.infobox import INFOBOX, facts
 from indexes.formats.page_parts import (

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
-from indexes.formats.fields import Names, optional
+from indexes.extras import optional
+from indexes.formats.fields import Names
 from indexes.formats.skipped import Entry
 from indexes.formats.streams import opened
 from indexes.formats.wikitext import Namespaces, read_wikitext

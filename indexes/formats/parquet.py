@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from indexes.formats.fields import Names, optional
+from indexes.extras import optional
+from indexes.formats.fields import Names
 from indexes.formats.jsonl import entries_of
 from indexes.formats.skipped import Entry
 

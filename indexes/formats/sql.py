@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from indexes.formats.fields import Names, optional
+from indexes.extras import optional
+from indexes.formats.fields import Names
 from indexes.formats.rows import entities_of
 from indexes.formats.skipped import Entry
 from indexes.formats.source_file import names_in, read_source_file

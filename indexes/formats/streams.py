@@ -22,7 +22,6 @@ CHUNK = 1 << 20
 """Bytes read at a time; a larger member is read in doubling steps."""
 _MARGIN = 16
 """An error this close, in characters, to the end of the text read so far may only mean that more follows ("\\u12")."""
-_POINTER = b"version https://git-lfs.github.com/spec/"
 _SPACE = " \t\n\r"
 _OPENERS: dict[str, Callable[[Path, str], Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 
@@ -111,12 +110,6 @@ def starts_with(path: Path, character: str) -> bool:
     with opened(path) as file:
         start = file.read(256).removeprefix(codecs.BOM_UTF8).decode("utf-8", errors="replace")
     return start.lstrip(_SPACE).startswith(character)
-
-
-def is_pointer(path: Path) -> bool:
-    """Returns whether a file is a Git LFS pointer to a file that was not fetched."""
-    with path.open("rb") as file:
-        return file.read(len(_POINTER)) == _POINTER
 
 
 class _Window:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from indexes.formats.fields import Names, optional
+from indexes.extras import optional
+from indexes.formats.fields import Names
 from indexes.formats.html import Furniture, Measure, furniture_of, read_page
 from indexes.formats.skipped import Entry
 from indexes.images import find_image

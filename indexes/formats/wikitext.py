@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from indexes.formats.fields import optional
+from indexes.extras import optional
 from indexes.formats.html import FACTS
 from indexes.formats.images import ICON, SMALLEST, photos_first
 from indexes.formats.superscripts import END, START, write_superscripts

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from indexes.formats.fields import Names, optional
+from indexes.extras import optional
+from indexes.formats.fields import Names
 from indexes.formats.html import Furniture, Measure, furniture_of, read_page
 from indexes.formats.skipped import Entry
 from indexes.svg import size_of
