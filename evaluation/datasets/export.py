@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluation.datasets.plain import answers_in, plain_question, renamed
 from evaluation.datasets.rows import Row
-from indexes.formats.fields import optional
+from indexes.extras import optional
 from indexes.progress import progress_bar
 from retriever.files import as_line, replace_with, write_whole
 from retriever.images import encoded, load_image, open_image

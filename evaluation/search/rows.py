@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.datasets.rows import Row, json_lines
-from indexes.formats.fields import optional
+from indexes.extras import optional
 from indexes.images import find_image
 
 ImageFile = bytes | Path
