@@ -29,7 +29,7 @@ def whole_image(kind: str, size: tuple[int, int] = (96, 64), seed: int = 0) -> b
 
 
 def hostile_image(draw: random.Random) -> tuple[str, bytes]:
-    """Returns what is wrong with a file, and the file: not an image, or a broken one."""
+    """Returns the kind of damage and a file that is not a valid image."""
     kind = draw.choice(FORMATS)
     whole = whole_image(kind, seed=draw.randrange(50))
     wrong = draw.choice(("flipped", "truncated", "spliced", "polyglot", "bomb", "noise", "chunks"))

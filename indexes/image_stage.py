@@ -71,7 +71,7 @@ class EntityImages(NamedTuple):
 
 
 def store_images(run: BuildRun, articles: Articles, source: ImageSource | None) -> tuple[ImageRecords, IntArray]:
-    """Returns what is known of the images, and where the tokens of each entity start, int64 [N + 1].
+    """Returns the record of each entity's images, and the offsets of each entity's tokens, int64 [N + 1].
 
     Each readable main image gets a thumbnail, `images/<row>.jpg`; `images.jsonl` records which images are used and what
     is wrong with the others. `image_keys.npy` has a row per entity (zeros without a readable main image) and

@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
-from retriever.unspaced import terms
+from retriever.unspaced import has_unspaced, terms
 
 RARITY_FILE = Path(__file__).with_name("rarity.txt")
 """The number of passages of encyclopedic prose that contain each stem; written by `training/reader/rarity.py`."""
@@ -111,7 +111,8 @@ def _forms(text: str) -> list[str]:
     folded = fold(text)
     if folded.isascii():
         return _ASCII_WORD.findall(folded)
-    return list(chain.from_iterable(map(terms, _WORD.findall(folded))))
+    found = _WORD.findall(folded)
+    return list(chain.from_iterable(map(terms, found))) if has_unspaced(folded) else found
 
 
 @lru_cache(maxsize=65536)

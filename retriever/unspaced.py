@@ -25,6 +25,11 @@ def is_unspaced(text: str) -> bool:
     return 2 * len(_CHARACTER.findall(text)) > sum(map(str.isalpha, text))
 
 
+def has_unspaced(text: str) -> bool:
+    """Returns whether a text contains a character of such a script."""
+    return _CHARACTER.search(text) is not None
+
+
 def count_words(text: str) -> int:
     """Counts the words of a text; each character of a script without spaces counts as one.
 
