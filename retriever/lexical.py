@@ -18,8 +18,18 @@ _SMALL = "a-z\u00df-\u00f6\u00f8-\u00ff\u03b1-\u03c9\u0430-\u045f"  # Latin, Gre
 _SENTENCE_END = re.compile(  # also of Arabic, Urdu and Hindi, and of Chinese and Japanese, which need no space
     rf"[.!?\u061f\u06d4\u0964]\s+(?=[^{_SMALL}])|[\u3002\uff01\uff1f]\s*(?=\S)"
 )
-_WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d+(?:[.,]\d+)*")
+_MARKS = "".join(  # vowel signs of Indic and Southeast Asian scripts, which Python's \w leaves out
+    mark for mark in map(chr, range(0x900, 0xAC00)) if unicodedata.category(mark) in ("Mn", "Mc")
+)
+_LETTER = rf"(?:[^\W\d_]|[{_MARKS}])"
+_WORD = re.compile(rf"{_LETTER}+(?:'{_LETTER}+)?|\d+(?:[.,]\d+)*")
 _ASCII_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?|[0-9]+(?:[.,][0-9]+)*")  # the same for folded ASCII, and faster
+PREFIX = 5
+"""Number of letters that are kept of a word in another language than English."""
+_ELISION = re.compile(r"^(?:[cdjlmnst]|qu|un|[dn]?[ae]ll|sull)'(?=\w\w)")  # French and Italian: l'eglise
+_ARABIC_ARTICLE = re.compile(  # with a conjunction or preposition, as one word with its noun
+    r"^(?:[\u0648\u0641]?[\u0628\u0643]?\u0627\u0644|[\u0648\u0641]?\u0644\u0644|\u0648)(?=\w{3})"
+)
 _SUFFIXES = (  # (suffix, replacement, shortest stem); the first match is applied
     ("izations", "", 4), ("isations", "", 4), ("ization", "", 4), ("isation", "", 4), ("izing", "", 4), ("ized", "", 4),
     ("ises", "", 5), ("izes", "", 4), ("ised", "", 5), ("ize", "", 4), ("ations", "", 4), ("ation", "", 4),
@@ -102,9 +112,17 @@ def words(text: str) -> list[str]:
     return list(map(stem, _forms(text)))
 
 
-def tokenize(text: str) -> list[str]:
-    """Splits `text` into stems, stop words removed."""
-    return list(filter(None, map(_counted, _forms(text))))
+def tokenize(text: str, english: bool = True) -> list[str]:
+    """Splits `text` into stems, stop words removed.
+
+    Args:
+        text: The text.
+        english: Whether to keep words that English prose hardly has as they are. Otherwise, they are cut to five
+            letters, because `stem` knows English endings only: in most alphabets, what follows is inflection (F. Can
+            et al., "Information retrieval on Turkish texts", 2008).
+    """
+    found = filter(None, map(_counted, _forms(text)))
+    return list(found if english else map(_cut, found))
 
 
 def _forms(text: str) -> list[str]:
@@ -118,8 +136,13 @@ def _forms(text: str) -> list[str]:
 @lru_cache(maxsize=65536)
 def _counted(word: str) -> str:
     """Returns the stem of a folded word, or an empty string if it is a stop word."""
-    found = stem(word)
+    found = stem(_ELISION.sub("", word))
     return "" if found in STOP_WORDS else found
+
+
+@lru_cache(maxsize=65536)
+def _cut(stem: str) -> str:
+    return stem if stem in _rarities() or stem[0].isdigit() else _ARABIC_ARTICLE.sub("", stem)[:PREFIX]
 
 
 def sentences(text: str) -> list[str]:
@@ -133,9 +156,36 @@ def sentences(text: str) -> list[str]:
 
 
 def rarity(word: str) -> float:
-    """Returns how rare a stem is in encyclopedic prose: log(passages / passages that contain it)."""
+    """Returns how rare a stem is in encyclopedic prose: log(passages / passages that contain it).
+
+    Unknown stems count as rare, short ones less so, since in other languages these are mostly function words.
+    """
     table = _rarities()
-    return table.get(word, table[""])
+    if word in table or word[0].isdigit():
+        return table.get(word, table[""])
+    return table[""] * min(1.0, len(word) / PREFIX) ** 2
+
+
+_ASKING = frozenset(("what", "who", "whom", "whose", "which", "when", "where", "why", "how"))
+ENGLISH = 0.75
+"""Minimum share of English words in a question without an English question word."""
+
+
+def is_english(question: str) -> bool:
+    """Returns whether a question is probably in English; one or two ASCII words may also be a name, so they pass.
+
+    Capitalized words after the first may be names, so they do not count.
+
+    Example:
+        >>> is_english("Who built the Kölner Dom?"), is_english("Wie hoch ist der Kölner Dom?")
+        (True, False)
+    """
+    asked = re.findall("[a-z]+", question.lower())
+    if not _ASKING.isdisjoint(asked) or (question.isascii() and len(asked) <= 2):
+        return True
+    found = _WORD.findall(question)
+    stems = [stem(fold(word)) for i, word in enumerate(found) if word[0].isalpha() and not (i and word[0].isupper())]
+    return sum(word in STOP_WORDS or word in _rarities() for word in stems) >= ENGLISH * len(stems)
 
 
 @lru_cache(maxsize=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
@@ -12,26 +12,26 @@ from typing import NamedTuple
 import numpy as np
 
 from retriever.deixis import without_deixis
-from retriever.lexical import implied, rarity, sentences, tokenize
+from retriever.lexical import implied, is_english, rarity, sentences, tokenize
 from retriever.types import FloatArray
 
 Term = str | tuple[str, str]
 
 
 class _Text(NamedTuple):
-    """A tokenized passage: its stems in order, the count of each stem, and the stems of each sentence."""
+    """A tokenized passage: its number of stems, the positions of each, and the stems of each sentence."""
 
-    stems: tuple[str, ...]
-    counts: Mapping[str, int]
+    length: int
+    positions: Mapping[str, Sequence[int]]
     sentences: tuple[frozenset[str], ...]
 
     def frequency(self, term: Term) -> int:
-        """Returns how often a stem, or a pair of adjacent stems, occurs in the passage."""
+        """Returns how often a stem, or a pair of adjacent stems in either order, occurs in the passage."""
         if isinstance(term, str):
-            return self.counts.get(term, 0)
-        if not all(stem in self.counts for stem in term):  # true of nearly all passages, so few are searched for pairs
-            return 0
-        return sum(pair in (term, term[::-1]) for pair in pairwise(self.stems))
+            return len(self.positions.get(term, ()))
+        first, second = (self.positions.get(stem, ()) for stem in term)
+        neighbors = (1,) if term[0] == term[1] else (-1, 1)
+        return sum(position + step in second for position in first for step in neighbors) if second else 0
 
 
 class BM25:
@@ -84,12 +84,13 @@ class BM25:
         scores = np.zeros(len(passages), np.float32)
         if not passages:
             return scores
-        texts = [_read(passage) for passage in _without_shared_line(passages)]
-        lengths = np.array([len(text.stems) for text in texts], np.float32)
+        english = is_english(question)
+        texts = [_read(passage, english) for passage in _without_shared_line(passages)]
+        lengths = np.array([text.length for text in texts], np.float32)
         norms = self.k1 * (1 - self.b + self.b * lengths / max(float(lengths.mean()), 1.0))
         reachable, words = 0.0, dict[Term, float]()
         core = without_deixis(question)
-        for term in dict.fromkeys([*_terms(tokenize(core)), *implied(core)]):
+        for term in dict.fromkeys([*_terms(tokenize(core, english)), *implied(core)]):
             frequency = np.array([text.frequency(term) for text in texts], np.float32)
             containing = int(np.count_nonzero(frequency))
             if containing:
@@ -127,8 +128,10 @@ def _terms(stems: Sequence[str]) -> list[Term]:
     return [*stems, *((min(pair), max(pair)) for pair in pairwise(stems))]
 
 
-@lru_cache(maxsize=4096)  # about 12 KB each
-def _read(passage: str) -> _Text:
-    parts = [tokenize(sentence) for sentence in sentences(passage)]
-    stems = tuple(chain.from_iterable(parts))
-    return _Text(stems, Counter(stems), tuple(map(frozenset, parts)))
+@lru_cache(maxsize=4096)  # about 13 KB each
+def _read(passage: str, english: bool) -> _Text:
+    parts = [tokenize(sentence, english) for sentence in sentences(passage)]
+    positions = defaultdict[str, list[int]](list)
+    for position, stem in enumerate(chain.from_iterable(parts)):
+        positions[stem].append(position)
+    return _Text(sum(map(len, parts)), positions, tuple(map(frozenset, parts)))

@@ -6,7 +6,7 @@ import numpy as np
 
 from retriever.lexical import sentences, tokenize
 from retriever.models.bm25 import BM25
-from retriever.unspaced import count_words, is_unspaced, terms
+from retriever.unspaced import count_words, has_unspaced, terms
 
 
 def test_pairs_of_characters_are_terms() -> None:
@@ -25,12 +25,20 @@ def test_words_are_counted() -> None:
     assert count_words("") == 0
     assert count_words("Боль шой  театр") == 3
     assert count_words("樹齢1000年、高さ 12 m") == 9  # 樹 齢 1000 年 、 高 さ 12 m
+    assert count_words("แม่น้ำ 12 m") == 4  # two of at most four characters each, then two
 
 
-def test_which_texts_are_of_such_a_script() -> None:
-    assert is_unspaced("需要 250g 花生米")
-    assert not is_unspaced("需要 salt?")  # 2 of 6 letters
-    assert not is_unspaced("12")
+def test_three_letters_of_an_alphabet_without_spaces_are_a_term() -> None:
+    assert list(terms("ช้าง")) == ["ช้า", "้าง"]
+    assert list(terms("5มีนา")) == ["5", "มีน", "ีนา"]
+    assert list(terms("มา")) == ["มา"]
+    assert tokenize("ចាន") == ["ចាន"]  # Khmer: the vowel sign belongs to the word
+
+
+def test_which_texts_have_such_a_script() -> None:
+    assert has_unspaced("need 味噌")
+    assert has_unspaced("ພາສາລາວ") and has_unspaced("မြန်မာ")
+    assert not has_unspaced("Größe, размер, 12")
 
 
 def test_sentences_end_in_other_scripts() -> None:

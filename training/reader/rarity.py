@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from retriever.files import write_whole
-from retriever.lexical import tokenize
+from retriever.lexical import STOP_WORDS, words
 from training.reader.questions import read_squad, read_tokens, share_of
 
 FREQUENT = 5
@@ -24,7 +24,7 @@ def table(passages: Iterable[str]) -> str:
     """Returns a line per frequent stem with its number of passages, after a line with the number of all passages."""
     stems, count = Counter[str](), 0
     for passage in dict.fromkeys(passages):
-        stems.update(set(tokenize(passage)))
+        stems.update(set(words(passage)) - STOP_WORDS)
         count += 1
     rows = [("", count), *sorted(row for row in stems.items() if row[1] >= FREQUENT)]
     return "".join(f"{stem}\t{number}\n" for stem, number in rows)
