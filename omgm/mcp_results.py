@@ -89,6 +89,8 @@ class AnswerResult(_Result):
     """Probability that the image shows `entity`, null if the profile is not calibrated."""
     declined: bool
     """Whether the question was declined because the image was not recognized."""
+    reason: str | None = None
+    """Why there is no answer; null with an answer, and for an agent's answer."""
     entity: EntityResult | None
     """The entity that the image shows; null if nothing was found."""
     evidence: SectionResult | None
@@ -146,6 +148,7 @@ def answer_result(found: Answer) -> AnswerResult:
         confidence=found.confidence,
         recognized=found.recognized,
         declined=found.declined,
+        reason=found.reason,
         entity=_best(found),
         evidence=next(iter(sections_result(found, 1).sections), None) if found.evidence else None,
     )

@@ -104,6 +104,7 @@ class Answer(Retrieval):
         span: Start and end of the answer in `evidence.text`, in characters; `None` if it does not occur there.
         truncated: Whether the evidence was cut to fit into the generator's context.
         declined: Whether the question was declined because the image was not recognized.
+        reason: Why there is no answer, as the end of a sentence; `None` with an answer.
     """
 
     answer: str | None
@@ -111,6 +112,7 @@ class Answer(Retrieval):
     span: tuple[int, int] | None = field(repr=False)
     truncated: bool = field(repr=False)
     declined: bool = False
+    reason: str | None = None
 
     @property
     def abstained(self) -> bool:
@@ -158,6 +160,7 @@ def make_answer(retrieval: Retrieval, generation: Generation, generate_ms: float
         span=None if retrieval.evidence is None else answer_span(generation, retrieval.evidence.text),
         truncated=generation.truncated,
         declined=generation.declined,
+        reason=generation.reason,
     )
 
 

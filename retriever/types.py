@@ -174,6 +174,7 @@ class Generation:
         span: The answer's characters in `Evidence.text` (start, end), for an extractive reader.
         truncated: True if the evidence was cut to fit the model's context.
         declined: True if the generator was not asked, because the image was not recognized.
+        limitation: What the generator cannot do that the question asks of it, such as reading its language.
         prompt_tokens: As counted by a chat model's server, else `None`.
         completion_tokens: As counted by a chat model's server, else `None`.
     """
@@ -183,6 +184,7 @@ class Generation:
     span: tuple[int, int] | None = None
     truncated: bool = False
     declined: bool = False
+    limitation: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
 
@@ -190,3 +192,12 @@ class Generation:
     def abstained(self) -> bool:
         """True if there is no answer."""
         return self.answer is None
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no answer, as the end of a sentence; `None` with an answer."""
+        if self.answer is not None:
+            return None
+        if self.declined:
+            return "the image was not recognized"
+        return self.limitation or "the generator found none in the evidence"

@@ -116,9 +116,9 @@ def answer_text(answer: AnswerOut) -> str:
     """Returns the answer, or a sentence that explains why there is none: many chat clients show only the text."""
     if answer.generator_error is not None:
         return f"No answer: {answer.generator_error.message}."
-    if answer.declined:
-        return "The image was not recognized."
-    return "No answer found in the evidence." if answer.answer is None else answer.answer
+    if answer.answer is not None:
+        return answer.answer
+    return f"No answer: {answer.reason}." if answer.reason else "No answer found."
 
 
 def _id(pending: PendingAnswer) -> str:

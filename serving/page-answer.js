@@ -11,7 +11,7 @@ export function showReply(turn, reply) {
       ? "The image was not recognized: the closest match is below"
       : reply.trail?.stopped
         ? `No answer: stopped by its limit of ${reply.trail.stopped}`
-        : "No answer found in the evidence";
+        : `No answer: ${reply.reason ?? "nothing found fits"}`;
   const about = [reply.generator];
   if (failed) about.push(failed.message);
   else if (reply.answer !== null && reply.confidence !== null) about.push(`${Math.round(reply.confidence * 100)}% sure`);

@@ -245,6 +245,7 @@ class Service:
             confidence=generation.confidence,
             abstained=generation.abstained and failure is None,
             declined=generation.declined,
+            reason=None if failure else generation.reason,
             context_truncated=generation.truncated,
             generator=self.generator.name,
             generator_error=ErrorDetail.model_validate(failure.body()["error"]) if failure else None,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from generators.reader.tokens import tokenize_text, word_set
 from retriever.deixis import without_deixis
-from retriever.lexical import STOP_WORDS, implied
+from retriever.lexical import STOP_WORDS, implied, is_english
 
 _BE = word_set("is are was were be been 's")
 _DO = word_set("do does did has have had can could will would should may might must")
@@ -47,6 +47,15 @@ class AnalyzedQuestion:
     negated: bool
     keys: tuple[str, str]
     key_classes: tuple[str, str]
+
+
+def limitation(question: str) -> str | None:
+    """Returns why the reader does not try to answer a question, as the end of a sentence, or `None` if it does."""
+    if not is_english(question):  # of its answers to German questions, one in sixteen was right
+        return "the extractive reader reads questions in English only"
+    if _kind(tokenize_text(question).lower)[0] == "yes/no":
+        return "the extractive reader does not answer yes-or-no questions"
+    return None
 
 
 def analyze(question: str, rarity: Mapping[str, float], known: frozenset[str] = frozenset()) -> AnalyzedQuestion:

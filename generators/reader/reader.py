@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from generators.reader.features import candidates
 from generators.reader.model import WEIGHTS_FILE, SpanModel, outcome
-from generators.reader.question import analyze
+from generators.reader.question import analyze, limitation
 from generators.reader.rules import adjustments
 from generators.reader.tokens import stems_of, tokenize_text
-from retriever.lexical import is_english
 from retriever.types import Evidence, FloatArray, Generation, GenerationRequest
 
 
@@ -38,11 +37,8 @@ def choose(model: SpanModel, question: str, text: str, title: str) -> Choice | N
         title: Title of the article.
 
     Returns:
-        The choice, or `None` if the text has no candidates, or if no span can answer this kind of question. Questions
-        in other languages than English are not read: of the answers to German ones, one in sixteen was right.
+        The choice, or `None` if the text has no candidates, or if no span can answer this kind of question.
     """
-    if not is_english(question):
-        return None
     tokens = tokenize_text(text)
     asked = analyze(question, model.rarity, frozenset(tokens.stems))
     found = candidates(tokens, asked, model.rarity, stems_of(title))
@@ -84,9 +80,10 @@ class ExtractiveReader:
         """Returns the best span of the evidence, or an abstention; its confidence is the probability of being right."""
         if evidence is None:
             return Generation(None, 0.0)
-        choice = choose(self._model, question, evidence.text, evidence.entity_title)
+        limited = limitation(question)
+        choice = None if limited else choose(self._model, question, evidence.text, evidence.entity_title)
         if choice is None:
-            return Generation(None, 0.0)
+            return Generation(None, 0.0, limitation=limited)
         confidence = self._model.confidence(choice.signs)
         if confidence < self.threshold:
             return Generation(None, confidence)

@@ -55,8 +55,7 @@ def run(args: argparse.Namespace) -> None:
     if args.json:
         print_json(_as_dict(answer))
         return
-    missing = "the image was not recognized" if answer.declined else "the generator found none in the evidence"
-    print(answer.answer if answer.answer is not None else f"(no answer: {missing})")
+    print(answer.answer if answer.answer is not None else f"(no answer: {answer.reason})")
     if answer.evidence is not None:
         print(f"\n{answer.evidence.entity_title}, section {answer.evidence.section_title!r}:\n{answer.evidence.text}")
     print("\n" + "  ".join(f"{step} {ms:.1f} ms" for step, ms in answer.timings_ms.items()))
@@ -160,6 +159,7 @@ def _as_dict(answer: Answer) -> dict[str, Any]:
         "abstained": answer.abstained,
         "recognized": answer.recognized,
         "declined": answer.declined,
+        "reason": answer.reason,
         "evidence": None if answer.evidence is None else asdict(answer.evidence),
         "candidates": [
             {"entity": c.entity, "title": c.title, "sim_c": c.sim_c, "sim_m": c.sim_m, "fused": c.fused}

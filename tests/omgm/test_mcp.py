@@ -100,6 +100,7 @@ def test_tools_are_described(url: str) -> None:
                 "abstained",
                 "recognized",
                 "declined",
+                "reason",
                 "grounded",
                 "confidence",
                 "entity",

@@ -95,7 +95,7 @@ def test_async(world: World) -> None:
 def test_no_answer_is_a_sentence(client: OpenAI) -> None:
     message = user(text_part("What is the flag of one color?"), image_part("red"))
     found = ask(client, message)
-    sentence = "No answer found in the evidence."
+    sentence = "No answer: the generator found none in the evidence."
     assert found.choices[0].message.content == sentence
     assert (found.omgm["abstained"], found.omgm["answer"]) == (True, None)
     chunks = list(ask(client, message, stream=True))

@@ -283,7 +283,7 @@ def test_the_camera(page: Browser) -> None:
 
 def test_abstains(page: Browser, flag: Path) -> None:
     turn = ask(page, flag, "What is the flag of one color?")
-    assert "No answer found in the evidence" in part(turn, "answer").text
+    assert "No answer: the generator found none in the evidence" in part(turn, "answer").text
     assert part(turn, "evidence").find_elements("tag name", "mark") == []
 
 

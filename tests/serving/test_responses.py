@@ -85,7 +85,7 @@ def test_stream(client: OpenAI) -> None:
 def test_no_answer_is_a_sentence(client: OpenAI) -> None:
     message, sentence = (
         user(text_part("What is the flag of one color?"), image_part()),
-        "No answer found in the evidence.",
+        "No answer: the generator found none in the evidence.",
     )
     found = ask(client, message)
     assert (found.output_text, found.omgm["abstained"]) == (sentence, True)

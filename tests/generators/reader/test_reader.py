@@ -58,9 +58,23 @@ def test_a_museums_number_is_one_answer() -> None:
     assert read("Who gave it?", text).answer not in ("J", "Paul Getty")
 
 
-def test_chinese_questions_are_left_to_chat_models() -> None:
-    answer = read("花生米需要多少", "花生米需要多少: 250g\n盐: 5g")
-    assert answer == Generation(None, 0.0)
+@pytest.mark.parametrize(
+    ("question", "reason"),
+    [
+        ("花生米需要多少", "the extractive reader reads questions in English only"),
+        ("Wie hoch ist der Turm aus Stein?", "the extractive reader reads questions in English only"),
+        ("Is it made of stone?", "the extractive reader does not answer yes-or-no questions"),
+        ("Who painted it?", "the generator found none in the evidence"),
+    ],
+)
+def test_why_there_is_no_answer(question: str, reason: str) -> None:
+    answer = read(question, "")
+    assert (answer.answer, answer.confidence, answer.reason) == (None, 0.0, reason)
+
+
+def test_an_answer_has_no_reason() -> None:
+    assert read("What is the height?", "height: 12 m").reason is None
+    assert Generation(None, declined=True).reason == "the image was not recognized"
 
 
 def test_a_shade_belongs_to_its_color() -> None:
@@ -132,7 +146,7 @@ def test_evidence_without_words(text: str) -> None:
     assert read("What is the capital of this country?", text) == Generation(None, 0.0)
 
 
-@pytest.mark.parametrize("question", ["", "?", "the", "How many?", "Does it lay eggs?"])
+@pytest.mark.parametrize("question", ["", "?", "the", "How many?"])
 def test_questions_without_a_span_as_their_answer(question: str) -> None:
     assert read(question, BIRD) == Generation(None, 0.0)
 
