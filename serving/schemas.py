@@ -177,8 +177,8 @@ class AnswerOut(RetrieveOut):
     declined: bool = False
     """Whether the question was declined because the image was not recognized."""
     reason: str | None = None
-    """Why there is no answer, as the end of a sentence that may change. Null with an answer, if the generator failed, and
-    with a `mode`."""
+    """Why there is no answer, as the end of a sentence that may change. Null with an answer, if the generator failed,
+    and with a `mode`."""
     context_truncated: bool
     """Whether the section was longer than the generator's context."""
     generator: str
