@@ -73,8 +73,8 @@ export function showEvidence(turn, evidence) {
 export function passage(heading, { text, span = null }) {
   const characters = [...text]; // the span counts Unicode characters, a string counts UTF-16 units
   const cut = (from, to) => characters.slice(from, to).join("");
-  const body = make("div", "text", [], { tabIndex: 0, role: "group", ariaLabel: heading });
-  if (span) body.append(cut(0, span[0]), make("mark", "", cut(...span)), cut(span[1]));
+  const body = make("div", "text", [], { dir: "auto", tabIndex: 0, role: "group", ariaLabel: heading });
+  if (span) body.append(cut(0, span[0]), make("mark", "", cut(...span), { dir: "" }), cut(span[1]));
   else body.append(text);
   return make("article", "passage", [make("h3", "", heading), body]);
 }

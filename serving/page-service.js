@@ -2,11 +2,13 @@
 
 const key = document.getElementById("key");
 
-/** Returns an element with a class, children, and properties. */
+/** Returns an element with a class, children, and properties. Text runs in the direction of its script. */
 export function make(tag, className = "", children = [], properties = {}) {
-  const element = Object.assign(document.createElement(tag), properties);
+  const content = [children].flat().filter((child) => child !== null);
+  const dir = content.some((child) => typeof child === "string") ? "auto" : "";
+  const element = Object.assign(document.createElement(tag), { dir, ...properties });
   if (className) element.className = className;
-  element.append(...[children].flat().filter((child) => child !== null));
+  element.append(...content);
   return element;
 }
 

@@ -287,6 +287,13 @@ def test_abstains(page: Browser, flag: Path) -> None:
     assert part(turn, "evidence").find_elements("tag name", "mark") == []
 
 
+def test_text_runs_in_the_direction_of_its_script(page: Browser, flag: Path) -> None:
+    turn = ask(page, flag, "متى تم اعتماد العلم؟")
+    assert turn.find_element("tag name", "h2").value_of_css_property("direction") == "rtl"
+    assert by_id(page, "question").value_of_css_property("direction") == "rtl"
+    assert part(turn, "text").value_of_css_property("direction") == "ltr"
+
+
 def test_without_a_generator(chromium: Browser, tmp_path: Path, flag: Path) -> None:
     generator = ChatGenerator(ChatClient("http://127.0.0.1:9", "llama", retries=0))
     with served(tmp_path, generator=generator) as world:
