@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from generators.stop import before_stop
 from serving import intake
 from serving.chat_request import openai_errors, read_chat
 from serving.chat_schemas import (
@@ -58,7 +59,7 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
         return ChatCompletionOut(
             id=_id(pending),
             created=int(time.time()),
-            choices=[ChatChoiceOut(message=ChatMessageOut(content=answer_text(answer)))],
+            choices=[ChatChoiceOut(message=ChatMessageOut(content=answer_text(answer, checked.stop)))],
             omgm=answer,
         )
 
@@ -103,22 +104,22 @@ async def text_pieces(
 
     An answer that is null ends with the sentence that says so.
     """
-    sent = ""
+    sent, stop = "", pending.request.stop
     async for piece in service.stream_answer(pending, on_error):
         if isinstance(piece, str):
             sent += piece
         elif isinstance(piece, AnswerOut) and piece.answer is None:
-            yield f"\n{answer_text(piece)}" if sent else answer_text(piece)
+            yield before_stop(f"\n{answer_text(piece)}", stop) if sent else answer_text(piece, stop)
         yield piece
 
 
-def answer_text(answer: AnswerOut) -> str:
+def answer_text(answer: AnswerOut, stop: Sequence[str] = ()) -> str:
     """Returns the answer, or a sentence that explains why there is none: many chat clients show only the text."""
+    if answer.answer is not None:
+        return answer.answer
     if answer.generator_error is not None:
-        return f"No answer: {answer.generator_error.message}."
-    if answer.declined:
-        return "The image was not recognized."
-    return "No answer found in the evidence." if answer.answer is None else answer.answer
+        return before_stop(f"No answer: {answer.generator_error.message}.", stop)
+    return before_stop("The image was not recognized." if answer.declined else "No answer found in the evidence.", stop)
 
 
 def _id(pending: PendingAnswer) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
@@ -17,6 +18,8 @@ from serving.settings import ServingSettings
 
 _IMAGES = 4  # images of the largest size that fit into one conversation
 _PARAMS = {"k": "omgm", "alpha": "omgm", "beta": "omgm"}
+_SWITCHES = {"tools": "tool_choice", "functions": "function_call"}
+"""Parameters that ask for nothing if another one is "none"."""
 
 
 async def read_chat(request: Request, settings: ServingSettings) -> CheckedRequest:
@@ -26,7 +29,7 @@ async def read_chat(request: Request, settings: ServingSettings) -> CheckedReque
         ApiError: 404 for another model; otherwise as for `/answer`.
     """
     fields = check(ChatFields, _without_parameters(await _read(request, settings), IGNORED, NEUTRAL))
-    return _checked(fields, fields.messages, "messages", settings)
+    return replace(_checked(fields, fields.messages, "messages", settings), stop=tuple(fields.stop or ()))
 
 
 async def read_responses(request: Request, settings: ServingSettings) -> CheckedRequest:
@@ -88,7 +91,7 @@ def _without_parameters(data: Any, ignored: frozenset[str], neutral: Mapping[str
     if not isinstance(data, dict):
         return data
     for name, value in data.items():
-        if name in neutral and value not in neutral[name]:
+        if name in neutral and value not in neutral[name] and data.get(_SWITCHES.get(name)) != "none":
             message = f"{name} is not supported by this service; {INSTEAD.get(name, 'leave it out')}"
             raise ApiError(422, "unsupported_parameter", message, param=name)
     return {name: value for name, value in data.items() if name not in ignored and name not in neutral}

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic_core import PydanticCustomError
 
+from serving.fields import is_unicode
 from serving.schemas import AnswerOptions, AnswerOut, OnGeneratorError, ResponseModel
 
 MODEL = "omgm"
 """Name and owner of the only model of this service; lets `omgm doctor` tell it from a generator's server."""
+
+MAX_STOPS, LONGEST_STOP = 4, 256
+"""Limits of `stop`: the number of strings, which is OpenAI's, and their characters."""
 
 IGNORED = frozenset(
     {
@@ -18,6 +23,7 @@ IGNORED = frozenset(
         "max_tokens",
         "metadata",
         "parallel_tool_calls",
+        "prediction",
         "presence_penalty",
         "prompt_cache_key",
         "prompt_cache_options",
@@ -34,7 +40,8 @@ IGNORED = frozenset(
         "verbosity",
     }
 )
-"""Parameters that are accepted but ignored: they tune how a model writes, which the profile determines."""
+"""Parameters that are accepted but ignored: they tune how a model writes, which the profile determines, or how the
+request is stored, billed or cached."""
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "audio": (None,),
@@ -45,9 +52,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "modalities": (None, ["text"]),
     "moderation": (None,),
     "n": (None, 1),
-    "prediction": (None,),
     "response_format": (None, {"type": "text"}),
-    "stop": (None, [], ""),
     "tool_choice": (None, "none", "auto"),
     "tools": (None, []),
     "top_logprobs": (None, 0),
@@ -100,8 +105,25 @@ class ChatFields(BaseModel):
     before it, is the image: a data URI or a URL on an allowed host. Other messages are not read."""
     stream: bool | None = False
     """Whether to answer with server-sent events, as OpenAI's chunks."""
+    stop: str | list[str] | None = Field(default=None, examples=[["\n"]])
+    """Up to 4 strings of at most 256 characters; the answer ends before the first of them."""
     omgm: ChatOptions = ChatOptions()
     """Options of the retrieval."""
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _check_stop(cls, value: Any) -> Any:
+        listed = [value] if isinstance(value, str) else value
+        if listed is None:
+            return None
+        if isinstance(listed, list) and 0 < len(listed) <= MAX_STOPS and all(map(_can_stop, listed)):
+            return listed
+        message = f"must be a string of 1 to {LONGEST_STOP} characters, or a list of 1 to {MAX_STOPS} of them"
+        raise PydanticCustomError("stop", message)
+
+
+def _can_stop(text: Any) -> bool:
+    return isinstance(text, str) and 0 < len(text) <= LONGEST_STOP and is_unicode(text)
 
 
 class ChatMessageOut(ResponseModel):

@@ -19,6 +19,7 @@ from llm.chat import ChatClient
 from omgm.local_servers import local_server_findings
 from serving.settings import ServingSettings
 from tests.fakes.asking import WHEN
+from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.service import World, served
 from tests.fakes.web import serve_web
@@ -121,12 +122,17 @@ def test_which_question_and_which_image(world: World, client: OpenAI) -> None:
 def test_parameters(client: OpenAI) -> None:
     message = user(text_part(WHEN), image_part("red"))
     tuned = {"temperature": 0.2, "top_p": 0.9, "max_tokens": 5, "seed": 1, "user": "me", "n": 1, "stop": None}
+    tuned |= {"prediction": {"type": "content", "content": "1849"}, "stream_options": None}
     assert ask(client, message, **tuned).choices[0].message.content == "1848"
     assert len(ask(client, message, extra_body={"omgm": {"k": 2}}).omgm["candidates"]) == 2
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    stops: list[Any] = ["", [], [""], ["a"] * 5, "a" * 257, [1], {}, 1]
+    assert ask(client, message, tools=tools, tool_choice="none").choices[0].message.content == "1848"
     wrong: list[tuple[dict[str, Any], str, str]] = [
         ({"n": 2}, "unsupported_parameter", "n"),
-        ({"stop": ["."]}, "unsupported_parameter", "stop"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "unsupported_parameter", "tools"),
+        ({"tools": tools}, "unsupported_parameter", "tools"),
+        ({"tools": tools, "tool_choice": "auto"}, "unsupported_parameter", "tools"),
+        *(({"stop": stop}, "wrong_type", "stop") for stop in stops),
         ({"response_format": {"type": "json_object"}}, "unsupported_parameter", "response_format"),
         ({"logprobs": True}, "unsupported_parameter", "logprobs"),
         ({"extra_body": {"top_k": 5}}, "unknown_option", "top_k"),
@@ -138,6 +144,43 @@ def test_parameters(client: OpenAI) -> None:
             ask(client, message, **more)
         assert (raised.value.status_code, raised.value.code, raised.value.param) == (400, code, param)
         assert raised.value.type == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("stop", "text", "span"),
+    [("4", "18", (63, 65)), (["x", "84"], "1", (63, 64)), ("18", "", None), ("1849", "1848", (63, 67))],
+)
+def test_stop(client: OpenAI, stop: str | list[str], text: str, span: tuple[int, int] | None) -> None:
+    """The generator of these tests knows nothing of `stop` and streams its answer by the character."""
+    message = user(text_part(WHEN), image_part("red"))
+    found = ask(client, message, stop=stop)
+    chunks = list(ask(client, message, stop=stop, stream=True))
+    assert found.choices[0].message.content == text
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == text
+    for about in (found.omgm, chunks[-1].omgm):
+        assert (about["answer"], about["abstained"], about["grounded"]) == (text, False, True if text else None)
+        assert about["evidence"][0]["span"] == (list(span) if span else None)
+
+
+def test_stop_in_a_sentence_of_the_service(client: OpenAI) -> None:
+    message = user(text_part("What is the flag of one color?"), image_part("red"))
+    assert ask(client, message, stop=".").choices[0].message.content == "No answer found in the evidence"
+
+
+def test_stop_reaches_a_chat_model(tmp_path: Path) -> None:
+    message = user(text_part(WHEN), image_part("red"))
+    with (
+        FakeChatServer() as server,
+        served(tmp_path, generator=ChatGenerator(ChatClient(server.url, "good"))) as world,
+        OpenAI(base_url=f"{world.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        found = ask(client, message, stop=[" Context", "Wiki"])
+        assert found.choices[0].message.content == found.omgm["answer"] == "heard: -"  # the server ignores it
+        chunks = list(ask(client, message, stop="t V", stream=True))
+        assert [chunk.choices[0].delta.content for chunk in chunks] == ["", "Moun", None]
+        assert chunks[-1].omgm["answer"] == "Moun"
+        ask(client, message)
+    assert [body.get("stop") for body in server.bodies] == [[" Context", "Wiki"], ["t V"], None]
 
 
 def test_messages_at_fault(client: OpenAI) -> None:

@@ -116,6 +116,7 @@ def test_parameters(client: OpenAI) -> None:
         ({"text": schema}, "unsupported_parameter", "text", "text.format"),
         ({"background": True}, "unsupported_parameter", "background", "leave it out"),
         ({"extra_body": {"top_k": 5}}, "unknown_option", "top_k", "known fields"),
+        ({"extra_body": {"stop": "."}}, "unknown_option", "stop", "known fields"),  # the API has no such parameter
         ({"extra_body": {"omgm": {"k": 101}}}, "out_of_range", "omgm", "between 1 and 100"),
     ]
     for more, code, param, advice in wrong:
