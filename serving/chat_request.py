@@ -29,7 +29,9 @@ async def read_chat(request: Request, settings: ServingSettings) -> CheckedReque
         ApiError: 404 for another model; otherwise as for `/answer`.
     """
     fields = check(ChatFields, _without_parameters(await _read(request, settings), IGNORED, NEUTRAL))
-    return replace(_checked(fields, fields.messages, "messages", settings), stop=tuple(fields.stop or ()))
+    usage = bool((fields.stream_options or {}).get("include_usage"))
+    checked = _checked(fields, fields.messages, "messages", settings)
+    return replace(checked, stop=tuple(fields.stop or ()), include_usage=usage)
 
 
 async def read_responses(request: Request, settings: ServingSettings) -> CheckedRequest:

@@ -33,7 +33,6 @@ IGNORED = frozenset(
         "seed",
         "service_tier",
         "store",
-        "stream_options",
         "temperature",
         "top_p",
         "user",
@@ -85,7 +84,7 @@ class ChatFields(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
-    model: str = Field(examples=[MODEL])
+    model: str = Field(examples=[MODEL], json_schema_extra={"enum": [MODEL]})
     """Always `omgm`."""
     messages: list[Any] = Field(
         min_length=1,
@@ -105,6 +104,8 @@ class ChatFields(BaseModel):
     before it, is the image: a data URI or a URL on an allowed host. Other messages are not read."""
     stream: bool | None = False
     """Whether to answer with server-sent events, as OpenAI's chunks."""
+    stream_options: dict[str, Any] | None = Field(default=None, examples=[{"include_usage": True}])
+    """With `include_usage`, a stream ends with one more chunk, which has the usage and no choices."""
     stop: str | list[str] | None = Field(default=None, examples=[["\n"]])
     """Up to 4 strings of at most 256 characters; the answer ends before the first of them."""
     omgm: ChatOptions = ChatOptions()
@@ -143,11 +144,17 @@ class ChatChoiceOut(ResponseModel):
 
 
 class UsageOut(ResponseModel):
-    """Always 0, because tokens are not counted: some clients cannot read a completion without `usage`."""
+    """The generator's tokens, 0 if nobody counts them: some clients cannot read a completion without `usage`."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     total_tokens: int = 0
+
+
+def usage_of(answer: AnswerOut) -> UsageOut:
+    """Returns the tokens of an answer."""
+    read, written = answer.prompt_tokens or 0, answer.completion_tokens or 0
+    return UsageOut(prompt_tokens=read, completion_tokens=written, total_tokens=read + written)
 
 
 class ChatCompletionOut(ResponseModel):
@@ -158,7 +165,7 @@ class ChatCompletionOut(ResponseModel):
     created: int
     model: str = MODEL
     choices: list[ChatChoiceOut]
-    usage: UsageOut = UsageOut()
+    usage: UsageOut
     omgm: AnswerOut
     """What `POST /answer` returns."""
 

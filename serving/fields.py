@@ -30,6 +30,7 @@ class CheckedRequest:
     budget: AgentBudget | None = None
     boxes: Sequence[Sequence[float]] = ()
     stop: tuple[str, ...] = ()
+    include_usage: bool = False
 
 
 def checked_request(

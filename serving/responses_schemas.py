@@ -11,6 +11,10 @@ from serving.schemas import AnswerOut, ResponseModel
 
 RESPONSES_IGNORED = frozenset(
     {
+        "access_programs",
+        "background_options",
+        "context_management",
+        "image",
         "include",
         "instructions",
         "max_output_tokens",
@@ -52,7 +56,7 @@ class ResponsesFields(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
-    model: str = Field(examples=[MODEL])
+    model: str = Field(examples=[MODEL], json_schema_extra={"enum": [MODEL]})
     """Always `omgm`."""
     input: str | list[Any] = Field(
         examples=[
@@ -109,7 +113,7 @@ class OutputDetailsOut(ResponseModel):
 
 
 class ResponsesUsageOut(ResponseModel):
-    """Always 0, because tokens are not counted: some clients cannot read a response without `usage`."""
+    """The generator's tokens, 0 if nobody counts them: some clients cannot read a response without `usage`."""
 
     input_tokens: int = 0
     input_tokens_details: InputDetailsOut = InputDetailsOut()

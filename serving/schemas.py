@@ -180,6 +180,10 @@ class AnswerOut(RetrieveOut):
     """Whether the section was longer than the generator's context."""
     generator: str
     """Name of the generator."""
+    prompt_tokens: int | None = None
+    """Tokens of the generator's prompt, null if its server does not count them. An agent's are in `trail`."""
+    completion_tokens: int | None = None
+    """Tokens of the generator's answer, null if its server does not count them."""
     generator_error: ErrorDetail | None = None
     """Why the generator, or an agent's model, failed; null if it did not."""
     mode: str = "retrieve"

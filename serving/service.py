@@ -249,6 +249,8 @@ class Service:
             declined=generation.declined,
             context_truncated=generation.truncated,
             generator=self.generator.name,
+            prompt_tokens=generation.prompt_tokens,
+            completion_tokens=generation.completion_tokens,
             generator_error=ErrorDetail.model_validate(failure.body()["error"]) if failure else None,
         )
 

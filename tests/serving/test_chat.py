@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,10 +14,12 @@ import httpx
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
+from openai.resources.chat.completions import Completions
 
 from generators.chat import ChatGenerator
 from llm.chat import ChatClient
 from omgm.local_servers import local_server_findings
+from serving.chat_schemas import IGNORED, NEUTRAL, ChatFields
 from serving.settings import ServingSettings
 from tests.fakes.asking import WHEN
 from tests.fakes.chat_server import FakeChatServer
@@ -87,7 +90,7 @@ def test_async(world: World) -> None:
             stream = await client.chat.completions.create(
                 model="omgm", messages=messages, stream=True, stream_options={"include_usage": True}
             )
-            pieces = [chunk.choices[0].delta.content or "" async for chunk in stream]
+            pieces = [choice.delta.content or "" async for chunk in stream for choice in chunk.choices]
             return whole.choices[0].message.content, "".join(pieces)
 
     assert asyncio.run(both()) == ("1848", "1848")
@@ -181,6 +184,29 @@ def test_stop_reaches_a_chat_model(tmp_path: Path) -> None:
         assert chunks[-1].omgm["answer"] == "Moun"
         ask(client, message)
     assert [body.get("stop") for body in server.bodies] == [[" Context", "Wiki"], ["t V"], None]
+
+
+def test_usage(tmp_path: Path) -> None:
+    """The tokens that the chat model's server counts; a stream has them in a chunk of their own, if asked."""
+    message = user(text_part(WHEN), image_part("red"))
+    with (
+        FakeChatServer() as server,
+        served(tmp_path, generator=ChatGenerator(ChatClient(server.url, "counting"))) as world,
+        OpenAI(base_url=f"{world.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        usage = ask(client, message).usage
+        assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (120, 7, 127)
+        *chunks, last = ask(client, message, stream=True, stream_options={"include_usage": True})
+        assert (last.choices, last.usage, chunks[-1].omgm["prompt_tokens"]) == ([], usage, 120)
+        assert {chunk.usage for chunk in ask(client, message, stream=True)} == {None}
+        with pytest.raises(openai.BadRequestError, match="stream_options"):
+            ask(client, message, extra_body={"stream_options": True})
+
+
+def test_every_parameter_of_openai_s_client_is_known() -> None:
+    given = set(inspect.signature(Completions.create).parameters)
+    given -= {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
+    assert given <= IGNORED | set(NEUTRAL) | set(ChatFields.model_fields)
 
 
 def test_messages_at_fault(client: OpenAI) -> None:
