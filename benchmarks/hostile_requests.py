@@ -164,7 +164,7 @@ _NAMES = (
     "__proto__",
 )
 _PART_TYPES = ("text", "image_url", "input_text", "input_image", "input_file", 1)
-_ITEM_TYPES = ("message", "function_call", "item_reference", None, [])
+_ITEM_TYPES: tuple[Any, ...] = ("message", "function_call", "item_reference", None, [])
 _URLS = (
     "file:///etc/passwd",
     "http://127.0.0.1:1/",
