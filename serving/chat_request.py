@@ -10,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 
 from serving.body import body_limit, content_type_of, read_json
-from serving.chat_schemas import IGNORED, INSTEAD, MODEL, NEUTRAL, ChatFields
+from serving.chat_schemas import IGNORED, INSTEAD, MODEL, NEUTRAL, ChatFields, ChatOptions
 from serving.errors import ApiError
 from serving.fields import CheckedRequest, check, checked_request
 from serving.responses_schemas import RESPONSES_IGNORED, RESPONSES_NEUTRAL, ResponsesFields
@@ -56,7 +56,10 @@ def openai_errors(conversation: str) -> Iterator[None]:
     except ApiError as error:
         error.status = 400 if error.status in (413, 415, 422) else error.status
         params = {"image": conversation, "question": conversation, **_PARAMS}
-        error.param = params.get(error.param or "", error.param)
+        if error.code != "unknown_option":
+            error.param = params.get(error.param or "", error.param)
+        elif error.param in ChatOptions.model_fields:
+            error.message += f'; write {error.param} into omgm: "omgm": {{"{error.param}": …}}'
         raise
 
 
@@ -77,11 +80,13 @@ def _checked(
         message = f"the model {fields.model[:40]!r} does not exist; this service has {MODEL!r}"
         raise ApiError(404, "model_not_found", message, param="model")
     question, image = _question_and_image(messages, name)
+    if not question.strip():
+        raise ApiError(422, "empty_question", "the last user message has no text; its text is the question", param=name)
     if image is None:
         kind = "image_url" if name == "messages" else "input_image"
         message = f"no user message has an image; send it as a part of type {kind}"
         raise ApiError(422, "missing_image", message, param=name)
-    return checked_request(image, question, fields.omgm, bool(fields.stream), settings)
+    return checked_request(image, question, fields.omgm, fields.stream, settings)
 
 
 def _without_parameters(data: Any, ignored: frozenset[str], neutral: Mapping[str, tuple[Any, ...]]) -> Any:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from serving.fields import is_unicode
-from serving.schemas import AnswerOptions, AnswerOut, OnGeneratorError, ResponseModel
+from serving.schemas import AnswerOptions, AnswerOut, OnGeneratorError, RequestModel, ResponseModel
 
 MODEL = "omgm"
 """Name and owner of the only model of this service; lets `omgm doctor` tell it from a generator's server."""
@@ -79,10 +79,8 @@ class ChatOptions(AnswerOptions):
     `omgm`."""
 
 
-class ChatFields(BaseModel):
+class ChatFields(RequestModel):
     """A chat request. OpenAI's parameters that tune how a model writes are accepted but ignored."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
     model: str = Field(examples=[MODEL], json_schema_extra={"enum": [MODEL]})
     """Always `omgm`."""
@@ -102,7 +100,7 @@ class ChatFields(BaseModel):
     )
     """The conversation. The text of the last user message is the question; its last image, or else the most recent one
     before it, is the image: a data URI or a URL on an allowed host. Other messages are not read."""
-    stream: bool | None = False
+    stream: bool = False
     """Whether to answer with server-sent events, as OpenAI's chunks."""
     stream_options: dict[str, Any] | None = Field(default=None, examples=[{"include_usage": True}])
     """With `include_usage`, a stream ends with one more chunk, which has the usage and no choices."""
@@ -115,8 +113,6 @@ class ChatFields(BaseModel):
     @classmethod
     def _check_stop(cls, value: Any) -> Any:
         listed = [value] if isinstance(value, str) else value
-        if listed is None:
-            return None
         if isinstance(listed, list) and 0 < len(listed) <= MAX_STOPS and all(map(_can_stop, listed)):
             return listed
         message = f"must be a string of 1 to {LONGEST_STOP} characters, or a list of 1 to {MAX_STOPS} of them"

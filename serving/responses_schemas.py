@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from serving.chat_schemas import MODEL, ChatOptions
-from serving.schemas import AnswerOut, ResponseModel
+from serving.schemas import AnswerOut, RequestModel, ResponseModel
 
 RESPONSES_IGNORED = frozenset(
     {
@@ -51,10 +51,8 @@ RESPONSES_NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Parameters that ask for a different kind of answer, with their neutral values, which are accepted."""
 
 
-class ResponsesFields(BaseModel):
+class ResponsesFields(RequestModel):
     """A request of the Responses API. Parameters that tune how a model writes are accepted but ignored."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
     model: str = Field(examples=[MODEL], json_schema_extra={"enum": [MODEL]})
     """Always `omgm`."""
@@ -73,7 +71,7 @@ class ResponsesFields(BaseModel):
     )
     """The conversation. The text of the last user message is the question; its last image, or else the most recent one
     before it, is the image: a data URI or a URL on an allowed host. Other items are not read."""
-    stream: bool | None = False
+    stream: bool = False
     """Whether to answer with server-sent events."""
     omgm: ChatOptions = ChatOptions()
     """Options of the retrieval."""

@@ -29,6 +29,8 @@ from tests.fakes.web import serve_web
 
 LIMITS = ServingSettings(max_image_bytes=100_000, max_question_chars=100)
 Messages = list[Any]
+ALWAYS = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
+"""Parameters of every method of OpenAI's client, which are not sent."""
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +141,8 @@ def test_parameters(client: OpenAI) -> None:
         ({"response_format": {"type": "json_object"}}, "unsupported_parameter", "response_format"),
         ({"logprobs": True}, "unsupported_parameter", "logprobs"),
         ({"extra_body": {"top_k": 5}}, "unknown_option", "top_k"),
+        ({"extra_body": {"image": "x"}}, "unknown_option", "image"),
+        ({"extra_body": {"k": 5}}, "unknown_option", "k"),
         ({"extra_body": {"omgm": {"k": 101}}}, "out_of_range", "omgm"),
         ({"extra_body": {"omgm": {"depth": 3}}}, "unknown_option", "omgm"),
     ]
@@ -147,6 +151,16 @@ def test_parameters(client: OpenAI) -> None:
             ask(client, message, **more)
         assert (raised.value.status_code, raised.value.code, raised.value.param) == (400, code, param)
         assert raised.value.type == "invalid_request_error"
+    with pytest.raises(openai.BadRequestError, match=r'write k into omgm: "omgm": \{"k": …\}'):
+        ask(client, message, extra_body={"k": 5})
+
+
+def test_null_is_as_good_as_missing(client: OpenAI) -> None:
+    message = user(text_part(WHEN), image_part("red"))
+    names = set(inspect.signature(Completions.create).parameters) - ALWAYS - {"messages", "model"}
+    for omgm in (None, {"k": None, "on_generator_error": None}):
+        nulls = {**dict.fromkeys(names), "omgm": omgm}
+        assert ask(client, message, extra_body=nulls).choices[0].message.content == "1848"
 
 
 @pytest.mark.parametrize(
@@ -204,8 +218,7 @@ def test_usage(tmp_path: Path) -> None:
 
 
 def test_every_parameter_of_openai_s_client_is_known() -> None:
-    given = set(inspect.signature(Completions.create).parameters)
-    given -= {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
+    given = set(inspect.signature(Completions.create).parameters) - ALWAYS
     assert given <= IGNORED | set(NEUTRAL) | set(ChatFields.model_fields)
 
 
