@@ -43,7 +43,8 @@ def streamed(pieces: Sequence[str], stop: Sequence[str]) -> list[str | Generatio
 
 
 def test_what_may_begin_a_stop_string_is_held_back() -> None:
-    assert streamed(["To", "ky", "ot", "a"], ["yo,"]) == ["To", "k", "yot", "a", Generation("Tokyota", 0.5, (5, 12))]
+    pieces = ["was E", "do", " once"]
+    assert streamed(pieces, ["Edo."]) == ["was ", "Edo once", Generation("was Edo once", 0.5, (5, 17))]
     assert streamed(["Toky", "o"], ["yo,"]) == ["Tok", "yo", Generation("Tokyo", 0.5, (5, 10))]
     assert streamed(["Toky", "o, once", " Edo"], ["yo,"]) == ["Tok", Generation("Tok", 0.5, (5, 8))]
 
