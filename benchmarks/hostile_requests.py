@@ -18,7 +18,8 @@ truncated; whole, but the connection is reset immediately; whole, but the connec
 
 QUESTION = "What is the capital of this country?"
 BOUNDARY = "hostile"
-WORK = ("/answer", "/retrieve", "/v1/chat/completions")
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+WORK = ("/answer", "/retrieve", CHAT, RESPONSES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +80,29 @@ def good_request() -> bytes:
 def _bad_image(draw: random.Random) -> HostileRequest:
     kind, image = hostile_image(draw)
     path = draw.choice(WORK)
-    if path == "/v1/chat/completions" or draw.random() < 0.3:
+    if path in (CHAT, RESPONSES) or draw.random() < 0.3:
         uri = f"data:image/{draw.choice(('jpeg', 'png', 'svg+xml', '*'))};base64,{base64.b64encode(image).decode()}"
         return HostileRequest(f"image: {kind}", http(path, _json(path, uri), "application/json"))
     return HostileRequest(f"image: {kind}", _upload(path, image))
 
 
 def _upload(path: str, image: bytes) -> bytes:
-    if path == "/v1/chat/completions":
+    if path in (CHAT, RESPONSES):
         uri = f"data:image/jpeg;base64,{base64.b64encode(image).decode()}"
         return http(path, _json(path, uri), "application/json")
     return http(path, form(image), f"multipart/form-data; boundary={BOUNDARY}")
 
 
 def _json(path: str, image: Any, question: Any = QUESTION, **more: Any) -> bytes:
-    if path != "/v1/chat/completions":
+    if path not in (CHAT, RESPONSES):
         return json.dumps({"image": image, "question": question, **more}).encode()
-    content = [{"type": "text", "text": question}, {"type": "image_url", "image_url": {"url": image}}]
-    return json.dumps({"model": "omgm", "messages": [{"role": "user", "content": content}], **more}).encode()
+    parts = [{"type": "text", "text": question}, {"type": "image_url", "image_url": {"url": image}}]
+    if path == RESPONSES:
+        parts = [{"type": "input_text", "text": question}, {"type": "input_image", "image_url": image}]
+    return json.dumps({"model": "omgm", _CONVERSATION[path]: [{"role": "user", "content": parts}], **more}).encode()
+
+
+_CONVERSATION = {CHAT: "messages", RESPONSES: "input"}
 
 
 # Fields and encodings
@@ -141,6 +147,24 @@ _ANY: tuple[Any, ...] = (
     {"a": {"b": None}},
     "x" * 5000,
 )
+_NAMES = (
+    "k",
+    "alpha",
+    "beta",
+    "stream",
+    "on_generator_error",
+    "omgm",
+    "n",
+    "stop",
+    "stream_options",
+    "text",
+    "tools",
+    "tool_choice",
+    "\ud800",
+    "__proto__",
+)
+_PART_TYPES = ("text", "image_url", "input_text", "input_image", "input_file", 1)
+_ITEM_TYPES: tuple[Any, ...] = ("message", "function_call", "item_reference", None, [])
 _URLS = (
     "file:///etc/passwd",
     "http://127.0.0.1:1/",
@@ -220,10 +244,9 @@ _TYPES = (
 
 def _bad_fields(draw: random.Random) -> HostileRequest:
     path, kind = draw.choice(WORK), draw.choice(("text", "form text", "value", "url", "body", "type", "parts", "chat"))
-    image = base64.b64encode(whole_image("PNG", (16, 16))).decode()
+    image = f"data:image/png;base64,{base64.b64encode(whole_image('PNG', (16, 16))).decode()}"
     if kind == "text":
-        body = _json(path, f"data:image/png;base64,{image}", draw.choice(_TEXTS))
-        return HostileRequest(kind, http(path, body, "application/json"))
+        return HostileRequest(kind, http(path, _json(path, image, draw.choice(_TEXTS)), "application/json"))
     if kind == "form text":
         text = draw.choice(_TEXTS).encode(draw.choice(("utf-8", "utf-16", "latin-1")), "replace")
         options = draw.choice(
@@ -231,8 +254,10 @@ def _bad_fields(draw: random.Random) -> HostileRequest:
         )
         return HostileRequest(kind, http("/answer", form(whole_image("GIF"), text, options), _TYPES[7]))
     if kind == "value":
-        name = draw.choice(("k", "alpha", "beta", "stream", "on_generator_error", "omgm", "n", "\ud800", "__proto__"))
-        return HostileRequest(kind, http(path, _json(path, image, **{name: draw.choice(_ANY)}), "application/json"))
+        more = {draw.choice(_NAMES): draw.choice(_ANY)}
+        if path in (CHAT, RESPONSES) and draw.random() < 0.5:
+            more = {"omgm": more}
+        return HostileRequest(kind, http(path, _json(path, image, **more), "application/json"))
     if kind == "url":
         return HostileRequest(kind, http(path, _json(path, draw.choice(_URLS)), "application/json"))
     if kind == "body":
@@ -242,10 +267,13 @@ def _bad_fields(draw: random.Random) -> HostileRequest:
         return HostileRequest(kind, http(path, draw.choice((_json(path, image), form(b"x"))), draw.choice(_TYPES)))
     if kind == "parts":
         return HostileRequest(kind, http("/answer", draw.choice(_PARTS), draw.choice(_TYPES[6:9])))
-    content = draw.choice((*_ANY, [{"type": "text"}], [{"type": "image_url", "image_url": draw.choice(_ANY)}]))
-    messages = draw.choice((content, [content] * 3, [{"role": draw.choice(("user", 1)), "content": content}] * 9))
-    body = json.dumps({"model": draw.choice(("omgm", "\0", 1)), "messages": messages}).encode()
-    return HostileRequest(kind, http("/v1/chat/completions", body, "application/json"))
+    path = draw.choice((CHAT, RESPONSES))
+    part = {draw.choice(("text", "image_url")): draw.choice(_ANY)}
+    content = draw.choice((*_ANY, [{"type": draw.choice(_PART_TYPES), **part}]))
+    item = {"role": draw.choice(("user", "tool", 1)), "content": content, "type": draw.choice(_ITEM_TYPES)}
+    conversation = draw.choice((content, [content] * 3, [item] * 9))
+    body = json.dumps({"model": draw.choice(("omgm", "\0", 1)), _CONVERSATION[path]: conversation}).encode()
+    return HostileRequest(kind, http(path, body, "application/json"))
 
 
 # HTTP

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+from generators.stop import before_stop
 from llm.chat import ChatClient
 from llm.context import Cut, cut_characters
 from llm.messages import Message
@@ -52,7 +53,7 @@ class ChatGenerator:
         return self._client.model
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        """Returns one answer per request; an empty answer is an abstention.
+        """Returns one answer per request; an empty answer is an abstention, unless a stop string may have ended it.
 
         Raises:
             ChatError: The server failed for one of them.
@@ -67,25 +68,26 @@ class ChatGenerator:
         """
         messages, truncated = await asyncio.to_thread(self._messages, request)
         answer, usage = "", Usage()
-        async for piece in self._client.stream(messages, self._max_tokens, usage=usage):
+        async for piece in self._client.stream(messages, self._max_tokens, usage=usage, stop=request.stop):
             answer += piece
             yield piece
-        yield _generation(answer, truncated, usage)
+        yield _generation(answer, request, truncated, usage)
 
     async def _one(self, request: GenerationRequest) -> Generation:
         messages, truncated = await asyncio.to_thread(self._messages, request)
         usage = Usage()
-        answer = await self._client.complete(messages, self._max_tokens, usage=usage)
-        return _generation(answer, truncated, usage)
+        answer = await self._client.complete(messages, self._max_tokens, usage=usage, stop=request.stop)
+        return _generation(answer, request, truncated, usage)
 
     def _messages(self, request: GenerationRequest) -> tuple[list[Message], bool]:
         """Returns the prompt and whether its section was cut. Too slow for the event loop (tokenizer, JPEG)."""
         return request_messages(request, self._style, self._multimodal, self._max_context_tokens, self._cut)
 
 
-def _generation(answer: str, truncated: bool, usage: Usage) -> Generation:
+def _generation(answer: str, request: GenerationRequest, truncated: bool, usage: Usage) -> Generation:
+    text = before_stop(answer, request.stop).strip()  # a stop string may be white space
     return Generation(
-        answer.strip() or None,
+        text if text or request.stop else None,
         truncated=truncated,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,

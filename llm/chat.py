@@ -89,14 +89,21 @@ class ChatClient:
         )
 
     async def complete(
-        self, messages: Sequence[Message], max_tokens: int, temperature: float = 0.0, usage: Usage | None = None
+        self,
+        messages: Sequence[Message],
+        max_tokens: int,
+        temperature: float = 0.0,
+        usage: Usage | None = None,
+        stop: Sequence[str] = (),
     ) -> str:
         """Requests the model's answer to `messages`; temperature 0 is greedy decoding. Stores token counts in `usage`.
+
+        The server is asked to end the answer before the first of the strings in `stop`.
 
         Raises:
             ChatError: The server cannot be reached, refuses the request, or does not send a chat completion.
         """
-        async with self._opened(messages, max_tokens, temperature, stream=False) as response:
+        async with self._opened(messages, max_tokens, temperature, stream=False, **_stopping(stop)) as response:
             body = response.text
         try:
             completion = json.loads(body)
@@ -135,9 +142,14 @@ class ChatClient:
                 raise ChatError(message, self.url, response.status_code) from error
 
     async def stream(
-        self, messages: Sequence[Message], max_tokens: int, temperature: float = 0.0, usage: Usage | None = None
+        self,
+        messages: Sequence[Message],
+        max_tokens: int,
+        temperature: float = 0.0,
+        usage: Usage | None = None,
+        stop: Sequence[str] = (),
     ) -> AsyncIterator[str]:
-        """Yields the answer piece by piece. Only opening the stream is retried.
+        """Yields the answer piece by piece, as `complete` would return it. Only opening the stream is retried.
 
         Stores token counts in `usage` at the end. If the server rejects the option for that (`stream_options`), it is
         not sent again.
@@ -145,7 +157,8 @@ class ChatClient:
         Raises:
             ChatError: As for `complete`, or the stream breaks off.
         """
-        async with self._streamed(messages, max_tokens, temperature, usage is not None) as response:
+        counted = usage is not None
+        async with self._streamed(messages, max_tokens, temperature, counted, **_stopping(stop)) as response:
             finished = answered = reasoned = False
             try:
                 async for line in event_lines(response.aiter_bytes()):
@@ -217,13 +230,14 @@ class ChatClient:
 
     @asynccontextmanager
     async def _streamed(
-        self, messages: Sequence[Message], max_tokens: int, temperature: float, counted: bool
+        self, messages: Sequence[Message], max_tokens: int, temperature: float, counted: bool, **fields: Any
     ) -> AsyncIterator[httpx.Response]:
         """Yields an open stream that reports token counts at the end, if `counted` and if the server supports it."""
         async with AsyncExitStack() as stack:
             response, refused = None, False
             if counted and self._counts_streams:
-                opened = self._opened(messages, max_tokens, temperature, stream=True, stream_options=_COUNTED)
+                counting = {**fields, "stream_options": _COUNTED}
+                opened = self._opened(messages, max_tokens, temperature, stream=True, **counting)
                 try:
                     response = await stack.enter_async_context(opened)
                 except ChatError as error:
@@ -231,7 +245,7 @@ class ChatClient:
                         raise
                     refused = True
             if response is None:
-                opened = self._opened(messages, max_tokens, temperature, stream=True)
+                opened = self._opened(messages, max_tokens, temperature, stream=True, **fields)
                 response = await stack.enter_async_context(opened)
                 if refused:  # without the option, the same request succeeded
                     self._counts_streams = False
@@ -302,6 +316,10 @@ class ChatClient:
             logger.warning("%s: %s; trying again in %.1f s", self.url, failure, min(wait, MAX_WAIT))
             await asyncio.sleep(min(wait, MAX_WAIT))
         raise AssertionError("unreachable: the last try returns or raises")
+
+
+def _stopping(stop: Sequence[str]) -> dict[str, Any]:
+    return {"stop": list(stop)} if stop else {}
 
 
 def _seconds(header: str | None) -> float | None:

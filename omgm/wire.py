@@ -44,7 +44,7 @@ class BudgetParams(TypedDict, total=False):
 
 
 class RetrieveParams(TypedDict, total=False):
-    """Options of a request for evidence; see docs/serving.md."""
+    """Options of a request for evidence; see docs/clients.md."""
 
     k: int
     alpha: float
@@ -53,7 +53,7 @@ class RetrieveParams(TypedDict, total=False):
 
 
 class AnswerParams(RetrieveParams, total=False):
-    """Options of a request for an answer; see docs/serving.md."""
+    """Options of a request for an answer; see docs/clients.md."""
 
     mode: str
     budget: BudgetParams

@@ -155,13 +155,15 @@ class Evidence:
 class GenerationRequest:
     """The input of a generator: question, image and evidence (`None` if nothing was retrieved).
 
-    `recognized` is the probability that the evidence is about what the image shows, `None` if unknown.
+    `recognized` is the probability that the evidence is about what the image shows, `None` if unknown. The answer is to
+    end before the first of the strings in `stop`.
     """
 
     question: str
     image: Image.Image | None
     evidence: Evidence | None
     recognized: float | None = None
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from generators.stop import before_stop
 from serving import intake
 from serving.chat_request import openai_errors, read_chat
 from serving.chat_schemas import (
@@ -20,9 +21,11 @@ from serving.chat_schemas import (
     ChatOptions,
     ModelOut,
     ModelsOut,
+    usage_of,
 )
 from serving.errors import ApiError
 from serving.events import EVENTS, event, event_stream
+from serving.fields import CheckedRequest
 from serving.openapi import Responses, errors
 from serving.schemas import AnswerOut, OnGeneratorError
 from serving.service import PendingAnswer, Service
@@ -48,17 +51,18 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
     async def complete_chat(request: Request) -> ChatCompletionOut | Response:
         """Answers the last question of a conversation about its latest image, in the shape of OpenAI's API.
 
-        The evidence is in `omgm`: of the response, or of a stream's last chunk. Tokens are not counted: `usage` is 0.
+        The evidence is in `omgm`: of the response, or of a stream's last chunk with a choice.
         """
         with openai_errors("messages"):
             checked, pending = await intake.take_in(service, request, read_chat, intake.retrieval(service, request))
         if checked.stream:
-            return event_stream(_chunks(service, pending, checked.on_generator_error))
+            return event_stream(_chunks(service, pending, checked))
         answer = await intake.while_connected(request, service.answer(pending, checked.on_generator_error))
         return ChatCompletionOut(
             id=_id(pending),
             created=int(time.time()),
-            choices=[ChatChoiceOut(message=ChatMessageOut(content=answer_text(answer)))],
+            choices=[ChatChoiceOut(message=ChatMessageOut(content=answer_text(answer, checked.stop)))],
+            usage=usage_of(answer),
             omgm=answer,
         )
 
@@ -76,8 +80,8 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
         return model
 
 
-async def _chunks(service: Service, pending: PendingAnswer, on_error: OnGeneratorError) -> AsyncIterator[str]:
-    """Yields the answer as OpenAI chunks; the last one has the evidence, or an error takes its place."""
+async def _chunks(service: Service, pending: PendingAnswer, checked: CheckedRequest) -> AsyncIterator[str]:
+    """Yields the answer as OpenAI chunks: the evidence with the last choice, or an error instead, then the usage."""
     head = {"id": _id(pending), "object": "chat.completion.chunk", "created": int(time.time()), "model": MODEL}
 
     def chunk(delta: dict[str, str], finish_reason: str | None = None, **more: Any) -> str:
@@ -85,7 +89,7 @@ async def _chunks(service: Service, pending: PendingAnswer, on_error: OnGenerato
         return event({**head, "choices": [choice], **more})
 
     yield chunk({"role": "assistant", "content": ""})
-    async for piece in text_pieces(service, pending, on_error):
+    async for piece in text_pieces(service, pending, checked.on_generator_error):
         if isinstance(piece, str):
             yield chunk({"content": piece})
         elif isinstance(piece, ApiError):
@@ -93,6 +97,8 @@ async def _chunks(service: Service, pending: PendingAnswer, on_error: OnGenerato
             return
         else:
             yield chunk({}, "stop", omgm=piece.model_dump(mode="json"))
+            if checked.include_usage:
+                yield event({**head, "choices": [], "usage": usage_of(piece).model_dump()})
     yield "data: [DONE]\n\n"
 
 
@@ -103,22 +109,22 @@ async def text_pieces(
 
     An answer that is null ends with the sentence that says so.
     """
-    sent = ""
+    sent, stop = "", pending.request.stop
     async for piece in service.stream_answer(pending, on_error):
         if isinstance(piece, str):
             sent += piece
         elif isinstance(piece, AnswerOut) and piece.answer is None:
-            yield f"\n{answer_text(piece)}" if sent else answer_text(piece)
+            yield before_stop(f"\n{answer_text(piece)}", stop) if sent else answer_text(piece, stop)
         yield piece
 
 
-def answer_text(answer: AnswerOut) -> str:
+def answer_text(answer: AnswerOut, stop: Sequence[str] = ()) -> str:
     """Returns the answer, or a sentence that explains why there is none: many chat clients show only the text."""
-    if answer.generator_error is not None:
-        return f"No answer: {answer.generator_error.message}."
     if answer.answer is not None:
         return answer.answer
-    return f"No answer: {answer.reason}." if answer.reason else "No answer found."
+    if answer.generator_error is not None:
+        return before_stop(f"No answer: {answer.generator_error.message}.", stop)
+    return before_stop(f"No answer: {answer.reason}." if answer.reason else "No answer found.", stop)
 
 
 def _id(pending: PendingAnswer) -> str:

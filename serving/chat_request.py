@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from starlette.requests import Request
 
 from serving.body import body_limit, content_type_of, read_json
-from serving.chat_schemas import IGNORED, INSTEAD, MODEL, NEUTRAL, ChatFields
+from serving.chat_schemas import IGNORED, INSTEAD, MODEL, NEUTRAL, ChatFields, ChatOptions
 from serving.errors import ApiError
 from serving.fields import CheckedRequest, check, checked_request
 from serving.responses_schemas import RESPONSES_IGNORED, RESPONSES_NEUTRAL, ResponsesFields
@@ -17,6 +18,8 @@ from serving.settings import ServingSettings
 
 _IMAGES = 4  # images of the largest size that fit into one conversation
 _PARAMS = {"k": "omgm", "alpha": "omgm", "beta": "omgm"}
+_SWITCHES = {"tools": "tool_choice", "functions": "function_call"}
+"""Parameters that ask for nothing if another one is "none"."""
 
 
 async def read_chat(request: Request, settings: ServingSettings) -> CheckedRequest:
@@ -26,7 +29,9 @@ async def read_chat(request: Request, settings: ServingSettings) -> CheckedReque
         ApiError: 404 for another model; otherwise as for `/answer`.
     """
     fields = check(ChatFields, _without_parameters(await _read(request, settings), IGNORED, NEUTRAL))
-    return _checked(fields, fields.messages, "messages", settings)
+    usage = bool((fields.stream_options or {}).get("include_usage"))
+    checked = _checked(fields, fields.messages, "messages", settings)
+    return replace(checked, stop=tuple(fields.stop or ()), include_usage=usage)
 
 
 async def read_responses(request: Request, settings: ServingSettings) -> CheckedRequest:
@@ -51,7 +56,10 @@ def openai_errors(conversation: str) -> Iterator[None]:
     except ApiError as error:
         error.status = 400 if error.status in (413, 415, 422) else error.status
         params = {"image": conversation, "question": conversation, **_PARAMS}
-        error.param = params.get(error.param or "", error.param)
+        if error.code != "unknown_option":
+            error.param = params.get(error.param or "", error.param)
+        elif error.param in ChatOptions.model_fields:
+            error.message += f'; write {error.param} into omgm: "omgm": {{"{error.param}": …}}'
         raise
 
 
@@ -72,11 +80,13 @@ def _checked(
         message = f"the model {fields.model[:40]!r} does not exist; this service has {MODEL!r}"
         raise ApiError(404, "model_not_found", message, param="model")
     question, image = _question_and_image(messages, name)
+    if not question.strip():
+        raise ApiError(422, "empty_question", "the last user message has no text; its text is the question", param=name)
     if image is None:
         kind = "image_url" if name == "messages" else "input_image"
         message = f"no user message has an image; send it as a part of type {kind}"
         raise ApiError(422, "missing_image", message, param=name)
-    return checked_request(image, question, fields.omgm, bool(fields.stream), settings)
+    return checked_request(image, question, fields.omgm, fields.stream, settings)
 
 
 def _without_parameters(data: Any, ignored: frozenset[str], neutral: Mapping[str, tuple[Any, ...]]) -> Any:
@@ -88,7 +98,7 @@ def _without_parameters(data: Any, ignored: frozenset[str], neutral: Mapping[str
     if not isinstance(data, dict):
         return data
     for name, value in data.items():
-        if name in neutral and value not in neutral[name]:
+        if name in neutral and value not in neutral[name] and data.get(_SWITCHES.get(name)) != "none":
             message = f"{name} is not supported by this service; {INSTEAD.get(name, 'leave it out')}"
             raise ApiError(422, "unsupported_parameter", message, param=name)
     return {name: value for name, value in data.items() if name not in ignored and name not in neutral}

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
 
-from serving.schemas import AnswerOptions, AnswerOut, OnGeneratorError, ResponseModel
+from serving.fields import is_unicode
+from serving.schemas import AnswerOptions, AnswerOut, OnGeneratorError, RequestModel, ResponseModel
 
 MODEL = "omgm"
 """Name and owner of the only model of this service; lets `omgm doctor` tell it from a generator's server."""
+
+MAX_STOPS, LONGEST_STOP = 4, 256
+"""Limits of `stop`: the number of strings, which is OpenAI's, and their characters."""
 
 IGNORED = frozenset(
     {
@@ -18,6 +23,7 @@ IGNORED = frozenset(
         "max_tokens",
         "metadata",
         "parallel_tool_calls",
+        "prediction",
         "presence_penalty",
         "prompt_cache_key",
         "prompt_cache_options",
@@ -27,14 +33,14 @@ IGNORED = frozenset(
         "seed",
         "service_tier",
         "store",
-        "stream_options",
         "temperature",
         "top_p",
         "user",
         "verbosity",
     }
 )
-"""Parameters that are accepted but ignored: they tune how a model writes, which the profile determines."""
+"""Parameters that are accepted but ignored: they tune how a model writes, which the profile determines, or how the
+request is stored, billed or cached."""
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "audio": (None,),
@@ -45,9 +51,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "modalities": (None, ["text"]),
     "moderation": (None,),
     "n": (None, 1),
-    "prediction": (None,),
     "response_format": (None, {"type": "text"}),
-    "stop": (None, [], ""),
     "tool_choice": (None, "none", "auto"),
     "tools": (None, []),
     "top_logprobs": (None, 0),
@@ -75,12 +79,10 @@ class ChatOptions(AnswerOptions):
     `omgm`."""
 
 
-class ChatFields(BaseModel):
+class ChatFields(RequestModel):
     """A chat request. OpenAI's parameters that tune how a model writes are accepted but ignored."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
-
-    model: str = Field(examples=[MODEL])
+    model: str = Field(examples=[MODEL], json_schema_extra={"enum": [MODEL]})
     """Always `omgm`."""
     messages: list[Any] = Field(
         min_length=1,
@@ -98,10 +100,27 @@ class ChatFields(BaseModel):
     )
     """The conversation. The text of the last user message is the question; its last image, or else the most recent one
     before it, is the image: a data URI or a URL on an allowed host. Other messages are not read."""
-    stream: bool | None = False
+    stream: bool = False
     """Whether to answer with server-sent events, as OpenAI's chunks."""
+    stream_options: dict[str, Any] | None = Field(default=None, examples=[{"include_usage": True}])
+    """With `include_usage`, a stream ends with one more chunk, which has the usage and no choices."""
+    stop: str | list[str] | None = Field(default=None, examples=[["\n"]])
+    """Up to 4 strings of at most 256 characters; the answer ends before the first of them."""
     omgm: ChatOptions = ChatOptions()
     """Options of the retrieval."""
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _check_stop(cls, value: Any) -> Any:
+        listed = [value] if isinstance(value, str) else value
+        if isinstance(listed, list) and 0 < len(listed) <= MAX_STOPS and all(map(_can_stop, listed)):
+            return listed
+        message = f"must be a string of 1 to {LONGEST_STOP} characters, or a list of 1 to {MAX_STOPS} of them"
+        raise PydanticCustomError("stop", message)
+
+
+def _can_stop(text: Any) -> bool:
+    return isinstance(text, str) and 0 < len(text) <= LONGEST_STOP and is_unicode(text)
 
 
 class ChatMessageOut(ResponseModel):
@@ -121,11 +140,17 @@ class ChatChoiceOut(ResponseModel):
 
 
 class UsageOut(ResponseModel):
-    """Always 0, because tokens are not counted: some clients cannot read a completion without `usage`."""
+    """The generator's tokens, 0 if nobody counts them: some clients cannot read a completion without `usage`."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
     total_tokens: int = 0
+
+
+def usage_of(answer: AnswerOut) -> UsageOut:
+    """Returns the tokens of an answer."""
+    read, written = answer.prompt_tokens or 0, answer.completion_tokens or 0
+    return UsageOut(prompt_tokens=read, completion_tokens=written, total_tokens=read + written)
 
 
 class ChatCompletionOut(ResponseModel):
@@ -136,7 +161,7 @@ class ChatCompletionOut(ResponseModel):
     created: int
     model: str = MODEL
     choices: list[ChatChoiceOut]
-    usage: UsageOut = UsageOut()
+    usage: UsageOut
     omgm: AnswerOut
     """What `POST /answer` returns."""
 

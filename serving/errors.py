@@ -149,16 +149,19 @@ async def _handle_http_error(request: Request, error: Exception) -> JSONResponse
     code = _HTTP_CODES.get(error.status_code, "http_error")
     message, headers = f"{request.method} {request.url.path[:200]}: {error.detail}", dict(error.headers or {})
     if error.status_code == 404:
-        message += "; /docs lists the routes"
+        path = request.scope["path"]
+        likely = [near for near in (path.rstrip("/"), f"/v1{path}") if _methods_at(request, near)]
+        message += f"; use {likely[0][:200]}" if likely else "; /docs lists the routes"
     elif error.status_code == 405:  # Starlette lists only the methods of the first route at this path
-        headers["Allow"] = ", ".join(_methods_at(request))
+        headers["Allow"] = ", ".join(_methods_at(request, request.scope["path"]))
         message += f"; use {headers['Allow']}"
     return ApiError(error.status_code, code, message, headers=headers).response(request.scope)
 
 
-def _methods_at(request: Request) -> list[str]:
-    """Returns the methods of all routes at a request's path; HEAD is available wherever GET is."""
-    routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
+def _methods_at(request: Request, path: str) -> list[str]:
+    """Returns the methods of all routes at a path; HEAD is available wherever GET is."""
+    scope = {**request.scope, "path": path}
+    routes = [route for route in request.app.routes if route.matches(scope)[0] is not Match.NONE]
     methods = {method for route in routes for method in route.methods}
     return sorted(methods | {"HEAD"} if "GET" in methods else methods)
 

@@ -29,6 +29,8 @@ class CheckedRequest:
     mode: str | None = None
     budget: AgentBudget | None = None
     boxes: Sequence[Sequence[float]] = ()
+    stop: tuple[str, ...] = ()
+    include_usage: bool = False
 
 
 def checked_request(
@@ -45,7 +47,7 @@ def checked_request(
     if len(question) > settings.max_question_chars:
         message = f"the question has {len(question)} characters; at most {settings.max_question_chars} are accepted"
         raise ApiError(422, "question_too_long", message, param="question")
-    if not _is_unicode(question):
+    if not is_unicode(question):
         raise ApiError(
             422, "wrong_type", "the question is not valid Unicode: it has a lone surrogate", param="question"
         )
@@ -114,7 +116,8 @@ def no_image() -> ApiError:
     return ApiError(422, "missing_image", "image is missing", param="image")
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Returns whether a text can be encoded."""
     try:
         text.encode()
     except UnicodeEncodeError:  # JSON can express a lone surrogate, which no tokenizer accepts

@@ -7,6 +7,7 @@ import ctypes
 import functools
 import sys
 import time
+from pathlib import Path
 from urllib.parse import unquote
 
 from PIL import Image
@@ -78,6 +79,8 @@ def parse_base64(text: str, settings: ServingSettings) -> bytes:
         return _decode_base64(text, settings)
     except ValueError as error:
         message = f"image must be base64, a data URI or an http(s) URL; as base64 it is malformed: {error}"
+        if Path(text[:200]).suffix:  # as in curl's -F image=photo.jpg
+            message += "; to send a file, use a form (curl: -F image=@photo.jpg)"
         raise ApiError(422, "bad_image_url", message, param="image") from error
 
 

@@ -12,11 +12,11 @@ from starlette.responses import Response
 from serving import intake
 from serving.chat import OWN_ERRORS, answer_text, text_pieces
 from serving.chat_request import openai_errors, read_responses
-from serving.chat_schemas import ChatOptions
+from serving.chat_schemas import ChatOptions, usage_of
 from serving.errors import ApiError
 from serving.events import EVENTS, event, event_stream
 from serving.openapi import Responses, errors
-from serving.responses_schemas import OutputMessageOut, OutputTextOut, ResponsesFields, ResponsesOut
+from serving.responses_schemas import OutputMessageOut, OutputTextOut, ResponsesFields, ResponsesOut, ResponsesUsageOut
 from serving.schemas import AnswerOut, OnGeneratorError
 from serving.service import PendingAnswer, Service
 
@@ -90,7 +90,17 @@ def _response(
         created_at=created,
         status="in_progress" if text is None else "completed",
         output=[] if text is None else [_message(pending, text)],
+        usage=_usage(answer),
         omgm=answer,
+    )
+
+
+def _usage(answer: AnswerOut | None) -> ResponsesUsageOut:
+    if answer is None:
+        return ResponsesUsageOut()
+    usage = usage_of(answer)
+    return ResponsesUsageOut(
+        input_tokens=usage.prompt_tokens, output_tokens=usage.completion_tokens, total_tokens=usage.total_tokens
     )
 
 

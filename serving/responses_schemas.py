@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from serving.chat_schemas import MODEL, ChatOptions
-from serving.schemas import AnswerOut, ResponseModel
+from serving.schemas import AnswerOut, RequestModel, ResponseModel
 
 RESPONSES_IGNORED = frozenset(
     {
+        "access_programs",
+        "background_options",
+        "context_management",
+        "image",
         "include",
         "instructions",
         "max_output_tokens",
@@ -47,12 +51,10 @@ RESPONSES_NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Parameters that ask for a different kind of answer, with their neutral values, which are accepted."""
 
 
-class ResponsesFields(BaseModel):
+class ResponsesFields(RequestModel):
     """A request of the Responses API. Parameters that tune how a model writes are accepted but ignored."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
-
-    model: str = Field(examples=[MODEL])
+    model: str = Field(examples=[MODEL], json_schema_extra={"enum": [MODEL]})
     """Always `omgm`."""
     input: str | list[Any] = Field(
         examples=[
@@ -69,7 +71,7 @@ class ResponsesFields(BaseModel):
     )
     """The conversation. The text of the last user message is the question; its last image, or else the most recent one
     before it, is the image: a data URI or a URL on an allowed host. Other items are not read."""
-    stream: bool | None = False
+    stream: bool = False
     """Whether to answer with server-sent events."""
     omgm: ChatOptions = ChatOptions()
     """Options of the retrieval."""
@@ -109,7 +111,7 @@ class OutputDetailsOut(ResponseModel):
 
 
 class ResponsesUsageOut(ResponseModel):
-    """Always 0, because tokens are not counted: some clients cannot read a response without `usage`."""
+    """The generator's tokens, 0 if nobody counts them: some clients cannot read a response without `usage`."""
 
     input_tokens: int = 0
     input_tokens_details: InputDetailsOut = InputDetailsOut()

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from serving.agent_schemas import TrailOut
 
 OnGeneratorError = Literal["degrade", "fail"]
 
 
-class AnswerOptions(BaseModel):
-    """Options of a request; missing or null ones take the profile's value."""
+class RequestModel(BaseModel):
+    """A part of a request. A null counts as missing if its field is optional: many clients send all their fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_nulls(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        fields = cls.model_fields
+        return {
+            name: value
+            for name, value in data.items()
+            if value is not None or name not in fields or fields[name].is_required()
+        }
+
+
+class AnswerOptions(RequestModel):
+    """Options of a request; missing ones take the profile's value."""
 
     k: int | None = Field(default=None, ge=1)
     """Number of candidates that step 1 retrieves."""
@@ -183,6 +199,10 @@ class AnswerOut(RetrieveOut):
     """Whether the section was longer than the generator's context."""
     generator: str
     """Name of the generator."""
+    prompt_tokens: int | None = None
+    """Tokens of the generator's prompt, null if its server does not count them. An agent's are in `trail`."""
+    completion_tokens: int | None = None
+    """Tokens of the generator's answer, null if its server does not count them."""
     generator_error: ErrorDetail | None = None
     """Why the generator, or an agent's model, failed; null if it did not."""
     mode: str = "retrieve"

@@ -7,12 +7,13 @@ import hashlib
 import logging
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 import anyio.to_thread
 from PIL import Image
 
+from generators.stop import stopped, until_stop
 from llm.chat import ChatError
 from retriever.evidence import answer_span, generation_request
 from retriever.image_cache import ImageCache, set_content
@@ -101,7 +102,8 @@ class Service:
             request_id=request_id,
             index=self.view.about(),
         )
-        return PendingAnswer(generation_request(self.index, query, result), response, started)
+        request = replace(generation_request(self.index, query, result), stop=checked.stop)
+        return PendingAnswer(request, response, started)
 
     async def decode(self, checked: CheckedRequest) -> tuple[Image.Image, float]:
         """Decodes the image of a request; returns it and the seconds that took.
@@ -173,7 +175,7 @@ class Service:
             if on_error == "fail":
                 raise failure from error
             return self._answered(pending, Generation(None), started, failure)
-        return self._answered(pending, generation, started)
+        return self._answered(pending, stopped(generation, pending.request.stop), started)
 
     async def stream_answer(
         self, pending: PendingAnswer, on_error: OnGeneratorError = "degrade"
@@ -184,7 +186,7 @@ class Service:
         is "fail": it is too late to change the status.
         """
         started, generation, failure = time.perf_counter(), Generation(None), None
-        pieces = aiter(self.generator.stream(pending.request))
+        pieces = until_stop(self.generator.stream(pending.request), pending.request.stop)
         try:
             with self.admission.answering() as pause:
                 while True:
@@ -241,13 +243,15 @@ class Service:
         return AnswerOut(
             **{**dict(pending.response), "evidence": evidence, "timings_ms": _rounded(timings)},
             answer=generation.answer,
-            grounded=None if generation.answer is None else span is not None,
+            grounded=span is not None if generation.answer else None,
             confidence=generation.confidence,
             abstained=generation.abstained and failure is None,
             declined=generation.declined,
             reason=None if failure else generation.reason,
             context_truncated=generation.truncated,
             generator=self.generator.name,
+            prompt_tokens=generation.prompt_tokens,
+            completion_tokens=generation.completion_tokens,
             generator_error=ErrorDetail.model_validate(failure.body()["error"]) if failure else None,
         )
 

@@ -30,6 +30,10 @@ def test_base64_faults(client: httpx.Client) -> None:
     assert fault(response) == (422, "bad_image_url", "image")
     message = "image must be base64, a data URI or an http(s) URL; as base64 it is malformed: "
     assert response.json()["error"]["message"].startswith(message)
+    response = client.post(
+        "/answer", files={"image": (None, "photo.jpg"), "question": (None, WHEN)}
+    )  # without curl's @
+    assert response.json()["error"]["message"].endswith("to send a file, use a form (curl: -F image=@photo.jpg)")
     assert fault(ask_json(client, image="hello")) == (422, "bad_image_url", "image")
     assert fault(ask_json(client, image="äöü=")) == (422, "bad_image_url", "image")
     assert fault(ask_json(client, image=" \n")) == (422, "missing_image", "image")
@@ -315,6 +319,8 @@ def test_unknown_paths_and_methods(client: httpx.Client) -> None:
     response = client.get("/nothing")
     assert fault(response) == (404, "not_found", None)
     assert response.json()["error"]["message"] == "GET /nothing: Not Found; /docs lists the routes"
+    for path, advice in (("/chat/completions", "/v1/chat/completions"), ("/answer/", "/answer")):
+        assert client.post(path).json()["error"]["message"] == f"POST {path}: Not Found; use {advice}"
     response = client.get("/answer")
     assert fault(response) == (405, "method_not_allowed", None)
     assert response.headers["allow"] == "POST"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,18 +14,23 @@ import httpx
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
+from openai.resources.chat.completions import Completions
 
 from generators.chat import ChatGenerator
 from llm.chat import ChatClient
 from omgm.local_servers import local_server_findings
+from serving.chat_schemas import IGNORED, NEUTRAL, ChatFields
 from serving.settings import ServingSettings
 from tests.fakes.asking import WHEN
+from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.service import World, served
 from tests.fakes.web import serve_web
 
 LIMITS = ServingSettings(max_image_bytes=100_000, max_question_chars=100)
 Messages = list[Any]
+ALWAYS = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
+"""Parameters of every method of OpenAI's client, which are not sent."""
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +92,7 @@ def test_async(world: World) -> None:
             stream = await client.chat.completions.create(
                 model="omgm", messages=messages, stream=True, stream_options={"include_usage": True}
             )
-            pieces = [chunk.choices[0].delta.content or "" async for chunk in stream]
+            pieces = [choice.delta.content or "" async for chunk in stream for choice in chunk.choices]
             return whole.choices[0].message.content, "".join(pieces)
 
     assert asyncio.run(both()) == ("1848", "1848")
@@ -121,15 +127,22 @@ def test_which_question_and_which_image(world: World, client: OpenAI) -> None:
 def test_parameters(client: OpenAI) -> None:
     message = user(text_part(WHEN), image_part("red"))
     tuned = {"temperature": 0.2, "top_p": 0.9, "max_tokens": 5, "seed": 1, "user": "me", "n": 1, "stop": None}
+    tuned |= {"prediction": {"type": "content", "content": "1849"}, "stream_options": None}
     assert ask(client, message, **tuned).choices[0].message.content == "1848"
     assert len(ask(client, message, extra_body={"omgm": {"k": 2}}).omgm["candidates"]) == 2
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    stops: list[Any] = ["", [], [""], ["a"] * 5, "a" * 257, [1], {}, 1]
+    assert ask(client, message, tools=tools, tool_choice="none").choices[0].message.content == "1848"
     wrong: list[tuple[dict[str, Any], str, str]] = [
         ({"n": 2}, "unsupported_parameter", "n"),
-        ({"stop": ["."]}, "unsupported_parameter", "stop"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "unsupported_parameter", "tools"),
+        ({"tools": tools}, "unsupported_parameter", "tools"),
+        ({"tools": tools, "tool_choice": "auto"}, "unsupported_parameter", "tools"),
+        *(({"stop": stop}, "wrong_type", "stop") for stop in stops),
         ({"response_format": {"type": "json_object"}}, "unsupported_parameter", "response_format"),
         ({"logprobs": True}, "unsupported_parameter", "logprobs"),
         ({"extra_body": {"top_k": 5}}, "unknown_option", "top_k"),
+        ({"extra_body": {"image": "x"}}, "unknown_option", "image"),
+        ({"extra_body": {"k": 5}}, "unknown_option", "k"),
         ({"extra_body": {"omgm": {"k": 101}}}, "out_of_range", "omgm"),
         ({"extra_body": {"omgm": {"depth": 3}}}, "unknown_option", "omgm"),
     ]
@@ -138,6 +151,75 @@ def test_parameters(client: OpenAI) -> None:
             ask(client, message, **more)
         assert (raised.value.status_code, raised.value.code, raised.value.param) == (400, code, param)
         assert raised.value.type == "invalid_request_error"
+    with pytest.raises(openai.BadRequestError, match=r'write k into omgm: "omgm": \{"k": …\}'):
+        ask(client, message, extra_body={"k": 5})
+
+
+def test_null_is_as_good_as_missing(client: OpenAI) -> None:
+    message = user(text_part(WHEN), image_part("red"))
+    names = set(inspect.signature(Completions.create).parameters) - ALWAYS - {"messages", "model"}
+    for omgm in (None, {"k": None, "on_generator_error": None}):
+        nulls = {**dict.fromkeys(names), "omgm": omgm}
+        assert ask(client, message, extra_body=nulls).choices[0].message.content == "1848"
+
+
+@pytest.mark.parametrize(
+    ("stop", "text", "span"),
+    [("4", "18", (63, 65)), (["x", "84"], "1", (63, 64)), ("18", "", None), ("1849", "1848", (63, 67))],
+)
+def test_stop(client: OpenAI, stop: str | list[str], text: str, span: tuple[int, int] | None) -> None:
+    """The generator of these tests knows nothing of `stop` and streams its answer by the character."""
+    message = user(text_part(WHEN), image_part("red"))
+    found = ask(client, message, stop=stop)
+    chunks = list(ask(client, message, stop=stop, stream=True))
+    assert found.choices[0].message.content == text
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == text
+    for about in (found.omgm, chunks[-1].omgm):
+        assert (about["answer"], about["abstained"], about["grounded"]) == (text, False, True if text else None)
+        assert about["evidence"][0]["span"] == (list(span) if span else None)
+
+
+def test_stop_in_a_sentence_of_the_service(client: OpenAI) -> None:
+    message = user(text_part("What is the flag of one color?"), image_part("red"))
+    assert ask(client, message, stop=".").choices[0].message.content == "No answer: the generator found none in the evidence"
+
+
+def test_stop_reaches_a_chat_model(tmp_path: Path) -> None:
+    message = user(text_part(WHEN), image_part("red"))
+    with (
+        FakeChatServer() as server,
+        served(tmp_path, generator=ChatGenerator(ChatClient(server.url, "good"))) as world,
+        OpenAI(base_url=f"{world.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        found = ask(client, message, stop=[" Context", "Wiki"])
+        assert found.choices[0].message.content == found.omgm["answer"] == "heard: -"  # the server ignores it
+        chunks = list(ask(client, message, stop="t V", stream=True))
+        assert [chunk.choices[0].delta.content for chunk in chunks] == ["", "Moun", None]
+        assert chunks[-1].omgm["answer"] == "Moun"
+        ask(client, message)
+    assert [body.get("stop") for body in server.bodies] == [[" Context", "Wiki"], ["t V"], None]
+
+
+def test_usage(tmp_path: Path) -> None:
+    """The tokens that the chat model's server counts; a stream has them in a chunk of their own, if asked."""
+    message = user(text_part(WHEN), image_part("red"))
+    with (
+        FakeChatServer() as server,
+        served(tmp_path, generator=ChatGenerator(ChatClient(server.url, "counting"))) as world,
+        OpenAI(base_url=f"{world.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        usage = ask(client, message).usage
+        assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (120, 7, 127)
+        *chunks, last = ask(client, message, stream=True, stream_options={"include_usage": True})
+        assert (last.choices, last.usage, chunks[-1].omgm["prompt_tokens"]) == ([], usage, 120)
+        assert {chunk.usage for chunk in ask(client, message, stream=True)} == {None}
+        with pytest.raises(openai.BadRequestError, match="stream_options"):
+            ask(client, message, extra_body={"stream_options": True})
+
+
+def test_every_parameter_of_openai_s_client_is_known() -> None:
+    given = set(inspect.signature(Completions.create).parameters) - ALWAYS
+    assert given <= IGNORED | set(NEUTRAL) | set(ChatFields.model_fields)
 
 
 def test_messages_at_fault(client: OpenAI) -> None:

@@ -1,4 +1,4 @@
-"""docs/serving.md is complete: every setting with its default, every route, field and error code."""
+"""docs/serving.md and docs/clients.md are complete: every setting, route, field, parameter and error code."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from serving.chat_schemas import IGNORED, NEUTRAL
+from serving.responses_schemas import RESPONSES_IGNORED, RESPONSES_NEUTRAL
 from serving.schemas import RequestFields
 from serving.settings import ServingSettings
 from tests.fakes.service import World
 from tests.paths import ROOT
 
-DOCUMENT = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+SERVING, CLIENTS = ((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("serving.md", "clients.md"))
 
 
-def table(title: str) -> list[list[str]]:
+def table(page: str, title: str) -> list[list[str]]:
     """Returns the cells of the first table under a heading, without its header row."""
-    section = DOCUMENT.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    section = re.split(r"\n#+ ", page.partition(f"# {title}\n")[2])[0]
     rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row] for row in rows[2:]]
 
@@ -30,13 +32,13 @@ def written(value: Any) -> str:
 
 
 def test_settings() -> None:
-    documented = {name: default for name, default, _ in table("Settings")}
+    documented = {name: default for name, default, _ in table(SERVING, "Settings")}
     fields = ServingSettings.model_fields.items()
     assert documented == {f"`serving.{name}`": written(field.default) for name, field in fields}
 
 
 def test_fields() -> None:
-    documented = [name.strip("`") for name, _, _ in table("Requests")]
+    documented = [name.strip("`") for name, _, _ in table(CLIENTS, "Requests")]
     assert sorted(documented) == sorted(RequestFields.model_fields)
 
 
@@ -46,8 +48,15 @@ def test_routes(tmp_path: Path) -> None:
         for path, methods in World(tmp_path).app.openapi()["paths"].items()
         for method in methods
     }
-    documented = {route for row in table("Routes") for route in re.findall(r"`(.+?)`", row[0])}
+    documented = {route for row in table(SERVING, "Routes") for route in re.findall(r"`(.+?)`", row[0])}
     assert documented == routes | {"GET /openapi.json"}
+
+
+def test_parameters_of_openai() -> None:
+    documented = [
+        [set(re.findall(r"`(\w+)`", cell)) for cell in row[1:]] for row in table(CLIENTS, "OpenAI's parameters")
+    ]
+    assert documented == [[IGNORED, RESPONSES_IGNORED], [set(NEUTRAL), set(RESPONSES_NEUTRAL)]]
 
 
 def test_the_api_s_document(tmp_path: Path) -> None:
@@ -66,7 +75,7 @@ def test_error_codes() -> None:
         for status, code in re.findall(r'\(\s*(\d{3}),\s*"(\w+)"', path.read_text(encoding="utf-8")):
             used.setdefault(code, set()).add(status)
     del used["client_gone"]  # no client receives it
-    documented = {code: row[0] for row in table("Errors") for code in re.findall(r"`(\w+)`", row[1])}
+    documented = {code: row[0] for row in table(CLIENTS, "Errors") for code in re.findall(r"`(\w+)`", row[1])}
     assert {code for code in used if not used[code] <= set(documented[code].split(", "))} == set()
     missing = {"missing_question", "missing_model", "missing_messages", "missing_input"}
     composed = {"method_not_allowed", "wrong_type", "out_of_range"} | missing  # not literals in every place

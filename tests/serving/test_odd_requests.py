@@ -6,6 +6,7 @@ import asyncio
 import json
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -13,7 +14,7 @@ from PIL import Image
 
 from retriever.images import encoded
 from serving.settings import ServingSettings
-from tests.fakes.asking import WHEN
+from tests.fakes.asking import WHEN, ask, ask_json, fault
 from tests.fakes.images import noise
 from tests.fakes.service import World, served
 
@@ -23,6 +24,13 @@ def test_a_trailing_slash_is_another_path(client: httpx.Client) -> None:
     response = client.post("/answer/", content=b"{}")
     assert (response.status_code, response.json()["error"]["code"]) == (404, "not_found")
     assert client.get("/health/live/").status_code == 404
+
+
+def test_null_is_as_good_as_missing(client: httpx.Client) -> None:
+    names = ("k", "alpha", "beta", "stream", "on_generator_error", "mode", "budget", "boxes")
+    nulls: Any = dict.fromkeys(names)
+    assert ask_json(client, **nulls).json()["answer"] == ask(client, **nulls).json()["answer"] == "1848"
+    assert fault(ask_json(client, question=None)) == (422, "wrong_type", "question")
 
 
 def test_an_error_repeats_no_more_than_the_beginning_of_a_path(client: httpx.Client) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,15 @@ import httpx
 import openai
 import pytest
 from openai import OpenAI
+from openai.resources.responses import Responses
 from openai.types.responses import Response
 
+from generators.chat import ChatGenerator
+from llm.chat import ChatClient
+from serving.responses_schemas import RESPONSES_IGNORED, RESPONSES_NEUTRAL, ResponsesFields
 from serving.settings import ServingSettings
 from tests.fakes.asking import WHEN
+from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.service import World, served
 
@@ -116,12 +122,31 @@ def test_parameters(client: OpenAI) -> None:
         ({"text": schema}, "unsupported_parameter", "text", "text.format"),
         ({"background": True}, "unsupported_parameter", "background", "leave it out"),
         ({"extra_body": {"top_k": 5}}, "unknown_option", "top_k", "known fields"),
+        ({"extra_body": {"stop": "."}}, "unknown_option", "stop", "known fields"),  # the API has no such parameter
         ({"extra_body": {"omgm": {"k": 101}}}, "out_of_range", "omgm", "between 1 and 100"),
     ]
     for more, code, param, advice in wrong:
         with pytest.raises(openai.BadRequestError, match=advice) as raised:
             ask(client, message, **more)
         assert (raised.value.status_code, raised.value.code, raised.value.param) == (400, code, param)
+
+
+def test_every_parameter_of_openai_s_client_is_known() -> None:
+    given = set(inspect.signature(Responses.create).parameters)
+    given -= {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
+    assert given <= RESPONSES_IGNORED | set(RESPONSES_NEUTRAL) | set(ResponsesFields.model_fields)
+
+
+def test_usage(tmp_path: Path) -> None:
+    with (
+        FakeChatServer() as server,
+        served(tmp_path, generator=ChatGenerator(ChatClient(server.url, "counting"))) as world,
+        OpenAI(base_url=f"{world.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        message = user(text_part(), image_part())
+        for found in (ask(client, message), list(ask(client, message, stream=True))[-1].response):
+            usage = found.usage
+            assert (usage.input_tokens, usage.output_tokens, usage.total_tokens) == (120, 7, 127)
 
 
 def test_input_at_fault(client: OpenAI) -> None:
