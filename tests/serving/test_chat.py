@@ -181,7 +181,7 @@ def test_stop(client: OpenAI, stop: str | list[str], text: str, span: tuple[int,
 
 def test_stop_in_a_sentence_of_the_service(client: OpenAI) -> None:
     message = user(text_part("What is the flag of one color?"), image_part("red"))
-    assert ask(client, message, stop=".").choices[0].message.content == "No answer: the generator found none in the evidence"
+    assert ask(client, message, stop=" in").choices[0].message.content == "No answer: the generator found none"
 
 
 def test_stop_reaches_a_chat_model(tmp_path: Path) -> None:
