@@ -112,6 +112,8 @@ class ChatFields(RequestModel):
     @field_validator("stop", mode="before")
     @classmethod
     def _check_stop(cls, value: Any) -> Any:
+        if value in ("", []):  # some clients send what they have not set
+            return None
         listed = [value] if isinstance(value, str) else value
         if isinstance(listed, list) and 0 < len(listed) <= MAX_STOPS and all(map(_can_stop, listed)):
             return listed

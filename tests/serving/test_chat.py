@@ -126,12 +126,13 @@ def test_which_question_and_which_image(world: World, client: OpenAI) -> None:
 
 def test_parameters(client: OpenAI) -> None:
     message = user(text_part(WHEN), image_part("red"))
-    tuned = {"temperature": 0.2, "top_p": 0.9, "max_tokens": 5, "seed": 1, "user": "me", "n": 1, "stop": None}
+    tuned = {"temperature": 0.2, "top_p": 0.9, "max_tokens": 5, "seed": 1, "user": "me", "n": 1}
     tuned |= {"prediction": {"type": "content", "content": "1849"}, "stream_options": None}
-    assert ask(client, message, **tuned).choices[0].message.content == "1848"
+    for unset in (None, [], ""):
+        assert ask(client, message, **tuned, stop=unset).choices[0].message.content == "1848"
     assert len(ask(client, message, extra_body={"omgm": {"k": 2}}).omgm["candidates"]) == 2
     tools = [{"type": "function", "function": {"name": "f"}}]
-    stops: list[Any] = ["", [], [""], ["a"] * 5, "a" * 257, [1], {}, 1]
+    stops: list[Any] = [[""], ["a"] * 5, "a" * 257, [1], {}, 1]
     assert ask(client, message, tools=tools, tool_choice="none").choices[0].message.content == "1848"
     wrong: list[tuple[dict[str, Any], str, str]] = [
         ({"n": 2}, "unsupported_parameter", "n"),
