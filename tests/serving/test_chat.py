@@ -128,7 +128,7 @@ def test_parameters(client: OpenAI) -> None:
     message = user(text_part(WHEN), image_part("red"))
     tuned = {"temperature": 0.2, "top_p": 0.9, "max_tokens": 5, "seed": 1, "user": "me", "n": 1}
     tuned |= {"prediction": {"type": "content", "content": "1849"}, "stream_options": None}
-    for unset in (None, [], ""):
+    for unset in (None, "", list[str]()):
         assert ask(client, message, **tuned, stop=unset).choices[0].message.content == "1848"
     assert len(ask(client, message, extra_body={"omgm": {"k": 2}}).omgm["candidates"]) == 2
     tools = [{"type": "function", "function": {"name": "f"}}]
