@@ -166,26 +166,31 @@ def rarity(word: str) -> float:
     return table[""] * min(1.0, len(word) / PREFIX) ** 2
 
 
+def english_share(text: str) -> float:
+    """Returns the share of a text's words that English prose has, 1 without words.
+
+    Capitalized words after the first may be names, so they do not count.
+
+    Example:
+        >>> english_share("Who built the Kölner Dom?"), english_share("Wie hoch ist der Kölner Dom?")
+        (1.0, 0.25)
+    """
+    found = _WORD.findall(text)
+    stems = [stem(fold(word)) for i, word in enumerate(found) if word[0].isalpha() and not (i and word[0].isupper())]
+    return sum(word in STOP_WORDS or word in _rarities() for word in stems) / len(stems) if stems else 1.0
+
+
 _ASKING = frozenset(("what", "who", "whom", "whose", "which", "when", "where", "why", "how"))
 ENGLISH = 0.75
 """Minimum share of English words in a question without an English question word."""
 
 
 def is_english(question: str) -> bool:
-    """Returns whether a question is probably in English; one or two ASCII words may also be a name, so they pass.
-
-    Capitalized words after the first may be names, so they do not count.
-
-    Example:
-        >>> is_english("Who built the Kölner Dom?"), is_english("Wie hoch ist der Kölner Dom?")
-        (True, False)
-    """
+    """Returns whether a question is probably in English; one or two ASCII words may also be a name, so they pass."""
     asked = re.findall("[a-z]+", question.lower())
     if not _ASKING.isdisjoint(asked) or (question.isascii() and len(asked) <= 2):
         return True
-    found = _WORD.findall(question)
-    stems = [stem(fold(word)) for i, word in enumerate(found) if word[0].isalpha() and not (i and word[0].isupper())]
-    return sum(word in STOP_WORDS or word in _rarities() for word in stems) >= ENGLISH * len(stems)
+    return english_share(question) >= ENGLISH
 
 
 @lru_cache(maxsize=1)

@@ -37,19 +37,19 @@ def test_counts_and_problems(tmp_path: Path) -> None:
     assert "1 of 14 entries cannot be used: latin.md: byte 3: not UTF-8" in lines
 
 
-def test_texts_that_the_embedded_models_do_not_read(tmp_path: Path) -> None:
+def test_texts_that_are_not_in_english(tmp_path: Path) -> None:
     texts = [
         "Почта Минска, Michel 1927.",
         "樹齢1000年を超える紅枝垂桜。",
         "Pied blanc, à la base élargie.",
-        "1, 2, 3 (Ω)",
+        "A white stem with a broad base; Latin name: Russula aeruginea.",
         "17",
     ]
     path = tmp_path / "kb.json"
     path.write_text(json.dumps([{"name": f"E{i}", "text": text} for i, text in enumerate(texts)]))
     found = inspect_knowledge_base(path, progress=False)
-    assert found.not_latin == found.counts()["not_latin"] == 3  # the two, and the sole letter of the fourth
-    assert "3 entities mostly in letters that the embedded models do not read" in "\n".join(text_lines(found))
+    assert found.not_english == found.counts()["not_english"] == 3
+    assert "3 entities not in English: the extractive reader" in "\n".join(text_lines(found))
 
 
 def test_the_choice_is_seeded(tmp_path: Path) -> None:
