@@ -21,8 +21,8 @@ _SENTENCE_END = re.compile(  # also of Arabic, Urdu and Hindi, and of Chinese an
 _MARKS = "".join(  # vowel signs of Indic and Southeast Asian scripts, which Python's \w leaves out
     mark for mark in map(chr, range(0x900, 0xAC00)) if unicodedata.category(mark) in ("Mn", "Mc")
 )
-_LETTER = rf"(?:[^\W\d_]|[{_MARKS}])"
-_WORD = re.compile(rf"{_LETTER}+(?:'{_LETTER}+)?|\d+(?:[.,]\d+)*")
+_LETTERS = rf"[^\W\d_]+(?:[{_MARKS}]+[^\W\d_]*)*"
+_WORD = re.compile(rf"{_LETTERS}(?:'{_LETTERS})?|\d+(?:[.,]\d+)*")
 _ASCII_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?|[0-9]+(?:[.,][0-9]+)*")  # the same for folded ASCII, and faster
 PREFIX = 5
 """Number of letters that are kept of a word in another language than English."""
