@@ -180,15 +180,16 @@ def english_share(text: str) -> float:
     return sum(word in STOP_WORDS or word in _rarities() for word in stems) / len(stems) if stems else 1.0
 
 
-_ASKING = frozenset(("what", "who", "whom", "whose", "which", "when", "where", "why", "how"))
+_ENGLISH = frozenset("what who whom whose which when where why how the of this these its and with".split())
+"""Words that hardly occur in questions of other languages, except in names."""
 ENGLISH = 0.75
-"""Minimum share of English words in a question without an English question word."""
+"""Minimum share of English words in a question without any of these."""
 
 
 def is_english(question: str) -> bool:
-    """Returns whether a question is probably in English; one or two ASCII words may also be a name, so they pass."""
+    """Returns whether a question is probably in English; up to three ASCII words may be a name, so they pass."""
     asked = re.findall("[a-z]+", question.lower())
-    if not _ASKING.isdisjoint(asked) or (question.isascii() and len(asked) <= 2):
+    if not _ENGLISH.isdisjoint(asked) or (question.isascii() and len(asked) <= 3):
         return True
     return english_share(question) >= ENGLISH
 

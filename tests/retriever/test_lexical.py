@@ -17,6 +17,8 @@ from retriever.models.bm25 import BM25
         "CETP inhibitors increase what?",
         "Name the architect of this building.",
         "wingspan",
+        "Describe the plumage",
+        "Calories per serving?",
         "Is it made of wood?",
     ],
 )
