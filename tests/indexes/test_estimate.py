@@ -115,7 +115,7 @@ def test_what_the_cache_has_costs_nothing(tmp_path: Path) -> None:
     with FakeChatServer() as server:
         cache = SummaryCache(tmp_path / "summaries.sqlite")
         earlier = ChatSummarizer(ChatClient(server.url, "good"), cache=cache)
-        earlier.summarize(entities[:3])
+        list(earlier.stream(entities[:3]))
         earlier.close()
         for _ in range(2):  # an estimate must not add to it
             summarizer = ChatSummarizer(ChatClient(server.url, "good"), cache=SummaryCache(cache.path))
