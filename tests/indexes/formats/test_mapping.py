@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 
-from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
+from indexes.formats import guess_format, hash_knowledge_base
 from indexes.formats.fields import parse_names
-from indexes.formats.skipped import SkippedEntries
-from retriever.types import ArticleImage, Entity, Section
+from retriever.types import ArticleImage, Section
+from tests.fakes.reading import read
 
 WIKIPEDIA = {"id": "12", "url": "https://en.wikipedia.org/wiki/Fox", "title": "Fox", "text": "A fox.\n\nIt is red."}
-
-
-def read(path: Path, **names: str) -> list[Entity]:
-    return list(read_knowledge_base(path, names=names, skipped=SkippedEntries(0)))
 
 
 def lines(path: Path, *rows: dict[str, Any]) -> Path:

@@ -9,13 +9,8 @@ from typing import Any
 
 import pytest
 
-from indexes.formats import read_knowledge_base
-from indexes.formats.skipped import SkippedEntries
 from retriever.types import ArticleImage, Entity, Section
-
-
-def read(path: Path, **names: str) -> list[Entity]:
-    return list(read_knowledge_base(path, names=names, skipped=SkippedEntries(0)))
+from tests.fakes.reading import read
 
 
 def one_of(folder: Path, row: Any) -> Entity:
