@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from retriever.texts import is_unicode
 from retriever.types import Options
 from serving.errors import ApiError, validation_message
 from serving.schemas import AgentBudget, AnswerOptions, OnGeneratorError, RequestOptions
@@ -45,7 +46,7 @@ def checked_request(
     if len(question) > settings.max_question_chars:
         message = f"the question has {len(question)} characters; at most {settings.max_question_chars} are accepted"
         raise ApiError(422, "question_too_long", message, param="question")
-    if not _is_unicode(question):
+    if not is_unicode(question):
         raise ApiError(
             422, "wrong_type", "the question is not valid Unicode: it has a lone surrogate", param="question"
         )
@@ -112,11 +113,3 @@ def _shown(name: str) -> str:
 def no_image() -> ApiError:
     """Returns the error for a request without an image."""
     return ApiError(422, "missing_image", "image is missing", param="image")
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # JSON can express a lone surrogate, which no tokenizer accepts
-        return False
-    return True
