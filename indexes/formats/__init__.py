@@ -114,7 +114,7 @@ def _unpaired_surrogate(entity: Entity) -> str:
     return next((f"section {part.title!r}" for part in parts), "")
 
 
-def dropped_titles(format: str, given: Sequence[str] | None = None) -> tuple[str, ...]:
+def dropped_titles(format: str, given: Sequence[str] | None) -> tuple[str, ...]:
     """Returns the titles of sections to drop from a knowledge base, in lower case; `*` matches any text.
 
     Args:
