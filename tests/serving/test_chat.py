@@ -23,14 +23,7 @@ from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.service import World, served
 from tests.fakes.web import serve_web
 
-LIMITS = ServingSettings(max_image_bytes=100_000, max_question_chars=100)
 Messages = list[Any]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with served(tmp_path_factory.mktemp("world"), LIMITS) as world:
-        yield world
 
 
 @pytest.fixture

@@ -12,16 +12,9 @@ import pytest
 from openai import OpenAI
 from openai.types.responses import Response
 
-from serving.settings import ServingSettings
 from tests.fakes.asking import WHEN
 from tests.fakes.images import data_uri, image_bytes
-from tests.fakes.service import World, served
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with served(tmp_path_factory.mktemp("world"), ServingSettings(max_question_chars=100)) as world:
-        yield world
+from tests.fakes.service import World
 
 
 @pytest.fixture
