@@ -15,8 +15,9 @@ from PIL import Image
 from retriever.models.qformer import QFormerFusion
 from tests.retriever.models.test_blip2 import kept, published  # noqa: F401  fixtures: the tiny BLIP-2 of transformers
 from training.processes import Processes
-from training.reranker import features
-from training.reranker.features import FeatureStore, augment, compute_features
+from training.reranker import feature_store
+from training.reranker.feature_store import FeatureStore
+from training.reranker.features import augment, compute_features
 from training.reranker.image_table import ImageName, ImageTable
 
 COLORS = ["red", "green", "blue", "black", "white"]
@@ -56,7 +57,7 @@ def test_features_are_the_tower_s(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(features, "SHARD_IMAGES", 2)
+    monkeypatch.setattr(feature_store, "SHARD_IMAGES", 2)
     fusion = QFormerFusion.load(kept)
     store = compute(fusion, images, tmp_path / "f", [3, 1, 2, 1, 1])
     assert store.shape == (17, 24)  # a 4 x 4 grid and the class token
@@ -79,7 +80,7 @@ def test_a_killed_run_computes_only_what_is_missing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(features, "SHARD_IMAGES", 2)
+    monkeypatch.setattr(feature_store, "SHARD_IMAGES", 2)
     fusion = QFormerFusion.load(kept)
     whole = compute(fusion, images, tmp_path / "f", [2] * 5)
     before = {file.name: file.read_bytes() for file in whole.folder.iterdir()}
