@@ -100,10 +100,6 @@ class FreeModels:
     name = fingerprint = "free"
     dimension, token_shape = _DIMENSION, _TOKENS
 
-    def summarize(self, entities: Sequence[Entity]) -> list[str]:
-        """Returns the titles."""
-        return list(self.stream(entities))
-
     def stream(self, entities: Iterable[Entity]) -> Generator[str]:
         """Yields the titles."""
         for entity in entities:

@@ -32,7 +32,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -132,11 +132,6 @@ class StandIn(FreeModels):
     def __init__(self, vectors: ClusteredVectors) -> None:
         self._vectors = vectors
         self.dimension = vectors.dimension
-
-    def stream(self, entities: Iterable[Any]) -> Generator[str]:
-        """Yields the titles."""
-        for entity in entities:
-            yield entity.title
 
     def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
         """Returns the vectors of the entities whose number is the second word of a title."""

@@ -51,7 +51,8 @@ from training.loop import train
 from training.processes import Processes
 from training.reranker.batches import BatchMaker, Feeder, Order
 from training.reranker.data import RerankerData
-from training.reranker.features import FeatureStore, compute_features
+from training.reranker.feature_store import FeatureStore
+from training.reranker.features import compute_features
 from training.reranker.model import Reranker
 from training.reranker.prepare import TEXTS_NAME, TOKEN_DTYPE, prepare
 from training.reranker.recipes import RECIPES

@@ -17,23 +17,13 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.full_size import WORDS
+from evaluation.datasets import Question
 from retriever.files import replace_with, write_lines
 from training.reranker.data import RerankerData
 
 MEDIAN_WORDS, SIGMA, MEAN_SECTIONS = 156, 0.8, 4.65
 """A word of `benchmarks.full_size` is one token."""
 FOUND = 20
-
-
-@dataclass(frozen=True)
-class MadeUpQuestion:
-    """A labeled question."""
-
-    id: str
-    question: str
-    image_id: str
-    entity_ids: tuple[str, ...]
-    section_index: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +80,12 @@ def _articles(sizes: DataSizes) -> Iterator[dict[str, Any]]:
         }
 
 
-def _questions(sizes: DataSizes) -> Iterator[MadeUpQuestion]:
+def _questions(sizes: DataSizes) -> Iterator[Question]:
     for number in range(sizes.questions):
         generator = np.random.default_rng([0, 2, number])
         image = number % sizes.query_images
         text = "which " + _text(generator, 9)
-        yield MadeUpQuestion(str(number), text, f"q{image}", (f"e{_gold(image, sizes)}",), int(generator.integers(2)))
+        yield Question(str(number), text, f"q{image}", (), (f"e{_gold(image, sizes)}",), int(generator.integers(2)))
 
 
 def _gold(image: int, sizes: DataSizes) -> int:

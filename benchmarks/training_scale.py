@@ -35,7 +35,7 @@ from benchmarks.training_data import DataSizes, write_data
 from retriever.files import write_json, write_whole
 from training.reranker.batches import BatchMaker, Feeder, Order
 from training.reranker.config import RerankerTrainingConfig
-from training.reranker.features import FeatureStore
+from training.reranker.feature_store import FeatureStore
 from training.reranker.image_table import ImageTable
 from training.reranker.prepare import TEXTS_NAME, TOKEN_DTYPE, prepare
 from training.reranker.rows import Rows

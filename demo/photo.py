@@ -44,13 +44,14 @@ def photograph(drawing: Image.Image, rng: random.Random, size: tuple[int, int] =
     flag = flag.resize((round(tall * flag.width / flag.height), tall), Image.Resampling.BOX)
     behind = background(rng, size).resize((2 * width, 2 * height), Image.Resampling.BILINEAR)
     poses = draw_poses(1, generator, ratio)
-    scene = compose(_tensor(flag)[None], _tensor(behind)[None], poses, width / height)
+    scene = compose(to_pixels(flag)[None], to_pixels(behind)[None], poses, width / height)
     lit = light(scene, generator).clamp_(0, 1)[0].permute(1, 2, 0)
     image = Image.fromarray((lit * 255).round().to(torch.uint8).numpy()).reduce(2)
     return _camera(image, rng)
 
 
-def _tensor(image: Image.Image) -> torch.Tensor:
+def to_pixels(image: Image.Image) -> torch.Tensor:
+    """Returns an RGB image as uint8 [3, H, W]."""
     return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 

@@ -6,7 +6,6 @@ The published model is a TensorFlow Hub module; docs/metrics.md explains how to 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import retriever.models  # noqa: F401  before transformers
+from indexes.extras import optional
 from retriever.batching import by_length
 from retriever.files import sha256_of
 
@@ -169,11 +169,7 @@ def _bert(folder: Path) -> Logits:
 
 def _onnx(path: Path) -> tuple[Logits, int | None]:
     """Loads the model; returns it with the width that rows must be padded to, `None` if it accepts any width."""
-    try:
-        onnxruntime: Any = importlib.import_module("onnxruntime")
-    except ImportError as error:
-        raise ValueError(f"{path}: needs onnxruntime: pip install 'omgm[bem]'") from error
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    session = optional("onnxruntime", "bem", str(path)).InferenceSession(str(path), providers=["CPUExecutionProvider"])
     inputs = {entry.name: entry for entry in session.get_inputs()}
     named = [next((name for name in inputs if name.split(":")[0] in known), None) for known in (_IDS, _TYPES, _MASKS)]
     ids, segment_ids, mask = named

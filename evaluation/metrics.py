@@ -82,7 +82,12 @@ def recall_at_k(ranks: Sequence[int | None], k: int) -> float:
         >>> recall_at_k([1, 3, None, 20], k=3)
         0.5
     """
-    return _share([rank is not None and rank <= k for rank in ranks]) or 0.0
+    return mean([rank is not None and rank <= k for rank in ranks]) or 0.0
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """Returns the mean of scores or flags, `None` without any."""
+    return math.fsum(values) / len(values) if values else None
 
 
 def harmonic_mean(first: float, second: float) -> float:
@@ -145,7 +150,7 @@ def summarize(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
     labeled = [o for o in outcomes if o.section_correct is not None]
     steps["step3"] = {
         **_section_recalls("section", labeled),
-        "section_recall@1": _share([bool(o.section_correct) for o in labeled]),  # step 3 chooses a section
+        "section_recall@1": mean([bool(o.section_correct) for o in labeled]),  # step 3 chooses a section
         "n_with_section": len(labeled),
         **_section_recalls("pseudo", outcomes),
     }
@@ -172,7 +177,7 @@ def is_unseen_question(outcome: Outcome) -> bool:
     return outcome.groups.get("split", "").endswith("unseen_question")
 
 
-def recall_curve(outcomes: Sequence[Outcome], step: str, k: int = 20) -> list[float]:
+def recall_curve(outcomes: Sequence[Outcome], step: str, k: int) -> list[float]:
     """Returns Recall@1 to Recall@`k` after a step, over the queries whose right entity is known."""
     ranks = [o.ranks.get(step) for o in outcomes if o.entity_known]
     return [recall_at_k(ranks, cutoff) for cutoff in range(1, k + 1)]
@@ -199,7 +204,7 @@ def _answers(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
     names = metric_names(outcomes)
     metric = names[0] if names else METRIC_NAMES.get(style, style)
     figures: dict[str, Any] = {"metric": metric, "accuracy": _accuracy(outcomes)}
-    figures |= {name: _mean([o.answer_scores.get(name, 0.0) for o in outcomes]) for name in names[1:]}
+    figures |= {name: mean([o.answer_scores.get(name, 0.0) for o in outcomes]) for name in names[1:]}
     if names and metric in NOTES:
         figures["note"] = NOTES[metric]
     if style != "infoseek":
@@ -225,23 +230,15 @@ def _figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "step1_recall@1": _recalls(outcomes, "step1")["recall@1"],
         "step1_recall@20": _recalls(outcomes, "step1")["recall@20"],
         "step2_recall@1": _recalls(outcomes, "step2")["recall@1"],
-        "section_recall@1": _share([o.section_correct for o in outcomes if o.section_correct is not None]),
+        "section_recall@1": mean([o.section_correct for o in outcomes if o.section_correct is not None]),
         "accuracy": _accuracy(outcomes),
     }
 
 
 def _accuracy(outcomes: Sequence[Outcome]) -> float | None:
     """Returns the mean of the data set's own score over the queries that were put to a generator."""
-    return _mean([_score(o) for o in outcomes if o.answer_correct is not None])
+    return mean([_score(o) for o in outcomes if o.answer_correct is not None])
 
 
 def _score(outcome: Outcome) -> float:
     return next(iter(outcome.answer_scores.values()), float(bool(outcome.answer_correct)))
-
-
-def _share(flags: Sequence[bool]) -> float | None:
-    return sum(flags) / len(flags) if flags else None
-
-
-def _mean(scores: Sequence[float]) -> float | None:
-    return math.fsum(scores) / len(scores) if scores else None

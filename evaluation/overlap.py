@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
 import logging
 import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from evaluation.vqa import vqa_process
+from indexes.extras import optional
 
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _TOKEN = re.compile(rf"[{_HAN}]|[^\W{_HAN}]+(?:'[^\W{_HAN}]+)*")
@@ -101,14 +100,11 @@ def _kept(tokens: Sequence[str], language: str) -> list[str]:
 def _tokenizer(language: str) -> Callable[[str], Sequence[str]]:
     if language not in _DROPPED:
         raise ValueError(f"language must be en or zh, got {language!r}")
-    try:
-        return _english() if language == "en" else _chinese()
-    except ImportError as error:
-        raise ValueError(f"F1-Recall needs {error.name}: pip install 'omgm[dynvqa]'") from error
+    return _english() if language == "en" else _chinese()
 
 
 def _english() -> Callable[[str], Sequence[str]]:
-    words: Any = importlib.import_module("nltk.tokenize.destructive").NLTKWordTokenizer()
+    words = optional("nltk.tokenize.destructive", "dynvqa", "F1-Recall").NLTKWordTokenizer()
     # the script first splits sentences with a model that has to be downloaded; this only moves their final points
     return lambda text: words.tokenize(_SENTENCE_END.sub(r" \1", text.lower()))
 
@@ -116,6 +112,6 @@ def _english() -> Callable[[str], Sequence[str]]:
 def _chinese() -> Callable[[str], Sequence[str]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its source has deprecated escapes
-        jieba: Any = importlib.import_module("jieba")
+        jieba = optional("jieba", "dynvqa", "F1-Recall")
     jieba.setLogLevel(logging.WARNING)
     return lambda text: " ".join(jieba.cut(text)).split()

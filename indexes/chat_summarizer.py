@@ -114,14 +114,6 @@ class ChatSummarizer:
         """The model's name."""
         return self._client.model
 
-    def summarize(self, entities: Sequence[Entity]) -> list[str]:
-        """Returns one summary per entity; its title if the model returns nothing.
-
-        Raises:
-            ChatError: The server fails for one of them.
-        """
-        return list(self.stream(entities))
-
     def stream(self, entities: Iterable[Entity]) -> Generator[str]:
         """Yields one summary per entity, in order; its title if the model returns nothing.
 

@@ -6,8 +6,8 @@ import importlib
 from typing import Any
 
 
-def optional(module: str, extra: str) -> Any:
-    """Imports a module that an extra installs.
+def optional(module: str, extra: str, user: str = "this") -> Any:
+    """Imports a module that an extra installs; `user` is what needs it, for the error.
 
     Raises:
         ValueError: The module is not installed; the message says how to install it.
@@ -15,4 +15,4 @@ def optional(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ValueError(f"this needs {module}: pip install 'omgm[{extra}]'") from error
+        raise ValueError(f"{user} needs {error.name or module}: pip install 'omgm[{extra}]'") from error

@@ -81,7 +81,7 @@ def _drawn_images(folder: Path, rows: IntArray) -> Iterator[list[Image.Image]]:
         yield images
 
 
-def draw_rows(rows: IntArray, count: int = QUERIES) -> IntArray:
+def draw_rows(rows: IntArray, count: int) -> IntArray:
     """Returns up to `count` random rows, in order and reproducibly."""
     chosen = np.random.default_rng(0).permutation(len(rows))[:count]
     return np.sort(rows[chosen])

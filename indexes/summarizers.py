@@ -17,11 +17,8 @@ class Summarizer(Protocol):
     def name(self) -> str:
         """Identifies the summarizer and its settings: summarizers with the same name write the same summaries."""
 
-    def summarize(self, entities: Sequence[Entity]) -> list[str]:
-        """Returns one summary per entity."""
-
     def stream(self, entities: Iterable[Entity]) -> Generator[str]:
-        """Yields the same summaries one by one, in order; consumes entities only as needed."""
+        """Yields one summary per entity, in order; consumes entities only as needed."""
 
 
 def _stems(*lines: str) -> frozenset[str]:
@@ -76,10 +73,6 @@ class ExtractiveSummarizer:
             raise ValueError(f"max_words must be at least 1, got {max_words}")
         self.max_words = max_words
         self.name = f"extractive-{max_words}"
-
-    def summarize(self, entities: Sequence[Entity]) -> list[str]:
-        """Returns one summary per entity."""
-        return list(self.stream(entities))
 
     def stream(self, entities: Iterable[Entity]) -> Generator[str]:
         """Yields one summary per entity."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
@@ -16,11 +15,10 @@ import httpx
 from llm.event_lines import event_lines
 from llm.messages import Message, without_system_role
 from llm.replies import ChatReply, Usage, error_message, has_reasoning, read_reply, shortened, well_formed
+from llm.retries import MAX_WAIT, seconds_to_wait
 
 logger = logging.getLogger(__name__)
 
-MAX_WAIT = 60.0
-"""Longest wait between two attempts in seconds, even if Retry-After asks for more."""
 _COUNTED = {"include_usage": True}
 MAX_CONNECT = 10.0
 """Timeout in seconds for connecting, and for the response to a check."""
@@ -310,24 +308,14 @@ class ChatClient:
                     raise ChatError(failure, self.url, status)
             if attempt == self.retries:
                 raise ChatError(f"{failure} (attempts: {attempt + 1})", self.url, status)
-            wait = _seconds(after)
-            if wait is None:
-                wait = self.backoff * 2**attempt * (1 + 0.25 * random.random())
-            logger.warning("%s: %s; trying again in %.1f s", self.url, failure, min(wait, MAX_WAIT))
-            await asyncio.sleep(min(wait, MAX_WAIT))
+            wait = min(seconds_to_wait(after, attempt, self.backoff), MAX_WAIT)
+            logger.warning("%s: %s; trying again in %.1f s", self.url, failure, wait)
+            await asyncio.sleep(wait)
         raise AssertionError("unreachable: the last try returns or raises")
 
 
 def _stopping(stop: Sequence[str]) -> dict[str, Any]:
     return {"stop": list(stop)} if stop else {}
-
-
-def _seconds(header: str | None) -> float | None:
-    """Parses the seconds in a Retry-After header; returns `None` if it is missing or a date."""
-    try:
-        return max(float(header), 0.0) if header else None
-    except ValueError:
-        return None
 
 
 def _reason(error: Exception) -> str:

@@ -26,8 +26,8 @@ from omgm.wire import (
     failure,
     form,
     parsed,
-    seconds_to_wait,
     unreachable,
+    wait_of,
 )
 from retriever.images import ImageInput
 from serving.schemas import AnswerOut, ChangeOut, RetrieveOut
@@ -163,7 +163,7 @@ class Client:
                     response.read()
             except httpx.HTTPError as error:
                 raise unreachable(str(self._http.base_url), error) from error
-            wait = seconds_to_wait(response, attempt)
+            wait = wait_of(response, attempt)
             if wait is None or attempt == self._retries:
                 raise failure(response)
             time.sleep(wait)
@@ -254,7 +254,7 @@ class AsyncClient:
                     await response.aread()
             except httpx.HTTPError as error:
                 raise unreachable(str(self._http.base_url), error) from error
-            wait = seconds_to_wait(response, attempt)
+            wait = wait_of(response, attempt)
             if wait is None or attempt == self._retries:
                 raise failure(response)
             await sleep(wait)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import httpx
@@ -51,7 +51,7 @@ class LocalServer:
         return " ".join(f"--set {shlex.quote(f'generator.{key}={value}')}" for key, value in values.items())
 
 
-def local_server_findings(ports: Mapping[int, str] = PORTS, seconds: float = SECONDS) -> list[Finding]:
+def local_server_findings(ports: Mapping[int, str], seconds: float = SECONDS) -> list[Finding]:
     """Returns a finding for each chat server that runs on this machine, with the settings to use it.
 
     Args:
@@ -75,7 +75,7 @@ def local_server_findings(ports: Mapping[int, str] = PORTS, seconds: float = SEC
     return findings
 
 
-async def _find_servers(ports: Mapping[int, str] = PORTS, seconds: float = SECONDS) -> list[LocalServer]:
+async def _find_servers(ports: Iterable[int], seconds: float) -> list[LocalServer]:
     """Returns the chat servers that respond on loopback. Asks all ports at once, without proxies or a key."""
     async with httpx.AsyncClient(trust_env=False) as http:
         servers = await asyncio.gather(*(_ask(http, port, seconds) for port in ports))

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
 from agents.state import Observation, Source
 from agents.trail import AgentAnswer
 from omgm.results import Answer, CandidateRow, Retrieval
 from retriever.protocols import EntityIndex
+from serving.schemas import ResponseModel
 
 
-class _Result(BaseModel):
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-
-class EntityResult(_Result):
+class EntityResult(ResponseModel):
     """An entity of the encyclopedia."""
 
     id: str
@@ -33,13 +28,13 @@ class RankedEntity(EntityResult):
     """The score that entities are ranked by."""
 
 
-class EntitiesResult(_Result):
+class EntitiesResult(ResponseModel):
     """Entities, best first."""
 
     entities: list[RankedEntity]
 
 
-class SectionResult(_Result):
+class SectionResult(ResponseModel):
     """A section of an article."""
 
     title: str
@@ -48,7 +43,7 @@ class SectionResult(_Result):
     """The score that sections are ranked by; null if they are not scored."""
 
 
-class SectionsResult(_Result):
+class SectionsResult(ResponseModel):
     """The article of the best entity, its sections best first."""
 
     entity: EntityResult | None
@@ -56,7 +51,7 @@ class SectionsResult(_Result):
     sections: list[SectionResult]
 
 
-class ExcerptResult(_Result):
+class ExcerptResult(ResponseModel):
     """An excerpt of an article or a web page."""
 
     title: str
@@ -67,7 +62,7 @@ class ExcerptResult(_Result):
     text: str
 
 
-class ExcerptsResult(_Result):
+class ExcerptsResult(ResponseModel):
     """Excerpts, best first."""
 
     excerpts: list[ExcerptResult]
@@ -75,7 +70,7 @@ class ExcerptsResult(_Result):
     """Further information, such as the sections of an article."""
 
 
-class AnswerResult(_Result):
+class AnswerResult(ResponseModel):
     """An answer with its source."""
 
     answer: str | None
@@ -95,7 +90,7 @@ class AnswerResult(_Result):
     """The entity that the image shows; null if nothing was found."""
     evidence: SectionResult | None
     """The section that the answer is read from."""
-    sources: list[ExcerptResult] = []
+    sources: tuple[ExcerptResult, ...] = ()
     """The sources that an agent's answer cites; `entity` and `evidence` are then null."""
     stopped: str = ""
     """The limit or failure that ended an agent's run early."""
@@ -108,7 +103,7 @@ class SimilarImage(EntityResult):
     has_thumbnail: bool
 
 
-class SimilarResult(_Result):
+class SimilarResult(ResponseModel):
     """Entities, most similar first."""
 
     images: list[SimilarImage]
@@ -166,7 +161,7 @@ def agent_result(found: AgentAnswer) -> AnswerResult:
         declined=False,
         entity=None,
         evidence=None,
-        sources=[_excerpt(found.sources[number - 1]) for number in cited],
+        sources=tuple(_excerpt(found.sources[number - 1]) for number in cited),
         stopped=found.stopped,
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
@@ -16,14 +15,13 @@ from PIL import Image, ImageOps
 from pydantic import BaseModel, ValidationError
 
 from llm.event_lines import EventLines
+from llm.retries import MAX_WAIT, seconds_to_wait
 from retriever.images import ImageInput, encoded, load_image
 from serving.agent_schemas import CallStep, RequestStep, RoundStep
 from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
 
 RETRIED = (429, 503)
 """Statuses of a service that is busy or not ready yet."""
-MAX_WAIT = 60.0
-"""Longest wait before a retry, in seconds; if Retry-After is longer, the error is raised instead."""
 MAX_CONNECT = 10.0
 """Connect timeout in seconds."""
 
@@ -117,17 +115,14 @@ def entity_path(entity_id: str) -> str:
     return f"/entities/{quote(entity_id, safe='')}"
 
 
-def seconds_to_wait(response: httpx.Response, attempt: int) -> float | None:
+def wait_of(response: httpx.Response, attempt: int) -> float | None:
     """Returns the seconds to wait before a retry, or `None` if the request should not be retried.
 
-    Without a Retry-After in seconds, the wait is 0.5, 1, 2, … seconds with jitter.
+    If Retry-After is longer than `MAX_WAIT`, the error is raised instead.
     """
     if response.status_code not in RETRIED:
         return None
-    try:
-        wait = max(0.0, float(response.headers["retry-after"]))
-    except (KeyError, ValueError):
-        wait = 0.5 * 2**attempt * (1 + 0.25 * random.random())
+    wait = seconds_to_wait(response.headers.get("retry-after"), attempt)
     return wait if wait <= MAX_WAIT else None
 
 

@@ -1,4 +1,4 @@
-"""Texts as the models read them: sections in the paper's form, and BLIP's caption clean-up."""
+"""Texts as the models read them: valid Unicode, sections in the paper's form, and BLIP's caption clean-up."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ import re
 
 _PUNCTUATION = re.compile(r"[.!\"()*#:;~]")
 _SPACES = re.compile(r"\s{2,}")
+
+
+def is_unicode(text: str) -> bool:
+    """Returns whether a text has no lone surrogate: JSON can express one, but no file and no tokenizer accepts it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def section_passage(title: str, section_title: str, text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from serving.fields import is_unicode
+from retriever.texts import is_unicode
 from serving.schemas import AnswerOptions, AnswerOut, OnGeneratorError, RequestModel, ResponseModel
 
 MODEL = "omgm"

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from retriever.texts import is_unicode
 from retriever.types import Options
 from serving.errors import ApiError, validation_message
 from serving.schemas import AgentBudget, AnswerOptions, OnGeneratorError, RequestOptions
@@ -114,12 +115,3 @@ def _shown(name: str) -> str:
 def no_image() -> ApiError:
     """Returns the error for a request without an image."""
     return ApiError(422, "missing_image", "image is missing", param="image")
-
-
-def is_unicode(text: str) -> bool:
-    """Returns whether a text can be encoded."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # JSON can express a lone surrogate, which no tokenizer accepts
-        return False
-    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -26,3 +27,12 @@ def transformers_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 
     with transformers_serve(tmp_path_factory.mktemp("transformers")) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def blip2_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny BLIP-2 as saved by transformers; tests change only copies."""
+    from tests.fakes.blip2 import save_blip2  # not at the top, because it imports transformers
+
+    save_blip2(folder := tmp_path_factory.mktemp("blip2"))
+    return folder

@@ -24,6 +24,9 @@ from training.questions import TrainingQuestion
 
 logger = logging.getLogger(__name__)
 
+BATCH = 64
+"""Images per forward pass."""
+
 
 class FingerprintedIndex(EntityIndex, Protocol):
     """An index whose content a killed run can recognize."""
@@ -39,10 +42,9 @@ def mine_negatives(
     questions: Iterable[TrainingQuestion],
     query_image_of: Callable[[str], Path | None],
     out: Path,
-    k: int = 20,
-    batch_size: int = 64,
-    progress: bool = True,
     *,
+    k: int = 20,
+    progress: bool = True,
     images: ImageSource | None = None,
     trim_borders: bool = False,
 ) -> int:
@@ -59,7 +61,6 @@ def mine_negatives(
         query_image_of: Finds the file of an image by its id.
         out: The file to write.
         k: Entities per image.
-        batch_size: Images per batch.
         progress: Whether to show a progress bar.
         images: The knowledge base's images. "gt_entity_pos_img" is the gold entity's image that is most similar to the
             question's image (appendix C.2); without `images`, it is the main image.
@@ -89,8 +90,8 @@ def mine_negatives(
         positives = _Positives(encoder, index, images)
         id_of = cache(lambda row: index.entity(row).id)  # reading an article is slower than a search
         with progress_bar(total=len(waiting), desc="negatives", unit="image", shown=progress) as bar:
-            for start in range(0, len(waiting), batch_size):
-                batch = waiting[start : start + batch_size]
+            for start in range(0, len(waiting), BATCH):
+                batch = waiting[start : start + BATCH]
                 loaded = _loaded(batch, query_image_of, trim_borders)
                 if loaded:
                     vectors = encoder.encode_images(list(loaded.values()))

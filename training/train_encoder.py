@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from indexes.labeled_images import with_known_entities
+from indexes.labeled_images import LabeledImage, with_known_entities
 from retriever.borders import load_query_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.small_clip import SmallCLIPConfig
@@ -70,19 +70,10 @@ def train_encoder(
             f"{encoder}: a {model.model.config.model_type} model cannot be adapted; start from a small_clip model"
         )
     summaries, main, row_of = read_entities(data)
-    named = with_known_entities(data.labeled, row_of)
-    labeled = [image for image in named if image.entity_id in row_of]
-    if len(labeled) < len(data.labeled):
-        first = min({image.entity_id for image in named} - row_of.keys())
-        reason = f"{data.kb} has no entity that they show, the first is {first!r}"
-        if not labeled:
-            raise ValueError(f"none of the labeled images can be used: {reason}; is it the right file?")
-        left_out = len(data.labeled) - len(labeled)
-        logger.warning("%d of %d labeled images left out: %s", left_out, len(data.labeled), reason)
     training: list[tuple[ImageLoader, int]] = []
     validation: list[tuple[ImageLoader, int]] = []
     read = partial(load_query_image, trim_borders=data.trim_borders)
-    for image in labeled:
+    for image in _labeled(data, row_of):
         held_out = is_held_out(image.image_id, config.validation_share, config.seed)
         loader = ImageLoader(str(image.path), read)
         (validation if held_out else training).append((loader, row_of[image.entity_id]))
@@ -148,6 +139,20 @@ def train_encoder(
         commit=provenance.commit,
     ).save(out / "encoder")
     return out / "encoder"
+
+
+def _labeled(data: EncoderData, row_of: Mapping[str, int]) -> list[LabeledImage]:
+    """Returns the labeled images of entities in the knowledge base."""
+    named = with_known_entities(data.labeled, row_of)
+    labeled = [image for image in named if image.entity_id in row_of]
+    if len(labeled) < len(data.labeled):
+        first = min({image.entity_id for image in named} - row_of.keys())
+        reason = f"{data.kb} has no entity that they show, the first is {first!r}"
+        if not labeled:
+            raise ValueError(f"none of the labeled images can be used: {reason}; is it the right file?")
+        left_out = len(data.labeled) - len(labeled)
+        logger.warning("%d of %d labeled images left out: %s", left_out, len(data.labeled), reason)
+    return labeled
 
 
 def _search_loss(images: Tensor, owners: Tensor, keys: Tensor, rows: list[int], scale: Tensor) -> Tensor:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
 from demo.background import background
+from demo.photo import to_pixels
 from demo.pretraining.photo_batch import photograph_batch
 
 
@@ -60,11 +59,6 @@ class Camera:
         cut = picked[..., top : top + self.size, left : left + self.size]
         mirrored = torch.rand(count, generator=generator) < 0.5
         return torch.where(mirrored.view(-1, 1, 1, 1), cut.flip(-1), cut)
-
-
-def to_pixels(image: Image.Image) -> Tensor:
-    """Returns an RGB image as uint8 [3, H, W]."""
-    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
 
 
 def soften(images: Tensor, generator: torch.Generator) -> Tensor:

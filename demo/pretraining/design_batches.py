@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from demo.pretraining.camera import Camera, to_pixels
+from demo.photo import to_pixels
+from demo.pretraining.camera import Camera
 from demo.pretraining.designs import Design, one_color, paint, random_design, random_ground, with_twins
 from training.augment import vary
 

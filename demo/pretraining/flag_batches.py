@@ -14,7 +14,8 @@ from demo.describe import describe
 from demo.draw import draw
 from demo.facts import countries
 from demo.flags import Flag, load_flags
-from demo.pretraining.camera import Camera, to_pixels
+from demo.photo import to_pixels
+from demo.pretraining.camera import Camera
 from demo.pretraining.generate import random_flag, similar_flag
 
 HEIGHT, WIDTH = 104, 156  # of a drawing before it is photographed

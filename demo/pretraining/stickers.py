@@ -10,7 +10,8 @@ from PIL import Image, ImageColor
 from torch import Tensor
 from torch.nn import functional
 
-from demo.pretraining.camera import Camera, soften, to_pixels
+from demo.photo import to_pixels
+from demo.pretraining.camera import Camera, soften
 from demo.pretraining.design_batches import DesignBatch, alike, photograph_squares
 from demo.pretraining.designs import Design, cut_out, paint, random_ground, with_twins
 from demo.pretraining.marks import random_mark

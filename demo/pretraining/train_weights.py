@@ -194,7 +194,7 @@ def summaries(folder: Path) -> dict[str, str]:
     path = folder / "kb_wiki.json"
     path.write_text(json.dumps(articles()), encoding="utf-8")
     entities = list(read_knowledge_base(path, "evqa"))
-    texts = dict(zip((e.id for e in entities), ExtractiveSummarizer().summarize(entities), strict=True))
+    texts = dict(zip((e.id for e in entities), ExtractiveSummarizer().stream(entities), strict=True))
     return {code: texts[url_of(country)] for code, country in countries().items()}
 
 

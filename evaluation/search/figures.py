@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evaluation.judge import NOTES
-from evaluation.metrics import percentile
+from evaluation.metrics import mean, percentile
 from evaluation.run import commit
 from evaluation.search.scores import can_score_requeries, final_score, requery_score
 from evaluation.search.trajectories import trajectory_figures
@@ -50,7 +50,7 @@ def search_metrics(
         for record, score in zip(records, scores, strict=True):
             groups[record["groups"].get(name, "")].append((record, score))
         metrics[f"by_{name}"] = {
-            group: {"n": len(members), "accuracy": _mean([score for _, score in members])}
+            group: {"n": len(members), "accuracy": mean([score for _, score in members])}
             | (_mmsearch_figures(mode, [one for one, _ in members], steps) if mmsearch else {})
             for group, members in sorted(groups.items())
             if group
@@ -78,8 +78,8 @@ def _answers(
 ) -> dict[str, float | str | None]:
     names = list(records[0]["scores"])
     main = "llm_judge" if verdicts is not None else names[0]
-    figures: dict[str, float | str | None] = {"metric": main, "accuracy": _mean(scores)}
-    figures |= {name: _mean([record["scores"][name] for record in records]) for name in names if name != main}
+    figures: dict[str, float | str | None] = {"metric": main, "accuracy": mean(scores)}
+    figures |= {name: mean([record["scores"][name] for record in records]) for name in names if name != main}
     return figures | ({"note": NOTES[main]} if main in NOTES else {})
 
 
@@ -105,17 +105,13 @@ def _mmsearch_figures(
     are `None`.
     """
     scores: dict[str, float | None] = {
-        "end_to_end": _mean([record["scores"]["mmsearch_f1"] for record in records]),
+        "end_to_end": mean([record["scores"]["mmsearch_f1"] for record in records]),
         "requery": None,
         **{name: None for name in ("rerank", "summarization")},
     }
     if mode == "mmsearch" and can_score_requeries():
         pairs = [(record["requery"] or "", record["reference_requery"]) for record in records]
-        scores["requery"] = _mean([requery_score(*pair) for pair in pairs])
+        scores["requery"] = mean([requery_score(*pair) for pair in pairs])
     for name, done in steps.items():
-        scores[name] = _mean([done.get(record["id"], 0.0) for record in records])
+        scores[name] = mean([done.get(record["id"], 0.0) for record in records])
     return {**scores, "final": final_score(scores)}
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

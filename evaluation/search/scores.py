@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 from evaluation.answers import normalize
+from indexes.extras import optional
 
 WEIGHTS = {"end_to_end": 0.75, "requery": 0.05, "rerank": 0.10, "summarization": 0.10}
 """Weights of the final score (equation 1)."""
@@ -58,12 +57,8 @@ def can_score_requeries() -> bool:
 
 @functools.cache
 def _libraries() -> tuple[Callable[[list[list[str]], list[str]], float], Callable[[str, str], float]]:
-    try:
-        bleu: Any = importlib.import_module("nltk.translate.bleu_score")
-        rouge: Any = importlib.import_module("rouge_score.rouge_scorer")
-        absl: Any = importlib.import_module("absl.logging")
-    except ImportError as error:
-        raise ValueError(f"the requery score needs {error.name}: pip install 'omgm[mmsearch]'") from error
+    modules = ("nltk.translate.bleu_score", "rouge_score.rouge_scorer", "absl.logging")
+    bleu, rouge, absl = (optional(module, "mmsearch", "the requery score") for module in modules)
     # Its log handler closes whatever was stderr at import time as soon as logging is reconfigured.
     absl.get_absl_handler().python_handler.setStream(sys.__stderr__)
     smoothing = bleu.SmoothingFunction().method1

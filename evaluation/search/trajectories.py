@@ -6,6 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.metrics import mean
+
 ANSWER = "answer"
 """The final step of a trajectory, alongside the tools."""
 STEPS = 20
@@ -50,12 +52,12 @@ def trajectory_figures(trails: Sequence[Trail], scores: Sequence[float]) -> dict
     wrong = [trail for trail, score in zip(trails, scores, strict=True) if score < 0.5]
     return {
         "n": len(trails),
-        "rounds_mean": _mean([len(trail["rounds"]) for trail in trails]),
-        "requests_mean": _mean([sum(len(one["requests"]) for one in trail["rounds"]) for trail in trails]),
+        "rounds_mean": mean([len(trail["rounds"]) for trail in trails]),
+        "requests_mean": mean([sum(len(one["requests"]) for one in trail["rounds"]) for trail in trails]),
         "calls": {tool: n for tool, n in sorted(calls.items()) if n},
-        "calls_mean": _mean([_calls(trail) for trail in trails]),
-        "calls_mean_right": _mean([_calls(trail) for trail in right]),
-        "calls_mean_wrong": _mean([_calls(trail) for trail in wrong]),
+        "calls_mean": mean([_calls(trail) for trail in trails]),
+        "calls_mean_right": mean([_calls(trail) for trail in right]),
+        "calls_mean_wrong": mean([_calls(trail) for trail in wrong]),
         "by_step": [{"step": step, **dict(sorted(by_step[step].items()))} for step in sorted(by_step)],
         "next": {
             tool: {after: n / calls[tool] for after, n in sorted(following[tool].items())}
@@ -68,14 +70,10 @@ def trajectory_figures(trails: Sequence[Trail], scores: Sequence[float]) -> dict
         "failed_calls": dict(sorted(failed.items())),
         "invented_citations": sum(len(trail["invented_citations"]) for trail in trails),
         "stopped": dict(sorted(Counter(trail["stopped"] for trail in trails if trail["stopped"]).items())),
-        "tokens_mean": _mean([trail["spent"]["tokens"] for trail in trails]),
+        "tokens_mean": mean([trail["spent"]["tokens"] for trail in trails]),
         "money": round(sum(trail["spent"]["money"] for trail in trails), 9),
     }
 
 
 def _calls(trail: Trail) -> int:
     return sum(len(one["calls"]) for one in trail["rounds"])
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None

@@ -26,6 +26,7 @@ from indexes.formats.zim import read_zim, zim_parts
 from indexes.ids import hash_id
 from indexes.sections import DROPPED, DROPPED_BY_REFERENCE, title_rule, without_lists
 from retriever.files import as_line, sha256_of
+from retriever.texts import is_unicode
 from retriever.types import Entity
 
 Reader = Callable[[Path, Names], Iterator[Entry]]
@@ -107,21 +108,13 @@ def _unpaired_surrogate(entity: Entity) -> str:
         **{"names": entity.names, "images": (f"{one.url} {one.caption}" for one in entity.images)},
     }
     for field, values in texts.items():
-        if not all(map(_is_writable, values)):
+        if not all(map(is_unicode, values)):
             return f"field {field!r}"
-    parts = (part for part in entity.sections if not (_is_writable(part.title) and _is_writable(part.text)))
+    parts = (part for part in entity.sections if not (is_unicode(part.title) and is_unicode(part.text)))
     return next((f"section {part.title!r}" for part in parts), "")
 
 
-def _is_writable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def dropped_titles(format: str, given: Sequence[str] | None = None) -> tuple[str, ...]:
+def dropped_titles(format: str, given: Sequence[str] | None) -> tuple[str, ...]:
     """Returns the titles of sections to drop from a knowledge base, in lower case; `*` matches any text.
 
     Args:

@@ -154,7 +154,7 @@ class Editor:
                     f"{self.index.root}: its summaries are by {built_with!r}, but this profile has {made!r}; use the "
                     "profile it was built with"
                 )
-            return self._summarizer.summarize(entities)
+            return list(self._summarizer.stream(entities))
 
     def _additions(self, articles: Sequence[Article]) -> list[Addition]:
         labeled = [self._labeled(one.entity) for one in articles]

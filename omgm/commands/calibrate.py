@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from omgm.commands.common import print_json, profile_of
 from omgm.commands.evaluate import add_inputs, selected_questions
+from omgm.commands.numbers import probability
 from retriever.wording import counted
 
 CACHE_BYTES = 64 * 2**20
@@ -23,17 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="P",
         help="decline images recognized with a lower probability (%(default)s)",
     )
-
-
-def probability(text: str) -> float:
-    """Parses a number between 0 and 1."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1
-    if not 0 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
-    return value
 
 
 def run(args: argparse.Namespace) -> None:

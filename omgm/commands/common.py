@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from omgm.commands.numbers import natural, positive
+
 if TYPE_CHECKING:
     from evaluation.datasets import Question
     from indexes.labeled_images import LabeledImage
@@ -143,7 +145,7 @@ def add_training(parser: argparse.ArgumentParser, length: str) -> None:
 
 def add_seed(parser: argparse.ArgumentParser | argparse._ArgumentGroup, about: str) -> None:
     """Adds `--seed`, which `seed_of` reads."""
-    parser.add_argument("--seed", type=seed, metavar="N", help=f"{about} (that of the profile's training, else 0)")
+    parser.add_argument("--seed", type=natural, metavar="N", help=f"{about} (that of the profile's training, else 0)")
 
 
 def add_allow_private(parser: argparse._ActionsContainer, about: str) -> None:
@@ -160,30 +162,6 @@ def add_allow_private(parser: argparse._ActionsContainer, about: str) -> None:
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Adds `--json`."""
     parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def positive(text: str) -> int:
-    """Parses an integer of at least 1."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {number}")
-    return number
-
-
-def seed(text: str) -> int:
-    """Parses an integer of at least 0, as random number generators require."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"must be at least 0, got {number}")
-    return number
-
-
-def port(text: str) -> int:
-    """Parses the number of a TCP port."""
-    number = int(text)
-    if not 1 <= number <= 65535:
-        raise argparse.ArgumentTypeError(f"must be between 1 and 65535, got {number}")
-    return number
 
 
 def profile_of(args: argparse.Namespace) -> Profile:

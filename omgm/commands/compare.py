@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from omgm.commands.common import add_json, existing, positive, print_json, seed
+from omgm.commands.common import add_json, existing, print_json
+from omgm.commands.numbers import natural, positive
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resamples", type=positive, default=10_000, metavar="N", help="resamples of bootstrap and test (10000)"
     )
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of both (%(default)s)")
+    parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of both (%(default)s)")
     add_json(parser)
 
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import httpx
 
 from omgm.addresses import check_address
-from omgm.commands.common import add_profile, port, positive
+from omgm.commands.common import add_profile
+from omgm.commands.numbers import port, positive
 
 if TYPE_CHECKING:
     from serving.schemas import AnswerOut

@@ -17,10 +17,10 @@ from omgm.commands.common import (
     describe,
     existing,
     load_questions,
-    positive,
     print_json,
     profile_of,
 )
+from omgm.commands.numbers import positive
 
 if TYPE_CHECKING:
     from evaluation.datasets import Question

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.agents import OPTIONS, add_agent, agent_settings, with_model
-from omgm.commands.common import describe, existing, positive, print_json, profile_of, question_names
+from omgm.commands.common import describe, existing, print_json, profile_of, question_names
+from omgm.commands.numbers import positive
 from retriever.wording import counted
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from omgm.commands.common import (
     add_knowledge_base,
     add_reading,
     existing,
-    positive,
     print_json,
     reading_of,
 )
+from omgm.commands.numbers import above_zero, natural, positive
 from retriever.wording import counted
 
 
@@ -30,10 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     who.add_argument("--contact", metavar="C", help="your e-mail address or web page, sent to the hosts")
     who.add_argument("--user-agent", metavar="UA", help="a complete user agent, instead of ours with --contact")
     parser.add_argument("--per-host", type=positive, metavar="N", help="concurrent requests to one host (2)")
-    parser.add_argument("--per-second", type=_above_zero, metavar="N", help="requests per second to one host (10)")
-    parser.add_argument("--megabits", type=_above_zero, metavar="N", help="Mbit/s from one host (25)")
-    parser.add_argument("--retries", type=_not_negative, metavar="N", help="retries after a temporary failure (4)")
-    parser.add_argument("--timeout", type=_above_zero, metavar="S", help="seconds that a host may stay silent (20)")
+    parser.add_argument("--per-second", type=above_zero, metavar="N", help="requests per second to one host (10)")
+    parser.add_argument("--megabits", type=above_zero, metavar="N", help="Mbit/s from one host (25)")
+    parser.add_argument("--retries", type=natural, metavar="N", help="retries after a temporary failure (4)")
+    parser.add_argument("--timeout", type=above_zero, metavar="S", help="seconds that a host may stay silent (20)")
     parser.add_argument("--max-bytes", type=positive, metavar="N", help="largest download in bytes (33554432)")
     parser.add_argument(
         "--max-side", type=positive, metavar="N", help="longest side of stored images, in pixels (1024)"
@@ -103,17 +103,3 @@ def _lines(report: dict[str, Any], images: Path) -> list[str]:
     if counts["missing"]:
         lines.append(f"every missing image: {images / '.omgm' / 'missing.jsonl'}")
     return lines
-
-
-def _not_negative(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"must be at least 0, got {number}")
-    return number
-
-
-def _above_zero(text: str) -> float:
-    number = float(text)
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be above 0, got {text}")
-    return number

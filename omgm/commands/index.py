@@ -17,11 +17,11 @@ from omgm.commands.common import (
     describe,
     existing,
     images_of,
-    positive,
     print_json,
     profile_of,
     reading_of,
 )
+from omgm.commands.numbers import positive
 from retriever.wording import counted
 
 COMPACT_AFTER = 50_000

@@ -5,17 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from omgm.commands.common import (
-    add_action,
-    add_json,
-    add_reading,
-    existing,
-    images_of,
-    positive,
-    print_json,
-    reading_of,
-    seed,
-)
+from omgm.commands.common import add_action, add_json, add_reading, existing, images_of, print_json, reading_of
+from omgm.commands.numbers import natural, positive
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     inspect.add_argument("--images", type=Path, metavar="DIR", help="its images; by default in or next to it")
     add_reading(inspect)
     inspect.add_argument("--count", type=positive, default=10, metavar="N", help="entities to show (%(default)s)")
-    inspect.add_argument("--seed", type=seed, default=0, metavar="N", help="of their choice (%(default)s)")
+    inspect.add_argument("--seed", type=natural, default=0, metavar="N", help="of their choice (%(default)s)")
     inspect.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page with their images")
     add_json(inspect)
 

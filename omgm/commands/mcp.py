@@ -7,7 +7,8 @@ import sys
 from functools import partial
 
 from omgm.addresses import check_address
-from omgm.commands.common import add_index, add_profile, existing, port, profile_of
+from omgm.commands.common import add_index, add_profile, existing, profile_of
+from omgm.commands.numbers import port
 from omgm.commands.serve import limit_threads, warn_if_open
 
 

@@ -5,16 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from omgm.commands.common import (
-    add_index,
-    add_profile,
-    add_questions,
-    finder,
-    images_of,
-    load_questions,
-    positive,
-    profile_of,
-)
+from omgm.commands.common import add_index, add_profile, add_questions, finder, images_of, load_questions, profile_of
+from omgm.commands.numbers import positive
 from retriever.wording import counted
 
 

@@ -12,17 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omgm.addresses import check_address
-from omgm.commands.common import (
-    add_max_bad,
-    add_profile,
-    add_reading,
-    existing,
-    images_of,
-    port,
-    positive,
-    profile_of,
-    reading_of,
-)
+from omgm.commands.common import add_max_bad, add_profile, add_reading, existing, images_of, profile_of, reading_of
+from omgm.commands.numbers import port, positive
 from omgm.replicas import replica_range
 
 if TYPE_CHECKING:

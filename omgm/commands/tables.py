@@ -13,11 +13,11 @@ from omgm.commands.common import (
     add_reading,
     existing,
     load_questions,
-    positive,
     print_json,
     profile_of,
     reading_of,
 )
+from omgm.commands.numbers import positive
 
 if TYPE_CHECKING:
     from evaluation.tables.runs import Components, QuestionSet

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from omgm.commands.common import add_action, describe, existing, positive, print_json, profile_of
+from omgm.commands.common import add_action, describe, existing, print_json, profile_of
 from omgm.commands.evaluate import add_inputs, selected_questions
+from omgm.commands.numbers import positive
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

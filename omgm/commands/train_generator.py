@@ -9,16 +9,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omgm.commands.common import (
-    add_index,
-    add_profile,
-    add_questions,
-    finder,
-    load_questions,
-    positive,
-    profile_of,
-    seed,
-)
+from omgm.commands.common import add_index, add_profile, add_questions, finder, load_questions, profile_of
+from omgm.commands.numbers import natural, positive
 
 if TYPE_CHECKING:
     from omgm.settings import Profile
@@ -42,7 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="DIR", help="the folder for samples, adapter and profile"
     )
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="seed of samples and training (%(default)s)")
+    parser.add_argument(
+        "--seed", type=natural, default=0, metavar="N", help="seed of samples and training (%(default)s)"
+    )
     samples = parser.add_argument_group("samples")
     samples.add_argument(
         "--most",

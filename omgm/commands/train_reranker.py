@@ -16,13 +16,13 @@ from omgm.commands.common import (
     finder,
     images_of,
     load_rows,
-    positive,
     profile_of,
     provenance_of,
     reading_of,
     seed_of,
     write_trained,
 )
+from omgm.commands.numbers import positive
 from training.reranker.config import PRECISIONS
 from training.reranker.recipes import RECIPES
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.agents import add_web, agent_settings
-from omgm.commands.common import add_action, add_json, existing, positive, print_json
+from omgm.commands.common import add_action, add_json, existing, print_json
+from omgm.commands.numbers import positive
 from retriever.wording import counted
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from benchmarks import retrieval, subset, zero_shot
-from evaluation.datasets import EVQA_COLUMNS, load
+from evaluation.datasets import load
 from evaluation.records import QueryRecord
 from indexes.build import build_index
 from retriever.models.bm25 import BM25
@@ -21,7 +21,9 @@ from retriever.step3_sections import SectionRerank
 from retriever.types import Query
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.question_files import evqa_row
 from tests.fakes.records import record
+from tests.fakes.rows import write_csv
 
 WIKI = "https://e.example/wiki/"
 
@@ -29,10 +31,7 @@ WIKI = "https://e.example/wiki/"
 def write_questions(path: Path) -> None:
     """Ten images of France with two questions each, one of Words."""
     asked = [("France", f"fr_{i % 10}") for i in range(20)] + [("Words", "words_0")]
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow([*EVQA_COLUMNS, "extra"])
-        writer.writerows(["What?", "a|b", image, "templated", WIKI + name, "kept"] for name, image in asked)
+    write_csv(path, *(evqa_row("What?", "a|b", name, dataset_image_ids=image, extra="kept") for name, image in asked))
 
 
 def rows(path: Path) -> list[dict[str, str]]:

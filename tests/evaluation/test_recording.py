@@ -11,6 +11,7 @@ from evaluation.recording import make_record
 from indexes.build import build_index
 from retriever.types import Candidate, RetrievalResult
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.rows import write_jsonl
 
 ARTICLE = "https://en.wikipedia.org/wiki/Catchin'_Some_Rays:_The_Music"
 
@@ -26,7 +27,7 @@ ARTICLE = "https://en.wikipedia.org/wiki/Catchin'_Some_Rays:_The_Music"
 )
 def test_questions_find_their_entity_in_any_spelling(tmp_path: Path, dataset: str, spelled: str) -> None:
     rows = [{"id": id, "title": "T", "text": "Text."} for id in ("other", ARTICLE)]
-    (tmp_path / "kb.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "kb.jsonl", *rows)
     models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     index = build_index(tmp_path / "kb.jsonl", tmp_path, tmp_path / "index", progress=False, **models)
     assert (index.row_of(spelled), index.row_of("https://en.wikipedia.org/wiki/Other")) == (1, None)

@@ -19,8 +19,8 @@ from evaluation.notebook import evaluate_file
 from evaluation.run import evaluate
 from evaluation.summary import as_text
 from retriever.types import Generation, GenerationRequest
-from tests.fakes.question_files import write_jsonl
 from tests.fakes.questions import QUESTIONS, WAVE, ask, lines_of, run
+from tests.fakes.rows import write_jsonl
 from tests.fakes.world import COLORS, FakeGenerator, FakeRetriever, write_images
 
 

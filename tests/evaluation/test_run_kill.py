@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,19 @@ from tests.evaluation.test_bem import bert
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.processes import kill_omgm_when
+from tests.fakes.question_files import evqa_row
+from tests.fakes.rows import write_csv
 from tests.paths import ROOT
 
 QUESTIONS = 12
 
 
 def write_questions(folder: Path) -> Path:
-    columns = ["question", "answer", "dataset_image_ids", "question_type", "wikipedia_url", "evidence_section_id"]
-    with (folder / "questions.csv").open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(columns)
-        for number in range(QUESTIONS):
-            name = ("France", "Ireland", "Plain", "Lost")[number % 4]  # the last one has no image
-            row = [f"Question {number}?", "red", name, "templated", f"https://e.example/wiki/{name}", 0]
-            table.writerow(row)
-    return folder / "questions.csv"
+    names = ("France", "Ireland", "Plain", "Lost")  # the last one has no image
+    rows = (
+        evqa_row(f"Question {number}?", "red", names[number % 4], evidence_section_id=0) for number in range(QUESTIONS)
+    )
+    return write_csv(folder / "questions.csv", *rows)
 
 
 def asked(server: FakeChatServer) -> list[str]:

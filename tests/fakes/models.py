@@ -77,9 +77,6 @@ class FakeSummarizer:
 
     name = "first-sentence"
 
-    def summarize(self, entities: Sequence[Entity]) -> list[str]:
-        return list(self.stream(entities))
-
     def stream(self, entities: Iterable[Entity]) -> Generator[str]:
         for entity in entities:
             yield f"{entity.title}. {entity.sections[0].text.split('.')[0] if entity.sections else ''}"

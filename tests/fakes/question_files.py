@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from tests.fakes.rows import write_jsonl
 
 EVQA = {
     "question": "How tall does this plant grow?",
@@ -59,17 +59,16 @@ PLAIN = {
 }
 
 
-def write_csv(path: Path, *rows: Mapping[str, str]) -> Path:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
-def write_jsonl(path: Path, *rows: Mapping[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-    return path
+def evqa_row(question: str, answer: str, name: str, **more: object) -> dict[str, object]:
+    """Returns a row of E-VQA's file about the entity and the image of a name, with only the columns that are read."""
+    return {
+        "question": question,
+        "answer": answer,
+        "dataset_image_ids": name,
+        "question_type": "templated",
+        "wikipedia_url": f"https://e.example/wiki/{name}",
+        **more,
+    }
 
 
 def write_infoseek(

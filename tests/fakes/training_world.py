@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from PIL import Image
 
+from evaluation.datasets import Question
 from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
@@ -21,22 +22,11 @@ TOPICS = ["capital", "river", "height", "people"]
 
 
 @dataclass(frozen=True)
-class LabeledQuestion:
-    """A question to train on."""
-
-    id: str
-    question: str
-    image_id: str
-    entity_ids: tuple[str, ...]
-    section_index: int | None
-
-
-@dataclass(frozen=True)
 class TrainingWorld:
     """A folder with `kb.json`, `images`, `queries`, `negatives.json` and the models `clip` and `fusion`."""
 
     folder: Path
-    questions: list[LabeledQuestion]
+    questions: list[Question]
 
     def query_image_of(self, image_id: str) -> Path | None:
         path = self.folder / "queries" / f"{image_id}.png"
@@ -75,7 +65,7 @@ def write_training_world(folder: Path) -> TrainingWorld:
         negatives[f"q_{color}"] = {"gt_entity_pos_img": None, "top_20": [{"entry": other} for other in others]}
         for number in (i % 4, (i + 1) % 4):
             text = f"what is the {TOPICS[number]}?"
-            questions.append(LabeledQuestion(f"{color}_{number}", text, f"q_{color}", (url,), number))
+            questions.append(Question(f"{color}_{number}", text, f"q_{color}", (), (url,), number))
     (folder / "kb.json").write_text(json.dumps(kb))
     (folder / "negatives.json").write_text(json.dumps(negatives))
     torch.manual_seed(0)

@@ -70,15 +70,15 @@ def desk() -> Iterator[Desk]:
 def test_chat_summarizer(desk: Desk) -> None:
     summarizer = ChatSummarizer(ChatClient(desk.url, "small-model"))
     assert summarizer.name == "small-model"
-    assert summarizer.summarize([COUNTRY, entity("Void")]) == ["A country with a flag.", "Void"]
-    assert summarizer.summarize([COUNTRY]) == ["A country with a flag."]
+    assert list(summarizer.stream([COUNTRY, entity("Void")])) == ["A country with a flag.", "Void"]
+    assert list(summarizer.stream([COUNTRY])) == ["A country with a flag."]
     summarizer.close()
 
 
 def test_a_slow_answer_holds_up_only_its_own_request(desk: Desk) -> None:
     summarizer = ChatSummarizer(ChatClient(desk.url, "small-model", concurrency=2))
     titles = ["Slow", *(f"Fast{n}" for n in range(6))]
-    assert summarizer.summarize([entity(title) for title in titles]) == [f"About {title}" for title in titles]
+    assert list(summarizer.stream([entity(title) for title in titles])) == [f"About {title}" for title in titles]
     assert desk.answered.index("Slow") >= 3  # it waited for three that came after it
     assert desk.most_active == 2
     summarizer.close()
@@ -96,7 +96,7 @@ def test_articles_are_read_as_the_window_moves_on(desk: Desk) -> None:
     assert [next(summaries), next(summaries)] == ["About Fast0", "About Fast1"]
     assert read == list(range(9))  # the yielded one, and a window of four times two that includes the other
     summaries.close()
-    assert summarizer.summarize([entity("Velland")]) == ["A country with a flag."]
+    assert list(summarizer.stream([entity("Velland")])) == ["A country with a flag."]
     assert set(desk.asked) <= {"Velland", *(f"Fast{number}" for number in read)}
     summarizer.close()
 
@@ -118,13 +118,13 @@ def test_what_was_summarized_before_a_failure_is_kept(desk: Desk, tmp_path: Path
 def test_only_what_changed_is_asked_again(desk: Desk, tmp_path: Path) -> None:
     cache, entities = SummaryCache(tmp_path / "kept.sqlite"), [entity(f"Fast{number}") for number in range(5)]
     first = ChatSummarizer(ChatClient(desk.url, "small-model"), cache=cache)
-    expected = first.summarize([*entities, COUNTRY])
+    expected = list(first.stream([*entities, COUNTRY]))
     first.close()
     changed = entity("Velland", ("Velland", "Now it has blue roofs."))
     moved = Entity("elsewhere", "Fast4", ())  # the same article under another id
     desk.asked.clear()
     again = ChatSummarizer(ChatClient(desk.url, "small-model"), cache=cache)
-    assert again.summarize([*entities[:4], moved, changed]) == expected
+    assert list(again.stream([*entities[:4], moved, changed])) == expected
     assert desk.asked == ["Velland"]
     assert (again.counts.requests, again.counts.cached) == (1, 5)
     again.close()
@@ -140,7 +140,7 @@ def test_another_model_or_other_limits_are_other_questions(desk: Desk, tmp_path:
         ChatSummarizer(ChatClient(desk.url, "small-model"), max_context_tokens=16, cache=cache),
     ]
     for summarizer in [*made, *made]:
-        summarizer.summarize([COUNTRY])
+        list(summarizer.stream([COUNTRY]))
     assert len(desk.asked) == len(made)
     for summarizer in made:
         summarizer.close()
@@ -154,14 +154,14 @@ def test_what_was_in_flight_when_a_build_failed_is_not_asked_again(desk: Desk, t
     with pytest.raises(ChatError):
         list(summaries)
     desk.asked.clear()
-    assert summarizer.summarize([entity(title) for title in titles]) == [f"About {title}" for title in titles]
+    assert list(summarizer.stream([entity(title) for title in titles])) == [f"About {title}" for title in titles]
     assert desk.asked == []
     summarizer.close()
 
 
 def test_an_empty_summary_is_asked_for_again(desk: Desk, tmp_path: Path) -> None:
     summarizer = ChatSummarizer(ChatClient(desk.url, "small-model"), cache=SummaryCache(tmp_path / "kept.sqlite"))
-    assert [summarizer.summarize([entity("Void")]) for _ in range(2)] == [["Void"], ["Void"]]
+    assert [list(summarizer.stream([entity("Void")])) for _ in range(2)] == [["Void"], ["Void"]]
     assert desk.asked == ["Void", "Void"]
     summarizer.close()
 
@@ -169,11 +169,11 @@ def test_an_empty_summary_is_asked_for_again(desk: Desk, tmp_path: Path) -> None
 def test_tokens_are_counted_by_the_server_or_estimated(desk: Desk) -> None:
     with FakeChatServer() as server:
         counted = ChatSummarizer(ChatClient(server.url, "counting"))
-        counted.summarize([COUNTRY, entity("Fast1"), entity("Fast2")])
+        list(counted.stream([COUNTRY, entity("Fast1"), entity("Fast2")]))
         assert counted.counts == SummaryCounts(requests=3, tokens_in=3 * 120, tokens_out=3 * 7)
         counted.close()
     estimated = ChatSummarizer(ChatClient(desk.url, "small-model"))
-    estimated.summarize([entity("Fast1")])
+    list(estimated.stream([entity("Fast1")]))
     asked = sum(len(message["content"]) for message in summary_messages("# Fast1"))
     assert estimated.counts == SummaryCounts(requests=1, tokens_in=asked // 4, tokens_out=len("About Fast1") // 4)
     estimated.close()

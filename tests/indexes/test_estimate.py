@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +22,7 @@ from retriever.types import Entity, Section
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.rows import write_jsonl
 from tests.fakes.vectors import clustered
 from tests.paths import contents
 
@@ -58,9 +59,12 @@ def test_images_are_those_of_the_build(tmp_path: Path) -> None:
     for name in ("fox.png", "hen.png"):
         Image.new("RGB", (9, 9), "red").save(images / name)
     (images / "further.png").write_bytes(b"no image")  # not read by an estimate unless it is a key
-    kb = tmp_path / "kb.jsonl"
-    rows = [{"title": "Fox"}, {"title": "Hen"}, {"title": "Owl", "images": ["fox.png", "further.png"]}]
-    kb.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows: list[dict[str, Any]] = [
+        {"title": "Fox"},
+        {"title": "Hen"},
+        {"title": "Owl", "images": ["fox.png", "further.png"]},
+    ]
+    kb = write_jsonl(tmp_path / "kb.jsonl", *rows)
 
     class OnlyKeys(FolderImages):
         def load(self, name: str) -> Image.Image:
@@ -115,7 +119,7 @@ def test_what_the_cache_has_costs_nothing(tmp_path: Path) -> None:
     with FakeChatServer() as server:
         cache = SummaryCache(tmp_path / "summaries.sqlite")
         earlier = ChatSummarizer(ChatClient(server.url, "good"), cache=cache)
-        earlier.summarize(entities[:3])
+        list(earlier.stream(entities[:3]))
         earlier.close()
         for _ in range(2):  # an estimate must not add to it
             summarizer = ChatSummarizer(ChatClient(server.url, "good"), cache=SummaryCache(cache.path))

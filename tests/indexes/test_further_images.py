@@ -31,10 +31,11 @@ from retriever.step2_rerank import FusionRerank
 from retriever.types import ArticleImage, Candidate, Entity, FloatArray, IntArray, Query, Section
 from tests.fakes.builds import KILLED, FusedEncoder, FusedFusion, burning
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.rows import write_jsonl
 from tests.fakes.vectors import clustered
 from tests.paths import contents
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     # red main image; green and blue further ones, green belonging to the second section
     {"id": "a", "title": "A", "sections": [{"title": "A", "text": "One."}, {"title": "Use", "text": "Two."}]}
     | {"image": "red.png", "images": ["red.png", "gone.png", {"url": "green.png", "section": 1}, "blue.png"]},
@@ -52,9 +53,7 @@ def kb(tmp_path: Path) -> Path:
     for color in ("red", "green", "blue", "white", "black", "yellow"):
         Image.new("RGB", (90, 60), color).save(tmp_path / "images" / f"{color}.png")
     (tmp_path / "images" / "broken.png").write_text("none")
-    path = tmp_path / "kb.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    return path
+    return write_jsonl(tmp_path / "kb.jsonl", *ROWS)
 
 
 def build(kb: Path, out: str, **options: Any) -> Index:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from indexes.live.layout import current_files
 from retriever.images import ALPHA, load_image, prepare_image
 from tests.fakes.live import World, article, data_of
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.rows import write_jsonl
 
 
 def sticker(size: int = 20, box: tuple[int, int, int, int] = (5, 5, 15, 15), alpha: int = 255) -> Image.Image:
@@ -128,8 +128,7 @@ def test_a_main_image_without_a_ground_has_one_more_key(tmp_path: Path) -> None:
         {"id": name, "title": name, "sections": [{"title": "", "text": "Text."}], "image": f"{name}.png"}
         for name in "ab"
     ]
-    kb = tmp_path / "kb.jsonl"
-    kb.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    kb = write_jsonl(tmp_path / "kb.jsonl", *rows)
 
     def further_keys(image_keys: int) -> int:
         index = build_index(

@@ -29,6 +29,7 @@ from retriever.step2_rerank import FusionRerank
 from retriever.types import Candidate, Entity, Query
 from tests.fakes.live import World, article, data_of, painting
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.rows import write_jsonl
 from tests.indexes.live.test_live_index import check_same
 
 COLORS = ("red", "green", "blue", "white", "black", "yellow")
@@ -44,8 +45,7 @@ def kb(tmp_path: Path) -> Path:
         {"id": "a", "title": "A", "sections": [{"title": "A", "text": "One."}], "images": ["red.png", "green.png"]},
         {"id": "b", "title": "B", "sections": [{"title": "B", "text": "Two."}], "images": ["white.png"]},
     ]
-    (tmp_path / "kb.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return tmp_path / "kb.jsonl"
+    return write_jsonl(tmp_path / "kb.jsonl", *rows)
 
 
 def labeled(kb: Path, **entities: str) -> list[LabeledImage]:

@@ -9,7 +9,7 @@ from tests.fakes.articles import COUNTRY, entity
 
 
 def test_a_labeled_description_leads() -> None:
-    summary = ExtractiveSummarizer().summarize([COUNTRY])[0]
+    summary = next(ExtractiveSummarizer().stream([COUNTRY]))
     assert summary.startswith(
         "Velland. three equal vertical bands of teal (left), white, and red; a yellow sun is centered."
     )
@@ -23,7 +23,7 @@ def test_a_section_about_looks_leads() -> None:
         ("History", "It was hunted for centuries. In 1961 the hunt was forbidden."),
         ("Appearance", "The head is green and grey with a yellow ring around the eye. The name means gardener."),
     )
-    summary = ExtractiveSummarizer().summarize([bird])[0]
+    summary = next(ExtractiveSummarizer().stream([bird]))
     assert summary.startswith("Ortolan. The head is green and grey with a yellow ring around the eye.")
 
 
@@ -33,7 +33,7 @@ def test_lead_clause_then_rich_sentences() -> None:
         ("Quince", "Quince (Fruit). The quince is a fruit of the rose family, which is old. It is eaten cooked. The "
          "peel is golden yellow and the shape is like a pear."),
     )  # fmt: skip
-    summary = ExtractiveSummarizer().summarize([fruit])[0]
+    summary = next(ExtractiveSummarizer().stream([fruit]))
     assert summary.startswith(
         "Quince. Fruit. The quince is a fruit of the rose family, which is old. "
         "The peel is golden yellow and the shape is like a pear."
@@ -42,14 +42,17 @@ def test_lead_clause_then_rich_sentences() -> None:
 
 def test_without_looks_the_first_sentences_stand() -> None:
     club = entity("Club", ("Club", "The club was founded in 1901. It has won twice.\nMembers: 300"))
-    assert ExtractiveSummarizer().summarize([club])[0] == "Club. The club was founded in 1901. It has won twice."
+    assert next(ExtractiveSummarizer().stream([club])) == "Club. The club was founded in 1901. It has won twice."
 
 
 def test_word_budget_and_empty_articles() -> None:
     long = entity("Wall", ("Wall", "The wall is white and red and long. " * 3 + "It has a blue gate, " * 60))
     for budget in (1, 5, 64):
-        assert 1 <= len(ExtractiveSummarizer(budget).summarize([long])[0].split()) <= budget
-    assert ExtractiveSummarizer().summarize([entity("Void"), entity("Blank", ("Blank", " \n "))]) == ["Void.", "Blank."]
-    assert ExtractiveSummarizer().summarize([]) == []
+        assert 1 <= len(next(ExtractiveSummarizer(budget).stream([long])).split()) <= budget
+    assert list(ExtractiveSummarizer().stream([entity("Void"), entity("Blank", ("Blank", " \n "))])) == [
+        "Void.",
+        "Blank.",
+    ]
+    assert list(ExtractiveSummarizer().stream([])) == []
     with pytest.raises(ValueError, match="max_words"):
         ExtractiveSummarizer(0)

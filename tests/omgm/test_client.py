@@ -15,10 +15,11 @@ import pytest
 from PIL import Image
 
 from llm.replies import ChatReply
+from llm.retries import MAX_WAIT
 from omgm.client import AnswerOut, AsyncClient, Client, RetrieveOut, ServiceError
 from omgm.served_agents import ServedAgents
 from omgm.settings import AgentSettings
-from omgm.wire import MAX_WAIT, article_form
+from omgm.wire import article_form
 from retriever.images import ALPHA, ImageInput, load_image
 from serving.agent_schemas import CallStep, RequestStep, RoundStep
 from serving.agents import Searcher
@@ -196,11 +197,11 @@ def whole(world: World) -> CannedReply:
 
 
 def test_retries_wait_as_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omgm.wire.random", SimpleNamespace(random=lambda: 1.0))
+    monkeypatch.setattr("llm.retries.random", SimpleNamespace(random=lambda: 1.0))
     for replies, told in (
         ([busy("0.2"), busy("3", 503), whole(world)], [0.2, 3]),
         ([busy(), busy(), whole(world)], [0.625, 1.25]),  # no Retry-After: half a second, doubled, plus jitter
-        ([busy("Wed, 21 Oct 2026 07:28:00 GMT"), whole(world)], [0.625]),  # a date, as some proxies send
+        ([busy("Wed, 21 Oct 2015 07:28:00 GMT"), whole(world)], [0]),  # a date, as some proxies send; it is past
     ):
         waits: list[float] = []
         monkeypatch.setattr("omgm.client.time", SimpleNamespace(sleep=waits.append))

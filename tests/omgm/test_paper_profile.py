@@ -25,7 +25,6 @@ from tests.fakes.listening import free_port
 from tests.fakes.processes import run_python
 from tests.generators.test_openai_server import pytestmark, served  # noqa: F401  a fixture, and when it can run
 from tests.paths import ROOT
-from tests.retriever.models.test_blip2 import kept, published  # noqa: F401  fixtures
 from tests.retriever.models.test_cross_encoder import xlm_roberta
 from tests.retriever.models.test_eva_clip import as_on_the_hub, golden, write
 
@@ -65,13 +64,13 @@ def running(command: list[str], environment: dict[str, str], url: str) -> Iterat
 
 def test_from_an_empty_cache_to_an_answer(
     tmp_path: Path,
-    kept: Path,  # noqa: F811
+    blip2_folder: Path,
     served: tuple[str, str],  # noqa: F811
 ) -> None:
     server, llama = served
     repositories = {
         "org/eva": files(eva_clip(tmp_path / "eva")),
-        "org/blip2": files(kept),
+        "org/blip2": files(blip2_folder),
         "org/bge": files(xlm_roberta(tmp_path / "bge")),
         "org/llama": files(Path(llama)),
     }

@@ -13,9 +13,8 @@ from safetensors.torch import save_file
 
 from retriever.files import read_object, replace_with, replacing, write_whole
 from retriever.models.checkpoints import convert_checkpoint
-from retriever.models.qformer import QFormerFusion
 from tests.retriever.models.test_encoder import small_encoder
-from tests.retriever.models.test_qformer import fusion  # noqa: F401  a fixture
+from tests.retriever.models.test_qformer import small_fusion
 
 
 @pytest.fixture(params=[0o022, 0o027, 0o077], ids=oct)
@@ -58,9 +57,9 @@ def test_permissions_that_are_not_private_stay(tmp_path: Path) -> None:
     assert modes(tmp_path) == {"tool": 0o755}
 
 
-def test_saved_models_respect_the_umask(tmp_path: Path, mode: int, fusion: QFormerFusion) -> None:  # noqa: F811
+def test_saved_models_respect_the_umask(tmp_path: Path, mode: int) -> None:
     small_encoder().save(tmp_path / "encoder")
-    fusion.save(tmp_path / "fusion")
+    small_fusion(layers=3, seed=0).save(tmp_path / "fusion")
     torch.save({"a": torch.ones(2)}, tmp_path / "checkpoint.pt")
     convert_checkpoint(tmp_path / "checkpoint.pt", tmp_path / "imported")
     for name, count in (("encoder", 5), ("fusion", 5), ("imported", 2)):

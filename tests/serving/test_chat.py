@@ -27,16 +27,9 @@ from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.service import World, served
 from tests.fakes.web import serve_web
 
-LIMITS = ServingSettings(max_image_bytes=100_000, max_question_chars=100)
 Messages = list[Any]
 ALWAYS = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
 """Parameters of every method of OpenAI's client, which are not sent."""
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with served(tmp_path_factory.mktemp("world"), LIMITS) as world:
-        yield world
 
 
 @pytest.fixture

@@ -233,7 +233,7 @@ def test_a_failing_summarizer_changes_nothing(live: Live, monkeypatch: pytest.Mo
     def fail(*arguments: object) -> None:
         raise ChatError("no answer", "http://secret")
 
-    monkeypatch.setattr("tests.fakes.models.FakeSummarizer.summarize", fail)
+    monkeypatch.setattr("tests.fakes.models.FakeSummarizer.stream", fail)
     response = live.request("PUT", "/entities/z", json={"title": "Z", "sections": SECTIONS})
     assert fault(response)[:2] == (424, "summarizer_failed")
     assert "secret" not in response.text

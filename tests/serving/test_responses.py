@@ -17,17 +17,10 @@ from openai.types.responses import Response
 from generators.chat import ChatGenerator
 from llm.chat import ChatClient
 from serving.responses_schemas import RESPONSES_IGNORED, RESPONSES_NEUTRAL, ResponsesFields
-from serving.settings import ServingSettings
 from tests.fakes.asking import WHEN
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.service import World, served
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with served(tmp_path_factory.mktemp("world"), ServingSettings(max_question_chars=100)) as world:
-        yield world
 
 
 @pytest.fixture

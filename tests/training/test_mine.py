@@ -13,10 +13,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from evaluation.datasets import Question
 from indexes.sources import FolderImages
 from retriever.models.encoder import ClipEncoder
 from retriever.types import ArticleImage, Entity, FloatArray, IntArray, StoredTokens
-from tests.fakes.training_world import LabeledQuestion, TrainingWorld
+from tests.fakes.training_world import TrainingWorld
 from training.mine import mine_negatives
 from training.negatives import read_negatives
 
@@ -70,7 +71,7 @@ class CountingLands(Lands):
 
 def test_each_article_that_is_found_is_read_once(world: TrainingWorld, tmp_path: Path) -> None:
     encoder, lands = ClipEncoder.load(world.folder / "clip"), CountingLands()
-    questions = [LabeledQuestion(image, "?", image, (), 0) for image in ("q_red", "q_blue")]
+    questions = [Question(image, "?", image, (), (), 0) for image in ("q_red", "q_blue")]
     mine_negatives(encoder, lands, questions, world.query_image_of, tmp_path / "n.json", k=3, progress=False)
     assert lands.read == 3  # not one per entity and image, which is 6
 
@@ -85,7 +86,7 @@ def test_a_folder_in_the_place_of_the_file_is_refused_at_once(world: TrainingWor
 def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_path: Path) -> None:
     encoder = ClipEncoder.load(world.folder / "clip")
     questions = [
-        LabeledQuestion(str(i), "?", image, ("e1",), 0) for i, image in enumerate(["q_red", "q_blue", "q_red", "gone"])
+        Question(str(i), "?", image, (), ("e1",), 0) for i, image in enumerate(["q_red", "q_blue", "q_red", "gone"])
     ]
     out = tmp_path / "negatives.json"
     assert mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False) == 2
@@ -138,7 +139,7 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
 
 
 def test_images_that_all_are_missing_leave_nothing(world: TrainingWorld, tmp_path: Path) -> None:
-    encoder, question = ClipEncoder.load(world.folder / "clip"), LabeledQuestion("0", "?", "gone", ("e1",), 0)
+    encoder, question = ClipEncoder.load(world.folder / "clip"), Question("0", "?", "gone", (), ("e1",), 0)
     with pytest.raises(ValueError, match="--query-images: none of the questions' images can be read"):
         mine_negatives(encoder, Lands(), [question], world.query_image_of, tmp_path / "negatives.json", progress=False)
     assert list(tmp_path.iterdir()) == []
@@ -162,7 +163,7 @@ class Towns(Lands):
 
 def test_the_positive_image_is_the_one_most_similar_to_the_question_s(world: TrainingWorld, tmp_path: Path) -> None:
     encoder = ClipEncoder.load(world.folder / "clip")
-    questions = [LabeledQuestion(image, "?", image, ("e0",), 0) for image in ("q_red", "q_blue")]
+    questions = [Question(image, "?", image, (), ("e0",), 0) for image in ("q_red", "q_blue")]
     out = tmp_path / "negatives.json"
     images = FolderImages(world.folder / "images")
     mine_negatives(encoder, Towns(), questions, world.query_image_of, out, progress=False, images=images)

@@ -6,12 +6,11 @@ import hashlib
 import json
 import logging
 import math
-import os
 import random
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,94 +26,17 @@ from retriever.images import ImageError
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from training.processes import Processes
+from training.reranker.feature_store import FeatureStore
 from training.reranker.image_table import ImageTable
 
 logger = logging.getLogger(__name__)
 
 KEY_NAME = "features.json"
-SHARD_BYTES = 2**30
-SHARD_IMAGES = 2048
-"""Most images per shard, and therefore most that a resumed run computes again."""
 BATCH = 32
 """Images per forward pass of the tower."""
 
 Forward = Callable[[Tensor], Tensor]
 """Maps views, uint8 [N, 3, size, size], to the values to store."""
-
-
-@dataclass(frozen=True)
-class FeatureStore:
-    """Features of images on disk; a shard contains those of some consecutive images, view after view.
-
-    Attributes:
-        folder: Folder of the shards.
-        views: Number of views per image, [I]; the first is the original image, the others are augmented.
-        shape: Shape of a view: (cells, width) of features, which are bfloat16, or (3, side, side) of pixels, uint8.
-    """
-
-    folder: Path
-    views: NDArray[np.int64]
-    shape: tuple[int, ...]
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of the values."""
-        return torch.uint8 if len(self.shape) == 3 else torch.bfloat16
-
-    @property
-    def row_bytes(self) -> int:
-        """Size of a view in bytes."""
-        return self.dtype.itemsize * math.prod(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Size of all views in bytes."""
-        return int(self.views.sum()) * self.row_bytes
-
-    @cached_property
-    def shard_images(self) -> int:
-        """Images per shard."""
-        largest = self.row_bytes * int(self.views.max(initial=1))
-        return min(SHARD_IMAGES, max(1, SHARD_BYTES // largest))
-
-    @cached_property
-    def _first_view(self) -> NDArray[np.int64]:
-        return np.concatenate([[0], np.cumsum(self.views)])
-
-    def shards(self) -> list[range]:
-        """Returns the images of each shard."""
-        size = self.shard_images
-        return [range(first, min(first + size, len(self.views))) for first in range(0, len(self.views), size)]
-
-    def path(self, shard: int) -> Path:
-        """Returns the file of a shard."""
-        return self.folder / f"{shard:05}.bin"
-
-    def read(self, rows: Sequence[int], views: Sequence[int]) -> Tensor:
-        """Reads one view of each image, [N, *shape]."""
-        features = torch.empty(len(rows), *self.shape, dtype=self.dtype)
-        target = features.view(torch.uint8).numpy()
-        files: dict[int, int] = {}
-        try:
-            for i, (row, view) in enumerate(zip(rows, views, strict=True)):
-                shard = row // self.shard_images
-                if shard not in files:
-                    files[shard] = os.open(self.path(shard), os.O_RDONLY)
-                place = int(self._first_view[row] - self._first_view[shard * self.shard_images]) + view
-                if os.preadv(files[shard], [target[i]], place * self.row_bytes) != self.row_bytes:
-                    raise ValueError(f"{self.path(shard)}: cut short; delete it to compute it again")
-        finally:
-            for file in files.values():
-                os.close(file)
-        return features
-
-    def unreadable(self) -> dict[int, str]:
-        """Returns the images that could not be read, with the reasons."""
-        found: dict[int, str] = {}
-        for shard in range(len(self.shards())):
-            content = json.loads(_problems(self.path(shard)).read_text(encoding="utf-8"))
-            found |= {int(row): reason for row, reason in content.items()}
-        return found
 
 
 def compute_features(
@@ -240,7 +162,7 @@ def _compute(
                 file.write(features.view(torch.uint8).numpy().tobytes())
                 left -= len(batch)
                 bar.update(len(batch))
-            write_whole(_problems(store.path(shard)), json.dumps(problems).encode() + b"\n")
+            write_whole(store.problems_path(shard), json.dumps(problems).encode() + b"\n")
     bar.close()
 
 
@@ -303,10 +225,6 @@ def augment(image: Image.Image, rng: random.Random) -> Image.Image:
     image = image.crop((int(box[0]), int(box[1]), math.ceil(box[2]), math.ceil(box[3])))
     image = ImageEnhance.Brightness(image).enhance(rng.uniform(0.75, 1.25))
     return ImageEnhance.Contrast(image).enhance(rng.uniform(0.75, 1.25))
-
-
-def _problems(shard: Path) -> Path:
-    return shard.with_suffix(".json")
 
 
 def _digest(value: ImageTable | list[int]) -> str:

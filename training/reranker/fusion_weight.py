@@ -1,14 +1,16 @@
-"""Finds alpha, the weight of step 1 in equation 5, from a small number of questions."""
+"""Finds alpha and beta, the weights of equations 5 and 7, from a small number of questions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from retriever.fusion import fuse
+from retriever.fusion import choose_weight, fuse
+from retriever.protocols import TextReranker
+from training.reranker.samples import SampleSet
+from training.reranker.scored import ScoredQuestion, section_recall
 
 GRID = [i / 20 for i in range(21)]
 """The values that a weight may have."""
@@ -16,23 +18,7 @@ _RIDGE = 1e-5
 """Keeps the weights finite if the scores separate correct from wrong perfectly."""
 
 
-class Scored(Protocol):
-    """A question with the scores of what step 1 found for its image."""
-
-    @property
-    def right(self) -> list[bool]:
-        """Whether each entity is gold."""
-
-    @property
-    def sim_c(self) -> list[float | None]:
-        """The entities' scores in step 1, `None` if unknown."""
-
-    @property
-    def sim_m(self) -> list[float | None]:
-        """The entities' scores in step 2, `None` without an image or sections."""
-
-
-def best_alpha(scored: Sequence[Scored]) -> float | None:
+def best_alpha(scored: Sequence[ScoredQuestion]) -> float | None:
     """Returns the alpha of `GRID` that fits best, or `None` if the scores of step 1 are unknown.
 
     The fit is a conditional logit: it maximizes the likelihood of the gold entity under softmax(w1 * sim_c + w2 *
@@ -67,3 +53,30 @@ def best_alpha(scored: Sequence[Scored]) -> float | None:
     if first + second == 0:
         return None
     return min(GRID, key=lambda alpha: abs(alpha - first / (first + second)))
+
+
+def best_beta(
+    samples: SampleSet,
+    scored: Sequence[ScoredQuestion],
+    alpha: float,
+    reranker: TextReranker,
+    question_of: dict[int, str],
+    passages_of: dict[int, list[str]],
+) -> tuple[float, float]:
+    """Returns the beta that `choose_weight` chooses by section recall@1, and that recall.
+
+    Args:
+        samples: The samples.
+        scored: Validated questions.
+        alpha: Weight of step 1, which determines the best entity.
+        reranker: Step 3's model.
+        question_of: The question of each sample.
+        passages_of: The passages of each gold entity.
+    """
+    found = [question for question in scored if question.rank(alpha) == 1]
+    golds = [int(samples.gold[question.sample]) for question in found]
+    sims = reranker.score([question_of[question.sample] for question in found], [passages_of[gold] for gold in golds])
+    sim_t = {question.sample: row.tolist() for question, row in zip(found, sims, strict=True)}
+    recall = {beta: section_recall(samples, scored, alpha, beta, sim_t) for beta in GRID}
+    beta = choose_weight(recall, len(scored))
+    return beta, recall[beta]

@@ -21,7 +21,7 @@ from retriever.models.qformer import QFormerFusion
 from retriever.types import IntArray
 from training.augment import SLIGHT, resized, vary
 from training.reranker.batches import Order, Texts, padded
-from training.reranker.features import FeatureStore
+from training.reranker.feature_store import FeatureStore
 from training.reranker.rows import Rows
 from training.reranker.samples import SampleSet
 

@@ -26,12 +26,13 @@ from training.record import Provenance, TrainingRecord
 from training.reranker.batches import BatchMaker, Feeder, Order
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.data import RerankerData, Serving
-from training.reranker.fusion_weight import best_alpha
+from training.reranker.fusion_weight import best_alpha, best_beta
 from training.reranker.in_batch import InBatchMaker, TowerFeatures
 from training.reranker.model import InBatchReranker, Reranker
 from training.reranker.recipes import MODEL_DEFAULTS, RECIPES, ModelDefaults, Recipe
+from training.reranker.scored import recall_at_1, section_recall
 from training.reranker.training_set import TrainingSet, Views, make_training_set
-from training.reranker.validation import Validation, best_beta, recall_at_1, section_recall
+from training.reranker.validation import Validation
 
 logger = logging.getLogger(__name__)
 

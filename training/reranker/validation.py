@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,57 +12,19 @@ from torch.nn import functional
 
 from indexes.tokens import TokenStore
 from retriever.codecs import encode_tokens
-from retriever.fusion import choose_weight
-from retriever.protocols import TextReranker
-from retriever.step2_rerank import rank_candidates, score_candidates
-from retriever.step3_sections import rescore_sections
+from retriever.step2_rerank import score_candidates
 from retriever.token_codec import TokenCodec
 from retriever.types import Candidate, StoredTokens
 from training.processes import Processes
 from training.reranker.batches import BatchMaker
 from training.reranker.data import Serving
-from training.reranker.fusion_weight import GRID, best_alpha
+from training.reranker.fusion_weight import best_alpha
 from training.reranker.model import Reranker
 from training.reranker.samples import SampleSet
+from training.reranker.scored import ScoredQuestion, recall_at_1, section_recall
 from training.reranker.validated import compared_entities, labeled_images
 
 _AT_ONCE = 512
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredQuestion:
-    """A validated question with what step 1 found for its image.
-
-    Attributes:
-        sample: The question's row.
-        candidates: The entities in step 1's order, scored by step 2; `row` is the entity's row in the samples.
-        right: Whether each candidate is gold.
-        evidence: The `sim_m` of the evidence.
-    """
-
-    sample: int
-    candidates: list[Candidate]
-    right: list[bool]
-    evidence: float
-
-    @property
-    def sim_c(self) -> list[float | None]:
-        """The entities' scores in step 1, `None` if unknown."""
-        return [candidate.sim_c for candidate in self.candidates]
-
-    @property
-    def sim_m(self) -> list[float | None]:
-        """The entities' scores in step 2, `None` without an image or sections."""
-        return [candidate.sim_m for candidate in self.candidates]
-
-    def ranking(self, alpha: float) -> list[Candidate]:
-        """Returns the candidates ranked by equation 5, best first."""
-        return rank_candidates(self.candidates, alpha)
-
-    def rank(self, alpha: float) -> int | None:
-        """Returns the rank of the first gold entity, from 1, or `None` if step 1 missed it."""
-        golds = {candidate.row for candidate, right in zip(self.candidates, self.right, strict=True) if right}
-        return next((rank for rank, found in enumerate(self.ranking(alpha), 1) if found.row in golds), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,65 +155,3 @@ class Validation:
             logits = torch.tensor([question.evidence, *sims]) / temperature
             losses.append(float(logits.logsumexp(0) - logits[0]))
         return sum(losses) / len(losses)
-
-
-def recall_at_1(scored: Sequence[ScoredQuestion], alpha: float) -> float:
-    """Returns the share of questions whose gold entity comes first."""
-    return sum(question.rank(alpha) == 1 for question in scored) / len(scored)
-
-
-def section_recall(
-    samples: SampleSet,
-    scored: Sequence[ScoredQuestion],
-    alpha: float,
-    beta: float = 1.0,
-    sim_t: Mapping[int, Sequence[float]] | None = None,
-) -> float:
-    """Returns the share of questions whose evidence comes first in the entity that comes first.
-
-    Args:
-        samples: The samples.
-        scored: Validated questions.
-        alpha: Weight of step 1.
-        beta: Weight of step 2 in step 3.
-        sim_t: Scores of step 3 by sample, one for each section of its gold entity; without them step 2 decides alone.
-    """
-    hits = 0
-    for question in scored:
-        best = next(iter(question.ranking(alpha)), None)
-        if best is None or best.row != samples.gold[question.sample] or not best.sections:
-            continue
-        sections = best.sections
-        if sim_t is not None:
-            sims = sim_t[question.sample]
-            sections = rescore_sections(sections, [sims[section.position] for section in sections], beta)
-        first = samples.sections_of(best.row)
-        hits += first[sections[0].position] == int(samples.evidence[question.sample])
-    return hits / len(scored)
-
-
-def best_beta(
-    samples: SampleSet,
-    scored: Sequence[ScoredQuestion],
-    alpha: float,
-    reranker: TextReranker,
-    question_of: dict[int, str],
-    passages_of: dict[int, list[str]],
-) -> tuple[float, float]:
-    """Returns the beta that `choose_weight` chooses by section recall@1, and that recall.
-
-    Args:
-        samples: The samples.
-        scored: Validated questions.
-        alpha: Weight of step 1, which determines the best entity.
-        reranker: Step 3's model.
-        question_of: The question of each sample.
-        passages_of: The passages of each gold entity.
-    """
-    found = [question for question in scored if question.rank(alpha) == 1]
-    golds = [int(samples.gold[question.sample]) for question in found]
-    sims = reranker.score([question_of[question.sample] for question in found], [passages_of[gold] for gold in golds])
-    sim_t = {question.sample: row.tolist() for question, row in zip(found, sims, strict=True)}
-    recall = {beta: section_recall(samples, scored, alpha, beta, sim_t) for beta in GRID}
-    beta = choose_weight(recall, len(scored))
-    return beta, recall[beta]

@@ -7,13 +7,12 @@ import http.cookiejar
 import ssl
 import zlib
 from collections.abc import Callable
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Self
 
 import httpx
 
+from llm.retries import retry_after
 from omgm.downloads.images.hosts import Host, check_public, place_of
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.settings import DownloadSettings
@@ -142,21 +141,6 @@ def parse(url: str) -> httpx.URL:
     if target.scheme not in ("http", "https") or not target.host or target.userinfo:
         raise Failure("not_a_url", url[:200])
     return target
-
-
-def retry_after(header: str | None) -> float | None:
-    """Returns the seconds until the time in a Retry-After header, given as seconds or a date; `None` if neither."""
-    if not header:
-        return None
-    if header.strip().isdecimal():
-        return float(header)
-    try:
-        date = parsedate_to_datetime(header)
-    except ValueError:
-        return None
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=UTC)
-    return max(0.0, (date - datetime.now(UTC)).total_seconds())
 
 
 def _unpacker(encoding: str) -> zlib._Decompress | None:

@@ -15,7 +15,8 @@ from omgm.__main__ import main
 from retriever.images import FORMATS
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
-from tests.fakes.question_files import DYNVQA, EVQA, INFOSEEK, PLAIN, TWO_HOPS, write_csv, write_infoseek, write_jsonl
+from tests.fakes.question_files import DYNVQA, EVQA, INFOSEEK, PLAIN, TWO_HOPS, write_infoseek
+from tests.fakes.rows import write_csv, write_jsonl
 
 X = "https://en.wikipedia.org/wiki/X"
 

@@ -8,17 +8,8 @@ from typing import Any
 import pytest
 
 from evaluation.datasets import LOADERS, Question, SkippedRow, find_query_image, load, read
-from tests.fakes.question_files import (
-    DYNVQA,
-    EVQA,
-    INFOSEEK,
-    NUMBER,
-    PLAIN,
-    TWO_HOPS,
-    write_csv,
-    write_infoseek,
-    write_jsonl,
-)
+from tests.fakes.question_files import DYNVQA, EVQA, INFOSEEK, NUMBER, PLAIN, TWO_HOPS, write_infoseek
+from tests.fakes.rows import write_csv, write_jsonl
 from tests.paths import SHARED
 
 ATLAS = SHARED / "atlas"

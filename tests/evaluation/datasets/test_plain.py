@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from evaluation.datasets import Question, load, read
-from tests.fakes.question_files import DYNVQA, EVQA, INFOSEEK, PLAIN, write_csv, write_jsonl
+from tests.fakes.question_files import DYNVQA, EVQA, INFOSEEK, PLAIN
+from tests.fakes.rows import write_csv, write_jsonl
 
 
 def test_rows_as_others_write_them(tmp_path: Path) -> None:

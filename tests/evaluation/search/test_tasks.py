@@ -9,7 +9,8 @@ import pytest
 from evaluation.search.rows import RowImages
 from evaluation.search.steps import read_rerank, read_summarization
 from evaluation.search.tasks import read_tasks, subset
-from tests.fakes.question_files import DYNVQA, write_jsonl
+from tests.fakes.question_files import DYNVQA
+from tests.fakes.rows import write_jsonl
 from tests.fakes.search_sets import jpeg, mmsearch_rows, plus_rows, write_mmsearch, write_parquet
 
 

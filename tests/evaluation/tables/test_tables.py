@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from evaluation.ablation import SectionChoice
-from evaluation.datasets import EVQA_COLUMNS, load
+from evaluation.datasets import load
 from evaluation.records import RECORDS, read_records
 from evaluation.tables.make import MeasuredTable, make
 from evaluation.tables.paper import cell, tables
@@ -39,7 +38,9 @@ from retriever.texts import blip_caption
 from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query, StoredTokens
 from tests.fakes.knowledge_base import FLAGS, write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.question_files import evqa_row
 from tests.fakes.records import record
+from tests.fakes.rows import write_csv
 
 WIKI = "https://e.example/wiki/"
 BLIND = ("sees-T-T", "sees-T-IT")
@@ -57,16 +58,13 @@ def write_questions(folder: Path, name: str, wordings: list[str]) -> Path:
     for country in FLAGS:
         with Image.open(folder / "images" / "flag" / f"{country}.png") as flag:
             flag.save(folder / "queries" / f"{country}.png")
-    path = folder / f"{name}.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [*EVQA_COLUMNS, "evidence_section_id", "encyclopedic_vqa_split"])
-        writer.writeheader()
-        for country in FLAGS:
-            for words in wordings:
-                row = {"question": words, "answer": "643,801 km²", "dataset_image_ids": country}
-                row |= {"question_type": "templated", "wikipedia_url": WIKI + country, "encyclopedic_vqa_split": name}
-                writer.writerow(row | {"evidence_section_id": "2" if country == "France" else "0"})
-    return path
+    sections = {country: 2 if country == "France" else 0 for country in FLAGS}
+    rows = (
+        evqa_row(words, "643,801 km²", country, evidence_section_id=section, encyclopedic_vqa_split=name)
+        for country, section in sections.items()
+        for words in wordings
+    )
+    return write_csv(folder / f"{name}.csv", *rows)
 
 
 def runs_of(

@@ -1,26 +1,9 @@
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
-from indexes.formats import read_knowledge_base
-from indexes.formats.skipped import SkippedEntries
-from retriever.types import ArticleImage, Entity
-
-
-def read(path: Path, **names: str) -> list[Entity]:
-    return list(read_knowledge_base(path, names=names, skipped=SkippedEntries(0)))
-
-
-def written(path: Path, value: Any) -> Path:
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=1), encoding="utf-8")
-    return path
-
-
-def facts(entity: Entity) -> list[str]:
-    (found,) = [section.text for section in entity.sections if section.title == "Facts"]
-    return found.split("\n")
+from retriever.types import ArticleImage
+from tests.fakes.reading import facts, read, written
 
 
 def test_objects_in_lists_say_all_they_know(tmp_path: Path) -> None:

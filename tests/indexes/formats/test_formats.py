@@ -11,6 +11,7 @@ from indexes.formats.skipped import SkippedEntries
 from indexes.lines import from_row, to_row
 from omgm.__main__ import main
 from retriever.types import ArticleImage, Entity, Section
+from tests.fakes.reading import read
 from tests.paths import SHARED
 
 EVQA: dict[str, Any] = {
@@ -34,10 +35,6 @@ EVQA: dict[str, Any] = {
     },
 }
 FINE = EVQA["https://en.wikipedia.org/wiki/Nothing"]
-
-
-def strictly(path: Path, format: str | None = None) -> list[Entity]:
-    return list(read_knowledge_base(path, format, skipped=SkippedEntries(0)))
 
 
 def write(path: Path, value: object) -> Path:
@@ -139,7 +136,7 @@ def test_format_named_or_guessed(tmp_path: Path) -> None:
 def test_evqa_errors_name_file_entry_and_field(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     entry = EVQA["https://en.wikipedia.org/wiki/Nothing"] | change
     with pytest.raises(ValueError, match=r"kb\.json: entry 2 \('broken'\).*" + message):
-        strictly(write(tmp_path / "kb.json", {"fine": FINE, "broken": entry}))
+        read(write(tmp_path / "kb.json", {"fine": FINE, "broken": entry}))
 
 
 def test_evqa_files_that_are_no_knowledge_base(tmp_path: Path) -> None:
@@ -159,7 +156,7 @@ def test_evqa_files_that_are_no_knowledge_base(tmp_path: Path) -> None:
     for text, message in cases:
         path.write_text(text)
         with pytest.raises(ValueError, match=r"kb\.json: " + message):
-            strictly(path, "evqa")
+            read(path, "evqa")
 
 
 def test_evqa_cut_anywhere(tmp_path: Path) -> None:
@@ -201,7 +198,7 @@ def test_of_entries_with_one_id_the_first_is_kept(tmp_path: Path) -> None:
     text = ", ".join(f'"{key}": {json.dumps(FINE)}' for key in ["a", "b", "c", "b"])
     (tmp_path / "kb.json").write_text(f"{{{text}}}")
     with pytest.raises(ValueError, match=r"kb\.json: entry 4 \('b'\): field 'id': 'b' occurs a second time"):
-        strictly(tmp_path / "kb.json")
+        read(tmp_path / "kb.json")
     skipped = SkippedEntries(0.25)
     found = read_knowledge_base(tmp_path / "kb.json", skipped=skipped)
     assert [entity.id for entity in found] == ["a", "b", "c"]
@@ -241,7 +238,7 @@ def test_the_hash_of_a_folder_sees_names_and_texts(tmp_path: Path) -> None:
 def test_jsonl_errors_name_file_line_and_field(tmp_path: Path, row: Any, message: str) -> None:
     path = write_lines(tmp_path / "kb.jsonl", [{"id": "ok", "title": "t", "sections": []}, row])
     with pytest.raises(ValueError, match=r"kb\.jsonl: line 2.*" + message):
-        strictly(path)
+        read(path)
 
 
 def test_jsonl_cut_or_of_another_encoding(tmp_path: Path) -> None:

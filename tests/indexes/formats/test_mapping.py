@@ -8,21 +8,13 @@ from typing import Any
 
 import pytest
 
-from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
+from indexes.formats import guess_format, hash_knowledge_base
 from indexes.formats.fields import parse_names
-from indexes.formats.skipped import SkippedEntries
-from retriever.types import ArticleImage, Entity, Section
+from retriever.types import ArticleImage, Section
+from tests.fakes.reading import read
+from tests.fakes.rows import write_jsonl
 
 WIKIPEDIA = {"id": "12", "url": "https://en.wikipedia.org/wiki/Fox", "title": "Fox", "text": "A fox.\n\nIt is red."}
-
-
-def read(path: Path, **names: str) -> list[Entity]:
-    return list(read_knowledge_base(path, names=names, skipped=SkippedEntries(0)))
-
-
-def lines(path: Path, *rows: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 def parquet(path: Path, *rows: dict[str, Any]) -> Path:
@@ -31,20 +23,20 @@ def parquet(path: Path, *rows: dict[str, Any]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("write", [lines, parquet])
+@pytest.mark.parametrize("write", [write_jsonl, parquet])
 def test_the_columns_of_wikimedia_wikipedia(tmp_path: Path, write: Any) -> None:
-    (fox,) = read(write(tmp_path / ("kb.jsonl" if write is lines else "kb.parquet"), WIKIPEDIA))
+    (fox,) = read(write(tmp_path / ("kb.jsonl" if write is write_jsonl else "kb.parquet"), WIKIPEDIA))
     assert (fox.id, fox.title, fox.url) == ("12", "Fox", "https://en.wikipedia.org/wiki/Fox")
     assert fox.sections == (Section("Fox", "A fox.\nIt is red.", 0),)
 
 
-@pytest.mark.parametrize("write", [lines, parquet])
+@pytest.mark.parametrize("write", [write_jsonl, parquet])
 def test_whole_numbers_as_ids_and_usual_names(tmp_path: Path, write: Any) -> None:
     rows = [
         {"id": 7, "Label": "Fox", "text": "Red.", "logo": {"path": "fox.png", "bytes": None}},
         {"id": 8, "Label": "Hen", "text": "White.", "logo": {"path": "hen.png", "bytes": None}},
     ]
-    fox, hen = read(write(tmp_path / ("kb.jsonl" if write is lines else "kb.parquet"), *rows))
+    fox, hen = read(write(tmp_path / ("kb.jsonl" if write is write_jsonl else "kb.parquet"), *rows))
     assert (fox.id, fox.title, fox.image, hen.id) == ("7", "Fox", "fox.png", "8")
 
 
@@ -75,17 +67,17 @@ def test_dates_and_decimal_numbers_of_parquet_are_facts(tmp_path: Path) -> None:
 def test_of_a_title_and_a_name_that_is_taken_which_people_use(
     tmp_path: Path, title: str, name: str | dict[str, str], taken: str
 ) -> None:
-    (entity,) = read(lines(tmp_path / "kb.jsonl", {"title": title, "name": name, "text": "Text."}))
+    (entity,) = read(write_jsonl(tmp_path / "kb.jsonl", {"title": title, "name": name, "text": "Text."}))
     assert entity.title == taken
-    (mapped,) = read(lines(tmp_path / "kb.jsonl", {"title": title, "name": name, "text": "Text."}), title="title")
+    (mapped,) = read(write_jsonl(tmp_path / "kb.jsonl", {"title": title, "name": name, "text": "Text."}), title="title")
     assert mapped.title == title
-    (own,) = read(lines(tmp_path / "kb.jsonl", {"id": "1", "title": title, "name": name, "sections": []}))
+    (own,) = read(write_jsonl(tmp_path / "kb.jsonl", {"id": "1", "title": title, "name": name, "sections": []}))
     assert own.title == title
 
 
 def test_names_of_ones_own(tmp_path: Path) -> None:
     row = {"key": 3, "title": "wrong", "names": {"en": "Fox"}, "pics": ["a.png", "b.png"], "about": "== Diet ==\nMice."}
-    path = lines(tmp_path / "kb.jsonl", row)
+    path = write_jsonl(tmp_path / "kb.jsonl", row)
     (fox,) = read(path, id="key", title="names.en", image="pics", text="about")
     assert (fox.id, fox.title, fox.image) == ("3", "Fox", "a.png")
     assert fox.images == (ArticleImage("b.png"),)
@@ -102,7 +94,7 @@ def test_names_in_the_formats_of_the_data_sets(tmp_path: Path) -> None:
     (entity,) = read(tmp_path / "kb.json", title="label", image="thumb")
     assert (entity.id, entity.title, entity.image) == ("a", "L", "t.png")
     page = {"wikidata_id": "Q1", "wikipedia_title": "T", "label": "L", "wikipedia_content": "Text."}
-    (entity,) = read(lines(tmp_path / "wiki.jsonl", page), title="label")
+    (entity,) = read(write_jsonl(tmp_path / "wiki.jsonl", page), title="label")
     assert (entity.id, entity.title) == ("Q1", "L")
 
 
@@ -116,7 +108,7 @@ def test_json_arrays_and_json_lines_under_the_name_json(tmp_path: Path) -> None:
     path.write_text(json.dumps([WIKIPEDIA])[:-9])
     with pytest.raises(ValueError, match=r"kb\.json: item 1: byte \d+: .*cut short"):
         read(path)
-    assert guess_format(lines(path, WIKIPEDIA, WIKIPEDIA | {"id": "13"})) == "jsonl"
+    assert guess_format(write_jsonl(path, WIKIPEDIA, WIKIPEDIA | {"id": "13"})) == "jsonl"
     assert len(read(path)) == 2
     path.write_text(json.dumps({"a": {"title": "T", "section_titles": [], "section_texts": []}}))
     assert guess_format(path) == "evqa"
@@ -137,7 +129,7 @@ def test_bad_maps(pair: str, message: str) -> None:
 
 
 def test_names_are_part_of_what_an_index_is_made_from(tmp_path: Path) -> None:
-    path = lines(tmp_path / "kb.jsonl", WIKIPEDIA)
+    path = write_jsonl(tmp_path / "kb.jsonl", WIKIPEDIA)
     plain = hash_knowledge_base(path, "jsonl")
     assert hash_knowledge_base(path, "jsonl", {}) == plain
     mapped = hash_knowledge_base(path, "jsonl", {"title": "id", "url": "id"})
@@ -145,7 +137,11 @@ def test_names_are_part_of_what_an_index_is_made_from(tmp_path: Path) -> None:
 
 
 def test_other_names_of_an_entity(tmp_path: Path) -> None:
-    fox, hen = read(lines(tmp_path / "kb.jsonl", WIKIPEDIA | {"names": ["Foxes", "Vulpes"]}, WIKIPEDIA | {"id": "2"}))
+    fox, hen = read(
+        write_jsonl(tmp_path / "kb.jsonl", WIKIPEDIA | {"names": ["Foxes", "Vulpes"]}, WIKIPEDIA | {"id": "2"})
+    )
     assert (fox.names, hen.names) == (("Foxes", "Vulpes"), ())
-    (other,) = read(lines(tmp_path / "kb.jsonl", WIKIPEDIA | {"names": {"de": "Fuchs"}}))  # another format's field
+    (other,) = read(
+        write_jsonl(tmp_path / "kb.jsonl", WIKIPEDIA | {"names": {"de": "Fuchs"}})
+    )  # another format's field
     assert other.names == ()

@@ -7,6 +7,7 @@ import pytest
 from indexes.formats import read_knowledge_base
 from indexes.formats.skipped import SkippedEntries
 from retriever.types import ArticleImage, Entity, Section
+from tests.fakes.reading import texts
 
 
 def read(folder: Path, files: dict[str, str], **names: str) -> dict[str, Entity]:
@@ -16,10 +17,6 @@ def read(folder: Path, files: dict[str, str], **names: str) -> dict[str, Entity]
         path.write_text(text, encoding="utf-8")
     skipped = SkippedEntries(0)
     return {entity.id: entity for entity in read_knowledge_base(folder, names=names, skipped=skipped)}
-
-
-def texts(entity: Entity) -> list[tuple[str, str]]:
-    return [(section.title, section.text) for section in entity.sections]
 
 
 def test_a_catalog_with_a_folder_per_topic(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from indexes.formats import guess_format, name_of, read_knowledge_base
 from retriever.types import ArticleImage, Section
+from tests.fakes.rows import write_jsonl
 
 ENTRY: dict[str, Any] = {"title": "T", "section_titles": ["T"], "section_texts": ["text"]}
 KB = {"a": ENTRY, "b": ENTRY | {"title": "U", "section_texts": [" ".join(map(str, range(3000)))]}}
@@ -69,7 +70,7 @@ def write_parquet(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 def test_parquet_has_the_fields_of_jsonl(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "kb.parquet", ROWS)
-    (tmp_path / "kb.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    write_jsonl(tmp_path / "kb.jsonl", *ROWS)
     found = list(read_knowledge_base(path))
     assert found == list(read_knowledge_base(tmp_path / "kb.jsonl"))
     assert found[0].sections == (Section("A", "one", 0), Section("B", "two", 2))

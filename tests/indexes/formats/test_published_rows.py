@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from indexes.formats import read_knowledge_base
-from indexes.formats.skipped import SkippedEntries
 from retriever.types import ArticleImage, Entity, Section
-
-
-def read(path: Path, **names: str) -> list[Entity]:
-    return list(read_knowledge_base(path, names=names, skipped=SkippedEntries(0)))
+from tests.fakes.reading import read
+from tests.fakes.rows import write_csv
 
 
 def one_of(folder: Path, row: Any) -> Entity:
@@ -97,11 +92,8 @@ def test_pairs_of_names_and_values(tmp_path: Path) -> None:
 
 
 def test_images_in_the_html_of_any_column(tmp_path: Path) -> None:
-    with (tmp_path / "cards.csv").open("w", encoding="utf-8", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["country", "flag", "map", "tags"])
-        rows.writerow(["France", '<img src="fr.svg" />', "Here: <IMG src='fr.png'>", "Europe"])
-    (france,) = read(tmp_path / "cards.csv")
+    card = {"country": "France", "flag": '<img src="fr.svg" />', "map": "Here: <IMG src='fr.png'>", "tags": "Europe"}
+    (france,) = read(write_csv(tmp_path / "cards.csv", card))
     assert (france.title, france.image, france.images) == ("France", "fr.svg", (ArticleImage("fr.png"),))
     assert france.sections == (Section("Facts", "Map: Here:\nTags: Europe", 0),)
 

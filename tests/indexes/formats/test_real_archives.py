@@ -11,7 +11,7 @@ import pytest
 from indexes.formats import read_knowledge_base
 from indexes.formats.skipped import SkippedEntries
 from indexes.sources import find_main, open_images
-from retriever.types import Entity
+from tests.fakes.reading import read
 from tests.paths import ROOT
 
 ARCHIVES = Path(os.environ.get("OMGM_ARCHIVES", ROOT / "artifacts" / "archives"))
@@ -20,10 +20,6 @@ RAY_CHARLES = KIWIX / "legacy-ray-charles" / "wikipedia_en_ray_charles_2015-06.z
 
 pytestmark = pytest.mark.skipif(not SUITE.is_dir(), reason="needs archives by others: tests/fetch_archives.sh")
 NO_TEXT = re.compile(r"\[\d+\]|\[edit\]|This article is issued from|Creative Commons", re.IGNORECASE)
-
-
-def read(path: Path) -> list[Entity]:
-    return list(read_knowledge_base(path, "zim", skipped=SkippedEntries(0)))
 
 
 def files(pattern: str) -> list[Path]:
@@ -41,14 +37,14 @@ def test_damage_is_named_or_does_no_harm(path: Path) -> None:
 
 @pytest.mark.parametrize("path", files("*/wikibooks_be_all_nopic_2017-02.zim"), ids=lambda path: path.parent.name)
 def test_wikibooks_whole_and_split(path: Path) -> None:
-    whole = read(path)
+    whole = read(path, "zim")
     assert len(whole) >= 60
-    assert read(next(path.parent.glob(f"{path.stem}_*.zimab"))) == whole
+    assert read(next(path.parent.glob(f"{path.stem}_*.zimab")), "zim") == whole
     assert not any(NO_TEXT.search(section.text) for entity in whole for section in entity.sections)
 
 
 def test_ray_charles() -> None:
-    found = {entity.title: entity for entity in read(RAY_CHARLES)}
+    found = {entity.title: entity for entity in read(RAY_CHARLES, "zim")}
     assert len(found) == 84
     source = open_images(None, RAY_CHARLES, "zim")
     assert source is not None
@@ -58,7 +54,7 @@ def test_ray_charles() -> None:
 
 
 def test_a_crawl_has_neither_navigation_nor_badges() -> None:
-    found = read(KIWIX / "tonedear" / "tonedear.com_en_2024-09.zim")
+    found = read(KIWIX / "tonedear" / "tonedear.com_en_2024-09.zim", "zim")
     assert len(found) == 11 and not any(entity.image for entity in found)
     texts = [section.text for entity in found for section in entity.sections]
     assert len(set(texts)) == len(texts) and not any("App Store" in text for text in texts)

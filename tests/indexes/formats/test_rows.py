@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
 from indexes.formats.json_rows import read_rows
@@ -14,26 +13,9 @@ from indexes.formats.skipped import SkippedEntries
 from indexes.images import find_image
 from indexes.inspection import inspect_knowledge_base, text_lines
 from indexes.sources import find_main, open_images
-from retriever.types import ArticleImage, Entity, Section
-
-
-def read(path: Path, **names: str) -> list[Entity]:
-    return list(read_knowledge_base(path, names=names, skipped=SkippedEntries(0)))
-
-
-def written(path: Path, value: Any) -> Path:
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=1), encoding="utf-8")
-    return path
-
-
-def save_png(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", (80, 80)).save(path)
-
-
-def facts(entity: Entity) -> list[str]:
-    (found,) = [section.text for section in entity.sections if section.title == "Facts"]
-    return found.split("\n")
+from retriever.types import ArticleImage, Section
+from tests.fakes.images import write_image
+from tests.fakes.reading import facts, read, written
 
 
 def test_objects_of_a_list_with_names_in_several_languages_and_no_text(tmp_path: Path) -> None:
@@ -163,14 +145,14 @@ def test_the_title_is_recognized_behind_a_bad_row(tmp_path: Path) -> None:
 
 
 def test_images_called_like_the_rows(tmp_path: Path) -> None:
-    save_png(tmp_path / "images" / "001.png")
-    save_png(tmp_path / "thumbs" / "001.png")
-    save_png(tmp_path / "images" / "Red_Fox.png")
+    write_image(tmp_path / "images" / "001.png", "black", 80)
+    write_image(tmp_path / "thumbs" / "001.png", "black", 80)
+    write_image(tmp_path / "images" / "Red_Fox.png", "black", 80)
     rows = [{"id": 1, "name": "Hen"}, {"id": 2, "name": "Red fox"}, {"id": 3, "name": "Elk"}]
     found = inspect_knowledge_base(written(tmp_path / "kb.json", rows), progress=False)
     assert [one.image for one in found.specimens] == ["images/001.png", "images/Red_Fox.png", None]
     assert (found.named, found.found) == (2, 2)
-    save_png(tmp_path / "images" / "1-10.png")
+    write_image(tmp_path / "images" / "1-10.png", "black", 80)
     rows = [{"id": "11-0", "name": "Ewe"}, {"id": 110, "name": "Hen"}, {"id": "1.10", "name": "Cat"}]
     found = inspect_knowledge_base(written(tmp_path / "kb.json", rows), progress=False)
     assert [one.image for one in found.specimens] == [None, None, "images/1-10.png"]
@@ -178,7 +160,7 @@ def test_images_called_like_the_rows(tmp_path: Path) -> None:
 
 def test_an_image_called_like_the_row_goes_before_another_of_a_common_name(tmp_path: Path) -> None:
     for name in ("icon.png", "citroen.png", "logos/elk.png", "gone.png", "hen.png"):
-        save_png(tmp_path / name)
+        write_image(tmp_path / name, "black", 80)
     rows = [
         {"name": "Citroën", "source": "https://e.example/assets/icon.png"},
         {"name": "Elk", "source": "https://e.example/logos/elk.png"},
@@ -196,7 +178,7 @@ def test_an_image_called_like_the_row_goes_before_another_of_a_common_name(tmp_p
 
 def test_an_image_named_without_its_extension(tmp_path: Path) -> None:
     for name in ("stamps/poland-1935.jpg", "hard-cover.png"):
-        save_png(tmp_path / name)
+        write_image(tmp_path / name, "black", 80)
     rows = [
         {"name": "Scouts", "image": "poland-1935"},
         {"name": "Lost", "image": "poland-1954", "year": 1954},
@@ -238,7 +220,7 @@ def test_a_long_value_that_all_rows_share_is_left_out(tmp_path: Path) -> None:
 
 def test_an_image_in_any_folder_if_no_other_has_its_name(tmp_path: Path) -> None:
     for name in ("images/flags/fr.png", "images/flags/de.png", "images/maps/de.png"):
-        save_png(tmp_path / name)
+        write_image(tmp_path / name, "black", 80)
     rows = [
         {"name": "France", "flag": "fr.png"},
         {"name": "Spain", "flag": "old/fr.png"},
@@ -262,7 +244,7 @@ def test_an_object_of_names_by_their_codes_or_of_explanations(tmp_path: Path) ->
     }
     found = read(written(tmp_path / "countries.json", countries))
     assert [(one.id, one.title) for one in found] == list(countries.items())
-    save_png(tmp_path / "na.png")
+    write_image(tmp_path / "na.png", "black", 80)
     source = open_images(tmp_path, tmp_path / "countries.json", "jsonl")
     assert source is not None and find_main(source, found[1]) == "na.png"
     words = {"Fox": "A red animal that lives in dens.", "Hen": "A bird that lays eggs."}
@@ -375,7 +357,7 @@ def test_yaml_as_a_file_and_as_a_folder(tmp_path: Path) -> None:
 def test_a_folder_per_object_with_its_images_and_its_title_in_an_object(tmp_path: Path) -> None:
     strings = {"name": {"ar-EG": "سور", "en-GB": "Wall"}}
     for name in ("wall", "gate"):
-        save_png(tmp_path / name / "photo.png")
+        write_image(tmp_path / name / "photo.png", "black", 80)
         written(
             tmp_path / name / "it.json", {"id": name, "strings": strings, "images": [{"path": "photo.png", "x": 1}]}
         )

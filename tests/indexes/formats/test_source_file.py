@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sqlite3
 from contextlib import closing
@@ -10,16 +9,12 @@ from copy import copy
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
-from indexes.formats.skipped import SkippedEntries
 from indexes.sources import find_main, open_images
-from retriever.types import Entity, Section
-
-
-def read(path: Path, **names: str) -> list[Entity]:
-    return list(read_knowledge_base(path, names=names, skipped=SkippedEntries(0)))
+from retriever.types import Section
+from tests.fakes.images import image_bytes
+from tests.fakes.reading import read
 
 
 @pytest.fixture
@@ -102,12 +97,6 @@ def test_rows_and_settings_that_are_wrong(database: Path, tmp_path: Path) -> Non
         guess_format(tmp_path / "animals.db")
 
 
-def png(color: str) -> bytes:
-    buffer = io.BytesIO()
-    Image.new("RGB", (80, 80), color).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
 def test_a_data_set_with_images(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason="needs the extra hf")
     features = datasets.Features(
@@ -119,7 +108,7 @@ def test_a_data_set_with_images(tmp_path: Path) -> None:
         }
     )
     rows = [
-        {"name": "Fox", "picture": {"bytes": png("red"), "path": None}, "kind": 1, "legs": 4},
+        {"name": "Fox", "picture": {"bytes": image_bytes("red", (80, 80)), "path": None}, "kind": 1, "legs": 4},
         {"name": "Hen", "picture": None, "kind": 0, "legs": 2},
     ]
     datasets.Dataset.from_list(rows, features=features).save_to_disk(tmp_path / "animals")
@@ -131,7 +120,7 @@ def test_a_data_set_with_images(tmp_path: Path) -> None:
     assert fox.sections == (Section("Facts", "Kind: mammal\nLegs: 4", 0),)
     source = open_images(None, path, "huggingface")
     assert source is not None and find_main(source, fox) == "picture/0" and find_main(source, hen) is None
-    assert source.size("picture/0") == len(png("red"))
+    assert source.size("picture/0") == len(image_bytes("red", (80, 80)))
     assert source.load("picture/0").getpixel((5, 5)) == (255, 0, 0)
     assert copy(source).load("picture/0").size == source.load("picture/0").size  # as sent to another process
     assert source.find("picture/2") is None and source.find("name/0") is None

@@ -7,17 +7,14 @@ import pytest
 
 from indexes.formats import guess_format, read_knowledge_base
 from indexes.formats.skipped import SkippedEntries
-from retriever.types import ArticleImage, Entity, Section
+from retriever.types import ArticleImage, Section
+from tests.fakes.reading import read
 
 FOXES = (
     "Name,photo,description,Height in cm,url\r\n"
     'Red fox,a/red.jpg|b.jpg,"It is ""red"".\r\n\r\nIt runs.",40,\r\n'
     "Hen,,,,x\r\n"
 )
-
-
-def read(path: Path, **names: str) -> list[Entity]:
-    return list(read_knowledge_base(path, names=names, skipped=SkippedEntries(0)))
 
 
 def test_a_table_of_images(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
 from indexes.formats.skipped import SkippedEntries
 from retriever.types import ArticleImage, Entity
+from tests.fakes.reading import texts
 
 FEED = """<?xml version="1.0" encoding="UTF-8"?>
 <rss xmlns:g="http://base.google.com/ns/1.0"><channel>
@@ -43,10 +44,6 @@ def read(path: Path) -> list[Entity]:
     return list(read_knowledge_base(path, skipped=SkippedEntries(0)))
 
 
-def sections(entity: Entity) -> list[tuple[str, str]]:
-    return [(section.title, section.text) for section in entity.sections]
-
-
 def test_the_items_of_a_feed(tmp_path: Path) -> None:
     path = tmp_path / "feed.xml.gz"
     path.write_bytes(gzip.compress(FEED.encode()))
@@ -56,7 +53,7 @@ def test_the_items_of_a_feed(tmp_path: Path) -> None:
         "https://a.example/mug.jpg",
     )
     facts = "Price: 12.50 EUR\nShipping, country: DE\nShipping, price: 4.90 EUR"
-    assert sections(mug) == [("Mug", "A big mug."), ("Facts", facts)]
+    assert texts(mug) == [("Mug", "A big mug."), ("Facts", facts)]
     assert (pot.id, pot.sections) == ("Pot", ())
 
 
@@ -66,7 +63,7 @@ def test_the_most_frequent_elements_of_those_next_to_the_root_that_repeat(tmp_pa
     bowl, vase, tile = read(path)
     assert (bowl.id, bowl.title, vase.title, tile.id) == ("3", "Bowl", "Vase", "5")
     assert (bowl.image, bowl.images) == ("bowl.jpg", (ArticleImage("back.jpg"),))
-    assert sections(bowl) == [("Facts", "Height: 4.5 cm\nNote: Made in Delft, 1650.")]
+    assert texts(bowl) == [("Facts", "Height: 4.5 cm\nNote: Made in Delft, 1650.")]
 
 
 def test_an_export_of_wordpress_without_drafts_menus_and_comments(tmp_path: Path) -> None:
@@ -74,7 +71,7 @@ def test_an_export_of_wordpress_without_drafts_menus_and_comments(tmp_path: Path
     path.write_text(WORDPRESS)
     (foxes,) = read(path)
     assert (foxes.url, foxes.image) == ("https://a.example/foxes", "https://a.example/fox.jpg")
-    assert sections(foxes) == [("Foxes", "A fox"), ("Food", "Mice.")]
+    assert texts(foxes) == [("Foxes", "A fox"), ("Food", "Mice.")]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +98,7 @@ def test_a_folder_with_a_record_per_file(tmp_path: Path) -> None:
     (tmp_path / ".hidden.xml").write_text("<a/>")
     fox, owl, hen = read(tmp_path)
     assert (fox.id, fox.title, fox.names, fox.image) == ("animals/fox", "Fox", ("Renard",), "fox.jpg")
-    assert sections(fox) == [("Fox", ("It is red. " * 9).strip())]
+    assert texts(fox) == [("Fox", ("It is red. " * 9).strip())]
     assert [one.id for one in (owl, hen)] == ["Owl", "Hen"]
     (tmp_path / "birds.xml").write_text("<birds>")
     before = hash_knowledge_base(tmp_path, "xml")
@@ -125,6 +122,6 @@ OAI = """<OAI-PMH xmlns="http://a.example/oai"><request verb="ListRecords">https
 def test_a_harvest_of_records(tmp_path: Path) -> None:
     (tmp_path / "harvest.xml").write_text(OAI, encoding="utf-8")
     bowl, vase = read(tmp_path / "harvest.xml")
-    assert bowl.title == "Bowl" and sections(bowl)[0] == ("Bowl", "It is blue.")
-    assert "Creator: Ann, Bo" in sections(bowl)[1][1]
-    assert (vase.title, vase.names) == ("Vase", ("Tall vase",)) and "Genre: vase" in sections(vase)[0][1]
+    assert bowl.title == "Bowl" and texts(bowl)[0] == ("Bowl", "It is blue.")
+    assert "Creator: Ann, Bo" in texts(bowl)[1][1]
+    assert (vase.title, vase.names) == ("Vase", ("Tall vase",)) and "Genre: vase" in texts(vase)[0][1]

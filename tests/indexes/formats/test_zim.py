@@ -1,23 +1,24 @@
 from __future__ import annotations
 
-import io
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from indexes.build import build_index
 from indexes.formats import guess_format, hash_knowledge_base, name_of, read_knowledge_base
 from indexes.formats.skipped import SkippedEntries
 from indexes.sources import ZimImages, find_main, open_images
 from retriever.types import ArticleImage, Section
+from tests.fakes.images import image_bytes
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.paths import contents
 
 pytest.importorskip("libzim")
 pytest.importorskip("selectolax")
 
+png = partial(image_bytes, size=(180, 120))
 FOX = """<!DOCTYPE html><html><head><meta charset="UTF-8"><title>Red fox</title>
 <link rel="canonical" href="https://en.wikipedia.org/wiki/Red_fox"><style>p {}</style></head>
 <body class="mediawiki"><div id="content"><h1 id="firstHeading">Red fox</h1><div id="mw-content-text">
@@ -42,12 +43,6 @@ FOX = """<!DOCTYPE html><html><head><meta charset="UTF-8"><title>Red fox</title>
 </div></div></body></html>"""
 BARE = "<html><body>Just <b>text</b>.<p>And more.</p></body></html>"
 REDIRECT = '<html><head><meta http-equiv="Refresh" content="0; url=Red_fox"></head><body><p>Moved</p></body></html>'
-
-
-def png(color: str) -> bytes:
-    buffer = io.BytesIO()
-    Image.new("RGB", (180, 120), color).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def write_zim(path: Path, pages: dict[str, tuple[str, str | bytes]]) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from indexes.chat_summarizer import ChatSummarizer
@@ -22,11 +22,11 @@ class SingleFile(FakeSummarizer):
     def __init__(self) -> None:
         self._used = threading.Lock()
 
-    def summarize(self, entities: Sequence[Entity]) -> list[str]:
+    def stream(self, entities: Iterable[Entity]) -> Generator[str]:
         assert self._used.acquire(blocking=False)
         try:
             time.sleep(0.02)  # time for another thread to enter
-            return super().summarize(entities)
+            yield from super().stream(entities)
         finally:
             self._used.release()
 
@@ -50,8 +50,8 @@ def test_the_connections_of_a_chat_model_are_closed_with_the_editor(world: World
     closed: list[str] = []
 
     class Chat(ChatSummarizer):
-        def summarize(self, entities: Sequence[Entity]) -> list[str]:
-            return FakeSummarizer().summarize(entities)
+        def stream(self, entities: Iterable[Entity]) -> Generator[str]:
+            return FakeSummarizer().stream(entities)
 
         def close(self) -> None:
             super().close()

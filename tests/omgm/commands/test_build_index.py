@@ -18,6 +18,7 @@ from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import write_image
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.rows import write_jsonl
 from training.config import TrainingConfig
 from training.questions import is_held_out
 
@@ -191,7 +192,7 @@ def test_labeled_images_that_the_training_of_the_encoder_held_out_are_no_keys(
     rows = [
         {"id": n, "image": n, "question": "?", "answers": ["a"], "entity": "https://e.example/wiki/Lost"} for n in names
     ]
-    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "questions.jsonl", *rows)
     trained = tmp_path / "trained"
     for part, seed in (("encoder", 7), ("fusion", 8)):
         (trained / part).mkdir(parents=True)

@@ -98,4 +98,4 @@ def test_the_shipped_calibration_is_of_the_shipped_models_and_settings() -> None
 def test_a_threshold_is_a_probability(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["calibrate", "--index", "i", "--queries", "q", "--query-images", "d", "--out", "o", "--threshold", "2"])
-    assert "not a number between 0 and 1" in capsys.readouterr().err
+    assert "--threshold: must be between 0 and 1, got 2" in capsys.readouterr().err

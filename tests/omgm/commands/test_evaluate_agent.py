@@ -15,7 +15,8 @@ from omgm.__main__ import main
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.planner import calling, text_of
 from tests.fakes.processes import kill_omgm_when
-from tests.fakes.question_files import DYNVQA, write_jsonl
+from tests.fakes.question_files import DYNVQA
+from tests.fakes.rows import write_jsonl
 from tests.fakes.scripted_server import ScriptedServer
 from tests.fakes.search_sets import plus_rows, write_mmsearch, write_parquet
 from tests.paths import contents

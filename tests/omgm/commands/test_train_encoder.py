@@ -13,6 +13,8 @@ from training.config import TrainingConfig
 from training.encoder_data import EncoderData
 from training.record import Provenance
 
+Trained = list[tuple[EncoderData, TrainingConfig]]
+
 
 @pytest.fixture
 def given(tmp_path: Path) -> list[str]:
@@ -23,25 +25,31 @@ def given(tmp_path: Path) -> list[str]:
     return ["train-encoder", *files, "--steps", "1", "--out", str(tmp_path / "out")]
 
 
-@pytest.mark.parametrize(
-    ("device", "gpu", "expected"), [("auto", True, "cuda"), ("auto", False, "cpu"), ("cpu", True, "cpu")]
-)
-def test_the_device_is_the_profiles(
-    given: list[str], device: str, gpu: bool, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    configs: list[TrainingConfig] = []
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> Trained:
+    """The data and settings of trainings, which only create their folder."""
+    runs: Trained = []
 
     def train_encoder(
         encoder: Path, data: EncoderData, out: Path, config: TrainingConfig, provenance: Provenance
     ) -> Path:
-        configs.append(config)
+        runs.append((data, config))
         out.mkdir(exist_ok=True)
         return out / "encoder"
 
     monkeypatch.setattr(module, "train_encoder", train_encoder)
+    return runs
+
+
+@pytest.mark.parametrize(
+    ("device", "gpu", "expected"), [("auto", True, "cuda"), ("auto", False, "cpu"), ("cpu", True, "cpu")]
+)
+def test_the_device_is_the_profiles(
+    given: list[str], trained: Trained, device: str, gpu: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     assert main([*given, "--set", f"device={device}"]) == 0
-    assert configs == [TrainingConfig(steps=1, minutes=None, device=expected)]
+    assert [config for _, config in trained] == [TrainingConfig(steps=1, minutes=None, device=expected)]
 
 
 def test_a_gpu_that_is_not_there_is_an_error(
@@ -52,18 +60,6 @@ def test_a_gpu_that_is_not_there_is_an_error(
     assert "PyTorch sees no GPU" in capsys.readouterr().err
 
 
-def test_the_fields_of_the_knowledge_base_may_have_other_names(
-    given: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[EncoderData] = []
-
-    def train_encoder(
-        encoder: Path, data: EncoderData, out: Path, config: TrainingConfig, provenance: Provenance
-    ) -> Path:
-        seen.append(data)
-        out.mkdir(exist_ok=True)
-        return out / "encoder"
-
-    monkeypatch.setattr(module, "train_encoder", train_encoder)
+def test_the_fields_of_the_knowledge_base_may_have_other_names(given: list[str], trained: Trained) -> None:
     assert main([*given, "--map", "title=display_name", "--kb-format", "jsonl", "--set", "device=cpu"]) == 0
-    assert [(data.names, data.kb_format) for data in seen] == [({"title": "display_name"}, "jsonl")]
+    assert [(data.names, data.kb_format) for data, _ in trained] == [({"title": "display_name"}, "jsonl")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -15,6 +14,8 @@ from omgm.parts import build_generator
 from omgm.profile import load_profile
 from tests.fakes.chat_checkpoints import write_llama, write_llava
 from tests.fakes.knowledge_base import write_kb
+from tests.fakes.question_files import evqa_row
+from tests.fakes.rows import write_csv
 from tests.paths import ROOT
 from training.generator.samples import read_samples
 
@@ -28,14 +29,12 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("given")
     kb, images = write_kb(folder)
     assert main(["build-index", "--kb", str(kb), "--images", str(images), "--out", str(folder / "index")]) == 0
-    with (folder / "train.csv").open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["question", "answer", "dataset_image_ids", "question_type", "wikipedia_url"])
-        for number, (name, answer) in enumerate(
-            [("France", "643,801 km²|643801"), ("Ireland", "green&&white"), ("Plain", "yellow"), ("Lost", "red")] * 2
-        ):
-            url = f"https://e.example/wiki/{name}"
-            table.writerow([f"Question {number}: what is the flag?", answer, name, "templated", url])
+    answers = {"France": "643,801 km²|643801", "Ireland": "green&&white", "Plain": "yellow", "Lost": "red"}
+    asked = (
+        evqa_row(f"Question {number}: what is the flag?", answer, name)
+        for number, (name, answer) in enumerate([*answers.items()] * 2)
+    )
+    write_csv(folder / "train.csv", *asked)
     inputs = {"--index": folder / "index", "--queries": folder / "train.csv", "--query-images": images / "flag"}
     return ["train-generator", *(str(part) for pair in inputs.items() for part in pair)]
 

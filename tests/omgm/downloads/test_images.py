@@ -20,7 +20,6 @@ from omgm.downloads.images.encode import as_jpeg
 from omgm.downloads.images.fetch import fetch_images
 from omgm.downloads.images.hosts import Host
 from omgm.downloads.images.settings import DownloadSettings
-from omgm.downloads.images.web import retry_after
 from omgm.downloads.images.wikimedia import scaled
 from retriever.images import encoded, load_image
 from retriever.types import ArticleImage, Entity
@@ -403,14 +402,6 @@ def test_the_original_if_there_is_no_scaled_image(
     fetch(web, tmp_path, ["good/1.jpg"], thumbnails=True)
     assert web.paths() == ["/missing/1.jpg", "/good/1.jpg"]
     assert list(downloaded(tmp_path)) == ["good/1.jpg"]
-
-
-@pytest.mark.parametrize(
-    ("header", "seconds"),
-    [("7", 7), (" 0 ", 0), ("soon", None), ("-3", None), (None, None), ("Fri, 31 Dec 1999 23:59:59 GMT", 0)],
-)
-def test_retry_after(header: str | None, seconds: float | None) -> None:
-    assert retry_after(header) == seconds
 
 
 def test_remote_images_of_notes(web: FakeWeb, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

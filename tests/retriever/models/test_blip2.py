@@ -13,15 +13,13 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch.nn import functional
-from transformers import BertTokenizer, Blip2Config, Blip2ForImageTextRetrieval, BlipImageProcessorPil
+from transformers import Blip2ForImageTextRetrieval, BlipImageProcessorPil
 
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
+from tests.fakes.blip2 import SIZE, blip2
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-WORDS = [*SPECIAL, "a", "the", "is", "it", "what", "how", "tall", "tree", "flag", "red", "blue", "old"]
 TEXTS = ["what is it", "the old red tree", "how tall is the blue flag", "flag"]
-SIZE = 16
 
 
 def sample_images() -> list[Image.Image]:
@@ -34,54 +32,12 @@ def sample_images() -> list[Image.Image]:
 
 @pytest.fixture(scope="module")
 def published() -> Blip2ForImageTextRetrieval:
-    torch.manual_seed(0)
-    config = Blip2Config(
-        vision_config={
-            "hidden_size": 24,
-            "intermediate_size": 40,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 3,
-            "image_size": SIZE,
-            "patch_size": 4,
-        },
-        qformer_config={
-            "vocab_size": len(WORDS) + 1,
-            "hidden_size": 16,
-            "num_hidden_layers": 4,
-            "num_attention_heads": 2,
-            "intermediate_size": 32,
-            "max_position_embeddings": 20,
-            "encoder_hidden_size": 24,
-            "use_qformer_text_input": True,
-        },
-        num_query_tokens=32,
-    )
-    model: Blip2ForImageTextRetrieval = Blip2ForImageTextRetrieval(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.1)
-    return model
-
-
-@pytest.fixture(scope="module")
-def kept(published: Blip2ForImageTextRetrieval, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("blip2")
-    published.save_pretrained(folder, max_shard_size="20KB")
-    (folder / "words").mkdir()
-    (folder / "words" / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    tokenizer = BertTokenizer(str(folder / "words" / "vocab.txt"))
-    tokenizer.add_special_tokens({"bos_token": "[DEC]"})
-    tokenizer.save_pretrained(folder)
-    shutil.rmtree(folder / "words")
-    processor = BlipImageProcessorPil(size={"height": SIZE, "width": SIZE})
-    settings = processor.to_dict() | {"image_processor_type": "BlipImageProcessor"}
-    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
-    return folder
+    return blip2()
 
 
 @pytest.fixture
-def folder(kept: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(kept, tmp_path / "copy"))
+def folder(blip2_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(blip2_folder, tmp_path / "copy"))
 
 
 @torch.inference_mode()
@@ -95,12 +51,12 @@ def expected(published: Blip2ForImageTextRetrieval, fusion: QFormerFusion, paddi
     return tokens
 
 
-def test_it_is_kept_in_shards(kept: Path) -> None:
-    assert len(list(kept.glob("model-*.safetensors"))) > 2
+def test_it_is_kept_in_shards(blip2_folder: Path) -> None:
+    assert len(list(blip2_folder.glob("model-*.safetensors"))) > 2
 
 
-def test_tokens_are_those_of_transformers(published: Blip2ForImageTextRetrieval, kept: Path) -> None:
-    fusion = QFormerFusion.load(kept)
+def test_tokens_are_those_of_transformers(published: Blip2ForImageTextRetrieval, blip2_folder: Path) -> None:
+    fusion = QFormerFusion.load(blip2_folder)
     assert fusion.token_shape == (32, 16)
     assert fusion.max_text_tokens == 20
     found = fusion.encode(sample_images(), TEXTS)
@@ -108,14 +64,14 @@ def test_tokens_are_those_of_transformers(published: Blip2ForImageTextRetrieval,
     torch.testing.assert_close(found, expected(published, fusion, padding=9), atol=1e-5, rtol=1e-5)
 
 
-def test_sections_are_pairs_with_one_image(kept: Path) -> None:
-    fusion = QFormerFusion.load(kept, batch_size=3)
+def test_sections_are_pairs_with_one_image(blip2_folder: Path) -> None:
+    fusion = QFormerFusion.load(blip2_folder, batch_size=3)
     one = sample_images()[1]
     torch.testing.assert_close(fusion.encode_sections([one], [TEXTS]), fusion.encode([one] * 4, TEXTS))
 
 
-def test_one_image_is_encoded_once(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fusion = QFormerFusion.load(kept, batch_size=1)
+def test_one_image_is_encoded_once(blip2_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fusion = QFormerFusion.load(blip2_folder, batch_size=1)
     sizes: list[int] = []
     forward = fusion.vision_features
 
@@ -128,24 +84,24 @@ def test_one_image_is_encoded_once(kept: Path, monkeypatch: pytest.MonkeyPatch) 
     assert sizes == [1]
 
 
-def test_order_is_kept_where_batches_are_sorted_by_length(kept: Path) -> None:
-    whole, single = QFormerFusion.load(kept), QFormerFusion.load(kept, batch_size=1)
+def test_order_is_kept_where_batches_are_sorted_by_length(blip2_folder: Path) -> None:
+    whole, single = QFormerFusion.load(blip2_folder), QFormerFusion.load(blip2_folder, batch_size=1)
     torch.testing.assert_close(
         single.encode(sample_images(), TEXTS), whole.encode(sample_images(), TEXTS), atol=1e-5, rtol=1e-5
     )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_stays_close(kept: Path, dtype: torch.dtype) -> None:
-    half = QFormerFusion.load(kept, dtype=dtype)
+def test_half_precision_stays_close(blip2_folder: Path, dtype: torch.dtype) -> None:
+    half = QFormerFusion.load(blip2_folder, dtype=dtype)
     assert {p.dtype for p in half.parameters()} == {dtype}
-    found, exact = half.encode(sample_images(), TEXTS), QFormerFusion.load(kept).encode(sample_images(), TEXTS)
+    found, exact = half.encode(sample_images(), TEXTS), QFormerFusion.load(blip2_folder).encode(sample_images(), TEXTS)
     assert found.dtype == torch.float32
     assert functional.cosine_similarity(found, exact, dim=-1).min() > 0.99
 
 
-def test_saved_as_ours_it_stays_the_same(kept: Path, tmp_path: Path) -> None:
-    fusion = QFormerFusion.load(kept)
+def test_saved_as_ours_it_stays_the_same(blip2_folder: Path, tmp_path: Path) -> None:
+    fusion = QFormerFusion.load(blip2_folder)
     fusion.save(tmp_path)
     again = QFormerFusion.load(tmp_path)
     assert again.vision_norm.eps == 1e-6
@@ -171,14 +127,14 @@ def renamed(folder: Path, rename: Callable[[str], str]) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
 
 
-def test_an_older_revision_has_other_names_for_its_heads(folder: Path, kept: Path) -> None:
+def test_an_older_revision_has_other_names_for_its_heads(folder: Path, blip2_folder: Path) -> None:
     renamed(
         folder,
         lambda name: name.replace("vision_projection.", "vision_proj.").replace("text_projection.", "text_proj."),
     )
     assert torch.equal(
         QFormerFusion.load(folder).encode(sample_images(), TEXTS),
-        QFormerFusion.load(kept).encode(sample_images(), TEXTS),
+        QFormerFusion.load(blip2_folder).encode(sample_images(), TEXTS),
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from training.reranker.batches import BatchMaker, Feeder, Order, Pairs, SampleBatch
-from training.reranker.features import FeatureStore
+from training.reranker.feature_store import FeatureStore
 from training.reranker.rows import Rows, write_rows
 from training.reranker.samples import SampleSet
 

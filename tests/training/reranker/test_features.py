@@ -13,10 +13,10 @@ import torch
 from PIL import Image
 
 from retriever.models.qformer import QFormerFusion
-from tests.retriever.models.test_blip2 import kept, published  # noqa: F401  fixtures: the tiny BLIP-2 of transformers
 from training.processes import Processes
-from training.reranker import features
-from training.reranker.features import FeatureStore, augment, compute_features
+from training.reranker import feature_store
+from training.reranker.feature_store import FeatureStore
+from training.reranker.features import augment, compute_features
 from training.reranker.image_table import ImageName, ImageTable
 
 COLORS = ["red", "green", "blue", "black", "white"]
@@ -51,13 +51,10 @@ def test_an_augmented_image_keeps_most_of_the_area() -> None:
 
 
 def test_features_are_the_tower_s(
-    kept: Path,  # noqa: F811
-    images: ImageTable,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    blip2_folder: Path, images: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(features, "SHARD_IMAGES", 2)
-    fusion = QFormerFusion.load(kept)
+    monkeypatch.setattr(feature_store, "SHARD_IMAGES", 2)
+    fusion = QFormerFusion.load(blip2_folder)
     store = compute(fusion, images, tmp_path / "f", [3, 1, 2, 1, 1])
     assert store.shape == (17, 24)  # a 4 x 4 grid and the class token
     assert [len(shard) for shard in store.shards()] == [2, 2, 1]
@@ -74,13 +71,10 @@ def test_features_are_the_tower_s(
 
 
 def test_a_killed_run_computes_only_what_is_missing(
-    kept: Path,  # noqa: F811
-    images: ImageTable,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    blip2_folder: Path, images: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(features, "SHARD_IMAGES", 2)
-    fusion = QFormerFusion.load(kept)
+    monkeypatch.setattr(feature_store, "SHARD_IMAGES", 2)
+    fusion = QFormerFusion.load(blip2_folder)
     whole = compute(fusion, images, tmp_path / "f", [2] * 5)
     before = {file.name: file.read_bytes() for file in whole.folder.iterdir()}
     (whole.folder / "00001.bin").unlink()
@@ -92,8 +86,8 @@ def test_a_killed_run_computes_only_what_is_missing(
     assert (whole.folder / "00000.bin").stat().st_size == 2 * 17 * 24 * 2
 
 
-def test_worker_processes_change_nothing(kept: Path, images: ImageTable, tmp_path: Path) -> None:  # noqa: F811
-    fusion = QFormerFusion.load(kept)
+def test_worker_processes_change_nothing(blip2_folder: Path, images: ImageTable, tmp_path: Path) -> None:
+    fusion = QFormerFusion.load(blip2_folder)
     alone = compute(fusion, images, tmp_path / "alone", [2] * 5)
     helped = compute(fusion, images, tmp_path / "helped", [2] * 5, workers=1)
     rows, views = [0, 0, 1, 4], [0, 1, 1, 0]
@@ -102,19 +96,16 @@ def test_worker_processes_change_nothing(kept: Path, images: ImageTable, tmp_pat
 
 
 def test_a_disk_that_is_too_small_is_named(
-    kept: Path,  # noqa: F811
-    images: ImageTable,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    blip2_folder: Path, images: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = type("Usage", (), {"free": 100})()
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(ValueError, match=r"images need 0\.0 GiB, but only 0\.0 GiB are free; choose a larger disk"):
-        compute(QFormerFusion.load(kept), images, tmp_path / "f", [1] * 5)
+        compute(QFormerFusion.load(blip2_folder), images, tmp_path / "f", [1] * 5)
 
 
-def test_data_in_another_folder_give_the_same_views(kept: Path, images: ImageTable, tmp_path: Path) -> None:  # noqa: F811
-    fusion, stores = QFormerFusion.load(kept), []
+def test_data_in_another_folder_give_the_same_views(blip2_folder: Path, images: ImageTable, tmp_path: Path) -> None:
+    fusion, stores = QFormerFusion.load(blip2_folder), []
     for folder in (tmp_path / "here", tmp_path / "elsewhere" / "deep"):
         folder.mkdir(parents=True)
         shutil.copy(tmp_path / "blue.png", folder / "q.png")

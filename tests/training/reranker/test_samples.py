@@ -17,13 +17,13 @@ def ints(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     return np.array(values, dtype=np.int32)
 
 
-def sample_set(*found: int, positive_image: int = 100, sections: list[int] = SECTIONS) -> SampleSet:
+def sample_set(*found: int, sections: list[int] = SECTIONS) -> SampleSet:
     return SampleSet(
         question=ints(50),
         query_image=ints(7),
         gold=ints(GOLD),
         evidence=ints(3),
-        positive_image=ints(positive_image),
+        positive_image=ints(100),
         held_out=np.array([False]),
         first_found=np.array([0, len(found)]),
         found=ints(*found),

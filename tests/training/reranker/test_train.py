@@ -17,9 +17,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from evaluation.datasets import Question
 from retriever.models.bm25 import BM25
 from retriever.models.qformer import QFormerFusion
-from tests.fakes.training_world import LabeledQuestion, TrainingWorld
+from tests.fakes.training_world import TrainingWorld
 from training import checkpoint, loop
 from training.questions import is_held_out
 from training.record import Provenance
@@ -96,7 +97,7 @@ def test_what_cannot_be_trained_on_is_listed(world: TrainingWorld, tmp_path: Pat
     (tmp_path / "q_torn.png").write_bytes(b"no image")
     negatives = json.loads(world.data.negatives.read_text())
     (tmp_path / "negatives.json").write_text(json.dumps(negatives | {"q_torn": negatives["q_red"]}))
-    bad: list[LabeledQuestion | ValueError] = [
+    bad: list[Question | ValueError] = [
         replace(red, id="1", image_id="q_gone"),
         replace(red, id="2", entity_ids=("https://e.example/wiki/mauve",)),
         replace(red, id="3", section_index=9),

@@ -14,7 +14,6 @@ from safetensors.torch import load_file
 from omgm.__main__ import main
 from retriever.models.qformer import QFormerFusion
 from tests.fakes.training_world import TrainingWorld
-from tests.retriever.models.test_blip2 import kept, published  # noqa: F401  fixtures: the tiny BLIP-2 of transformers
 from training.checkpoint import CHECKPOINT_NAME
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.train import train_reranker
@@ -35,9 +34,9 @@ def assert_same(one: Path, other: Path) -> None:
         assert torch.equal(tensor, found[name]), name
 
 
-def test_the_q_former_learns_and_the_tower_stays(world: TrainingWorld, kept: Path, tmp_path: Path) -> None:  # noqa: F811
-    after = QFormerFusion.load(run(world, kept, tmp_path)).state_dict()
-    before = QFormerFusion.load(kept).state_dict()
+def test_the_q_former_learns_and_the_tower_stays(world: TrainingWorld, blip2_folder: Path, tmp_path: Path) -> None:
+    after = QFormerFusion.load(run(world, blip2_folder, tmp_path)).state_dict()
+    before = QFormerFusion.load(blip2_folder).state_dict()
     moved = {name for name, tensor in before.items() if not torch.equal(tensor, after[name])}
     assert not {name for name in moved if name.startswith("vision.")}
     assert {"query_tokens", "vision_norm.weight"} < moved
@@ -47,18 +46,15 @@ def test_the_q_former_learns_and_the_tower_stays(world: TrainingWorld, kept: Pat
         assert not [name for name in checkpoint.keys() if ".vision." in name]  # noqa: SIM118
 
 
-def test_defaults_are_those_of_the_kind(world: TrainingWorld, kept: Path, tmp_path: Path) -> None:  # noqa: F811
-    run(world, kept, tmp_path, replace(CONFIG, steps=1, learning_rate=None, validation_share=0.0))
+def test_defaults_are_those_of_the_kind(world: TrainingWorld, blip2_folder: Path, tmp_path: Path) -> None:
+    run(world, blip2_folder, tmp_path, replace(CONFIG, steps=1, learning_rate=None, validation_share=0.0))
     with safe_open(tmp_path / CHECKPOINT_NAME, "pt") as checkpoint:
         settings = json.loads(checkpoint.metadata()["run"])["settings"]
     assert (settings["learning_rate"], settings["max_tokens"]) == (1e-5, 20)  # of 512, the most that the model reads
 
 
 def test_the_command_leaves_blip2_its_tower(
-    world: TrainingWorld,
-    kept: Path,  # noqa: F811
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    world: TrainingWorld, blip2_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = [
         {
@@ -76,7 +72,7 @@ def test_the_command_leaves_blip2_its_tower(
     renamed = {f"{image_id}.png": found for image_id, found in negatives.items()}
     (tmp_path / "negatives.json").write_text(json.dumps(renamed))
     given = {
-        "--set": f"fusion.model={kept}",
+        "--set": f"fusion.model={blip2_folder}",
         "--kb": world.folder / "kb.json",
         "--kb-format": "evqa",
         "--images": world.folder / "images",
@@ -91,7 +87,7 @@ def test_the_command_leaves_blip2_its_tower(
     arguments = [str(word) for pair in given.items() for word in pair]
     assert main(["train-reranker", "--set", encoder, "--set", "device=cpu", *arguments]) == 0
     assert f"--profile {tmp_path / 'out' / 'profile.toml'}" in capsys.readouterr().out
-    before, after = QFormerFusion.load(kept), QFormerFusion.load(tmp_path / "out" / "fusion")
+    before, after = QFormerFusion.load(blip2_folder), QFormerFusion.load(tmp_path / "out" / "fusion")
     assert after.vision_settings["kind"] == "blip2"
     assert after.fingerprint != before.fingerprint
     for name, tensor in before.vision.state_dict().items():

@@ -32,10 +32,12 @@ from training.mine import mine_negatives
 from training.questions import is_held_out
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.data import Serving
+from training.reranker.fusion_weight import best_beta
 from training.reranker.model import Reranker
 from training.reranker.samples import SampleSet
+from training.reranker.scored import ScoredQuestion, recall_at_1
 from training.reranker.train import train_reranker
-from training.reranker.validation import ScoredQuestion, Validation, best_beta, recall_at_1
+from training.reranker.validation import Validation
 
 
 def question(sims: Sequence[float | None], sections: list[list[float]], gold: int, sample: int = 0) -> ScoredQuestion:
@@ -154,10 +156,12 @@ def test_figures_are_those_of_the_pipeline(
     first = [
         index.entity(result.candidates[0].row).id in q.entity_ids for q, result in zip(held_out, results, strict=True)
     ]
-    evidence = [
-        right and result.candidates[0].sections[0].position == q.section_index
-        for right, q, result in zip(first, held_out, results, strict=True)
-    ]
+    leads = np.array(
+        [
+            lead(result.candidates[0].sections, q.section_index) if right else -np.inf
+            for right, q, result in zip(first, held_out, results, strict=True)
+        ]
+    )
     assert len(held_out) > 5
     for question, result in zip(scored, results, strict=True):
         served = {candidate.row: candidate.sim_m for candidate in result.candidates}
@@ -168,9 +172,17 @@ def test_figures_are_those_of_the_pipeline(
         assert found == pytest.approx(served, abs=4e-3)  # features of the tower are rounded to bfloat16
     one_question = 1.001 / len(held_out)  # stored tokens are rounded, and a tie in this small world may fall either way
     assert trained.metrics["recall@1"] == pytest.approx(np.mean(first), abs=one_question)
-    assert trained.metrics["section_recall"] == pytest.approx(np.mean(evidence), abs=one_question)
+    rounding = 2e-3 if tokens == "pool4+int8" else 3e-4  # of the difference between two sections' scores
+    assert np.mean(leads > rounding) <= trained.metrics["section_recall"] <= np.mean(leads > -rounding)
     record = json.loads((trained.folder / "training.json").read_text())
     assert record["metrics"]["recall@1"] == trained.metrics["recall@1"]
+
+
+def lead(sections: Sequence[ScoredSection], position: int | None) -> float:
+    """Returns by how much the score of a section exceeds those of all others."""
+    assert position is not None
+    scores = {section.position: section.score or 0.0 for section in sections}
+    return scores.pop(position) - max(scores.values())
 
 
 def cards(world: TrainingWorld, folder: Path) -> Callable[[str], Path | None]:
