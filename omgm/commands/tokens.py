@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from omgm.commands.common import add_action, describe, existing, positive, print_json, profile_of
+from omgm.commands.common import add_action, describe, positive, print_json, profile_of, query_images_of
 from omgm.commands.evaluate import add_inputs, selected_questions
 
 
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> None:
     """Measures codecs, writes the table and prints it."""
     profile = profile_of(args)
     questions = selected_questions(args)
-    images = existing(args.query_images, "--query-images")
+    images = query_images_of(args)
 
     from evaluation.codecs import CODECS, as_markdown, measure_codecs
     from evaluation.run import commit
