@@ -97,20 +97,21 @@ class ExtractiveSummarizer:
                 if len(" ".join(parts).split()) >= _SHORT:
                     break
                 parts.append(sentence)
-        text = " ".join(f"{part}." for part in _once([entity.title, *parts]))
+        text = " ".join(f"{part}." for part in _once([entity.title, *parts], self.max_words))
         cut = text.split()[: self.max_words]
         return " ".join(cut).rstrip(",;:- ")
 
 
-def _once(parts: Sequence[str]) -> list[str]:
-    """Returns the parts without repetition; a sentence replaces its own first clause."""
-    title, kept = parts[0].strip(" .;,"), list[str]()
+def _once(parts: Sequence[str], most: int) -> list[str]:
+    """Returns the parts without repetition, up to `most` words; a sentence replaces its own first clause."""
+    title, kept, count = parts[0].strip(" .;,"), list[str](), 0
     for part in (part.strip(" .;,") for part in parts[1:]):
         begun = next((i for i, earlier in enumerate(kept) if part.startswith(earlier)), None)
         if begun is not None:
             kept[begun] = part
-        elif part:
+        elif part and count < most:  # comparing all sentences of a long list with each other would take hours
             kept.append(part)
+            count += len(part.split())
     return [title, *kept]
 
 

@@ -53,3 +53,9 @@ def test_word_budget_and_empty_articles() -> None:
     assert ExtractiveSummarizer().summarize([]) == []
     with pytest.raises(ValueError, match="max_words"):
         ExtractiveSummarizer(0)
+
+
+def test_a_list_of_sentences_that_all_describe_looks() -> None:
+    towers = "".join(f"Tower {number} is of red stone.\n" for number in range(20_000))
+    summary = ExtractiveSummarizer(13).summarize([entity("Towers", ("Towers", towers))])
+    assert summary == ["Towers. Tower 0 is of red stone. Tower 1 is of red stone."]
