@@ -47,7 +47,7 @@ from indexes.manifest import (
     keys_are_images,
 )
 from indexes.reindex import change_search
-from indexes.report import log_problems, read_skipped, write_report, write_skipped
+from indexes.report import image_problems, log_problems, read_skipped, write_report, write_skipped
 from indexes.search_kinds import SearchChoice, choose_kind
 from indexes.self_retrieval import measure_self_retrieval
 from indexes.sources import ImageSource, open_images, with_images_called
@@ -102,7 +102,7 @@ def build_index(
     Args:
         kb: The knowledge base.
         images: The folder or ZIM file with its images; by default those in the knowledge base itself. A missing or
-            unreadable image is not an error: `report.json` lists it with the reason.
+            unreadable image is not an error: `image_problems.jsonl` lists it with the reason.
         out: The index folder: absent, empty, or an index.
         summarizer: Writes the summaries.
         encoder: Step 1's model.
@@ -266,8 +266,10 @@ def _run_stages(
     record = _entity_index(run, keys, inputs, search_uri, image_weight)
     fit = measure_self_retrieval(parts, readable, encoder)
     hashes = hash_thumbnails(parts, len(articles))
-    shared = shared_images(hashes, articles)
-    write_report(parts / "report.json", articles, images, read_skipped(parts), shared, fit)
+    report = {"skipped": read_skipped(parts), "shared_images": shared_images(hashes, articles).to_json()}
+    if fit is not None:
+        report["self_retrieval"] = fit.to_json()
+    write_report(parts, image_problems(articles, images), report)
     return Manifest(
         name=name,
         created_with=_created_with(),

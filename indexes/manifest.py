@@ -19,6 +19,7 @@ FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 SEARCH, VECTORS = "entities.faiss", "vectors.npy"
 THUMBNAILS = "images"
+REPORT, IMAGE_PROBLEMS = "report.json", "image_problems.jsonl"
 FILES = (
     "entities.jsonl",
     "entities.offsets.npy",
@@ -30,7 +31,8 @@ FILES = (
     "tokens.npy",
     "token_scales.npy",
     "token_offsets.npy",
-    "report.json",
+    REPORT,
+    IMAGE_PROBLEMS,
 )
 """The files of every index, besides its manifest and the thumbnails in `images/`; some have those below, too."""
 OWNERS = "key_owners.npy"
@@ -252,7 +254,8 @@ def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
         names.add(IMAGE_OWNERS)
     if manifest.search is not None and manifest.search.kind == "milvus":
         names = names - {SEARCH} | {KEY_IDS}
-    if set(manifest.files) != names - ({VECTORS} if manifest.format_version == 2 else set()):
+    listed = {*manifest.files, IMAGE_PROBLEMS}  # older versions did not write the latter
+    if listed != names - ({VECTORS} if manifest.format_version == 2 else set()):
         raise ValueError(f"{folder / MANIFEST}: does not list the files of an index; {REBUILD}")
     for name, expected in manifest.files.items():
         path = folder / name

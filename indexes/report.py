@@ -1,76 +1,107 @@
-"""Reports the entries and images that a build could not use: in `report.json`, and briefly in the terminal."""
+"""Reports the entries and images that a build could not use: in two files, and briefly in the terminal."""
 
 from __future__ import annotations
 
 import json
 import logging
-from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
 from indexes.article_images import ImageProblem, MainImage
-from indexes.formats.skipped import SkippedEntries
+from indexes.formats.skipped import LISTED, SkippedEntries
 from indexes.image_records import ImageRecords
 from indexes.images import FETCHABLE
-from indexes.self_retrieval import SelfRetrieval
-from indexes.thumbnails import SharedImages
-from retriever.files import replacing, write_whole
+from indexes.manifest import IMAGE_PROBLEMS, REPORT
+from retriever.files import as_line, replacing, write_json, write_whole
 from retriever.types import Entity
 from retriever.wording import counted
 
 logger = logging.getLogger(__name__)
 
 Report = dict[str, Any]
-"""`skipped`: entries of the knowledge base, counted and listed; `missing` and `unreadable`: lists of images;
-`shared_images`: main images shared by several entities; `self_retrieval`: whether the encoder can tell images apart."""
+"""`skipped`: entries of the knowledge base; `missing` and `unreadable`: main images; all three are counted, and the
+first ones are listed. `shared_images`: main images shared by several entities; `self_retrieval`: whether the encoder
+can tell images apart."""
 
 PROBLEMS = get_args(ImageProblem)
 """Possible problems with a main image."""
 _REASONS = 3
+_MOST_REASONS = 100
 _SKIPPED = "skipped.json"
 
 
-def write_report(
-    path: Path,
-    articles: Sequence[Entity],
-    images: ImageRecords,
-    skipped: dict[str, Any],
-    shared: SharedImages,
-    fit: SelfRetrieval | None = None,
-) -> None:
-    """Writes `report.json`: skipped entries, problems with main images, and how well the encoder tells them apart."""
-    rows = {problem: array("q") for problem in PROBLEMS}
+def write_report(folder: Path, problems: Iterable[dict[str, Any]], others: Report) -> None:
+    """Writes `report.json`, and `image_problems.jsonl` with all problems with main images, which may be millions.
+
+    Args:
+        folder: The index's folder.
+        problems: The entries about main images (`image_problem`), in the order of rows.
+        others: The other parts of the report.
+    """
+    with replacing(folder / IMAGE_PROBLEMS) as partial, partial.open("wb") as file:
+
+        def written() -> Iterator[dict[str, Any]]:
+            for problem in problems:
+                file.write(as_line(problem))
+                yield problem
+
+        summary = _summary(written())
+    write_json(folder / REPORT, others | summary)
+
+
+def _summary(problems: Iterable[dict[str, Any]]) -> Report:
+    """Returns the part of a report about main images: for each kind of problem, how many, why, and the first ones."""
+    reasons: dict[str, Counter[str]] = {problem: Counter() for problem in PROBLEMS}
+    entries: dict[str, list[dict[str, Any]]] = {problem: [] for problem in PROBLEMS}
+    for entry in problems:
+        problem = entry["problem"]
+        reasons[problem][entry.get("reason", "no reason recorded")] += 1
+        if len(entries[problem]) < LISTED:
+            entries[problem].append(entry)
+    return {
+        problem: {
+            "count": reasons[problem].total(),
+            "reasons": dict(reasons[problem].most_common(_MOST_REASONS)),
+            "entries": entries[problem],
+        }
+        for problem in PROBLEMS
+    }
+
+
+def image_problems(articles: Sequence[Entity], images: ImageRecords) -> Iterator[dict[str, Any]]:
+    """Yields the entries about the main images of a build."""
     for row, record in enumerate(images):
         if record.problem is not None:
-            rows[record.problem].append(row)
-    listed = {problem: _Entries(found, articles, images) for problem, found in rows.items()}
-    report: Report = {"skipped": skipped, **listed, "shared_images": shared.to_json()}
-    if fit is not None:
-        report["self_retrieval"] = fit.to_json()
-    with replacing(path) as partial, partial.open("w", encoding="utf-8") as file:
-        file.writelines(json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(report))
-        file.write("\n")
-
-
-class _Entries(list[Any]):
-    """The entries of a report about main images, created lazily as they are written, since there may be millions."""
-
-    def __init__(self, rows: Sequence[int], articles: Sequence[Entity], images: ImageRecords) -> None:
-        super().__init__()
-        self._rows, self._articles, self._images = rows, articles, images
-
-    def __bool__(self) -> bool:
-        return bool(self._rows)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (image_problem(row, self._articles[row], self._images[row].main) for row in self._rows)
+            yield image_problem(row, articles[row], record.main)
 
 
 def image_problem(row: int, entity: Entity, image: MainImage) -> dict[str, Any]:
-    """Returns the report's entry about a main image."""
-    return {"row": row, "id": entity.id, "image": entity.image, "path": image.path, "reason": image.reason}
+    """Returns the entry about a main image."""
+    return {
+        "row": row,
+        "id": entity.id,
+        "problem": image.problem,
+        "image": entity.image,
+        "path": image.path,
+        "reason": image.reason,
+    }
+
+
+def read_problems(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yields the entries about the main images of an index, in the order of rows."""
+    if not (folder / IMAGE_PROBLEMS).exists():
+        yield from sorted(_listed(json.loads((folder / REPORT).read_bytes())), key=lambda entry: int(entry["row"]))
+        return
+    with (folder / IMAGE_PROBLEMS).open("rb") as file:
+        yield from map(json.loads, file)
+
+
+def _listed(report: Report) -> Iterator[dict[str, Any]]:
+    """Yields the entries about main images in a report of an older version, which lists them all."""
+    return ({"problem": problem} | entry for problem in PROBLEMS for entry in report[problem])
 
 
 def write_skipped(parts: Path, skipped: SkippedEntries) -> None:
@@ -87,14 +118,14 @@ def read_skipped(parts: Path) -> dict[str, Any]:
 
 def read_report(folder: Path) -> Report:
     """Returns the report of an index."""
-    report: Report = json.loads((folder / "report.json").read_bytes())
-    return report
+    report: Report = json.loads((folder / REPORT).read_bytes())
+    return report if (folder / IMAGE_PROBLEMS).exists() else report | _summary(_listed(report))
 
 
 def counts_of(report: Report) -> dict[str, int]:
     """Returns the numbers of skipped entries and of missing and unreadable images, by their names in JSON."""
     skipped = report.get("skipped", {"count": 0})["count"]
-    return {"entries_skipped": skipped, **{f"images_{name}": len(report[name]) for name in PROBLEMS}}
+    return {"entries_skipped": skipped, **{f"images_{name}": report[name]["count"] for name in PROBLEMS}}
 
 
 def log_problems(images: ImageRecords) -> None:
@@ -117,13 +148,13 @@ def problem_lines(report: Report) -> list[str]:
         reasons = f"the first: {first['place']}: {first['reason']}"
         lines.append(f"{skipped['count']} of {skipped['of']} entries skipped ({share:.3g} %), {reasons}")
     for problem in PROBLEMS:
-        entries = report[problem]
-        occurrences = Counter(entry.get("reason", "no reason recorded") for entry in entries)
-        named = "; ".join(f"{count} x {reason}" for reason, count in occurrences.most_common(_REASONS))
-        if entries:
-            more = "; …" if len(occurrences) > _REASONS else ""
-            images = counted(len(entries), "image")
-            remote = problem == "missing" and any("://" in str(entry.get("image")) for entry in entries)
+        found = report[problem]
+        if found["count"]:
+            reasons, entries = found["reasons"], found["entries"]
+            named = "; ".join(f"{count} x {reason}" for reason, count in islice(reasons.items(), _REASONS))
+            more = "; …" if len(reasons) > _REASONS else ""
+            images = counted(found["count"], "image")
+            remote = problem == "missing" and any("://" in str(entry["image"]) for entry in entries)
             hint = f"; {FETCHABLE}" if remote else ""
             lines.append(f"{images} {problem}, the first of {entries[0]['id']}: {named}{more}{hint}")
     shared = report.get("shared_images", {"images": 0})  # not in indexes of older versions

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from retriever.lexical import words
 from retriever.types import Entity
+from retriever.unspaced import first_words
 
 
 class Summarizer(Protocol):
@@ -90,20 +91,20 @@ class ExtractiveSummarizer:
                 if len(" ".join(parts).split()) >= _SHORT:
                     break
                 parts.append(sentence)
-        text = " ".join(f"{part}." for part in _once([entity.title, *parts]))
-        cut = text.split()[: self.max_words]
-        return " ".join(cut).rstrip(",;:- ")
+        text = " ".join(f"{part}." for part in _once([entity.title, *parts], self.max_words))
+        return first_words(" ".join(text.split()), self.max_words).rstrip(",;:- ")
 
 
-def _once(parts: Sequence[str]) -> list[str]:
-    """Returns the parts without repetition; a sentence replaces its own first clause."""
-    title, kept = parts[0].strip(" .;,"), list[str]()
+def _once(parts: Sequence[str], most: int) -> list[str]:
+    """Returns the parts without repetition, up to `most` words; a sentence replaces its own first clause."""
+    title, kept, count = parts[0].strip(" .;,"), list[str](), 0
     for part in (part.strip(" .;,") for part in parts[1:]):
         begun = next((i for i, earlier in enumerate(kept) if part.startswith(earlier)), None)
         if begun is not None:
             kept[begun] = part
-        elif part:
+        elif part and count < most:  # comparing all sentences of a long list with each other would take hours
             kept.append(part)
+            count += len(part.split())
     return [title, *kept]
 
 

@@ -1,7 +1,6 @@
 """Reads the images of a knowledge base: the formats of `retriever.images`, and SVG, which resvg renders.
 
-Only images of a knowledge base may be SVG. Images sent to a service may not: resvg holds Python's lock while it
-renders, and an SVG of a few kilobytes can take very long or crash the process.
+Only images of a knowledge base may be SVG, not those sent to a service: an SVG of a few kilobytes can take very long.
 """
 
 from __future__ import annotations
@@ -10,7 +9,10 @@ import gzip
 import io
 import os
 import re
+import subprocess
+import sys
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree.ElementTree import Element, ParseError, fromstring, tostring
 
@@ -27,8 +29,9 @@ SIDE = 512
 """Longest side of a rendered SVG, in pixels."""
 _LARGEST = 32 << 20
 _HEAD = 4096
-_DEEPEST = 100
-"""Most levels of nested elements. From about 300, resvg's recursion overflows the stack and crashes the process."""
+_RENDERER = Path(__file__).with_name("svg_renderer.py")
+_SECONDS = 60
+"""Longest time that rendering may take."""
 _NUMBER = re.compile(r"\s*([\d.]+(?:e[+-]?\d+)?)\s*(?:px)?\s*", re.IGNORECASE)
 
 
@@ -72,8 +75,6 @@ def size_of(file: ImageFile, name: str = "") -> tuple[int, int]:
 def _draw(data: bytes, name: str) -> bytes:
     """Renders an SVG as PNG."""
     root = _parse(data, name)
-    if _levels(root) > _DEEPEST:
-        raise ImageError("damaged", f"SVG that cannot be rendered: more than {_DEEPEST} levels of elements", name)
     for element in root.iter():  # must not include local files
         for key, value in list(element.attrib.items()):
             if key.rpartition("}")[2] == "href" and not value.strip().startswith(("#", "data:")):
@@ -87,25 +88,34 @@ def _draw(data: bytes, name: str) -> bytes:
     root.set("height", f"{height * scale:g}")
     text = any(element.tag.rpartition("}")[2] == "text" for element in root.iter() if isinstance(element.tag, str))
     try:
-        resvg = optional("resvg_py", "svg")
+        packages = Path(optional("resvg_py", "svg").__file__).parents[1]
     except ValueError as error:
         reason = "SVG, which needs resvg: pip install 'omgm[svg]'"
         raise ImageError("unknown_format", reason, name) from error
     try:
-        drawn = resvg.svg_to_bytes(
-            svg_string=tostring(root, "unicode"), background="#ffffff", skip_system_fonts=not text
-        )
-    except ValueError as error:
+        return _render(tostring(root, "unicode"), packages, ["--fonts"] if text else [])
+    except RecursionError as error:
+        raise ImageError("damaged", "SVG that cannot be rendered: too many levels of elements", name) from error
+    except RuntimeError as error:
         raise ImageError("damaged", f"SVG that cannot be rendered: {error}", name) from error
-    return bytes(drawn)
 
 
-def _levels(root: Element) -> int:
-    """Returns the number of levels of elements."""
-    level, count = [root], 0
-    while level:
-        level, count = [child for element in level for child in element], count + 1
-    return count
+def _render(svg: str, packages: Path, options: Sequence[str]) -> bytes:
+    """Renders an SVG as PNG, in a process of its own, because it may crash the process or take very long.
+
+    Raises:
+        RuntimeError: It cannot be rendered.
+    """
+    command = [sys.executable, "-I", "-S", str(_RENDERER), str(packages), *options]
+    try:
+        done = subprocess.run(command, input=svg.encode(), capture_output=True, timeout=_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"it takes longer than {_SECONDS} s") from error
+    if done.returncode < 0:
+        raise RuntimeError("it crashes the renderer")
+    if done.returncode:
+        raise RuntimeError(done.stderr.decode(errors="replace").strip().rpartition("\n")[2])
+    return done.stdout
 
 
 def _size(root: Element) -> tuple[float, float]:

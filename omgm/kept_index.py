@@ -11,7 +11,7 @@ from typing import Any
 from indexes.formats import guess_format, name_of
 from indexes.formats.sql import hash_sql
 from indexes.formats.zim import zim_parts
-from indexes.manifest import MANIFEST
+from indexes.manifest import IMAGE_PROBLEMS, MANIFEST, REPORT
 from indexes.report import problem_lines, read_report
 from indexes.sources import images_beside
 from indexes.store import Index
@@ -101,7 +101,7 @@ def _found_lines(index: Index) -> Iterator[str]:
     lines = problem_lines(read_report(index.folder))
     yield from lines
     if lines:
-        yield f"each with its reason: {index.folder / 'report.json'}"
+        yield f"each with its reason: {index.folder / REPORT} and {IMAGE_PROBLEMS}"
 
 
 def _state(kb: Path, format: str) -> list[int]:

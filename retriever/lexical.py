@@ -180,26 +180,7 @@ def english_share(text: str) -> float:
     return sum(word in STOP_WORDS or word in _rarities() for word in stems) / len(stems) if stems else 1.0
 
 
-_ENGLISH = frozenset(
-    [
-        "what",
-        "who",
-        "whom",
-        "whose",
-        "which",
-        "when",
-        "where",
-        "why",
-        "how",
-        "the",
-        "of",
-        "this",
-        "these",
-        "its",
-        "and",
-        "with",
-    ]
-)
+_ENGLISH = {"what", "who", "whom", "whose", "which", "when", "where", "why", "how", "the", "of", "this", "these", "and"}
 """Words that hardly occur in questions of other languages, except in names."""
 ENGLISH = 0.75
 """Minimum share of English words in a question without any of these."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 _EAST = (
     "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -31,6 +32,19 @@ def count_words(text: str) -> int:
         (4, 4)
     """
     return sum(1 for _ in _WORD.finditer(text))
+
+
+def first_words(text: str, count: int) -> str:
+    """Returns the beginning of a text that has at most `count` words, counted as by `count_words`.
+
+    Example:
+        >>> first_words("It weighs 5 kg.", 2), first_words("高さ 20 m", 3)
+        ('It weighs', '高さ 20')
+    """
+    end = 0
+    for word in islice(_WORD.finditer(text), count):
+        end = word.end()
+    return text[:end]
 
 
 def terms(word: str) -> Iterator[str]:

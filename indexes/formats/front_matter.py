@@ -121,14 +121,14 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     if (found := _TOML.match(text)) is not None:
         try:
             return tomllib.loads(found[1]), text[found.end() :]
-        except tomllib.TOMLDecodeError:
+        except (tomllib.TOMLDecodeError, RecursionError):
             return {}, text
     found = _YAML.match(text)
     if found is None:
         return _in_header(text) or (_properties(text), text)
     try:
         settings = yaml.load(found[1], Loader=LOADER)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         pairs = filter(None, map(_PAIR.fullmatch, found[1].splitlines()))
         settings = {pair[1]: pair[2].strip("\"'") for pair in pairs}
     if isinstance(settings, dict):

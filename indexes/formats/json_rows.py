@@ -163,6 +163,8 @@ def _load(file: Path) -> Any:
         raise ValueError(f"{file}: {line}not YAML ({error.problem})") from error
     except yaml.YAMLError as error:
         raise ValueError(f"{file}: not YAML ({error})") from error
+    except RecursionError as error:
+        raise ValueError(f"{file}: not YAML that can be read (too many levels)") from error
 
 
 def _is_yaml(path: Path) -> bool:

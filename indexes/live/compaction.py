@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,11 @@ from indexes.manifest import (
 )
 from indexes.recall import held_out_queries
 from indexes.reindex import stored_keys
-from indexes.report import PROBLEMS, Report, image_problem, read_report
+from indexes.report import PROBLEMS, Report, image_problem, read_problems, read_report, write_report
 from indexes.search_kinds import AT_LEAST, write_search
 from indexes.store import Index
 from indexes.thumbnails import checksum, hash_thumbnails, shared_images
-from retriever.files import as_line, replacing, write_json, write_whole
+from retriever.files import as_line, replacing, write_whole
 from retriever.types import IntArray
 
 _BLOCK = 16384
@@ -86,8 +86,8 @@ def _write(version: Version, out: Path) -> None:
     shown = _write_thumbnails(base, sources, out)
     hashes = hash_thumbnails(out, len(sources))
     shared = shared_images(hashes, Articles(out / "entities.jsonl"))
-    report = _report(base, sources) | {"shared_images": shared.to_json()}
-    write_json(out / "report.json", report)
+    report = _report(base, len(sources)) | {"shared_images": shared.to_json()}
+    write_report(out, _image_problems(base, sources), report)
     counts = Counts(
         entities=len(sources),
         sections=_count_sections(version),
@@ -259,21 +259,26 @@ def _link(old: Path, new: Path) -> None:
     shutil.copyfile(old, new)
 
 
-def _report(base: Index, sources: Sequence[Source]) -> Report:
-    """Returns the report of the new files; the build's skipped entries stay in it."""
-    old = read_report(base.folder)
-    if "skipped" in old:  # not in indexes of older versions
-        old["skipped"] = old["skipped"] | {"of": len(sources) + old["skipped"]["count"]}
-    known = {entry["row"]: (problem, entry) for problem in PROBLEMS for entry in old[problem]}
-    report: Report = old | {problem: [] for problem in PROBLEMS}
+def _report(base: Index, entities: int) -> Report:
+    """Returns the old report without its part about main images; the build's skipped entries stay in it."""
+    report = {name: part for name, part in read_report(base.folder).items() if name not in PROBLEMS}
+    if "skipped" in report:  # not in indexes of older versions
+        report["skipped"] = report["skipped"] | {"of": entities + report["skipped"]["count"]}
+    return report
+
+
+def _image_problems(base: Index, sources: Sequence[Source]) -> Iterator[dict[str, Any]]:
+    """Yields the report's entries about main images: the old ones, with their new rows, and those of changes."""
+    old = read_problems(base.folder)
+    entry = next(old, None)
     for row, source in enumerate(sources):
         if isinstance(source, int):
-            if source in known:
-                problem, entry = known[source]
-                report[problem].append(entry | {"row": row})
+            while entry is not None and entry["row"] < source:
+                entry = next(old, None)
+            if entry is not None and entry["row"] == source:
+                yield entry | {"row": row}
         elif source.image.problem is not None:
-            report[source.image.problem].append(image_problem(row, source.entity, source.image))
-    return report
+            yield image_problem(row, source.entity, source.image)
 
 
 def _count_sections(version: Version) -> int:

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
     images = images_of(args)
 
     from indexes.chat_summarizer import ChatSummarizer
-    from indexes.manifest import keys_are_images
+    from indexes.manifest import IMAGE_PROBLEMS, REPORT, keys_are_images
     from indexes.report import counts_of, encoder_warning, problem_lines, read_report
     from omgm import indexing, parts
     from training.config import TrainingConfig
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> None:
     for line in problem_lines(report):
         print(line)
     if any(counts_of(report).values()):
-        print(f"each with its reason: {index.folder / 'report.json'}")
+        print(f"each with its reason: {index.folder / REPORT} and {IMAGE_PROBLEMS}")
 
 
 def _estimate_lines(estimate: Estimate) -> list[str]:

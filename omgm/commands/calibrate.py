@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from omgm.commands.common import print_json, profile_of
+from omgm.commands.common import print_json, profile_of, query_images_of
 from omgm.commands.evaluate import add_inputs, selected_questions
 from omgm.commands.numbers import probability
 from retriever.wording import counted
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Asks every question with and without its gold entities, fits, and writes `profile.toml`."""
     profile = profile_of(args)
-    questions = selected_questions(args)
+    questions, images = selected_questions(args), query_images_of(args)
 
     from evaluation.recognition import collect, fit, report
     from indexes.progress import progress_bar
@@ -42,9 +42,9 @@ def run(args: argparse.Namespace) -> None:
     encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
     retriever = open_retriever(profile, args.index, encoder=encoder, fusion=fusion)
     with progress_bar(total=len(questions), desc="calibrate", unit="question", shown=not args.json) as bar:
-        trials = list(collect(retriever, questions, args.query_images, done=bar.update))
+        trials = list(collect(retriever, questions, images, done=bar.update))
     if not trials:
-        raise ValueError(f"{args.query_images}: none of the questions' images can be read")
+        raise ValueError(f"{images}: none of the questions' images can be read")
     recognition, quality = fit(trials, args.threshold), report(trials, args.threshold)
     inputs = retriever.index.manifest.inputs
     found = {

@@ -232,7 +232,19 @@ def finder(args: argparse.Namespace) -> Callable[[str], Path | None]:
     """Returns a function that finds the image of a question by its id under `--query-images`."""
     from evaluation.datasets import find_query_image
 
-    return partial(find_query_image, existing(args.query_images, "--query-images"))
+    return partial(find_query_image, query_images_of(args))
+
+
+def query_images_of(args: argparse.Namespace) -> Path:
+    """Returns the folder `--query-images`.
+
+    Raises:
+        ValueError: It does not exist, or is no folder.
+    """
+    folder = existing(args.query_images, "--query-images")
+    if not folder.is_dir():
+        raise ValueError(f"--query-images: {folder} is not a folder; if it is a tar or zip file, unpack it")
+    return folder
 
 
 def labeled_of(args: argparse.Namespace) -> list[LabeledImage]:

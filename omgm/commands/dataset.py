@@ -14,6 +14,7 @@ from omgm.commands.common import (
     add_reading,
     existing,
     print_json,
+    query_images_of,
     question_names,
     reading_of,
 )
@@ -56,7 +57,7 @@ def _check(args: argparse.Namespace) -> None:
     from indexes.progress import progress_bar
     from retriever.files import write_whole
 
-    folder = None if args.query_images is None else existing(args.query_images, "--query-images")
+    folder = None if args.query_images is None else query_images_of(args)
     items = read(args.dataset, existing(args.queries, "--queries"), question_names(args))
     findings = examine(progress_bar(items, desc="questions", unit="row"), folder)
     known, example = _known_sections(args, findings.entities)

@@ -19,6 +19,7 @@ from omgm.commands.common import (
     load_questions,
     print_json,
     profile_of,
+    query_images_of,
 )
 from omgm.commands.numbers import positive
 
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
     if args.bem is not None and args.no_answers:
         raise ValueError("--bem judges answers, but --no-answers asks for none; remove one of them")
     profile = profile_of(args)
-    questions = selected_questions(args)
+    questions, images = selected_questions(args), query_images_of(args)
 
     from evaluation.ablation import as_markdown, step_table
     from evaluation.bem import load_bem
@@ -90,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
         retriever,
         None if args.no_answers else build_generator(profile),
         questions,
-        args.query_images,
+        images,
         args.out,
         dataset=args.dataset,
         profile_name=profile.name,

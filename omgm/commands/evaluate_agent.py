@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.agents import OPTIONS, add_agent, agent_settings, with_model
-from omgm.commands.common import describe, existing, print_json, profile_of, question_names
+from omgm.commands.common import describe, existing, print_json, profile_of, query_images_of, question_names
 from omgm.commands.numbers import positive
 from retriever.wording import counted
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     if mode not in policies and not golden:
         raise ValueError(f"--mode must be one of {', '.join([*policies, 'dynvqa-golden'])}; got {mode!r}")
     queries = existing(args.queries, "--queries")
-    images = None if args.query_images is None else existing(args.query_images, "--query-images")
+    images = None if args.query_images is None else query_images_of(args)
     read = read_tasks(args.dataset, queries, images, canary=args.canary or "", names=question_names(args))
     corpus = Corpus(args.out / "corpus", record=True) if args.corpus is None else Corpus(args.corpus)
     planner_profile = with_model(profile, args.planner_url, args.model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from omgm.commands.common import describe, existing, print_json, profile_of
+from omgm.commands.common import describe, existing, print_json, profile_of, query_images_of
 from omgm.commands.evaluate import add_inputs, selected_questions
 
 GRID = "0:1:0.05"
@@ -41,7 +41,7 @@ def grid(text: str) -> list[float]:
 def run(args: argparse.Namespace) -> None:
     """Runs retrieval once per split, fuses the scores with every alpha and beta, and prints the tables."""
     profile = profile_of(args)
-    questions = {"tune": selected_questions(args)}
+    questions, images = {"tune": selected_questions(args)}, query_images_of(args)
     if args.report_queries is not None:
         held_out = argparse.Namespace(**vars(args) | {"queries": existing(args.report_queries, "--report-queries")})
         questions["report"] = selected_questions(held_out)
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
             retriever,
             None,
             selected,
-            args.query_images,
+            images,
             args.out / split,
             dataset=args.dataset,
             profile_name=profile.name,

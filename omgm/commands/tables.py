@@ -15,6 +15,7 @@ from omgm.commands.common import (
     load_questions,
     print_json,
     profile_of,
+    query_images_of,
     reading_of,
 )
 from omgm.commands.numbers import positive
@@ -80,7 +81,7 @@ def _question_set(args: argparse.Namespace) -> QuestionSet | None:
     return QuestionSet(
         dataset=args.dataset,
         questions=load_questions(args)[: args.limit],
-        query_images=existing(args.query_images, "--query-images"),
+        query_images=query_images_of(args),
         kb=None if args.kb is None else existing(args.kb, "--kb"),
         images=None if args.images is None else existing(args.images, "--images"),
         index=None if args.index is None else existing(args.index, "--index"),

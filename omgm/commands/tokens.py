@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from omgm.commands.common import add_action, describe, existing, print_json, profile_of
+from omgm.commands.common import add_action, describe, print_json, profile_of, query_images_of
 from omgm.commands.evaluate import add_inputs, selected_questions
 from omgm.commands.numbers import positive
 
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> None:
     """Measures codecs, writes the table and prints it."""
     profile = profile_of(args)
     questions = selected_questions(args)
-    images = existing(args.query_images, "--query-images")
+    images = query_images_of(args)
 
     from evaluation.codecs import CODECS, as_markdown, measure_codecs
     from evaluation.run import commit

@@ -10,6 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
+from indexes.report import read_problems
 from indexes.sections import DROPPED_BY_REFERENCE
 from indexes.store import Index
 from retriever.images import FORMATS
@@ -33,26 +34,27 @@ def test_what_an_index_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
     assert [index.image_path(row) is not None for row in range(7)] == [True, False, True, True, False, False, True]
     report = json.loads((tmp_path / "index" / "report.json").read_text())
     known = ", ".join(FORMATS)
+    missing = {
+        "row": 4,
+        "id": "https://e.example/wiki/Lost",
+        "problem": "missing",
+        "image": "https://e.example/images/flag/Lost.png",
+        "path": None,
+        "reason": "no file, or only a link out of the folder, at any suffix of the URL's path",
+    }
+    unreadable = {
+        "row": 5,
+        "id": "https://e.example/wiki/Broken",
+        "problem": "unreadable",
+        "image": "https://e.example/images/flag/Broken.png",
+        "path": "flag/Broken.png",
+        "reason": f"not an image of a known format ({known})",
+    }
+    assert list(read_problems(tmp_path / "index")) == [missing, unreadable]
     assert report == {
         "skipped": {"count": 0, "of": 7, "entries": []},
-        "missing": [
-            {
-                "row": 4,
-                "id": "https://e.example/wiki/Lost",
-                "image": "https://e.example/images/flag/Lost.png",
-                "path": None,
-                "reason": "no file, or only a link out of the folder, at any suffix of the URL's path",
-            }
-        ],
-        "unreadable": [
-            {
-                "row": 5,
-                "id": "https://e.example/wiki/Broken",
-                "image": "https://e.example/images/flag/Broken.png",
-                "path": "flag/Broken.png",
-                "reason": f"not an image of a known format ({known})",
-            }
-        ],
+        "missing": {"count": 1, "reasons": {missing["reason"]: 1}, "entries": [missing]},
+        "unreadable": {"count": 1, "reasons": {unreadable["reason"]: 1}, "entries": [unreadable]},
         "shared_images": {
             "images": 1,
             "entities": 2,
@@ -158,7 +160,7 @@ def test_postscript_named_as_a_photograph_starts_no_program(tmp_path: Path, monk
     (images / "flag" / "Broken.png").write_bytes(EPS)
     started = install_trap(tmp_path / "bin", monkeypatch)
     build(kb, images, tmp_path / "index")
-    [unreadable] = json.loads((tmp_path / "index" / "report.json").read_text())["unreadable"]
+    _, unreadable = read_problems(tmp_path / "index")
     assert unreadable["reason"].startswith("not an image of a known format") and not started.exists()
 
 
@@ -242,7 +244,7 @@ def test_the_first_image_that_is_found_is_the_main_one(tmp_path: Path) -> None:
     lost["image_reference_descriptions"] = ["", None, "Ireland's"]
     kb.write_text(json.dumps(articles))
     index = build(kb, images, tmp_path / "index")
-    assert json.loads((tmp_path / "index" / "report.json").read_text())["missing"] == []
+    assert [entry["problem"] for entry in read_problems(tmp_path / "index")] == ["unreadable"]
     assert [image.caption for image in index.entity(4).images] == ["", "", "Ireland's"]
     assert len(index.section_rows(4)) == 1
     found, expected = index.image_path(4), index.image_path(2)

@@ -63,7 +63,8 @@ def test_an_encoder_that_confuses_them(folder: Path) -> None:
     assert found is not None and (found.recall, found.spread) == (1 / FEWEST, 1.0)
     assert found.warning.startswith("the encoder confuses the images: only ")
     assert "--profile laptop" in found.warning and "omgm train-encoder" in found.warning
-    report = {"missing": [], "unreadable": [], "self_retrieval": found.to_json()}
+    nothing = {"count": 0, "reasons": {}, "entries": []}
+    report = {"missing": nothing, "unreadable": nothing, "self_retrieval": found.to_json()}
     assert problem_lines(report) == [f"warning: {found.warning}"]
 
 

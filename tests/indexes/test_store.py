@@ -61,6 +61,14 @@ def test_the_fingerprint_is_that_of_what_a_search_finds(built: Path, folder: Pat
     assert Index(folder, other).fingerprint != fingerprint
 
 
+def test_an_index_of_a_version_that_listed_image_problems_in_the_report(folder: Path) -> None:
+    manifest = read_manifest(folder)
+    files = {name: file for name, file in manifest.files.items() if name != "image_problems.jsonl"}
+    (folder / "manifest.json").write_bytes(manifest.model_copy(update={"files": files}).to_json())
+    (folder / "image_problems.jsonl").unlink()
+    assert len(Index.open(folder, verify=True)) == 7
+
+
 def test_more_asked_than_there_are(built: Path) -> None:
     scores, rows = Index.open(built).search(FakeEncoder().encode_texts(["red"]), 9)
     assert sorted(rows[0, :7].tolist()) == list(range(7))
@@ -134,6 +142,7 @@ def test_models_that_do_not_fit(built: Path) -> None:
         "token_scales.npy",
         "token_offsets.npy",
         "report.json",
+        "image_problems.jsonl",
     ],
 )
 def test_a_damaged_file_is_found(folder: Path, name: str) -> None:

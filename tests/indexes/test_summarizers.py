@@ -56,3 +56,14 @@ def test_word_budget_and_empty_articles() -> None:
     assert list(ExtractiveSummarizer().stream([])) == []
     with pytest.raises(ValueError, match="max_words"):
         ExtractiveSummarizer(0)
+
+
+def test_a_list_of_sentences_that_all_describe_looks() -> None:
+    towers = "".join(f"Tower {number} is of red stone.\n" for number in range(20_000))
+    summary = list(ExtractiveSummarizer(13).stream([entity("Towers", ("Towers", towers))]))
+    assert summary == ["Towers. Tower 0 is of red stone. Tower 1 is of red stone."]
+
+
+def test_a_text_without_spaces_is_cut_at_characters() -> None:
+    [summary] = ExtractiveSummarizer(7).stream([entity("豆浆", ("豆浆", "黄豆在水中浸泡八小时，然后磨成浆。"))])
+    assert summary == "豆浆. 黄豆在水"  # the period after the title is a word

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import gzip
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from indexes import svg
 from indexes.sources import FolderImages
 from indexes.svg import load_any, size_of
 from omgm.downloads.images.encode import as_jpeg
@@ -53,7 +55,7 @@ def test_drawings_that_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         ("<svg><rect></svg>", "a: SVG that cannot be read: "),
         ('<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="1"/>', "a: 1000 x 1: too thin"),
         ("<html><svg/></html>", "a: SVG that cannot be rendered: "),
-        ("<svg>" * 101 + "</svg>" * 101, "a: SVG that cannot be rendered: more than 100 levels of elements"),
+        ("<svg>" * 10_000 + "</svg>" * 10_000, "a: SVG that cannot be rendered: too many levels of elements"),
         ("<html>no drawing</html>", "a: not an image of a known format"),
     ]:
         with pytest.raises(ImageError, match=message):
@@ -62,6 +64,54 @@ def test_drawings_that_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         load_image(HALVES.format("").encode())  # SVG is not accepted as a query image
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     with pytest.raises(ImageError, match=r"a: SVG, which needs resvg: pip install 'omgm\[svg\]'"):
+        load_any(HALVES.format("").encode(), "a")
+
+
+PATTERN = '<pattern id="a{}" width="4" height="4"><rect width="4" height="4" fill="url(#a{})"/></pattern>'
+MASK = '<mask id="a{}"><rect width="40" height="40" mask="url(#a{})"/></mask>'
+CLIP = '<clipPath id="a{}"><rect width="40" height="40" clip-path="url(#a{})"/></clipPath>'
+FILTER = (
+    '<filter id="f{0}"><feImage href="#a{1}"/></filter>'
+    '<g id="a{0}"><g filter="url(#f{0})"><rect width="9" height="9"/></g></g>'
+)
+USE = '<g id="a{}"><use href="#a{}"/></g>'
+SYMBOL = '<symbol id="a{}"><use href="#a{}"/></symbol>'
+GRADIENT = '<linearGradient id="a{}" href="#a{}"/>'
+CRASH = "it crashes the renderer"
+
+
+@pytest.mark.parametrize(
+    ("element", "next_of", "problem"),
+    [
+        (USE, range(1, 301), CRASH),
+        (SYMBOL, range(1, 301), CRASH),
+        (PATTERN, range(1, 1001), CRASH),
+        (PATTERN, (1, 2, 0), CRASH),
+        (MASK, (1, 2, 0), CRASH),
+        (CLIP, (1, 2, 0), CRASH),
+        (FILTER, (0,), CRASH),
+        (USE, (1, 2, 0), "nodes limit reached"),
+        (GRADIENT, range(1, 301), None),
+        (PATTERN, range(1, 61), None),
+        (USE, range(1, 61), None),
+    ],
+)
+def test_elements_that_refer_to_the_next_one(element: str, next_of: Sequence[int], problem: str | None) -> None:
+    pytest.importorskip("resvg_py", reason="needs the extra svg")
+    elements = "".join(element.format(number, after) for number, after in enumerate(next_of))
+    uses = "".join(f'<rect width="1" height="1" {name}="url(#a0)"/>' for name in ("fill", "mask", "clip-path"))
+    data = HALVES.format(f'<defs>{elements}</defs><use href="#a0"/>{uses}').encode()
+    if problem is None:
+        assert load_any(data).getpixel((100, 100)) == (255, 0, 0)
+    else:
+        with pytest.raises(ImageError, match=f"a: SVG that cannot be rendered: .*{problem}"):
+            load_any(data, "a")
+
+
+def test_a_drawing_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("resvg_py", reason="needs the extra svg")
+    monkeypatch.setattr(svg, "_SECONDS", 0.001)
+    with pytest.raises(ImageError, match=r"a: SVG that cannot be rendered: it takes longer than 0\.001 s"):
         load_any(HALVES.format("").encode(), "a")
 
 

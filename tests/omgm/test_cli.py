@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -182,3 +183,17 @@ def test_paths_that_cannot_be_written_are_told_without_numbers(
     assert capsys.readouterr().err.endswith(told)
     assert main([*inspect, str(tmp_path / "none" / "page.html")]) == 2
     assert "page.html.partial: No such file or directory\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["evaluate", "sweep", "calibrate", "tokens measure", "dataset check"])
+def test_query_images_in_a_tar_file_must_be_unpacked(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "q.jsonl").write_text('{"image": "a", "question": "What?", "answers": ["x"], "entity": "e"}\n')
+    with tarfile.open(tmp_path / "images.tar", "w") as file:
+        file.add(tmp_path / "q.jsonl", "a.jpg")
+    inputs = ["--dataset", "plain", "--queries", str(tmp_path / "q.jsonl")]
+    index = [] if command == "dataset check" else ["--index", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert main([*command.split(), *inputs, *index, "--query-images", str(tmp_path / "images.tar")]) == 2
+    message = f"omgm: error: --query-images: {tmp_path / 'images.tar'} is not a folder; if it is a tar"
+    assert capsys.readouterr().err.startswith(message)

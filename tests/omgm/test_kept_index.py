@@ -53,7 +53,7 @@ def test_the_index_of_a_folder_is_built_beside_it_once(tmp_path: Path, builds: l
         "with an image: The fox, The hen",
         "1 image missing, the first of cat: "
         "1 x no file, or only a link out of the folder, at any suffix of the URL's path",
-        f"each with its reason: {index / 'report.json'}",
+        f"each with its reason: {index / 'report.json'} and image_problems.jsonl",
     ]
     keep_index(profile, kb, index, say=said.append)
     assert len(said) == 5 and builds == [index]  # neither built nor hashed

@@ -45,6 +45,7 @@ def test_fields_of_ones_own(tmp_path: Path) -> None:
         ("+++\ntitle = 'Red fox'\nimage = ['fox.png', 'b.png']\n+++\n", "Red fox", "fox.png"),
         ("---\nTitle: 1984\ntags: [a, b]\nphoto:\n  - fox.png\n---\n", "1984", "fox.png"),
         ("---\ntitle: Foxes: a guide\nimage: fox.png\n---\n", "Foxes: a guide", "fox.png"),  # not valid YAML
+        (f"---\ntitle: Fox\ndeep: {'[' * 5000}{']' * 5000}\n---\n", "Fox", None),
         ("---\nname: {{ title }}\nimage: fox.png\n---\n", "{{ title }}", "fox.png"),
         ("---\ntitle:\n---\n", "note", None),
         ("---\n---\n", "note", None),

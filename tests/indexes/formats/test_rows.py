@@ -352,6 +352,9 @@ def test_yaml_as_a_file_and_as_a_folder(tmp_path: Path) -> None:
     assert (fox.id, fox.title, fox.image) == ("fox", "Fox", "fox.png")
     reason = "line 2: not YAML (did not find expected ',' or ']')"
     assert skipped.listed == [{"place": "owl.yaml", "reason": reason}]
+    file.write_text(f"- name: {'[' * 5000}{']' * 5000}\n")
+    with pytest.raises(ValueError, match=r"animals\.yml: not YAML that can be read \(too many levels\)"):
+        read(file)
 
 
 def test_a_folder_per_object_with_its_images_and_its_title_in_an_object(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_unusable_images_are_counted_with_their_reasons(tmp_path: Path, capsys: 
         f"1 x not an image of a known format ({', '.join(FORMATS)})\n"
         "1 main image shared by 2 entities, which no photograph can tell apart; the most common, with 2 entities: "
         "https://e.example/images/flag/Plain.png\n"
-        f"each with its reason: {out / 'report.json'}\n"
+        f"each with its reason: {out / 'report.json'} and image_problems.jsonl\n"
     )
     for _ in range(2):  # the second time, there is nothing to build
         assert build(kb, images, out) == 0

@@ -13,6 +13,7 @@ import pytest
 
 from indexes.live.index import LiveIndex
 from indexes.lock import locked
+from indexes.report import read_problems
 from indexes.store import Index
 from omgm import parts
 from omgm.__main__ import main
@@ -69,7 +70,8 @@ def test_add_remove_compact(world: World, capsys: Capture) -> None:
     assert [opened.entity(row).id for row in range(3)] == ["kb/a", "kb/c", "kb/d"]
     assert opened.manifest.changes == 4
     lost = json.loads((opened.folder / "report.json").read_text())["missing"]
-    assert [(entry["id"], entry["row"]) for entry in lost] == [("kb/d", 2)]
+    assert lost["count"] == 1 and [(entry["id"], entry["row"]) for entry in lost["entries"]] == [("kb/d", 2)]
+    assert list(read_problems(opened.folder)) == lost["entries"]
 
 
 def test_an_entity_is_removed_by_any_of_its_names(world: World, capsys: Capture) -> None:
