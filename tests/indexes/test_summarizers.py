@@ -65,5 +65,5 @@ def test_a_list_of_sentences_that_all_describe_looks() -> None:
 
 
 def test_a_text_without_spaces_is_cut_at_characters() -> None:
-    [summary] = ExtractiveSummarizer(7).stream([entity("豆浆", ("豆浆", "黄豆在水中浸泡八小时，然后磨成浆。"))])
+    [summary] = ExtractiveSummarizer(7).stream([entity("豆浆", ("豆浆", "黄豆在水中浸泡八小时。然后磨成浆。"))])
     assert summary == "豆浆. 黄豆在水"  # the period after the title is a word
