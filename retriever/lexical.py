@@ -108,7 +108,7 @@ STOP_WORDS = frozenset(  # as stems
 
 
 def words(text: str) -> list[str]:
-    """Splits `text` into the stems of its words and numbers, stop words included; Chinese and Japanese into pairs."""
+    """Splits `text` into the stems of its words and numbers, stop words included."""
     return list(map(stem, _forms(text)))
 
 
