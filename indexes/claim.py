@@ -44,17 +44,19 @@ def resumable(out: Path) -> Iterator[None]:
         raise OSError(error.errno, what, place) from error
 
 
-def check_inputs(found: Inputs, given: Inputs, what: str) -> None:
+def check_inputs(found: Inputs, given: Inputs, what: str, overwrite: bool) -> None:
     """Compares the inputs of an earlier build with those of this one, as far as both are known.
 
     Raises:
-        ValueError: They differ; the message calls the earlier build `what` and lists the differences.
+        ValueError: They differ; the message calls the earlier build `what`, lists the differences and, without
+            `overwrite`, advises to use it.
     """
     pairs = zip(found.model_dump().items(), given.model_dump().values(), strict=True)
     different = [(field, old, new) for (field, old), new in pairs if old != new and UNKNOWN not in (old, new)]
     if different:
         listed = "; ".join(f"{field}: {old!r} there, {new!r} now" for field, old, new in different)
-        raise ValueError(f"{what} of other inputs ({listed}); choose another folder, or pass --overwrite to replace it")
+        advice = "" if overwrite else "; choose another folder, or pass --overwrite to replace it"
+        raise ValueError(f"{what} of other inputs ({listed}){advice}")
 
 
 def claim(out: Path, inputs: Inputs, overwrite: bool, keep: Sequence[str] = ()) -> Path:
@@ -76,7 +78,7 @@ def claim(out: Path, inputs: Inputs, overwrite: bool, keep: Sequence[str] = ()) 
     if note.exists():
         found = Inputs.model_validate_json(note.read_bytes())
         try:
-            check_inputs(found, inputs, f"{out} is an unfinished build")
+            check_inputs(found, inputs, f"{out} is an unfinished build", overwrite)
         except ValueError as error:
             if not overwrite:
                 raise

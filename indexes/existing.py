@@ -43,11 +43,11 @@ def existing_index(
         found = read_manifest(folder).inputs
         if overwrite:
             inputs = inputs.model_copy(update={"search": UNKNOWN})
-        check_inputs(found, inputs, f"{out} is an index")
+        check_inputs(found, inputs, f"{out} is an index", overwrite)
         index = Index.open_files(folder, encoder=encoder, fusion=fusion, image_weight=image_weight, verify=overwrite)
         if not index.manifest.changes:
             articles = Articles(folder / "entities.jsonl")  # same as in the knowledge base, since the inputs are equal
-            check_inputs(found, with_images(inputs, articles, source), f"{out} is an index")
+            check_inputs(found, with_images(inputs, articles, source), f"{out} is an index", overwrite)
     except ValueError as error:
         if not overwrite:
             raise

@@ -185,7 +185,9 @@ def test_an_index_of_before_sections_could_be_chosen_opens(tmp_path: Path) -> No
     assert build(kb, images, tmp_path / "index").manifest.inputs.drop_sections == DROPPED_BY_REFERENCE
 
 
-def test_same_inputs_are_not_built_again_and_others_need_overwrite(tmp_path: Path) -> None:
+def test_same_inputs_are_not_built_again_and_others_need_overwrite(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     kb, images = write_kb(tmp_path)
     out = tmp_path / "index"
     build(kb, images, out)
@@ -202,6 +204,8 @@ def test_same_inputs_are_not_built_again_and_others_need_overwrite(tmp_path: Pat
         build(kb, images, out)
     index = build(kb, images, out, encoder=other, overwrite=True)
     assert index.manifest.inputs.encoder == "fake-encoder-2" and index.image_path(4) is not None
+    [rebuilding] = [line for line in caplog.messages if line.startswith("rebuilding: ")]
+    assert "encoder: 'fake-encoder-1' there" in rebuilding and "--overwrite" not in rebuilding
 
 
 def test_overwrite_replaces_a_damaged_index(tmp_path: Path) -> None:
