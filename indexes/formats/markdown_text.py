@@ -24,9 +24,9 @@ Link = tuple[str, str]
 
 _WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|\n]*)(?:\\?\|([^\[\]\n]*))?\]\]")
 _COMMENT = re.compile(r"%%.*?%%", re.DOTALL)
-_FOOTNOTE = re.compile(r"\[\^[^\]\s]+\](:?)")
+_FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\](:?)")
 _SIZE = re.compile(r"\d+(?:x\d+)?")
-_SPACED = re.compile(r"!\[([^\]\n]*)\]\(([^()\n]* [^()\n]*\.\w{3,4})\)")
+_SPACED = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\n]* [^()\n]*\.\w{3,4})\)")
 """An image whose file name has spaces, which CommonMark does not allow but notes contain."""
 _MARKED = re.compile(r"==(\S(?:[^=\n]*\S)?)==")
 _CALLOUT = re.compile(r"^\[!\w+\][-+]?[ \t]*")
@@ -34,7 +34,9 @@ _ATTRIBUTES = re.compile(r"\{:?\s*(?:[#.][^{}\n]*|[\w-]+=\"[^{}\n]*\"\s*)\}|\{:[
 _CHECKBOX = re.compile(r"^\[[ xX/-]\](?=\s)", re.MULTILINE)
 _BLOCK_ID = re.compile(r"(?:^|(?<=\s))\^[\w-]+$|\(\([0-9a-f]{8}-[0-9a-f-]{27}\)\)", re.MULTILINE)
 """The id of a block at the end of a line, or a reference to a Logseq block."""
-_UNDEFINED = re.compile(r"(?<![\w\])])\[([^\[\]\n]*[A-Za-z][^\[\]\n]*)\]\[(?:(?=[^\]]{2})[\w:/#-]*[._\d][\w.:/#-]*)?\]")
+_UNDEFINED = re.compile(
+    r"(?<![\w\])])\[(?=[^\[\]\n]*[A-Za-z])([^\[\]\n]*)\]\[(?:(?=[^\]]{2})[\w:/#-]*[._\d][\w.:/#-]*)?\]"
+)
 """A reference link that the text does not define, such as one to a name in a program."""
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])[ \t]+\S")
 _TAGS = re.compile(r"\W*(?:tags?\s*:+\s*)?(?:#[\w/-]+[\s,;]*)+", re.IGNORECASE)
