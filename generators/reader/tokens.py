@@ -49,7 +49,7 @@ _SUFFIXES = (
     "less", "able", "ible", "ive", "al", "ic", "ish", "ary", "ory", "er", "or", "ist", "ian", "ese", "ans", "es", "s",
 )  # fmt: skip
 _TOKEN = re.compile(
-    r"(?=[\w.]*\d)(?:\d+|[^\W\d_]+)(?:\.(?:\d+|[^\W\d_]+)){2,}\b"  # identifiers and dates: 76.AO.82, 1.5.1886
+    r"(?=[\w.]{0,40}\d)(?:\d+|[^\W\d_]+)(?:\.(?:\d+|[^\W\d_]+)){2,}\b"  # identifiers and dates: 76.AO.82, 1.5.1886
     r"|\d+(?:[.,]\d+)*|[^\W\d_]\.(?:[^\W\d_]\.)+|[^\W\d_]+(?:['\u2019-][^\W\d_]+)*|\n+|[^\w\s]"
 )
 _ABBREVIATIONS = word_set(
