@@ -9,35 +9,43 @@ articles. Every second article is of the part "odd"; decisions were made on the 
 from __future__ import annotations
 
 import argparse
-import json
-from itertools import islice
+from collections import defaultdict
+from itertools import chain, islice
 from pathlib import Path
 
+from omgm.commands.numbers import positive
 from retriever.models.bm25 import BM25
+from training.reader.questions import read_squad
 
 PARTS = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
 
 
 def recall(path: Path, among: int, part: slice) -> tuple[float, int]:
-    """Returns the share of questions whose paragraph scores highest in its group, and the number of questions."""
-    articles = json.loads(path.read_text(encoding="utf-8"))["data"][part]
-    paragraphs = iter([paragraph for article in articles for paragraph in article["paragraphs"]])
-    found = count = 0
+    """Returns the share of questions whose paragraph scores highest in its group, and the number of questions.
+
+    Raises:
+        ValueError: The file has another format, or the part has no questions.
+    """
+    articles = defaultdict[str, dict[str, list[str]]](dict)  # article -> paragraph -> its questions
+    for row in read_squad(path):
+        articles[row.article].setdefault(row.passage, []).append(row.question)
+    paragraphs = chain.from_iterable(article.items() for article in list(articles.values())[part])
+    hits: list[bool] = []
     while group := list(islice(paragraphs, among)):
-        texts = [paragraph["context"] for paragraph in group]
-        for right, paragraph in enumerate(group):
-            questions = [row["question"] for row in paragraph["qas"]]
+        texts = [text for text, _ in group]
+        for right, (_, questions) in enumerate(group):
             for scores in BM25().score(questions, [texts] * len(questions)):
-                found += int(scores.argmax() == right and scores[right] > 0)
-                count += 1
-    return found / count, count
+                hits.append(scores.argmax() == right and scores[right] > 0)
+    if not hits:
+        raise ValueError(f"{path}: no questions in this part; choose another --part")
+    return sum(hits) / len(hits), len(hits)
 
 
 def main() -> None:
     """Prints a line per file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", type=Path, nargs="+", help="files in SQuAD's format")
-    parser.add_argument("--among", type=int, default=20, help="paragraphs per group")
+    parser.add_argument("--among", type=positive, default=20, help="paragraphs per group")
     parser.add_argument("--part", choices=PARTS, default="all", help="articles by their position in the file")
     args = parser.parse_args()
     for path in args.files:
