@@ -184,8 +184,8 @@ def html_page(result: Inspection) -> bytes:
 def _is_not_english(entity: Entity) -> bool:
     """Returns whether the beginnings of an article's sections are probably in another language than English.
 
-    Of English paragraphs, the share was at least 0.8, of those in eight other European and Asian languages nearly
-    always below 0.6.
+    The share of English words was at least 0.8 in English paragraphs, and nearly always below 0.6 in those of eight
+    other languages.
     """
     text = "\n".join(section.text[:_START] for section in entity.sections[:_SECTIONS])
     return english_share(text) < 0.6

@@ -142,7 +142,11 @@ def train_encoder(
 
 
 def _labeled(data: EncoderData, row_of: Mapping[str, int]) -> list[LabeledImage]:
-    """Returns the labeled images of entities in the knowledge base."""
+    """Returns the labeled images of entities in the knowledge base, and logs how many others there are.
+
+    Raises:
+        ValueError: There are labeled images, but none can be used.
+    """
     named = with_known_entities(data.labeled, row_of)
     labeled = [image for image in named if image.entity_id in row_of]
     if len(labeled) < len(data.labeled):
