@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 CHECKPOINT_NAME = "checkpoint.safetensors"
 BEST_NAME = "best.safetensors"
 _RUN = "run"
+_OPTIMIZER_STATE = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # per parameter, of AdamW and Muon
 
 
 @dataclass
@@ -51,14 +52,14 @@ def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: 
     Args:
         path: The file.
         model: The model; its trained parameters and its buffers are stored.
-        optimizer: The AdamW optimizer.
+        optimizer: AdamW or `Muon`.
         state: The position of the run.
         agreed: Settings that a resumed run must share, as plain JSON.
     """
     tensors = {f"model.{name}": tensor for name, tensor in _trained(model).items()}
     for name, parameter in model.named_parameters():
         for key, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"adam.{key}.{name}"] = value
+            tensors[f"optimizer.{key}.{name}"] = value
     # A single entry, because safetensors writes several in random order and equal runs should write equal files.
     _write(path, tensors, {_RUN: json.dumps({"state": asdict(state), "settings": agreed})})
 
@@ -101,10 +102,10 @@ def resume(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, agree
     except RuntimeError as error:
         raise ValueError(f"{path}: from another model: {error}; delete it to start over") from error
     for name, parameter in model.named_parameters():
-        keys = [key for key in ("step", "exp_avg", "exp_avg_sq") if f"adam.{key}.{name}" in tensors]
+        keys = [key for key in _OPTIMIZER_STATE if f"optimizer.{key}.{name}" in tensors]
         if keys:
             optimizer.state[parameter] = {
-                key: tensors[f"adam.{key}.{name}"].to("cpu" if key == "step" else parameter.device) for key in keys
+                key: tensors[f"optimizer.{key}.{name}"].to("cpu" if key == "step" else parameter.device) for key in keys
             }
     state = RunState(**run["state"])
     logger.info("%s: resuming at step %d", path, state.step)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 from training.schedule import WARMUP_COSINE, Schedule
 
@@ -17,6 +18,7 @@ class Optimization:
         minutes: Stop after this much time, including earlier runs; `None` sets no such limit. With both limits, the
             schedule follows whichever is nearer.
         learning_rate: Peak learning rate.
+        optimizer: "adamw", or "muon" (see `training.muon.Muon`), which takes AdamW's settings for vectors.
         seed: Seed of the run.
         schedule: Learning rate and first beta over the run.
         accumulate: Parts per step whose gradients are accumulated before the weights change.
@@ -33,6 +35,7 @@ class Optimization:
     steps: int | None
     minutes: float | None = None
     learning_rate: float
+    optimizer: Literal["adamw", "muon"] = "adamw"
     seed: int = 0
     schedule: Schedule = WARMUP_COSINE
     accumulate: int = 1

@@ -1,4 +1,4 @@
-"""The training loop of steps 1 and 2: AdamW on a schedule, checkpoints to resume from, the best weights, a curve."""
+"""The training loop of steps 1 and 2: a schedule, checkpoints to resume from, the best weights, a curve."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from indexes.progress import progress_bar
 from training.checkpoint import BEST_NAME, CHECKPOINT_NAME, RunState, load_best, resume, save, save_best
 from training.config import Optimization
 from training.curve import Curve
+from training.muon import Muon
 from training.processes import Processes, without_exchange
 
 logger = logging.getLogger(__name__)
@@ -68,12 +69,7 @@ def train(
     """
     agreed: dict[str, object] = {**asdict(optimization), "processes": processes.count, **(settings or {})}
     out.mkdir(parents=True, exist_ok=True)
-    optimizer = torch.optim.AdamW(
-        _groups(model, optimization),
-        lr=optimization.learning_rate,
-        betas=optimization.betas,
-        eps=optimization.eps,
-    )
+    optimizer = _optimizer(model, optimization)
     state = resume(out / CHECKPOINT_NAME, model, optimizer, agreed)
     curve = Curve(out, state.step) if processes.first else None
     bar = _Progress(out.name, optimization, state, progress and processes.first)
@@ -203,10 +199,15 @@ class _Progress:
         self._bar.close()
 
 
-def _groups(model: nn.Module, optimization: Optimization) -> list[dict[str, object]]:
+def _optimizer(model: nn.Module, optimization: Optimization) -> torch.optim.Optimizer:
+    rate, betas, eps = optimization.learning_rate, optimization.betas, optimization.eps
+    if optimization.optimizer == "muon":
+        return Muon(model, rate, weight_decay=optimization.weight_decay, betas=betas, eps=eps)
     trained = [p for p in model.parameters() if p.requires_grad]
     decayed = [p for p in trained if p.ndim > 1 or optimization.decay_vectors]
-    return [
+    others = [p for p in trained if p.ndim <= 1 and not optimization.decay_vectors]
+    groups = [
         {"params": decayed, "weight_decay": optimization.weight_decay},
-        {"params": [p for p in trained if p.ndim <= 1 and not optimization.decay_vectors], "weight_decay": 0.0},
+        {"params": others, "weight_decay": 0.0},
     ]
+    return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=eps)

@@ -7,12 +7,14 @@ import functools
 from torch.utils.data import Dataset
 
 from demo.pretraining.camera import Camera
-from demo.pretraining.design_batches import CUT_OUT, DesignBatch, DesignBatches, joined
+from demo.pretraining.design_batches import DesignBatch, DesignBatches, joined
 from demo.pretraining.flag_batches import FlagBatch, FlagBatches
 from demo.pretraining.stickers import StickerBatches
 
 KNOWN, MADE_UP, CLEAN = 28, 52, 40  # flags per batch: of the knowledge base, random, and with a clean drawing as well
-DESIGNS = 96
+DESIGNS, STICKERS = 48, 60  # per batch
+CUT_OUT = 0.6  # share of designs on another ground in the photograph
+SMALL = 0.35  # share of photographs in which the design or sticker fills less of the frame
 
 Batch = tuple[FlagBatch, DesignBatch]
 
@@ -24,33 +26,15 @@ class EncoderBatches(Dataset[Batch]):
         size: Side of an image in pixels.
         summaries: Summaries of the articles, by country code.
         seed: Seed of everything random.
-        cut_out: Share of designs on a different ground in the photograph.
-        small: Share of photographs in which the design fills less of the frame.
-        designs: Designs per batch.
-        stickers: Stickers per batch, which follow the designs.
     """
 
-    def __init__(
-        self,
-        size: int,
-        summaries: dict[str, str],
-        seed: int = 0,
-        cut_out: float = CUT_OUT,
-        small: float = 0.0,
-        designs: int = DESIGNS,
-        stickers: int = 0,
-    ):
+    def __init__(self, size: int, summaries: dict[str, str], seed: int = 0):
         self.size, self.summaries, self.seed = size, summaries, seed
-        self.cut_out, self.small = cut_out, small
-        self.designs, self.stickers = designs, stickers
 
     def __getitem__(self, step: int) -> Batch:
         """Returns the batch of `step`."""
         flags, designs, stickers = self._sources
-        drawn = designs(step)
-        if self.stickers:
-            drawn = joined(drawn, stickers(step))
-        return flags(step, CLEAN), drawn
+        return flags(step, CLEAN), joined(designs(step), stickers(step))
 
     @functools.cached_property
     def _sources(self) -> tuple[FlagBatches, DesignBatches, StickerBatches]:
@@ -58,6 +42,6 @@ class EncoderBatches(Dataset[Batch]):
         camera = Camera(self.size, self.seed)
         return (
             FlagBatches(camera, KNOWN, MADE_UP, self.summaries, self.seed),
-            DesignBatches(camera, self.designs, self.seed, cut_out=self.cut_out, small=self.small),
-            StickerBatches(camera, self.stickers, self.seed, small=self.small),
+            DesignBatches(camera, DESIGNS, self.seed, cut_out=CUT_OUT, small=SMALL),
+            StickerBatches(camera, STICKERS, self.seed, small=SMALL),
         )

@@ -14,6 +14,7 @@ from demo.describe import describe
 from demo.draw import draw
 from demo.flags import load_flags
 from demo.photo import photograph
+from demo.pretraining.autocast import bfloat16_if_faster
 from demo.pretraining.camera import Camera
 from demo.pretraining.design_batches import DesignBatches
 from demo.pretraining.encoder_batches import Batch
@@ -37,7 +38,7 @@ def encoder_loss(encoder: ClipEncoder, batch: Batch, size: int) -> Tensor:
     """
     flags, designs = batch
     shown = [flags.photographs, flags.drawings, designs.photographs, designs.keys]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with bfloat16_if_faster():
         images = image_vectors(encoder, torch.cat(shown), size).float()
         words = encoder.model.get_text_features(**encoder.tokenize(flags.texts)).float()
     flag_photos, flag_drawings, photos, keys = images.split([len(part) for part in shown])

@@ -4,13 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from demo.pretraining import encoder_batches, fusion_batches
+from demo.pretraining import fusion_batches
 from demo.pretraining.fusion_batches import FusionBatches
 
 
+@dataclass(frozen=True, slots=True)
+class EncoderStage:
+    """A part of the encoder's training, which is one run on one schedule.
+
+    Attributes:
+        steps: Number of steps.
+        sizes: Sides of the images in pixels; every step draws one.
+    """
+
+    steps: int
+    sizes: tuple[int, ...]
+
+
+ENCODER_SIZE = 128  # pixels, of the trained encoder
+ENCODER_RATE = 5e-3
+# Pixels cost time, so what fewer can teach comes first.
+ENCODER_STAGES = (
+    EncoderStage(950, (80,)),
+    EncoderStage(800, (112,)),
+    EncoderStage(900, (112, 128, 128, 144)),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """A part of a training.
+class FusionStage:
+    """A part of the fusion encoder's training.
 
     Attributes:
         name: Of its run's folder.
@@ -19,6 +42,10 @@ class Stage:
         learning_rate: At its peak.
         stickers: Stickers per batch.
         kept: Share of the weights from before the stage in the mean that it ends with.
+        trains_tower: Whether the image tower is trained too.
+        mixed: Whether nonsense may be a question about sections that make sense, see `FusionBatches`.
+        designs: Designs per batch.
+        shared: Share of entities with the texts of others, see `FusionBatches`.
     """
 
     name: str
@@ -27,67 +54,6 @@ class Stage:
     learning_rate: float
     stickers: int = 0
     kept: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EncoderStage(Stage):
-    """A part of the encoder's training.
-
-    Attributes:
-        cut_out: Share of designs on another ground in the photograph.
-        small: Share of photographs in which the design takes up less of the frame.
-        first_step: Number of its first batch: no stage sees what another one saw.
-        designs: Designs per batch.
-        sizes: Sides of the images in pixels, of which every step draws one; without them all have `size`.
-    """
-
-    cut_out: float
-    small: float
-    first_step: int = 0
-    designs: int = encoder_batches.DESIGNS
-    sizes: tuple[int, ...] = ()
-
-
-ENCODER_STAGES = (
-    EncoderStage(name="encoder-run", steps=2000, size=112, learning_rate=1.5e-3, cut_out=0.45, small=0.0),
-    # More pixels for smaller things: they cost time, so first comes what fewer can teach.
-    EncoderStage(
-        name="encoder-large-run",
-        steps=1000,
-        size=128,
-        learning_rate=6e-4,
-        cut_out=0.6,
-        small=0.35,
-        first_step=1_000_000,
-    ),
-    # Things without a ground, on any ground and at any size.
-    EncoderStage(
-        name="encoder-sticker-run",
-        steps=1020,
-        size=128,
-        learning_rate=8e-4,
-        cut_out=0.6,
-        small=0.35,
-        first_step=2_000_000,
-        designs=48,
-        stickers=60,
-        sizes=(112, 128, 128, 144),
-        kept=0.25,
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FusionStage(Stage):
-    """A part of the fusion encoder's training.
-
-    Attributes:
-        trains_tower: Whether the image tower is trained too.
-        mixed: Whether nonsense may be a question about sections that make sense, see `FusionBatches`.
-        designs: Designs per batch.
-        shared: Share of entities with the texts of others, see `FusionBatches`.
-    """
-
     trains_tower: bool = True
     mixed: bool = True
     designs: int = fusion_batches.DESIGNS
@@ -115,6 +81,3 @@ FUSION_STAGES = (
         kept=0.5,
     ),
 )
-FIRST_TOWER = ENCODER_STAGES[1].name
-"""The stage of step 1 whose image tower step 2 starts with. Each learns stickers for itself, so that they err at
-different ones: a sum of scores gains nothing from mistakes that both make."""

@@ -4,7 +4,7 @@ Step 1's encoder learns to find flags by their descriptions, and flags and desig
 same one. Step 2's fusion encoder learns to find the section that answers a question about such an image among the
 sections of a whole batch, in which near twins are the hard negatives. All images are drawn anew for every step.
 
-Batches follow from the seed and the step, so one thread on one kind of processor gives the same weights every time.
+Batches follow from the seed and the step, so two threads on one kind of processor gives the same weights every time.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from torch.nn import functional
 
 from demo.articles import articles
 from demo.facts import countries, url_of
-from demo.pretraining.encoder_batches import CLEAN, KNOWN, MADE_UP, EncoderBatches
+from demo.pretraining.encoder_batches import CLEAN, DESIGNS, KNOWN, MADE_UP, STICKERS, EncoderBatches
 from demo.pretraining.encoder_loss import encoder_loss, encoder_validation
 from demo.pretraining.flag_batches import corpus
 from demo.pretraining.fusion_model import FusionPretraining
-from demo.pretraining.stages import ENCODER_STAGES, FIRST_TOWER, FUSION_STAGES, EncoderStage, FusionStage
+from demo.pretraining.stages import ENCODER_RATE, ENCODER_SIZE, ENCODER_STAGES, FUSION_STAGES, FusionStage
 from demo.pretraining.stream import BatchStream
 from demo.questions import questions
 from indexes.formats import read_knowledge_base
@@ -41,6 +41,7 @@ from training.loop import train
 from training.tokenizer import train_tokenizer
 
 VOCABULARY = 6000
+ENCODER_RUN = "encoder-run"
 WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "embedded"
 
 
@@ -54,7 +55,7 @@ def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
     """
     out.mkdir(parents=True, exist_ok=True)
     texts = summaries(out)
-    config = SmallCLIPConfig(image_size=ENCODER_STAGES[0].size, vocab_size=VOCABULARY)
+    config = SmallCLIPConfig(image_size=ENCODER_SIZE, vocab_size=VOCABULARY)
     torch.manual_seed(seed)
     model = SmallCLIP(config)
     rows = questions(random.Random(seed), 4)
@@ -64,16 +65,35 @@ def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
         config.max_text_tokens,
     )
     model.resize_vocabulary(len(tokenizer))
-    for stage in ENCODER_STAGES:
-        model.resize_images(stage.size)
-        encoder = ClipEncoder(model, tokenizer, PixelPreparation(stage.size), config.max_text_tokens, "training")
-        encoder.model.to(memory_format=torch.channels_last)
-        before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        metrics = _train_stage(encoder, stage, out, texts, steps or stage.steps, seed)
-        keep(model, before, stage.kept)
-        write_json(out / stage.name / "metrics.json", metrics)
-        encoder.save(out / stage.name / "encoder")
-    encoder.save(out / "encoder")
+    encoder = ClipEncoder(model, tokenizer, PixelPreparation(ENCODER_SIZE), config.max_text_tokens, "training")
+    encoder.model.to(memory_format=torch.channels_last)
+    stages = [stage for stage in ENCODER_STAGES for _ in range(steps or stage.steps)]
+    batches = {stage: BatchStream(EncoderBatches(max(stage.sizes), texts, seed)) for stage in ENCODER_STAGES}
+
+    def loss_of(step: int, part: int) -> Tensor:
+        stage = stages[step]
+        size = random.Random(f"size {seed} {step}").choice(stage.sizes)
+        return encoder_loss(encoder, batches[stage](step), size)
+
+    metrics = train(
+        encoder.model,
+        loss_of,
+        out=out / ENCODER_RUN,
+        optimization=Optimization(steps=len(stages), learning_rate=ENCODER_RATE, optimizer="muon", seed=seed),
+        validate=encoder_validation(encoder, texts),
+        validate_every=400,
+        save_every=200,
+        settings={
+            "known": KNOWN,
+            "made_up": MADE_UP,
+            "clean": CLEAN,
+            "designs": DESIGNS,
+            "stickers": STICKERS,
+            "stages": [[stage.steps, *stage.sizes] for stage in ENCODER_STAGES],
+        },
+    )
+    write_json(out / ENCODER_RUN / "metrics.json", metrics)
+    encoder.save(out / "encoder", torch.float16)
     return out / "encoder"
 
 
@@ -83,38 +103,6 @@ def keep(model: nn.Module, before: Mapping[str, Tensor], share: float) -> None:
     for name, tensor in model.state_dict().items():
         if tensor.is_floating_point():
             tensor.lerp_(before[name], share)
-
-
-def _train_stage(
-    encoder: ClipEncoder, stage: EncoderStage, out: Path, texts: dict[str, str], steps: int, seed: int
-) -> dict[str, float]:
-    """Trains `encoder` in place; returns the metrics of the run."""
-    sizes = stage.sizes or (stage.size,)
-    batches = BatchStream(
-        EncoderBatches(max(sizes), texts, seed, stage.cut_out, stage.small, stage.designs, stage.stickers)
-    )
-
-    def loss_of(step: int, part: int) -> Tensor:
-        size = random.Random(f"size {seed} {step}").choice(sizes)
-        return encoder_loss(encoder, batches(stage.first_step + step), size)
-
-    return train(
-        encoder.model,
-        loss_of,
-        out=out / stage.name,
-        optimization=Optimization(steps=steps, learning_rate=stage.learning_rate, seed=seed),
-        validate=encoder_validation(encoder, texts),
-        validate_every=200,
-        save_every=200,
-        settings={
-            "known": KNOWN,
-            "made_up": MADE_UP,
-            "clean": CLEAN,
-            "designs": stage.designs,
-            "stickers": stage.stickers,
-            "sizes": list(sizes),
-        },
-    )
 
 
 def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
@@ -128,7 +116,7 @@ def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
         seed: Seed of everything random.
     """
     first = ClipEncoder.load(out / "encoder")
-    encoder = ClipEncoder.load(out / FIRST_TOWER / "encoder")
+    encoder = ClipEncoder.load(out / "encoder")
     tower, config = encoder.model.vision_model, encoder.model.config
     torch.manual_seed(seed)
     fusion = QFormerFusion.create(tower, config, encoder.tokenizer, encoder.pixels)
@@ -185,8 +173,8 @@ def publish(out: Path, weights: Path) -> None:
     """Copies the models trained in `out` to `weights`, in half precision (docs/log.md says what that costs)."""
     ClipEncoder.load(out / "encoder").save(weights / "encoder", torch.float16)
     QFormerFusion.load(out / "fusion").save(weights / "fusion", torch.float16)
-    for part, stage in (("encoder", ENCODER_STAGES[-1].name), ("fusion", FUSION_STAGES[-1].name)):
-        shutil.copy(out / stage / "curve.png", weights / f"{part}-curve.png")
+    for part, run in (("encoder", ENCODER_RUN), ("fusion", FUSION_STAGES[-1].name)):
+        shutil.copy(out / run / "curve.png", weights / f"{part}-curve.png")
 
 
 def summaries(folder: Path) -> dict[str, str]:
