@@ -20,6 +20,7 @@ from torch.nn import functional
 from indexes.labeled_images import LabeledImage, with_known_entities
 from retriever.borders import load_query_image
 from retriever.models.encoder import ClipEncoder
+from retriever.models.precision import autocast, fastest_dtype
 from retriever.models.small_clip import SmallCLIPConfig
 from retriever.wording import counted
 from training.augment import ROOM, SLIGHT, resized, vary
@@ -102,7 +103,7 @@ def train_encoder(
             keys = vary(images[[batch_of.main_at[row] for row in shown]], model.pixels.size, generator, SLIGHT)
             pixels = torch.cat([views, keys])
         pixels = model.pixels.normalize(pixels.to(device))
-        with torch.autocast(device.type, dtype=torch.bfloat16):
+        with autocast(device.type, fastest_dtype(device.type)):
             vectors = network.get_image_features(pixels)
             words = network.get_text_features(tokens["input_ids"][texts], tokens["attention_mask"][texts])
         scale = network.logit_scale.exp().clamp(max=100)

@@ -14,13 +14,13 @@ from demo.describe import describe
 from demo.draw import draw
 from demo.flags import load_flags
 from demo.photo import photograph
-from demo.pretraining.autocast import bfloat16_if_faster
 from demo.pretraining.camera import Camera
 from demo.pretraining.design_batches import DesignBatches
 from demo.pretraining.encoder_batches import Batch
 from demo.pretraining.generate import random_flag, similar_flag
 from demo.pretraining.stickers import StickerBatches
 from retriever.models.encoder import ClipEncoder
+from retriever.models.precision import autocast, fastest_dtype
 from retriever.models.small_clip import SmallCLIP, resized_positions
 from training.losses import clip_loss, same_pairs
 
@@ -38,7 +38,7 @@ def encoder_loss(encoder: ClipEncoder, batch: Batch, size: int) -> Tensor:
     """
     flags, designs = batch
     shown = [flags.photographs, flags.drawings, designs.photographs, designs.keys]
-    with bfloat16_if_faster():
+    with autocast("cpu", fastest_dtype("cpu")):
         images = image_vectors(encoder, torch.cat(shown), size).float()
         words = encoder.model.get_text_features(**encoder.tokenize(flags.texts)).float()
     flag_photos, flag_drawings, photos, keys = images.split([len(part) for part in shown])

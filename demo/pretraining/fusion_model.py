@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from demo.pretraining.fusion_batches import SECTIONS, FusionBatch
+from retriever.models.precision import autocast, fastest_dtype
 from retriever.models.qformer import QFormerFusion
 
 TEMPERATURE = 0.05
@@ -45,7 +46,7 @@ class FusionPretraining(nn.Module):
 
     def tokens(self, batch: FusionBatch, section_tokens: int) -> tuple[Tensor, Tensor]:
         """Returns the tokens of questions [N, 32, H] and sections [N * SECTIONS, 32, H], not normalized."""
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with autocast("cpu", fastest_dtype("cpu")):
             features = self.fusion.vision(self._shown(batch)).last_hidden_state.float()
             photographs, keys = features.chunk(2)
             asked = self.fusion.fuse_tokens(photographs, *self.fusion.tokenize(batch.questions, QUESTION_TOKENS))
@@ -76,7 +77,7 @@ class FusionPretraining(nn.Module):
     def _first_scores(self, batch: FusionBatch) -> Tensor:
         """Returns step 1's similarity of photographs and main images, float32 [N, N]."""
         assert self.first is not None
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with autocast("cpu", fastest_dtype("cpu")):
             vectors = self.first(self._shown(batch)).float()
         photographs, keys = functional.normalize(vectors, dim=-1).chunk(2)
         return photographs @ keys.T

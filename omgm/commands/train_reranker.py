@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--precision",
         choices=PRECISIONS,
-        help="of matrix products (float32 on a CPU with a frozen tower, else bfloat16)",
+        help="of matrix products (float32 on a CPU with a frozen tower or without AMX, else bfloat16)",
     )
     add = parser.add_argument_group("memory and data").add_argument
     add("--tokens-per-forward", type=positive, metavar="N", help="tokens that go through the Q-Former at once (8192)")

@@ -6,12 +6,20 @@ import torch
 
 
 def fastest_dtype(device: str) -> torch.dtype:
-    """Returns bfloat16 on a GPU and on a CPU that multiplies it in hardware (AMX, AVX512-BF16), else float32.
+    """Returns bfloat16 on a GPU and on a CPU that gains from it (AMX, AVX512-BF16 of AMD), else float32.
 
-    Other CPUs convert every bfloat16 value before multiplying, which is slower than float32.
+    Intel's CPUs without AMX take 1.3 to 1.6 times as long in bfloat16 even if they have AVX512-BF16, and CPUs without
+    either convert every value before multiplying.
     """
     if device != "cpu":
         return torch.bfloat16
     found = torch.cpu.get_capabilities()
-    multiplied = found.get("amx_bf16", False) or found.get("avx512_bf16", False)
-    return torch.bfloat16 if multiplied else torch.float32
+    if found.get("amx_bf16", False):
+        return torch.bfloat16
+    gains = found.get("avx512_bf16", False) and "Intel" not in found.get("cpu_name", "")
+    return torch.bfloat16 if gains else torch.float32
+
+
+def autocast(device: str, dtype: torch.dtype) -> torch.autocast:
+    """Returns a context whose matrix products are in `dtype`; float32 changes nothing."""
+    return torch.autocast(device, dtype, enabled=dtype != torch.float32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -31,6 +32,7 @@ def run(
     seed: int = 0,
     settings: dict[str, object] | None = None,
     progress: bool = False,
+    optimizer: Literal["adamw", "muon"] = "adamw",
 ) -> dict[str, float]:
     def loss_of(step: int, part: int) -> Tensor:
         if step == stop_at:
@@ -47,7 +49,7 @@ def run(
         model,
         loss_of,
         out=out,
-        optimization=Optimization(steps=steps, minutes=minutes, learning_rate=0.02, seed=seed),
+        optimization=Optimization(steps=steps, minutes=minutes, learning_rate=0.02, seed=seed, optimizer=optimizer),
         validate=validate,
         validate_every=4,
         save_every=5,
@@ -72,13 +74,17 @@ def rows(out: Path) -> list[dict[str, str]]:
         return [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
 
 
-def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
+    tmp_path: Path, optimizer: Literal["adamw", "muon"]
+) -> None:
     whole = net()
-    expected = run(tmp_path / "whole", whole)
+    expected = run(tmp_path / "whole", whole, optimizer=optimizer)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "parts", net(), stop_at=13)  # rows for 4, 8 and 12, but the checkpoint is of step 10
+        # Rows for 4, 8 and 12, but the checkpoint is of step 10.
+        run(tmp_path / "parts", net(), stop_at=13, optimizer=optimizer)
     resumed = net()
-    found = run(tmp_path / "parts", resumed)
+    found = run(tmp_path / "parts", resumed, optimizer=optimizer)
     for name, tensor in whole.state_dict().items():
         assert torch.equal(tensor, resumed.state_dict()[name]), name
     assert found["error"] == expected["error"]

@@ -24,8 +24,8 @@ class RerankerTrainingConfig(TrainingConfig):
         accumulate: Parts per step whose gradients are accumulated.
         warmup: Share of the run in which the learning rate rises, in 0..1; `None` uses the recipe's value.
         precision: The dtype of matrix products; weights and optimizer are always float32. `None` uses bfloat16 on a GPU
-            and wherever the image tower is trained, otherwise float32 on a CPU, where slower attention would outweigh
-            the gain of bfloat16.
+            and, if the image tower is trained, on a CPU that gains from it; otherwise float32 on a CPU, where slower
+            attention would outweigh the gain of bfloat16.
         max_tokens: Length in tokens to which training texts are cut, if the model itself reads more; `None` uses the
             model's default. Validation texts are cut at the model's own limit, as in an index.
         tokens_per_forward: Tokens of texts and queries, padding included, per forward pass of the Q-Former.

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from retriever.models.precision import autocast
 from retriever.models.qformer import QFormerFusion
 from retriever.types import IntArray
 from training.augment import SLIGHT, resized, vary
@@ -203,7 +204,7 @@ class TowerFeatures:
         parts = []
         for part in self.store.read(rows, views).split(_TOWER_BATCH):
             small = pixels.normalize(resized(part.to(device), pixels.size))
-            with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
+            with autocast(device.type, self.precision):
                 parts.append(self.fusion.vision_features(small.to(memory_format=torch.channels_last)))
         return torch.cat(parts)
 

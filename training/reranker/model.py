@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from retriever.models.precision import autocast
 from retriever.models.qformer import QFormerFusion
 from training.losses import contrastive_loss, max_sim, mean_max_sim
 from training.reranker.batches import Pairs, SampleBatch, Texts
@@ -65,7 +66,7 @@ class Reranker(nn.Module):
         device = self.fusion.query_tokens.device
         dtype = torch.float32 if self.precision == torch.float32 else pairs.features.dtype
         features = pairs.features.to(dtype)
-        with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
+        with autocast(device.type, self.precision):
             fused = [
                 self.fusion.fuse_tokens(features[texts.image], texts.ids, texts.mask).float() for texts in pairs.texts
             ]
@@ -104,7 +105,7 @@ class InBatchReranker(Reranker):
     def forward(self, batch: InBatch) -> Tensor:  # type: ignore[override]  # another kind of batch
         """Returns the loss of a batch, multiplied by its weight in the step, a scalar."""
         device = batch.pixels.device
-        with torch.autocast(device.type, self.precision, enabled=self.precision != torch.float32):
+        with autocast(device.type, self.precision):
             pixels = self.fusion.pixels.normalize(batch.pixels).to(memory_format=torch.channels_last)
             features = self.fusion.vision_features(pixels)
             questions = self._fused(features, batch.questions)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from retriever.models.precision import fastest_dtype
 from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_folder import read_layout
 from retriever.protocols import TextReranker
@@ -128,7 +129,8 @@ def _train(
     questions = counted(len(samples.training), "question")
     logger.info("%s to train on, %d to validate on", questions, len(samples.validation))
 
-    default = torch.float32 if processes.device.type == "cpu" and not in_batch else torch.bfloat16
+    device = processes.device.type
+    default = fastest_dtype(device) if in_batch or device != "cpu" else torch.float32
     precision = default if config.precision is None else getattr(torch, config.precision)
     model, feeder, validation, steps_per_epoch = _parts(
         start, training_set, config, recipe, max_tokens, data.serving, precision, processes

@@ -35,7 +35,10 @@ def test_a_stream_begins_anywhere_and_equals_single_batches() -> None:
         assert torch.equal(flags.photographs, one.photographs) and flags.texts == one.texts
         assert torch.equal(designs.keys, other.keys)
     assert len(flags.texts) == encoder_batches.KNOWN + encoder_batches.MADE_UP
-    assert len(flags.drawings) == encoder_batches.CLEAN and len(designs.keys) == encoder_batches.DESIGNS
+    assert (
+        len(flags.drawings) == encoder_batches.CLEAN
+        and len(designs.keys) == encoder_batches.DESIGNS + encoder_batches.STICKERS
+    )
 
 
 def test_a_batch_of_step_2() -> None:
@@ -70,12 +73,13 @@ def test_a_stage_may_keep_a_share_of_the_weights_before_it() -> None:
 
 
 def test_stickers_follow_the_designs_of_a_batch() -> None:
-    batches = EncoderBatches(16, dict.fromkeys(load_flags(), "A summary."), designs=4, stickers=6)
+    batches = EncoderBatches(16, dict.fromkeys(load_flags(), "A summary."))
     _, both = batches[2]
     _, designs, stickers = batches._sources
     assert torch.equal(both.keys, torch.cat([designs(2).keys, stickers(2).keys]))
     assert torch.equal(both.photographs, torch.cat([designs(2).photographs, stickers(2).photographs]))
-    assert both.alike.shape == (10, 10) and not both.alike[:4, 4:].any()
+    first, count = encoder_batches.DESIGNS, encoder_batches.DESIGNS + encoder_batches.STICKERS
+    assert both.alike.shape == (count, count) and not both.alike[:first, first:].any()
 
 
 def test_stickers_follow_the_designs_in_a_batch_of_step_2() -> None:

@@ -14,13 +14,15 @@ from retriever.models.precision import fastest_dtype
     ("capabilities", "expected"),
     [
         ({"amx_bf16": True}, torch.bfloat16),
-        ({"amx_bf16": False, "avx512_bf16": True}, torch.bfloat16),
+        ({"amx_bf16": True, "avx512_bf16": True, "cpu_name": "Intel Xeon"}, torch.bfloat16),
+        ({"amx_bf16": False, "avx512_bf16": True, "cpu_name": "AMD EPYC"}, torch.bfloat16),
+        ({"amx_bf16": False, "avx512_bf16": True, "cpu_name": "Intel Xeon"}, torch.float32),
         ({"avx512_f": True, "avx512_vnni": True}, torch.float32),
         ({}, torch.float32),
     ],
 )
 def test_a_cpu_needs_instructions_for_bfloat16(
-    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], expected: torch.dtype
+    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool | str], expected: torch.dtype
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: MappingProxyType(capabilities))
     assert fastest_dtype("cpu") == expected
