@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A warm-up followed by a cosine decay to (nearly) zero.
+    """A warm-up followed by a cosine decay to (nearly) zero, and possibly cut short by a cooldown.
 
     Attributes:
         warmup: Share of the run in which the learning rate rises, in 0..1.
@@ -16,6 +16,8 @@ class Schedule:
         last: The final learning rate, as a fraction of the peak.
         cosine_warmup: Whether the warm-up follows a cosine instead of a line.
         momentum: The first beta at both ends and at the peak; `None` keeps AdamW's.
+        planned: Length of the run that warm-up and decay are planned for, relative to the actual run.
+        cooldown: Share of the run, at its end, in which the learning rate falls in a straight line to zero.
     """
 
     warmup: float = 0.05
@@ -23,10 +25,19 @@ class Schedule:
     last: float = 0.0
     cosine_warmup: bool = False
     momentum: tuple[float, float] | None = None
+    planned: float = 1.0
+    cooldown: float = 0.0
 
     def factor(self, share: float) -> float:
         """Returns the learning rate at a share of the run, as a fraction of the peak."""
-        rising, part = self._phase(share)
+        start = 1 - self.cooldown
+        if share > start:
+            return self._planned(start) * (1 - share) / self.cooldown
+        return self._planned(share)
+
+    def _planned(self, share: float) -> float:
+        """Returns what `factor` is without a cooldown."""
+        rising, part = self._phase(share / self.planned)
         if not rising:
             return _cosine(1.0, self.last, part)
         return _cosine(self.first, 1.0, part) if self.cosine_warmup else self.first + (1 - self.first) * part
@@ -36,7 +47,7 @@ class Schedule:
         if self.momentum is None:
             return None
         ends, peak = self.momentum
-        rising, part = self._phase(share)
+        rising, part = self._phase(share / self.planned)
         return _cosine(ends, peak, part) if rising else _cosine(peak, ends, part)
 
     def _phase(self, share: float) -> tuple[bool, float]:

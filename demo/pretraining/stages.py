@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from demo.pretraining import fusion_batches
 from demo.pretraining.fusion_batches import FusionBatches
+from training.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,11 @@ ENCODER_RATE = 5e-3
 # Pixels cost time, so what fewer can teach comes first.
 ENCODER_STAGES = (
     EncoderStage(950, (80,)),
-    EncoderStage(800, (112,)),
-    EncoderStage(900, (112, 128, 128, 144)),
+    EncoderStage(450, (112,)),
+    EncoderStage(700, (112, 128, 128, 144)),
 )
+# Planned for 2,650 steps; the last stage was shortened and cools down instead.
+ENCODER_SCHEDULE = Schedule(planned=2650 / 2100, cooldown=700 / 2100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,14 @@ from demo.pretraining.encoder_batches import CLEAN, DESIGNS, KNOWN, MADE_UP, STI
 from demo.pretraining.encoder_loss import encoder_loss, encoder_validation
 from demo.pretraining.flag_batches import corpus
 from demo.pretraining.fusion_model import FusionPretraining
-from demo.pretraining.stages import ENCODER_RATE, ENCODER_SIZE, ENCODER_STAGES, FUSION_STAGES, FusionStage
+from demo.pretraining.stages import (
+    ENCODER_RATE,
+    ENCODER_SCHEDULE,
+    ENCODER_SIZE,
+    ENCODER_STAGES,
+    FUSION_STAGES,
+    FusionStage,
+)
 from demo.pretraining.stream import BatchStream
 from demo.questions import questions
 from indexes.formats import read_knowledge_base
@@ -68,7 +75,7 @@ def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
     encoder = ClipEncoder(model, tokenizer, PixelPreparation(ENCODER_SIZE), config.max_text_tokens, "training")
     encoder.model.to(memory_format=torch.channels_last)
     stages = [stage for stage in ENCODER_STAGES for _ in range(steps or stage.steps)]
-    batches = {stage: BatchStream(EncoderBatches(max(stage.sizes), texts, seed)) for stage in ENCODER_STAGES}
+    batches = {stage: BatchStream(EncoderBatches(max(stage.sizes), texts, seed), workers=2) for stage in ENCODER_STAGES}
 
     def loss_of(step: int, part: int) -> Tensor:
         stage = stages[step]
@@ -79,7 +86,9 @@ def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
         encoder.model,
         loss_of,
         out=out / ENCODER_RUN,
-        optimization=Optimization(steps=len(stages), learning_rate=ENCODER_RATE, optimizer="muon", seed=seed),
+        optimization=Optimization(
+            steps=len(stages), learning_rate=ENCODER_RATE, optimizer="muon", schedule=ENCODER_SCHEDULE, seed=seed
+        ),
         validate=encoder_validation(encoder, texts),
         validate_every=400,
         save_every=200,
