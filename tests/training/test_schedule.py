@@ -36,3 +36,11 @@ def test_a_linear_warm_up_and_a_cosine_to_zero() -> None:
 def test_a_run_may_be_all_warm_up_or_have_none() -> None:
     assert Schedule(warmup=1.0).factor(0.5) == 0.5
     assert Schedule(warmup=0.0).factor(0.0) == 1.0
+
+
+def test_a_cooldown_cuts_a_longer_run_short() -> None:
+    """Halfway through a cosine planned for twice the steps, the rest falls in a straight line."""
+    schedule = Schedule(warmup=0.0, planned=2.0, cooldown=0.5)
+    quarter = (1 + 2**-0.5) / 2  # a quarter of the cosine: (1 + cos 45 degrees) / 2
+    expected = [1.0, (1 + 0.9238795) / 2, quarter, quarter / 2, 0.0]
+    assert [schedule.factor(share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)] == pytest.approx(expected, abs=1e-6)
