@@ -1,6 +1,7 @@
 """Reads the images of a knowledge base: the formats of `retriever.images`, and SVG, which resvg renders.
 
-Only images of a knowledge base may be SVG, not those sent to a service: an SVG of a few kilobytes can take very long.
+Images of a knowledge base may be SVG, also those of articles that are sent to a service, but not those of questions: an
+SVG of a few hundred bytes can keep a core busy up to the renderer's limit.
 """
 
 from __future__ import annotations
@@ -8,37 +9,38 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import re
+import signal
 import subprocess
 import sys
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
-from xml.etree.ElementTree import Element, ParseError, fromstring, tostring
+from xml.etree.ElementTree import Element, ParseError, fromstring
 
 from PIL import Image
 
 from indexes.extras import optional
+from indexes.svg_renderer import declared_size
 from retriever.files import is_pointer
-from retriever.images import MAX_ASPECT, ImageError, load_image, open_image
+from retriever.images import ImageError, load_image, open_image
 
 ImageFile = bytes | str | os.PathLike[str]
 """The content of a file, or its path."""
 
-SIDE = 512
-"""Longest side of a rendered SVG, in pixels."""
 _LARGEST = 32 << 20
 _HEAD = 4096
 _RENDERER = Path(__file__).with_name("svg_renderer.py")
 _SECONDS = 60
-"""Longest time that rendering may take."""
-_NUMBER = re.compile(r"\s*([\d.]+(?:e[+-]?\d+)?)\s*(?:px)?\s*", re.IGNORECASE)
+"""Longest time that rendering may take, however busy the machine is."""
+_CPU_SECONDS = 10
+"""Most CPU time of rendering; also ends it if this process is killed meanwhile."""
+_REASON = 200
+"""Most characters of the reason why an SVG cannot be rendered, which may quote the SVG."""
 
 
 def load_any(
     file: ImageFile, name: str = "", *, max_pixels: int | None = None, max_side: int | None = None
 ) -> Image.Image:
-    """Reads an image as `load_image` does; SVG is rendered on white, with a longest side of `SIDE` pixels.
+    """Reads an image as `load_image` does; SVG is rendered on white, with a longest side of 512 pixels.
 
     Raises:
         ImageError: As for `load_image`, or the image is SVG and resvg is not installed or cannot render it.
@@ -68,68 +70,41 @@ def size_of(file: ImageFile, name: str = "") -> tuple[int, int]:
     except ImageError as error:
         if error.problem != "unknown_format" or (data := _svg_in(file)) is None:
             raise
-        width, height = _size(_parse(data, name))
+        width, height = declared_size(_parse(data, name))
         return round(width), round(height)
 
 
 def _draw(data: bytes, name: str) -> bytes:
     """Renders an SVG as PNG."""
-    root = _parse(data, name)
-    for element in root.iter():  # must not include local files
-        for key, value in list(element.attrib.items()):
-            if key.rpartition("}")[2] == "href" and not value.strip().startswith(("#", "data:")):
-                del element.attrib[key]
-    width, height = _size(root)
-    if max(width, height) > MAX_ASPECT * min(width, height):
-        raise ImageError("too_thin", f"{width:g} x {height:g}: too thin", name)
-    scale = SIDE / max(width, height)
-    root.set("viewBox", root.get("viewBox") or f"0 0 {width:g} {height:g}")
-    root.set("width", f"{width * scale:g}")  # resvg rejects some SVGs that declare only one of the two
-    root.set("height", f"{height * scale:g}")
-    text = any(element.tag.rpartition("}")[2] == "text" for element in root.iter() if isinstance(element.tag, str))
     try:
         packages = Path(optional("resvg_py", "svg").__file__).parents[1]
     except ValueError as error:
         reason = "SVG, which needs resvg: pip install 'omgm[svg]'"
         raise ImageError("unknown_format", reason, name) from error
     try:
-        return _render(tostring(root, "unicode"), packages, ["--fonts"] if text else [])
-    except RecursionError as error:
-        raise ImageError("damaged", "SVG that cannot be rendered: too many levels of elements", name) from error
+        return _render(data, packages)
     except RuntimeError as error:
         raise ImageError("damaged", f"SVG that cannot be rendered: {error}", name) from error
 
 
-def _render(svg: str, packages: Path, options: Sequence[str]) -> bytes:
+def _render(svg: bytes, packages: Path) -> bytes:
     """Renders an SVG as PNG, in a process of its own, because it may crash the process or take very long.
 
     Raises:
         RuntimeError: It cannot be rendered.
     """
-    command = [sys.executable, "-I", "-S", str(_RENDERER), str(packages), *options]
+    command = [sys.executable, "-I", "-S", str(_RENDERER), str(packages), str(_CPU_SECONDS)]
     try:
-        done = subprocess.run(command, input=svg.encode(), capture_output=True, timeout=_SECONDS)
+        done = subprocess.run(command, input=svg, capture_output=True, timeout=_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise RuntimeError(f"it takes longer than {_SECONDS} s") from error
+    if sys.platform != "win32" and done.returncode == -signal.SIGXCPU:
+        raise RuntimeError(f"it takes longer than {_CPU_SECONDS} s of CPU time")
     if done.returncode < 0:
-        raise RuntimeError("it crashes the renderer")
+        raise RuntimeError("it crashes the renderer or fills its memory")
     if done.returncode:
-        raise RuntimeError(done.stderr.decode(errors="replace").strip().rpartition("\n")[2])
+        raise RuntimeError(done.stderr.decode(errors="replace").strip().rpartition("\n")[2][:_REASON])
     return done.stdout
-
-
-def _size(root: Element) -> tuple[float, float]:
-    """Returns the width and height that an SVG declares; `SIDE` if it declares none."""
-    sides = [_NUMBER.fullmatch(root.get(key, "")) for key in ("width", "height")]
-    if sides[0] and sides[1]:
-        found = float(sides[0][1]), float(sides[1][1])
-    else:
-        try:
-            box = [float(number) for number in re.split(r"[\s,]+", root.get("viewBox", "").strip())]
-        except ValueError:
-            box = []
-        found = (box[2], box[3]) if len(box) == 4 else (SIDE, SIDE)
-    return found if min(found) > 0 else (SIDE, SIDE)
 
 
 def _parse(data: bytes, name: str) -> Element:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import hashlib
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anyio
@@ -18,6 +20,7 @@ from starlette.datastructures import UploadFile
 from indexes.article_images import MAIN_ONLY, ImageUse, MainImage
 from indexes.formats.jsonl import entry_of
 from indexes.live.editor import Article, Editor
+from indexes.svg import load_any
 from llm.chat import ChatError
 from serving import intake
 from serving.body import content_type_of, parse_json, read_json
@@ -31,6 +34,9 @@ from serving.service import Service
 from serving.settings import ServingSettings
 
 logger = logging.getLogger(__name__)
+
+Decode = Callable[[bytes], Awaitable[Image.Image]]
+"""Decodes the bytes of an image off the event loop."""
 
 _FORM = {
     "type": "object",
@@ -80,7 +86,15 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
         service: The service.
         editor: Changes the index that the service answers from; or the reason why it cannot be changed.
     """
+    # Threads of an executor stay taken when a request times out, so that no more SVGs are rendered at once.
+    decoders = ThreadPoolExecutor(service.settings.decode_threads, "decode images of articles")
     threads = anyio.CapacityLimiter(4)  # several threads, because changes that wait for the disk are written together
+
+    async def decode(data: bytes) -> Image.Image:
+        """Decodes an image of an article, which may be SVG as in a build."""
+        return await asyncio.get_running_loop().run_in_executor(
+            decoders, decode_image, data, service.settings, load_any
+        )
 
     async def changed(work: Callable[[Editor], None]) -> None:
         if isinstance(editor, str):
@@ -112,7 +126,8 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
         use = editor.index.manifest.inputs.image_use if isinstance(editor, Editor) else MAIN_ONLY
 
         async def read(request: Request, settings: ServingSettings) -> Article:
-            return await _with_further(await _read_article(request, settings, entity_id), use, settings)
+            article = await _read_article(request, settings, entity_id, decode)
+            return await _with_further(article, use, settings, decode)
 
         article = await intake.receive(service, request, read)
         created = service.index.row_of(entity_id) is None
@@ -129,7 +144,7 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
         return ChangeOut(id=entity_id, index=service.view.about())
 
 
-async def _read_article(request: Request, settings: ServingSettings, entity_id: str) -> Article:
+async def _read_article(request: Request, settings: ServingSettings, entity_id: str, decode: Decode) -> Article:
     """Reads the article of a request and decodes its image.
 
     Raises:
@@ -151,10 +166,12 @@ async def _read_article(request: Request, settings: ServingSettings, entity_id: 
     else:
         message = f"the content type must be multipart/form-data or application/json, got {kind or 'none'}"
         raise ApiError(415, "unsupported_media_type", message)
-    return await _article(row, uploaded, settings, entity_id)
+    return await _article(row, uploaded, settings, entity_id, decode)
 
 
-async def _article(row: Any, uploaded: bytes | None, settings: ServingSettings, entity_id: str) -> Article:
+async def _article(
+    row: Any, uploaded: bytes | None, settings: ServingSettings, entity_id: str, decode: Decode
+) -> Article:
     if not isinstance(row, dict):
         raise ApiError(422, "wrong_type", "the article must be a JSON object")
     if unknown := sorted(row.keys() - ArticleFields.model_fields.keys()):
@@ -184,19 +201,17 @@ async def _article(row: Any, uploaded: bytes | None, settings: ServingSettings, 
         uploaded = await image_bytes(entity.image, settings)
     if uploaded is None:
         return Article(entity)
-    image = await anyio.to_thread.run_sync(decode_image, uploaded, settings)
-    return Article(entity, MainImage(entity.image), image)
+    return Article(entity, MainImage(entity.image), await decode(uploaded))
 
 
-async def _with_further(article: Article, use: ImageUse, settings: ServingSettings) -> Article:
+async def _with_further(article: Article, use: ImageUse, settings: ServingSettings, decode: Decode) -> Article:
     """Returns an article with its further images if the index uses any; fetches at most `_FETCHED` URLs."""
     if article.image is None or use._replace(labeled=False) == MAIN_ONLY:
         return article
     names, further = {str(article.main.path): str(article.main.path)}, dict[str, Image.Image]()
     for url in [one.url for one in article.entity.images if one.url not in names and "://" in one.url[:20]][:_FETCHED]:
         try:
-            content = await image_bytes(url, settings)
-            further[url] = await anyio.to_thread.run_sync(decode_image, content, settings)
+            further[url] = await decode(await image_bytes(url, settings))
             names[url] = url
         except ApiError as error:
             logger.warning("%r: image %r skipped: %s", article.entity.id[:200], url[:200], error.message)

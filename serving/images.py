@@ -7,6 +7,7 @@ import ctypes
 import functools
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -27,8 +28,13 @@ _ERRORS = {
 }
 
 
-def decode_image(data: bytes, settings: ServingSettings) -> Image.Image:
+def decode_image(data: bytes, settings: ServingSettings, load: Callable[..., Image.Image] = load_image) -> Image.Image:
     """Decodes the first frame of an image to RGB: upright, transparency on white, shrunk to `max_image_side`.
+
+    Args:
+        data: The bytes of the file.
+        settings: The limits.
+        load: Reads the image: `load_image` or, if it may be SVG, `indexes.svg.load_any`.
 
     Raises:
         ApiError: 422 if it is empty or too thin, 413 if it has too many bytes or its header declares too many pixels,
@@ -40,7 +46,7 @@ def decode_image(data: bytes, settings: ServingSettings) -> Image.Image:
         raise too_many_bytes(settings)
     started = time.thread_time()
     try:
-        return load_image(data, "image", max_pixels=settings.max_image_pixels, max_side=settings.max_image_side)
+        return load(data, "image", max_pixels=settings.max_image_pixels, max_side=settings.max_image_side)
     except ImageError as error:
         status, code = _ERRORS[error.problem]
         raise ApiError(status, code, str(error), param="image") from error

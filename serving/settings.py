@@ -48,7 +48,7 @@ class ServingSettings(BaseModel):
         header_timeout_s: Longest time in seconds for receiving the headers of a request.
         upload_timeout_s: Longest time in seconds for an upload, and that a client may leave its response unread.
         model_threads: Threads of each model on a CPU; by default PyTorch's choice, one per core.
-        decode_threads: Number of images that are decoded at the same time.
+        decode_threads: Number of images that are decoded at the same time, separately for questions and articles.
         cache_mib: MiB of decoded and encoded images that are cached for further questions about them; 0 disables it.
         evidence_sections: Number of the best entity's sections in a response; the generator reads the first.
         image_hosts: Hosts (`host` or `host:port`) that images may be fetched from by URL.

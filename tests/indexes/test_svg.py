@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import base64
 import gzip
+import struct
 import sys
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,7 +47,16 @@ def test_a_drawing_shows_no_file_of_this_machine(tmp_path: Path, monkeypatch: py
     Image.new("RGB", (40, 40), "blue").save(tmp_path / "secret.png")
     monkeypatch.chdir(tmp_path)
     entity = f'<!DOCTYPE svg [<!ENTITY file "{tmp_path}/secret.png">]>'
-    for href in (f'href="{tmp_path}/secret.png"', 'href="secret.png"', 'href="&file;"', 'href="secret&#46;png"'):
+    drawing = (
+        f'<svg xmlns="http://www.w3.org/2000/svg"><image width="9" height="9" href="{tmp_path}/secret.png"/></svg>'
+    )
+    inner = f'href="data:image/svg+xml;base64,{base64.b64encode(drawing.encode()).decode()}"'
+    (tmp_path / "data:").mkdir()
+    (tmp_path / "#").mkdir()
+    for href in (
+        *(f'href="{tmp_path}/secret.png"', 'href="secret.png"', 'href="&file;"', 'href="secret&#46;png"'),
+        *('href="data:/../secret.png"', 'href="#/../secret.png"', inner),
+    ):
         text = entity + HALVES.format(f'<image x="40" width="40" height="40" {href}/>')
         assert load_any(text.encode()).getpixel((400, 100)) == (255, 255, 255)
 
@@ -52,8 +64,8 @@ def test_a_drawing_shows_no_file_of_this_machine(tmp_path: Path, monkeypatch: py
 def test_drawings_that_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("resvg_py", reason="needs the extra svg")
     for text, message in [
-        ("<svg><rect></svg>", "a: SVG that cannot be read: "),
-        ('<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="1"/>', "a: 1000 x 1: too thin"),
+        ("<svg><rect></svg>", "a: SVG that cannot be rendered: mismatched tag"),
+        ('<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="1"/>', "a: 512 x 1 pixels: too thin"),
         ("<html><svg/></html>", "a: SVG that cannot be rendered: "),
         ("<svg>" * 10_000 + "</svg>" * 10_000, "a: SVG that cannot be rendered: too many levels of elements"),
         ("<html>no drawing</html>", "a: not an image of a known format"),
@@ -77,7 +89,7 @@ FILTER = (
 USE = '<g id="a{}"><use href="#a{}"/></g>'
 SYMBOL = '<symbol id="a{}"><use href="#a{}"/></symbol>'
 GRADIENT = '<linearGradient id="a{}" href="#a{}"/>'
-CRASH = "it crashes the renderer"
+CRASH = "it crashes the renderer or fills its memory"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +125,43 @@ def test_a_drawing_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(svg, "_SECONDS", 0.001)
     with pytest.raises(ImageError, match=r"a: SVG that cannot be rendered: it takes longer than 0\.001 s"):
         load_any(HALVES.format("").encode(), "a")
+
+
+def test_a_drawing_that_needs_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("resvg_py", reason="needs the extra svg")
+    monkeypatch.setattr(svg, "_CPU_SECONDS", 1)
+    noise = '<filter id="f"><feTurbulence numOctaves="1000000"/></filter><rect filter="url(#f)" width="9" height="9"/>'
+    with pytest.raises(ImageError, match=r"a: SVG that cannot be rendered: it takes longer than 1 s of CPU time"):
+        load_any(HALVES.format(noise).encode(), "a")
+    monkeypatch.setattr(svg, "_CPU_SECONDS", 10)
+    black = base64.b64encode(one_bit_png(20_000)).decode()  # 1.6 GB of pixels in RGBA
+    bomb = f'<image width="9" height="9" href="data:image/png;base64,{black}"/>'
+    with pytest.raises(ImageError, match=f"a: SVG that cannot be rendered: {CRASH}"):
+        load_any(HALVES.format(bomb).encode(), "a")
+
+
+def one_bit_png(side: int) -> bytes:
+    """Returns a black square with one bit per pixel."""
+    header = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
+    rows = zlib.compress(bytes((side + 7) // 8 + 1) * side)
+    chunks = ((b"IHDR", header), (b"IDAT", rows), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ('width="3.5px" height=".5e1"', (4, 5)),
+        ('width="1.2.3" height="4"', (512, 512)),
+        ('width="1e999" height="4"', (512, 512)),
+        ('viewBox="0 0 nan 4"', (512, 512)),
+        ('viewBox="0 0 6 inf"', (512, 512)),
+    ],
+)
+def test_declared_sizes(size: str, expected: tuple[int, int]) -> None:
+    assert size_of(f'<svg xmlns="http://www.w3.org/2000/svg" {size}/>'.encode()) == expected
 
 
 def test_a_pointer_of_git_lfs(tmp_path: Path) -> None:

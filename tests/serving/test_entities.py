@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +19,11 @@ import numpy as np
 import pytest
 import torch
 
+from indexes import svg
 from indexes.live.editor import Editor
 from llm.chat import ChatError
 from omgm.client import AsyncClient, Client, ServiceError
-from retriever.images import encoded
+from retriever.images import encoded, load_image
 from retriever.models.bm25 import BM25
 from retriever.pipeline import Retriever
 from retriever.protocols import Step
@@ -31,7 +35,7 @@ from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.fakes.asking import fault
 from tests.fakes.images import data_uri, image_bytes
-from tests.fakes.live import World, article, as_row, painting
+from tests.fakes.live import World, article, as_row, data_of, painting
 from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.fakes.service import listening, served
 from tests.fakes.web import serve_web
@@ -41,7 +45,11 @@ from tests.indexes.live.test_log import largest_file
 SETTINGS = ServingSettings(
     read_keys=(digest_of("reader"),), write_keys=(digest_of("writer"),), image_hosts=("127.0.0.1:9",)
 )
-DRAWING = b'<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"/>'
+DRAWING = """<svg xmlns="http://www.w3.org/2000/svg" width="80" height="40"><rect width="40" height="40" fill="#f00"/>
+<image x="40" width="40" height="40" href="file:///etc/passwd"/>{}</svg>"""
+PATTERN = '<pattern id="{}" width="4" height="4"><rect width="4" height="4" fill="url(#{})"/></pattern>'
+CIRCLE = "".join(PATTERN.format(name, filled_with) for name, filled_with in ("ab", "bc", "ca"))
+CRASHING = DRAWING.format(f'{CIRCLE}<rect width="1" height="1" fill="url(#a)"/>')
 SECTIONS = [{"title": "Zed", "text": "Zed was painted in 1912."}]
 
 
@@ -178,7 +186,6 @@ def test_writing_needs_a_write_key(live: Live) -> None:
         ({"title": "Z", "sections": [], "image": "http://evil.example/x.png"}, (422, "host_not_allowed", "image")),
         ({"title": "Z", "sections": [], "images": [{"url": "http://evil.example/x.png", "caption": ""}]}, None),
         ({"title": "Z", "sections": [], "image": data_uri(b"no image")}, (415, "not_an_image", "image")),
-        ({"title": "Z", "sections": [], "image": data_uri(DRAWING)}, (415, "not_an_image", "image")),
         ({"title": "Z", "sections": [], "image": 7}, (422, "bad_article", None)),
     ],
 )
@@ -186,6 +193,84 @@ def test_bad_articles_change_nothing(live: Live, row: Any, expected: tuple[int, 
     response = live.request("PUT", "/entities/z", json=row)
     assert fault(response) == (expected or (422, "host_not_allowed", "image"))
     assert live.best(0)["index"]["entities"] == 2
+
+
+def test_an_svg_is_put_as_a_build_reads_it(tmp_path: Path) -> None:
+    pytest.importorskip("resvg_py", reason="needs the extra svg")
+    drawing, new = DRAWING.format("").encode(), article("z", image="z.svg")
+    with served_world(tmp_path, SETTINGS) as live:
+        (live.world.images / "z.svg").write_bytes(drawing)
+        files = {"image": ("z.svg", drawing)}
+        response = live.request("PUT", "/entities/kb/z", data={"article": json.dumps(as_row(new))}, files=files)
+        assert response.status_code == 200, response.text
+        shown = live.request("GET", live.request("GET", "/entities/kb/z", "reader").json()["image"], "reader")
+        small = load_image(shown.content)
+        assert small.size == (320, 160)  # the drawing is rendered 512 pixels wide
+        red, white = small.getpixel((80, 80)), small.getpixel((240, 80))
+        assert red == pytest.approx((255, 0, 0), abs=3) and white == pytest.approx((255, 255, 255), abs=3)
+        live.editor.index.compact()
+        live.world.build([article("a"), article("b"), new], tmp_path / "fresh")
+        assert data_of(live.world.open().folder) == data_of(tmp_path / "fresh")
+
+
+def test_svgs_that_cannot_be_rendered_change_nothing(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("resvg_py", reason="needs the extra svg")
+
+    def put(drawing: str) -> tuple[tuple[int, str, str | None], str]:
+        row = {"title": "Z", "sections": SECTIONS, "image": data_uri(drawing.encode())}
+        response = live.request("PUT", "/entities/z", json=row)
+        return fault(response), response.json()["error"]["message"]
+
+    assert put(DRAWING.format("<rect>")) == (
+        (400, "broken_image", "image"),
+        "image: SVG that cannot be rendered: mismatched tag: line 2, column 72",
+    )
+    assert put(CRASHING) == (
+        (400, "broken_image", "image"),
+        "image: SVG that cannot be rendered: it crashes the renderer or fills its memory",
+    )
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    assert put(DRAWING.format("")) == (
+        (415, "not_an_image", "image"),
+        "image: SVG, which needs resvg: pip install 'omgm[svg]'",
+    )
+    assert live.best(0)["index"]["entities"] == 2
+
+
+WAITING = """
+import os, sys, time
+sys.stdin.buffer.read()
+os.mkdir({folder!r})  # fails if another one is being rendered
+while os.path.exists({hold!r}):
+    time.sleep(0.01)
+os.rmdir({folder!r})
+sys.stdout.buffer.write(open({image!r}, "rb").read())
+"""
+
+
+def test_svgs_are_rendered_in_turn_while_others_are_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("resvg_py", reason="needs the extra svg")
+    working, hold, image, renderer = (tmp_path / name for name in ("working", "hold", "z.png", "renderer.py"))
+    hold.touch()
+    image.write_bytes(encoded(painting(60)))
+    renderer.write_text(WAITING.format(folder=str(working), hold=str(hold), image=str(image)))
+    monkeypatch.setattr(svg, "_RENDERER", renderer)
+    row = {"title": "Z", "sections": SECTIONS, "image": data_uri(DRAWING.format("").encode())}
+    with (
+        served_world(tmp_path / "world", SETTINGS.model_copy(update={"decode_threads": 1})) as live,
+        ThreadPoolExecutor(3) as clients,
+    ):
+        puts = [clients.submit(live.request, "PUT", f"/entities/z{number}", json=row) for number in range(3)]
+        try:
+            while not working.exists():
+                assert not any(put.done() for put in puts)
+                time.sleep(0.01)
+            assert live.best(0)["index"]["entities"] == 2
+            assert not any(put.done() for put in puts)
+        finally:
+            hold.unlink()
+        assert [put.result().status_code for put in puts] == [200, 200, 200]
+        assert live.best(60)["index"]["entities"] == 5
 
 
 def test_bad_bodies(live: Live) -> None:
