@@ -134,12 +134,12 @@ bench-scale: .venv/base.stamp  ## build and search generated indexes with stand-
 bench-maxsim: .venv/base.stamp  ## time MaxSim against padded products, and on a CPU against maxsim-cpu if it is installed
 	$(BIN)/python benchmarks/maxsim.py --out artifacts/$@.json $(ARGS)
 
-weights: export OMP_NUM_THREADS = 1
+weights: export OMP_NUM_THREADS = 2
 # Else glibc gives the memory of large tensors back after every operation, a fifth of the time of a step.
 weights: export MALLOC_MMAP_MAX_ = 0
 weights: export MALLOC_TRIM_THRESHOLD_ = 100000000000
 weights: export GLIBC_TUNABLES = glibc.malloc.hugetlb=1
-weights: .venv/base.stamp  ## retrain the embedded weights, in four to six hours on two cores
+weights: .venv/base.stamp  ## retrain the embedded weights, in about four hours on two cores
 	$(BIN)/python -m demo.pretraining.train_weights encoder
 	$(BIN)/python -m demo.pretraining.train_weights fusion
 	$(BIN)/python -m demo.pretraining.train_weights publish
