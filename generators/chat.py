@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from generators.stop import before_stop
-from llm.chat import ChatClient
+from llm.chat import ChatClient, OnlyReasonedError
 from llm.context import Cut, cut_characters
 from llm.messages import Message
 from llm.prompts import Style, answer_messages
@@ -22,7 +22,7 @@ class ChatGenerator:
         client: The client of the model.
         style: The data set whose prompt in the paper is used.
         multimodal: Whether to send the image too.
-        max_tokens: Maximum length of the answer, in tokens.
+        max_tokens: Maximum length of the answer, in tokens. A request may set a lower one.
         max_context_tokens: Maximum length of the section text, in tokens; a longer one is cut and reported as
             `truncated`. Headings and question are never cut.
         cut: Cuts by the model's own tokens (`llm.context.token_cut`) or by characters.
@@ -53,7 +53,9 @@ class ChatGenerator:
         return self._client.model
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        """Returns one answer per request; an empty answer is an abstention, unless a stop string may have ended it.
+        """Returns one answer per request.
+
+        An empty answer is an abstention, unless a stop string or the request's own maximum length may have ended it.
 
         Raises:
             ChatError: The server failed for one of them.
@@ -67,17 +69,28 @@ class ChatGenerator:
             ChatError: The server failed.
         """
         messages, truncated = await asyncio.to_thread(self._messages, request)
-        answer, usage = "", Usage()
-        async for piece in self._client.stream(messages, self._max_tokens, usage=usage, stop=request.stop):
-            answer += piece
-            yield piece
+        answer, usage, limit = "", Usage(), self._limit(request)
+        try:
+            async for piece in self._client.stream(messages, limit, usage=usage, stop=request.stop):
+                answer += piece
+                yield piece
+        except OnlyReasonedError:
+            if limit == self._max_tokens:
+                raise
         yield _generation(answer, request, truncated, usage)
 
     async def _one(self, request: GenerationRequest) -> Generation:
         messages, truncated = await asyncio.to_thread(self._messages, request)
-        usage = Usage()
-        answer = await self._client.complete(messages, self._max_tokens, usage=usage, stop=request.stop)
+        answer, usage, limit = "", Usage(), self._limit(request)
+        try:
+            answer = await self._client.complete(messages, limit, usage=usage, stop=request.stop)
+        except OnlyReasonedError:
+            if limit == self._max_tokens:
+                raise
         return _generation(answer, request, truncated, usage)
+
+    def _limit(self, request: GenerationRequest) -> int:
+        return min(self._max_tokens, request.max_tokens or self._max_tokens)
 
     def _messages(self, request: GenerationRequest) -> tuple[list[Message], bool]:
         """Returns the prompt and whether its section was cut. Too slow for the event loop (tokenizer, JPEG)."""
@@ -85,12 +98,15 @@ class ChatGenerator:
 
 
 def _generation(answer: str, request: GenerationRequest, truncated: bool, usage: Usage) -> Generation:
-    text = before_stop(answer, request.stop).strip()  # a stop string may be white space
+    before = before_stop(answer, request.stop)
+    text = before.strip()  # a stop string may be white space
+    ended = request.stop or (request.max_tokens and usage.cut)
     return Generation(
-        text if text or request.stop else None,
+        text if text or ended else None,
         truncated=truncated,
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
+        cut=usage.cut and before == answer,
     )
 
 

@@ -32,6 +32,10 @@ class ChatError(OSError):
         self.url, self.status = url, status
 
 
+class OnlyReasonedError(ChatError):
+    """The model spent all of its tokens on reasoning and wrote no answer."""
+
+
 class ChatClient:
     """A client for one chat model, for use within one event loop.
 
@@ -94,11 +98,13 @@ class ChatClient:
         usage: Usage | None = None,
         stop: Sequence[str] = (),
     ) -> str:
-        """Requests the model's answer to `messages`; temperature 0 is greedy decoding. Stores token counts in `usage`.
+        """Requests the model's answer to `messages`; temperature 0 is greedy decoding.
 
-        The server is asked to end the answer before the first of the strings in `stop`.
+        Stores token counts in `usage`, and whether the answer was cut at `max_tokens`. The server is asked to end the
+        answer before the first of the strings in `stop`.
 
         Raises:
+            OnlyReasonedError: The model wrote no answer within `max_tokens`, only reasoning.
             ChatError: The server cannot be reached, refuses the request, or does not send a chat completion.
         """
         async with self._opened(messages, max_tokens, temperature, stream=False, **_stopping(stop)) as response:
@@ -106,13 +112,14 @@ class ChatClient:
         try:
             completion = json.loads(body)
             choice = completion["choices"][0]
+            content, reasoned = choice["message"]["content"], has_reasoning(choice["message"])
+            cut = choice.get("finish_reason") == "length"
             if usage is not None:
                 usage.read(completion)
-            content, reasoned = choice["message"]["content"], has_reasoning(choice["message"])
-            reason = choice.get("finish_reason")
+                usage.cut = cut
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ChatError(f"not a chat completion: {shortened(body)}", self.url, response.status_code) from error
-        if not content and reasoned and reason == "length":
+        if cut and reasoned and not content:
             raise self._only_reasoned(max_tokens, response.status_code)
         if not isinstance(content, str):
             raise ChatError(f"the answer has no text: {shortened(body)}", self.url, response.status_code)
@@ -149,15 +156,15 @@ class ChatClient:
     ) -> AsyncIterator[str]:
         """Yields the answer piece by piece, as `complete` would return it. Only opening the stream is retried.
 
-        Stores token counts in `usage` at the end. If the server rejects the option for that (`stream_options`), it is
-        not sent again.
+        Stores in `usage`, at the end, what `complete` does. If the server rejects the option that asks for token counts
+        (`stream_options`), it is not sent again.
 
         Raises:
             ChatError: As for `complete`, or the stream breaks off.
         """
         counted = usage is not None
         async with self._streamed(messages, max_tokens, temperature, counted, **_stopping(stop)) as response:
-            finished = answered = reasoned = False
+            finished = answered = reasoned = cut = False
             try:
                 async for line in event_lines(response.aiter_bytes()):
                     if line.startswith("error:"):  # sent by llama.cpp's server, before data: {"error": ...}
@@ -166,11 +173,10 @@ class ChatClient:
                         continue
                     data = line[5:].strip()
                     if data == "[DONE]":
-                        return
+                        finished = True
+                        break
                     piece, thought, reason = self._piece(data, response.status_code, usage)
-                    answered, reasoned = answered or bool(piece), reasoned or thought
-                    if reason == "length" and reasoned and not answered:
-                        raise self._only_reasoned(max_tokens, response.status_code)
+                    answered, reasoned, cut = answered or bool(piece), reasoned or thought, cut or reason == "length"
                     # Some servers omit the final [DONE], but none omits the finish reason.
                     finished = finished or reason is not None
                     if piece:
@@ -179,6 +185,10 @@ class ChatClient:
                 raise ChatError(f"the stream broke off: {_reason(error)}", self.url, response.status_code) from error
         if not finished:
             raise ChatError("the stream ended before the answer was complete", self.url, response.status_code)
+        if usage is not None:
+            usage.cut = cut
+        if cut and reasoned and not answered:
+            raise self._only_reasoned(max_tokens, response.status_code)
 
     async def check(self) -> str:
         """Checks with one request that the server offers the model, and returns a sentence about it.
@@ -218,8 +228,8 @@ class ChatClient:
     def _reported(self, data: str, status: int) -> ChatError:
         return ChatError(f"the server reports {error_message(data)}", self.url, status)
 
-    def _only_reasoned(self, max_tokens: int, status: int) -> ChatError:
-        return ChatError(
+    def _only_reasoned(self, max_tokens: int, status: int) -> OnlyReasonedError:
+        return OnlyReasonedError(
             f"{self.model} spent all of its {max_tokens} tokens on reasoning: set reasoning_effort=none, raise "
             "max_tokens, or use a model without reasoning",
             self.url,

@@ -43,15 +43,17 @@ class ChatReply:
 
 @dataclass(slots=True)
 class Usage:
-    """The token counts of a request.
+    """The token counts of a request, and whether the answer reached its maximum.
 
     Attributes:
         prompt_tokens: As counted by the server; `None` if it does not report them.
         completion_tokens: As counted by the server; `None` if it does not report them.
+        cut: Whether the answer was cut at its maximum length, perhaps before the model had written any text.
     """
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    cut: bool = False
 
     def read(self, body: Mapping[str, Any]) -> None:
         """Reads the token counts from a chat completion, or from the event of a stream that has them."""

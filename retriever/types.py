@@ -156,7 +156,8 @@ class GenerationRequest:
     """The input of a generator: question, image and evidence (`None` if nothing was retrieved).
 
     `recognized` is the probability that the evidence is about what the image shows, `None` if unknown. The answer is to
-    end before the first of the strings in `stop`.
+    end before the first of the strings in `stop`. A model that writes it is to write at most `max_tokens` tokens, or
+    fewer if its own limit is lower.
     """
 
     question: str
@@ -164,6 +165,7 @@ class GenerationRequest:
     evidence: Evidence | None
     recognized: float | None = None
     stop: tuple[str, ...] = ()
+    max_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,7 @@ class Generation:
         limitation: What the generator cannot do that the question asks of it, such as reading its language.
         prompt_tokens: As counted by a chat model's server, else `None`.
         completion_tokens: As counted by a chat model's server, else `None`.
+        cut: True if the answer was cut at its maximum length.
     """
 
     answer: str | None
@@ -189,6 +192,7 @@ class Generation:
     limitation: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    cut: bool = False
 
     @property
     def abstained(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
@@ -58,10 +58,11 @@ def add_chat_routes(app: FastAPI, service: Service) -> None:
         if checked.stream:
             return event_stream(_chunks(service, pending, checked))
         answer = await intake.while_connected(request, service.answer(pending, checked.on_generator_error))
+        message = ChatMessageOut(content=answer_text(answer, checked.stop))
         return ChatCompletionOut(
             id=_id(pending),
             created=int(time.time()),
-            choices=[ChatChoiceOut(message=ChatMessageOut(content=answer_text(answer, checked.stop)))],
+            choices=[ChatChoiceOut(message=message, finish_reason=_finish_reason(answer))],
             usage=usage_of(answer),
             omgm=answer,
         )
@@ -96,7 +97,7 @@ async def _chunks(service: Service, pending: PendingAnswer, checked: CheckedRequ
             yield event(piece.body())
             return
         else:
-            yield chunk({}, "stop", omgm=piece.model_dump(mode="json"))
+            yield chunk({}, _finish_reason(piece), omgm=piece.model_dump(mode="json"))
             if checked.include_usage:
                 yield event({**head, "choices": [], "usage": usage_of(piece).model_dump()})
     yield "data: [DONE]\n\n"
@@ -125,6 +126,10 @@ def answer_text(answer: AnswerOut, stop: Sequence[str] = ()) -> str:
     if answer.generator_error is not None:
         return before_stop(f"No answer: {answer.generator_error.message}.", stop)
     return before_stop(f"No answer: {answer.reason}." if answer.reason else "No answer found.", stop)
+
+
+def _finish_reason(answer: AnswerOut) -> Literal["stop", "length"]:
+    return "length" if answer.cut else "stop"
 
 
 def _id(pending: PendingAnswer) -> str:

@@ -30,8 +30,9 @@ async def read_chat(request: Request, settings: ServingSettings) -> CheckedReque
     """
     fields = check(ChatFields, _without_parameters(await _read(request, settings), IGNORED, NEUTRAL))
     usage = bool((fields.stream_options or {}).get("include_usage"))
+    limits = [limit for limit in (fields.max_tokens, fields.max_completion_tokens) if limit is not None]
     checked = _checked(fields, fields.messages, "messages", settings)
-    return replace(checked, stop=tuple(fields.stop or ()), include_usage=usage)
+    return replace(checked, stop=tuple(fields.stop or ()), max_tokens=min(limits, default=None), include_usage=usage)
 
 
 async def read_responses(request: Request, settings: ServingSettings) -> CheckedRequest:
@@ -41,7 +42,7 @@ async def read_responses(request: Request, settings: ServingSettings) -> Checked
         data = {**data, "text": {name: value for name, value in data["text"].items() if name != "verbosity"}}
     fields = check(ResponsesFields, _without_parameters(data, RESPONSES_IGNORED, RESPONSES_NEUTRAL))
     items = [{"role": "user", "content": fields.input}] if isinstance(fields.input, str) else fields.input
-    return _checked(fields, items, "input", settings)
+    return replace(_checked(fields, items, "input", settings), max_tokens=fields.max_output_tokens)
 
 
 @contextmanager

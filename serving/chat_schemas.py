@@ -19,8 +19,6 @@ MAX_STOPS, LONGEST_STOP = 4, 256
 IGNORED = frozenset(
     {
         "frequency_penalty",
-        "max_completion_tokens",
-        "max_tokens",
         "metadata",
         "parallel_tool_calls",
         "prediction",
@@ -80,7 +78,7 @@ class ChatOptions(AnswerOptions):
 
 
 class ChatFields(RequestModel):
-    """A chat request. OpenAI's parameters that tune how a model writes are accepted but ignored."""
+    """A chat request. OpenAI's other parameters that tune how a model writes are accepted but ignored."""
 
     model: str = Field(examples=[MODEL], json_schema_extra={"enum": [MODEL]})
     """Always `omgm`."""
@@ -106,6 +104,10 @@ class ChatFields(RequestModel):
     """With `include_usage`, a stream ends with one more chunk, which has the usage and no choices."""
     stop: str | list[str] | None = Field(default=None, examples=[["\n"]])
     """Up to 4 strings of at most 256 characters; the answer ends before the first of them."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Maximum length of a chat model's answer, in tokens, if the profile's is not lower."""
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    """The newer name of `max_tokens`; with both, the lower one counts."""
     omgm: ChatOptions = ChatOptions()
     """Options of the retrieval."""
 
@@ -138,7 +140,8 @@ class ChatChoiceOut(ResponseModel):
 
     index: int = 0
     message: ChatMessageOut
-    finish_reason: Literal["stop"] = "stop"
+    finish_reason: Literal["stop", "length"]
+    """`length` if the answer was cut at its maximum length."""
 
 
 class UsageOut(ResponseModel):

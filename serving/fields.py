@@ -31,6 +31,7 @@ class CheckedRequest:
     budget: AgentBudget | None = None
     boxes: Sequence[Sequence[float]] = ()
     stop: tuple[str, ...] = ()
+    max_tokens: int | None = None
     include_usage: bool = False
 
 

@@ -16,7 +16,15 @@ from serving.chat_schemas import ChatOptions, usage_of
 from serving.errors import ApiError
 from serving.events import EVENTS, event, event_stream
 from serving.openapi import Responses, errors
-from serving.responses_schemas import OutputMessageOut, OutputTextOut, ResponsesFields, ResponsesOut, ResponsesUsageOut
+from serving.responses_schemas import (
+    IncompleteDetailsOut,
+    OutputMessageOut,
+    OutputTextOut,
+    ResponsesFields,
+    ResponsesOut,
+    ResponsesUsageOut,
+    Status,
+)
 from serving.schemas import AnswerOut, OnGeneratorError
 from serving.service import PendingAnswer, Service
 
@@ -34,8 +42,8 @@ def add_responses_route(app: FastAPI, service: Service) -> None:
     async def respond(request: Request) -> ResponsesOut | Response:
         """Answers the last question of a conversation about its latest image, in the format of the Responses API.
 
-        The evidence is in `omgm`, in the response or in a stream's `response.completed`. Nothing is stored, so send
-        the whole conversation.
+        The evidence is in `omgm`, in the response or in a stream's last event. Nothing is stored, so send the whole
+        conversation.
         """
         with openai_errors("input"):
             checked, pending = await intake.take_in(
@@ -59,7 +67,7 @@ async def _events(service: Service, pending: PendingAnswer, on_error: OnGenerato
     begun = _response(pending, created).model_dump(mode="json")
     yield send("response.created", response=begun)
     yield send("response.in_progress", response=begun)
-    item = _message(pending, None)
+    item = _message(pending)
     yield send("response.output_item.added", output_index=0, item=item.model_dump(mode="json"))
     place = {"item_id": item.id, "output_index": 0, "content_index": 0}
     yield send("response.content_part.added", **place, part=OutputTextOut(text="").model_dump(mode="json"))
@@ -78,18 +86,19 @@ async def _events(service: Service, pending: PendingAnswer, on_error: OnGenerato
             yield send("response.output_text.done", **place, text=text, logprobs=[])
             yield send("response.content_part.done", **place, part=part)
             yield send("response.output_item.done", output_index=0, item=item_done)
-            yield send("response.completed", response=whole)
+            yield send(f"response.{whole['status']}", response=whole)
 
 
 def _response(
     pending: PendingAnswer, created: int, text: str | None = None, answer: AnswerOut | None = None
 ) -> ResponsesOut:
-    """Returns the response, which is still in progress if there is no text."""
+    """Returns the response, which is still in progress if there is no answer."""
     return ResponsesOut(
         id=f"resp_{pending.response.request_id}",
         created_at=created,
-        status="in_progress" if text is None else "completed",
-        output=[] if text is None else [_message(pending, text)],
+        status=_status(answer),
+        incomplete_details=IncompleteDetailsOut() if answer and answer.cut else None,
+        output=[] if text is None else [_message(pending, text, answer)],
         usage=_usage(answer),
         omgm=answer,
     )
@@ -104,9 +113,15 @@ def _usage(answer: AnswerOut | None) -> ResponsesUsageOut:
     )
 
 
-def _message(pending: PendingAnswer, text: str | None) -> OutputMessageOut:
+def _status(answer: AnswerOut | None) -> Status:
+    if answer is None:
+        return "in_progress"
+    return "incomplete" if answer.cut else "completed"
+
+
+def _message(pending: PendingAnswer, text: str | None = None, answer: AnswerOut | None = None) -> OutputMessageOut:
     return OutputMessageOut(
         id=f"msg_{pending.response.request_id}",
-        status="in_progress" if text is None else "completed",
+        status=_status(answer),
         content=[] if text is None else [OutputTextOut(text=text)],
     )

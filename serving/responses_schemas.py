@@ -17,7 +17,6 @@ RESPONSES_IGNORED = frozenset(
         "image",
         "include",
         "instructions",
-        "max_output_tokens",
         "max_tool_calls",
         "metadata",
         "parallel_tool_calls",
@@ -51,8 +50,11 @@ RESPONSES_NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Parameters that ask for a different kind of answer, with their neutral values, which are accepted."""
 
 
+Status = Literal["in_progress", "completed", "incomplete"]
+
+
 class ResponsesFields(RequestModel):
-    """A request of the Responses API. Parameters that tune how a model writes are accepted but ignored."""
+    """A request of the Responses API. Other parameters that tune how a model writes are accepted but ignored."""
 
     model: str = Field(examples=[MODEL], json_schema_extra={"enum": [MODEL]})
     """Always `omgm`."""
@@ -73,6 +75,8 @@ class ResponsesFields(RequestModel):
     before it, is the image: a data URI or a URL on an allowed host. Other items are not read."""
     stream: bool = False
     """Whether to answer with server-sent events."""
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    """Maximum length of a chat model's answer, in tokens, if the profile's is not lower."""
     omgm: ChatOptions = ChatOptions()
     """Options of the retrieval."""
 
@@ -92,7 +96,7 @@ class OutputMessageOut(ResponseModel):
 
     id: str
     type: Literal["message"] = "message"
-    status: Literal["in_progress", "completed"]
+    status: Status
     role: Literal["assistant"] = "assistant"
     content: list[OutputTextOut]
 
@@ -120,6 +124,12 @@ class ResponsesUsageOut(ResponseModel):
     total_tokens: int = 0
 
 
+class IncompleteDetailsOut(ResponseModel):
+    """Why a response is incomplete."""
+
+    reason: Literal["max_output_tokens"] = "max_output_tokens"
+
+
 class ResponsesOut(ResponseModel):
     """A response with the evidence for its answer.
 
@@ -129,11 +139,12 @@ class ResponsesOut(ResponseModel):
     id: str
     object: Literal["response"] = "response"
     created_at: int
-    status: Literal["in_progress", "completed"]
+    status: Status
+    """`incomplete` if the answer was cut at its maximum length."""
     model: str = MODEL
     output: list[OutputMessageOut]
     error: None = None
-    incomplete_details: None = None
+    incomplete_details: IncompleteDetailsOut | None = None
     instructions: None = None
     metadata: dict[str, str] = Field(default={})
     parallel_tool_calls: bool = False

@@ -203,6 +203,8 @@ class AnswerOut(RetrieveOut):
     """Tokens of the generator's prompt, null if its server does not count them. An agent's are in `trail`."""
     completion_tokens: int | None = None
     """Tokens of the generator's answer, null if its server does not count them."""
+    cut: bool = Field(default=False, exclude=True)
+    """Whether the answer was cut at its maximum length. Not sent: the OpenAI routes say so in their own fields."""
     generator_error: ErrorDetail | None = None
     """Why the generator, or an agent's model, failed; null if it did not."""
     mode: str = "retrieve"

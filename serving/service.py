@@ -102,7 +102,8 @@ class Service:
             request_id=request_id,
             index=self.view.about(),
         )
-        request = replace(generation_request(self.index, query, result), stop=checked.stop)
+        request = generation_request(self.index, query, result)
+        request = replace(request, stop=checked.stop, max_tokens=checked.max_tokens)
         return PendingAnswer(request, response, started)
 
     async def decode(self, checked: CheckedRequest) -> tuple[Image.Image, float]:
@@ -252,6 +253,7 @@ class Service:
             generator=self.generator.name,
             prompt_tokens=generation.prompt_tokens,
             completion_tokens=generation.completion_tokens,
+            cut=generation.cut,
             generator_error=ErrorDetail.model_validate(failure.body()["error"]) if failure else None,
         )
 

@@ -19,7 +19,10 @@ USAGE = {"prompt_tokens": 120, "completion_tokens": 7, "total_tokens": 127}
 
 
 class FakeChatServer:
-    """An OpenAI-like server whose model names determine its behavior; it records the requests."""
+    """An OpenAI-like server whose model names determine its behavior; it records the requests.
+
+    Only `limited` heeds `max_tokens`, with words as its tokens.
+    """
 
     def __init__(self) -> None:
         self.bodies: list[dict[str, Any]] = []
@@ -78,10 +81,14 @@ class FakeChatServer:
         usage = USAGE if model == "counting" else None
         if body["stream"]:
             counted = usage if "stream_options" in body else None
-            return StreamingResponse(_events(model, counted), media_type="text/event-stream")
+            return StreamingResponse(_events(model, counted, body["max_tokens"]), media_type="text/event-stream")
         content = body["messages"][-1]["content"]
         text = content if isinstance(content, str) else content[-1]["text"]
-        choice = {"message": {"role": "assistant", "content": f"heard: {text}"}}
+        choice: dict[str, Any] = {"message": {"role": "assistant", "content": f"heard: {text}"}}
+        if model == "limited":
+            words = choice["message"]["content"].split(" ")
+            choice["message"]["content"] = " ".join(words[: body["max_tokens"]])
+            choice["finish_reason"] = "length" if len(words) > body["max_tokens"] else "stop"
         return JSONResponse({"choices": [choice], "usage": usage})
 
 
@@ -90,15 +97,19 @@ async def _torn() -> AsyncIterator[str]:
     raise ConnectionResetError("the server dies in the middle")
 
 
-async def _events(model: str, usage: dict[str, int] | None) -> AsyncIterator[str]:
+async def _events(model: str, usage: dict[str, int] | None, max_tokens: int) -> AsyncIterator[str]:
     yield ": a comment\n\n"
     yield 'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n'
-    for piece in ("Mount ", "V\u2028ll\x85" if model == "separated" else "Véll", ""):
+    pieces = ("Mount ", "V\u2028ll\x85" if model == "separated" else "Véll", "")
+    for piece in pieces[:max_tokens] if model == "limited" else pieces:
         yield f"data: {json.dumps({'choices': [{'delta': {'content': piece}}]}, ensure_ascii=False)}\n\n"
     if model == "garbled":
         yield "data: {oops\n\n"
     if model == "troubled":
         yield 'data: {"error": {"message": "out of memory"}}\n\n'
+    if model == "limited":
+        reason = "length" if max_tokens < 2 else "stop"
+        yield f"data: {json.dumps({'choices': [{'delta': {}, 'finish_reason': reason}]})}\n\n"
     if model == "terse":
         yield 'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n'
         return

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from llm.messages import image_part
 from llm.replies import Usage
 from retriever.types import Evidence, Generation, GenerationRequest
 from tests.fakes.chat_server import FakeChatServer
+from tests.fakes.local_chat_servers import LocalChatServer, as_events, ollama_chunk, ollama_completion
 
 
 @pytest.fixture
@@ -235,6 +237,66 @@ def test_generator(server: FakeChatServer) -> None:
             assert stream == ["Mount ", "Véll", Generation("Mount Véll", truncated=True)]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("asked", "stop", "sent", "whole", "pieces"),
+    [
+        (1, (), 1, Generation("heard:", cut=True), ["Mount ", Generation("Mount", cut=True)]),
+        (None, (), 3, Generation("heard: - Question:", cut=True), ["Mount ", "Véll", Generation("Mount Véll")]),
+        (9, (), 3, Generation("heard: - Question:", cut=True), ["Mount ", "Véll", Generation("Mount Véll")]),
+        (2, (":", "nt"), 2, Generation("heard"), ["Mount ", "Véll", Generation("Mou")]),
+    ],
+)
+def test_the_lower_limit_counts(
+    server: FakeChatServer,
+    asked: int | None,
+    stop: tuple[str, ...],
+    sent: int,
+    whole: Generation,
+    pieces: list[str | Generation],
+) -> None:
+    """An answer that a stop string ends is not cut at the limit, which the server may reach after it."""
+    request = GenerationRequest("Who?", None, None, stop=stop, max_tokens=asked)
+    assert generated(server.url, "limited", request) == (whole, pieces)
+    assert [body["max_tokens"] for body in server.bodies] == [sent, sent]
+
+
+def generated(url: str, model: str, request: GenerationRequest) -> tuple[Generation, list[str | Generation]]:
+    """Returns the answer of a generator limited to three tokens, and its stream."""
+
+    async def run() -> tuple[Generation, list[str | Generation]]:
+        async with ChatClient(url, model, retries=0) as client:
+            generator = ChatGenerator(client, max_tokens=3)
+            [whole] = await generator.generate([request])
+            return whole, [piece async for piece in generator.stream(request)]
+
+    return asyncio.run(run())
+
+
+def test_nothing_but_reasoning_within_the_limit() -> None:
+    """A request's own limit leaves an empty answer; the generator's limit is an error of its settings."""
+    thought = ollama_chunk(reasoning="The image")
+    usage = {"choices": [], "usage": {"prompt_tokens": 21, "completion_tokens": 3}}
+    whole, streamed = ollama_completion("", "length", "The"), as_events([thought, ollama_chunk("length"), usage])
+    empty = Generation("", prompt_tokens=21, completion_tokens=3, cut=True)
+    with LocalChatServer({"/v1/chat/completions": [whole, streamed, whole]}) as server:
+        asked = GenerationRequest("Who?", None, None, max_tokens=2)
+        assert generated(server.url, "m", asked) == (empty, [empty])
+        with pytest.raises(ChatError, match="all of its 3 tokens on reasoning"):
+            generated(server.url, "m", replace(asked, max_tokens=3))
+
+
+def test_an_empty_answer_is_an_abstention_unless_the_request_limits_it() -> None:
+    cut, done = ollama_completion(" ", "length"), ollama_completion(" ")
+    chunks = [as_events([ollama_chunk(content=" "), ollama_chunk(reason)]) for reason in ("length", "stop")]
+    replies = [cut, chunks[0], cut, chunks[0], done, chunks[1]]
+    with LocalChatServer({"/v1/chat/completions": replies}) as server:
+        answers = [
+            generated(server.url, "m", GenerationRequest("Who?", None, None, max_tokens=limit))[0].answer
+            for limit in (2, None, 2)
+        ]
+    assert answers == ["", None, None]
 
 
 def test_multimodal_generator_sends_the_image(server: FakeChatServer) -> None:

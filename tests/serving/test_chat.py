@@ -119,7 +119,7 @@ def test_which_question_and_which_image(world: World, client: OpenAI) -> None:
 
 def test_parameters(client: OpenAI) -> None:
     message = user(text_part(WHEN), image_part("red"))
-    tuned = {"temperature": 0.2, "top_p": 0.9, "max_tokens": 5, "seed": 1, "user": "me", "n": 1}
+    tuned = {"temperature": 0.2, "top_p": 0.9, "seed": 1, "user": "me", "n": 1}
     tuned |= {"prediction": {"type": "content", "content": "1849"}, "stream_options": None}
     for unset in (None, "", list[str]()):
         assert ask(client, message, **tuned, stop=unset).choices[0].message.content == "1848"
@@ -132,6 +132,10 @@ def test_parameters(client: OpenAI) -> None:
         ({"tools": tools}, "unsupported_parameter", "tools"),
         ({"tools": tools, "tool_choice": "auto"}, "unsupported_parameter", "tools"),
         *(({"stop": stop}, "wrong_type", "stop") for stop in stops),
+        ({"max_tokens": 0}, "out_of_range", "max_tokens"),
+        ({"max_tokens": 5, "max_completion_tokens": -1}, "out_of_range", "max_completion_tokens"),
+        ({"extra_body": {"max_tokens": "5"}}, "wrong_type", "max_tokens"),
+        ({"extra_body": {"max_tokens": True}}, "wrong_type", "max_tokens"),
         ({"response_format": {"type": "json_object"}}, "unsupported_parameter", "response_format"),
         ({"logprobs": True}, "unsupported_parameter", "logprobs"),
         ({"extra_body": {"top_k": 5}}, "unknown_option", "top_k"),
@@ -145,6 +149,8 @@ def test_parameters(client: OpenAI) -> None:
             ask(client, message, **more)
         assert (raised.value.status_code, raised.value.code, raised.value.param) == (400, code, param)
         assert raised.value.type == "invalid_request_error"
+    with pytest.raises(openai.BadRequestError, match="max_tokens must be at least 1, got 0"):
+        ask(client, message, max_tokens=0)
     with pytest.raises(openai.BadRequestError, match=r'write k into omgm: "omgm": \{"k": …\}'):
         ask(client, message, extra_body={"k": 5})
 
@@ -192,6 +198,41 @@ def test_stop_reaches_a_chat_model(tmp_path: Path) -> None:
         assert chunks[-1].omgm["answer"] == "Moun"
         ask(client, message)
     assert [body.get("stop") for body in server.bodies] == [[" Context", "Wiki"], ["t V"], None]
+
+
+def test_a_limit_never_cuts_an_extract(client: OpenAI) -> None:
+    [choice] = ask(client, user(text_part(WHEN), image_part("red")), max_tokens=1).choices
+    assert (choice.message.content, choice.finish_reason) == ("1848", "stop")
+
+
+@pytest.mark.parametrize(
+    ("limits", "sent", "whole", "streamed"),
+    [
+        ({"max_tokens": 1}, 1, ("heard:", "length"), ("Mount ", "length")),
+        ({"max_completion_tokens": 1, "max_tokens": None}, 1, ("heard:", "length"), ("Mount ", "length")),
+        ({"max_completion_tokens": 1, "max_tokens": 2}, 1, ("heard:", "length"), ("Mount ", "length")),
+        ({"max_completion_tokens": 8, "max_tokens": 2}, 2, ("heard: -", "length"), ("Mount Véll", "stop")),
+        ({"max_tokens": 1000}, 3, ("heard: - Context:", "length"), ("Mount Véll", "stop")),
+        ({}, 3, ("heard: - Context:", "length"), ("Mount Véll", "stop")),
+    ],
+)
+def test_limits_of_a_chat_model(
+    tmp_path: Path, limits: dict[str, Any], sent: int, whole: tuple[str, str], streamed: tuple[str, str]
+) -> None:
+    message = user(text_part(WHEN), image_part("red"))
+    with (
+        FakeChatServer() as server,
+        served(tmp_path, generator=ChatGenerator(ChatClient(server.url, "limited"), max_tokens=3)) as world,
+        OpenAI(base_url=f"{world.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        found = ask(client, message, **limits)
+        *chunks, last = ask(client, message, **limits, stream=True)
+    assert (found.choices[0].message.content, found.choices[0].finish_reason) == whole
+    text = "".join(chunk.choices[0].delta.content for chunk in chunks)
+    assert (text, last.choices[0].finish_reason) == streamed
+    assert {chunk.choices[0].finish_reason for chunk in chunks} == {None}
+    assert [body["max_tokens"] for body in server.bodies] == [sent, sent]
+    assert "cut" not in found.omgm and "cut" not in last.omgm
 
 
 def test_usage(tmp_path: Path) -> None:

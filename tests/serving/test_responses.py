@@ -104,7 +104,7 @@ def test_a_conversation_goes_on(world: World, client: OpenAI) -> None:
 
 def test_parameters(client: OpenAI) -> None:
     message = user(text_part(), image_part())
-    tuned = {"temperature": 0, "top_p": 0.9, "max_output_tokens": 5, "store": True, "instructions": "Be brief."}
+    tuned = {"temperature": 0, "top_p": 0.9, "max_output_tokens": 1, "store": True, "instructions": "Be brief."}
     neutral = {"tools": [], "text": {"format": {"type": "text"}, "verbosity": "low"}, "reasoning": {"effort": "low"}}
     assert ask(client, message, **tuned, **neutral, include=[], truncation="auto").output_text == "1848"
     assert len(ask(client, message, extra_body={"omgm": {"k": 2}}).omgm["candidates"]) == 2
@@ -116,6 +116,8 @@ def test_parameters(client: OpenAI) -> None:
         ({"background": True}, "unsupported_parameter", "background", "leave it out"),
         ({"extra_body": {"top_k": 5}}, "unknown_option", "top_k", "known fields"),
         ({"extra_body": {"stop": "."}}, "unknown_option", "stop", "known fields"),  # the API has no such parameter
+        ({"max_output_tokens": 0}, "out_of_range", "max_output_tokens", "max_output_tokens must be at least 1, got 0"),
+        ({"extra_body": {"max_tokens": 5}}, "unknown_option", "max_tokens", "max_output_tokens"),
         ({"extra_body": {"omgm": {"k": 101}}}, "out_of_range", "omgm", "between 1 and 100"),
     ]
     for more, code, param, advice in wrong:
@@ -128,6 +130,33 @@ def test_every_parameter_of_openai_s_client_is_known() -> None:
     given = set(inspect.signature(Responses.create).parameters)
     given -= {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
     assert given <= RESPONSES_IGNORED | set(RESPONSES_NEUTRAL) | set(ResponsesFields.model_fields)
+
+
+def test_limits_of_a_chat_model(tmp_path: Path) -> None:
+    """As at OpenAI, the last event of a stream that the limit cuts is `response.incomplete`."""
+    message = user(text_part(), image_part())
+    with (
+        FakeChatServer() as server,
+        served(tmp_path, generator=ChatGenerator(ChatClient(server.url, "limited"))) as world,
+        OpenAI(base_url=f"{world.url}/v1", api_key="none", max_retries=0) as client,
+    ):
+        whole = ask(client, message, max_output_tokens=1)
+        *_, item, last = ask(client, message, max_output_tokens=1, stream=True)
+        assert (whole.output_text, last.response.output_text) == ("heard:", "Mount ")
+        assert (item.type, item.item.status) == ("response.output_item.done", "incomplete")
+        assert (last.type, last.response.omgm["answer"]) == ("response.incomplete", "Mount")
+        for found in (whole, last.response):
+            assert (found.status, found.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+            assert found.output[0].status == "incomplete" and "cut" not in found.omgm
+            Response.model_validate(found.model_dump())
+        *_, last = ask(client, message, max_output_tokens=2, stream=True)
+        assert (last.type, last.response.status, last.response.output_text) == (
+            "response.completed",
+            "completed",
+            "Mount Véll",
+        )
+        assert ask(client, message, max_output_tokens=None).incomplete_details is None
+    assert [body["max_tokens"] for body in server.bodies] == [1, 1, 2, 128]
 
 
 def test_usage(tmp_path: Path) -> None:
