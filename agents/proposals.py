@@ -56,8 +56,8 @@ def conspicuous(differs: Map, most: int) -> list[_Cells]:
     """Returns the boxes (x1, y1, x2, y2 in cells) that stand out in a map [H, W] of values in 0..1, best first.
 
     Candidates are the bounding boxes of connected cells above several thresholds. The score of a box is the difference
-    between its mean and that of a frame of two cells around it, weighted slightly by its size. If two boxes overlap by
-    more than half, only the better one is kept.
+    between its mean and that of a frame of two cells around it. If two boxes overlap by more than half, only the better
+    one is kept.
     """
     height, width = differs.shape
     scored = []
@@ -68,7 +68,7 @@ def conspicuous(differs: Map, most: int) -> list[_Cells]:
         inside = differs[y1:y2, x1:x2]
         outer = differs[max(0, y1 - 2) : y2 + 2, max(0, x1 - 2) : x2 + 2]
         around = (outer.sum() - inside.sum()) / max(1, outer.size - inside.size)
-        scored.append((float(inside.mean() - around) * (area / height / width) ** 0.25, (x1, y1, x2, y2)))
+        scored.append((float(inside.mean() - around), (x1, y1, x2, y2)))
     kept: list[_Cells] = []
     for score, box in sorted(scored, key=lambda pair: (-pair[0], pair[1])):
         if score >= LEAST_CONTRAST and all(_overlap(box, other) <= MOST_OVERLAP for other in kept):

@@ -14,12 +14,14 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.small_clip import SmallCLIP
 from retriever.types import FloatArray
 
+SIDE = 32  # cells of the embedded encoder's map in each direction
+
 
 def feature_map(encoder: ClipEncoder) -> Callable[[Image.Image], FloatArray]:
-    """Returns a function that computes the last feature map of an image, float32 [H, W, width].
+    """Returns a function that computes a feature map of an image, float32 [H, W, width].
 
-    Images are squashed into the square that the tower reads, never cropped. The embedded encoder reads them here at
-    twice its usual size, for a finer map.
+    Images are squashed into the square that the tower reads, never cropped. The map is the tower's last one, but an
+    early one of the embedded encoder: its last one is coarse, and each cell sees most of the image.
 
     Args:
         encoder: A CLIP-type encoder whose image tower has the interface of transformers.
@@ -30,13 +32,14 @@ def feature_map(encoder: ClipEncoder) -> Callable[[Image.Image], FloatArray]:
     model, size = encoder.model, encoder.pixels.size
     if not hasattr(model, "vision_model"):
         raise ValueError("this encoder gives no feature map to propose regions from; set regions.model")
-    if isinstance(model, SmallCLIP):
-        size *= 2
     pixels = replace(encoder.pixels, size=size, crop=False, target_ratio=None)
 
     def cells_of(image: Image.Image) -> FloatArray:
         given = pixels.normalize(pixels.to_uint8([image]).float() / 255)
         with torch.inference_mode():
+            if isinstance(model, SmallCLIP):
+                grid = model.vision_model.local_features(given.to(model.device, model.dtype), SIDE)
+                return np.asarray(grid[0].permute(1, 2, 0).float().cpu().numpy())
             hidden = model.vision_model(given.to(model.device, model.dtype)).last_hidden_state[0].float().cpu().numpy()
         side = math.isqrt(len(hidden))
         return np.asarray(hidden[len(hidden) - side * side :].reshape(side, side, -1))  # without the leading tokens

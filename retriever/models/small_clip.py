@@ -7,7 +7,7 @@ that `retriever.models.encoder` loads it and a full-size CLIP with the same code
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -153,6 +153,22 @@ class SmallVision(nn.Module):
                 fused.append(FusedConvolution(stage, cast(nn.BatchNorm2d, next(stages)), device, dtype))
         self._fused = fused
 
+    def local_features(self, pixel_values: Tensor, side: int) -> Tensor:
+        """Returns the last grid of convolutions with at least `side` x `side` cells, [B, width, H, W].
+
+        Deeper grids and the attention layer mix in what is far away.
+        """
+        grid = pixel_values.contiguous(memory_format=torch.channels_last)
+        for stage in self._current_stages():
+            deeper = stage(grid)
+            if deeper.shape[-1] < side:
+                break
+            grid = deeper
+        return grid
+
+    def _current_stages(self) -> Iterable[Callable[[Tensor], Tensor]]:
+        return self.stages if self.training or self._fused is None else self._fused
+
     def forward(self, pixel_values: Tensor) -> VisionOutput:
         """Encodes square images as feature maps and vectors.
 
@@ -160,7 +176,7 @@ class SmallVision(nn.Module):
             pixel_values: Float [B, 3, side, side]; positions are interpolated if `side` is not `image_size`.
         """
         grid = pixel_values.contiguous(memory_format=torch.channels_last)
-        for stage in self.stages if self.training or self._fused is None else self._fused:
+        for stage in self._current_stages():
             grid = stage(grid)
         cells = grid.flatten(2).transpose(1, 2)
         positions: Tensor = self.positions
