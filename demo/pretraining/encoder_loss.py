@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 from torch.nn import functional
 
 from demo.describe import describe
@@ -18,10 +17,10 @@ from demo.pretraining.camera import Camera
 from demo.pretraining.design_batches import DesignBatches
 from demo.pretraining.encoder_batches import Batch
 from demo.pretraining.generate import random_flag, similar_flag
+from demo.pretraining.photo_batch import resized
 from demo.pretraining.stickers import StickerBatches
 from retriever.models.encoder import ClipEncoder
 from retriever.models.precision import autocast, fastest_dtype
-from retriever.models.small_clip import SmallCLIP, resized_positions
 from training.losses import clip_loss, same_pairs
 
 MADE_UP = 400
@@ -58,15 +57,7 @@ def encoder_loss(encoder: ClipEncoder, batch: Batch, size: int) -> Tensor:
 
 def image_vectors(encoder: ClipEncoder, images: Tensor, size: int) -> Tensor:
     """Encodes images, float32 [B, 3, S, S] in 0..1, at `size` pixels instead of the encoder's own size."""
-    model: SmallCLIP = encoder.model
-    if images.shape[-1] != size:
-        images = functional.interpolate(images, [size, size], mode="bilinear", antialias=True)
-    pixels = encoder.pixels.normalize(images)
-    if size == model.config.image_size:
-        return model.get_image_features(pixels)
-    positions = resized_positions(model.vision_model.positions, size // 2 ** len(model.config.channels))
-    seen = functional_call(model.vision_model, {"positions": positions}, (pixels,))
-    vectors: Tensor = model.visual_projection(seen.pooler_output)
+    vectors: Tensor = encoder.model.get_image_features(encoder.pixels.normalize(resized(images, size)))
     return vectors
 
 

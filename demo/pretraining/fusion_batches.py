@@ -21,12 +21,12 @@ from demo.questions import Row, questions
 from retriever.texts import blip_caption, section_passage
 from training.losses import same_pairs
 
-KNOWN, MADE_UP, DESIGNS = 24, 40, 48  # entities per batch: countries, random flags and designs
+KNOWN, MADE_UP, DESIGNS, STICKERS = 24, 40, 24, 48  # entities per batch: countries, random flags, designs, stickers
 SECTIONS = 2  # per entity: the evidence, then others of its article
-NONSENSE = 0.4  # share of entities whose question and sections are words at random: only the image tells them apart
-UNKNOWN_WORDS = 0.5  # share of these whose words are letters at random, as those of another language or subject
+NONSENSE = 0.4  # share of entities whose question has nothing to do with their sections: only images tell them apart
 VOWELS, CONSONANTS = "aeiouy", "bcdfghjklmnpqrstvwxz"
-COMMON = 2  # questions with their sections per batch that entities share
+SHARED = 0.7  # share of entities with the texts of others but for the titles, like articles about the same topics
+COMMON = 2  # questions with their sections per batch that these share
 CUT_OUT = 0.6  # share of designs on another ground in the photograph
 SMALL = 0.35  # share of photographs in which the design takes up less of the frame
 QUESTIONS = 40  # per country, from which a batch chooses
@@ -62,33 +62,18 @@ class FusionBatches(Dataset[FusionBatch]):
     Args:
         size: Side S of an image in pixels.
         seed: Seed of everything random.
-        mixed: Whether nonsense may be a question about sections that make sense, and the other way round. Else what
-            kind of text a question is tells a part of the entities apart, which no knowledge base repeats.
-        designs: Designs per batch.
-        stickers: Stickers per batch, which follow the designs.
-        shared: Share of entities whose question and sections are those of others of the batch but for the titles, as
-            the articles of a knowledge base tell the same of all its entities: only images tell them apart.
     """
 
-    def __init__(
-        self,
-        size: int,
-        seed: int = 0,
-        mixed: bool = False,
-        designs: int = DESIGNS,
-        stickers: int = 0,
-        shared: float = 0.0,
-    ):
-        self.size, self.seed, self.mixed = size, seed, mixed
-        self.designs, self.stickers, self.shared = designs, stickers, shared
+    def __init__(self, size: int, seed: int = 0):
+        self.size, self.seed = size, seed
 
     @functools.cached_property
     def _sources(self) -> tuple[FlagBatches, DesignBatches, StickerBatches]:
         camera = Camera(self.size, self.seed)
         return (
             FlagBatches(camera, KNOWN, MADE_UP, {}, self.seed),
-            DesignBatches(camera, self.designs, self.seed, cut_out=CUT_OUT, small=SMALL),
-            StickerBatches(camera, self.stickers, self.seed, small=SMALL),
+            DesignBatches(camera, DESIGNS, self.seed, cut_out=CUT_OUT, small=SMALL),
+            StickerBatches(camera, STICKERS, self.seed, small=SMALL),
         )
 
     @functools.cached_property
@@ -113,15 +98,14 @@ class FusionBatches(Dataset[FusionBatch]):
     def __getitem__(self, step: int) -> FusionBatch:
         """Returns the batch of `step`."""
         flag_source, design_source, sticker_source = self._sources
-        flags, designs = flag_source(step, KNOWN + MADE_UP, texts=False), design_source(step)
-        if self.stickers:
-            designs = joined(designs, sticker_source(step))
+        flags = flag_source(step, KNOWN + MADE_UP, texts=False)
+        designs = joined(design_source(step), sticker_source(step))
         rng = random.Random(f"texts {self.seed} {step}")
         asked: list[str] = []
         sections: list[str] = []
-        common = [self._common_texts(rng) for _ in range(COMMON)] if self.shared else []
+        common = [self._common_texts(rng) for _ in range(COMMON)]
         for code in [*flags.codes, *[None] * len(designs.keys)]:
-            if common and rng.random() < self.shared:
+            if rng.random() < SHARED:
                 question, passages = _titled(*rng.choice(common), rng)
             else:
                 question, passages = self._texts(code, rng)
@@ -133,15 +117,12 @@ class FusionBatches(Dataset[FusionBatch]):
             asked,
             sections,
             torch.block_diag(same_pairs(flags.looks), designs.alike),
-            {"known": KNOWN, "unknown": MADE_UP, "designs": self.designs, "stickers": self.stickers},
+            {"known": KNOWN, "unknown": MADE_UP, "designs": DESIGNS, "stickers": STICKERS},
         )
 
     def _texts(self, code: str | None, rng: random.Random) -> tuple[str, list[str]]:
         if rng.random() < NONSENSE:
-            if self.mixed:
-                return self._mixed_texts(rng)
-            words = self._words if rng.random() >= UNKNOWN_WORDS else _unknown_words(rng)
-            return _some(words, rng, 4, 12), [_some(words, rng, 8, 80) for _ in range(SECTIONS)]
+            return self._unrelated_texts(rng)
         country = code or rng.choice(sorted(self._rows))
         row, entry = rng.choice(self._rows[country]), self._articles[country]
         title = entry["title"] if code else made_up_name(rng)
@@ -157,10 +138,10 @@ class FusionBatches(Dataset[FusionBatch]):
         pairs = list(zip(entry["section_titles"], entry["section_texts"], strict=True))
         return question, rng.sample(pairs, SECTIONS) if rng.random() < 0.5 else [("", "")] * SECTIONS
 
-    def _mixed_texts(self, rng: random.Random) -> tuple[str, list[str]]:
+    def _unrelated_texts(self, rng: random.Random) -> tuple[str, list[str]]:
         """Returns a question and sections that have nothing to do with each other, each nonsense or not.
 
-        What kind of text a question is says nothing about the sections then, nor the sections about the question.
+        If both were always nonsense, the kind of text would tell entities apart, as in no knowledge base.
         """
         countries = sorted(self._rows)
         asked = blip_caption(rng.choice(self._rows[rng.choice(countries)])["question"])

@@ -25,18 +25,16 @@ the images."""
 class FusionPretraining(nn.Module):
     """A fusion encoder whose tokens are centered over the batch during training.
 
+    The loss includes the sum of both steps' scores, so that step 2 learns to tell apart what step 1 confuses.
+
     Args:
         fusion: The encoder.
-        first: Step 1's image encoder, from pixel values to vectors. With it, the tower of `fusion` is trained as well,
-            and the loss includes the sum of both steps' scores, so that step 2 learns to tell apart what step 1
-            confuses. Without it, the tower is frozen.
+        first: Step 1's image encoder, from pixel values to vectors.
     """
 
-    def __init__(self, fusion: QFormerFusion, first: Callable[[Tensor], Tensor] | None = None):
+    def __init__(self, fusion: QFormerFusion, first: Callable[[Tensor], Tensor]):
         super().__init__()
-        self.fusion = fusion
-        self.fusion.vision.requires_grad_(first is not None)
-        self.first = first
+        self.fusion, self.first = fusion, first
 
     def train(self, mode: bool = True) -> FusionPretraining:
         """Sets training mode except for the image tower, whose norms keep their statistics; returns itself."""
@@ -63,12 +61,11 @@ class FusionPretraining(nn.Module):
         """
         asked, told = centered(*self.tokens(batch, SECTION_TOKENS[step % len(SECTION_TOKENS)]))
         sim_m = max_sim(asked, told)
+        sim_c = self._first_scores(batch).repeat_interleave(SECTIONS, dim=1)
         unlike = batch.alike.repeat_interleave(SECTIONS, dim=1)
-        contrast = _contrast(sim_m / TEMPERATURE, unlike)
-        if self.first is not None:
-            sim_c = self._first_scores(batch).repeat_interleave(SECTIONS, dim=1)
-            contrast = (contrast + _contrast((ALPHA * sim_c + (1 - ALPHA) * sim_m) / FUSED_TEMPERATURE, unlike)) / 2
-        return contrast + DIVERSITY * (_squared_within(asked) + _squared_within(told)) / 2
+        alone = _contrast(sim_m / TEMPERATURE, unlike)
+        fused = _contrast((ALPHA * sim_c + (1 - ALPHA) * sim_m) / FUSED_TEMPERATURE, unlike)
+        return (alone + fused + DIVERSITY * (_squared_within(asked) + _squared_within(told))) / 2
 
     def _shown(self, batch: FusionBatch) -> Tensor:
         return self.fusion.pixels.normalize(torch.cat([batch.photographs, batch.keys]))
@@ -76,7 +73,6 @@ class FusionPretraining(nn.Module):
     @torch.no_grad()
     def _first_scores(self, batch: FusionBatch) -> Tensor:
         """Returns step 1's similarity of photographs and main images, float32 [N, N]."""
-        assert self.first is not None
         with autocast("cpu", fastest_dtype("cpu")):
             vectors = self.first(self._shown(batch)).float()
         photographs, keys = functional.normalize(vectors, dim=-1).chunk(2)
@@ -84,7 +80,7 @@ class FusionPretraining(nn.Module):
 
     @torch.no_grad()
     def center(self, batches: list[FusionBatch]) -> None:
-        """Sets the means that the encoder subtracts from its tokens."""
+        """Sets the means that the encoder subtracts from its tokens, those of the batches."""
         assert self.fusion.token_mean is not None  # encoders made by `create` are centered
         self.eval()
         found = [torch.cat(self.tokens(batch, SECTION_TOKENS[-1])) for batch in batches]
@@ -93,30 +89,27 @@ class FusionPretraining(nn.Module):
     @torch.no_grad()
     def metrics(self, batches: list[FusionBatch]) -> dict[str, float]:
         """Returns the shares of right entities by kind and of right sections, and the mean cosine within a pair."""
-        hits, fused, evidence, cosines = [], [], [], []
+        hits, first, fused, evidence, cosines = [], [], [], [], []
         for batch in batches:
-            asked, told = self.tokens(batch, SECTION_TOKENS[-1])
-            asked, told = centered(asked, told)
+            asked, told = centered(*self.tokens(batch, SECTION_TOKENS[-1]))
             count = len(asked)
             similarities = max_sim(asked, told).view(count, count, SECTIONS)
             every = torch.arange(count)
             sim_m = similarities.amax(-1)
+            sim_c = self._first_scores(batch)
             hits.append(sim_m.argmax(1) == every)
-            if self.first is not None:
-                fused.append((ALPHA * self._first_scores(batch) + (1 - ALPHA) * sim_m).argmax(1) == every)
+            first.append(sim_c.argmax(1) == every)
+            fused.append((ALPHA * sim_c + (1 - ALPHA) * sim_m).argmax(1) == every)
             evidence.append(similarities[every, every].argmax(-1) == 0)
             cosines.append(within(asked))
         right = torch.stack(hits).float().mean(0)
         kinds = batches[0].kinds
         return {
-            **{
-                kind: float(part.mean())
-                for kind, part in zip(kinds, right.split([*kinds.values()]), strict=True)
-                if len(part)
-            },
+            **{kind: float(part.mean()) for kind, part in zip(kinds, right.split([*kinds.values()]), strict=True)},
+            "step1": float(torch.stack(first).float().mean()),
+            "fused": float(torch.stack(fused).float().mean()),
             "evidence": float(torch.stack(evidence).float().mean()),
             "within": float(torch.stack(cosines).mean()),
-            **({"fused": float(torch.stack(fused).float().mean())} if fused else {}),
         }
 
 

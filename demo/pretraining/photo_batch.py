@@ -1,8 +1,9 @@
-"""Photographs a whole batch of flags at once."""
+"""Photographs a whole batch of flags at once, and resizes batches."""
 
 from __future__ import annotations
 
 import torch
+from torch.nn import functional
 
 from demo.photo import compose, draw_poses, light
 
@@ -72,3 +73,10 @@ def _grain(scene: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         strength = 0.06 * torch.rand(third, 1, 1, 1, generator=generator)
         part.addcmul_(tiles[which], strength)
     return scene
+
+
+def resized(images: torch.Tensor, size: int) -> torch.Tensor:
+    """Resizes square images [B, 3, S, S] to `size` x `size`; those of that size are returned as they are."""
+    if images.shape[-1] == size:
+        return images
+    return functional.interpolate(images, [size, size], mode="bilinear", antialias=True)

@@ -13,26 +13,28 @@ import argparse
 import json
 import random
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
 from demo.articles import articles
 from demo.facts import countries, url_of
-from demo.pretraining.encoder_batches import CLEAN, DESIGNS, KNOWN, MADE_UP, STICKERS, EncoderBatches
+from demo.pretraining import encoder_batches, fusion_batches
+from demo.pretraining.encoder_batches import EncoderBatches
 from demo.pretraining.encoder_loss import encoder_loss, encoder_validation
 from demo.pretraining.flag_batches import corpus
+from demo.pretraining.fusion_batches import FusionBatches
 from demo.pretraining.fusion_model import FusionPretraining
+from demo.pretraining.photo_batch import resized
 from demo.pretraining.stages import (
     ENCODER_RATE,
     ENCODER_SCHEDULE,
     ENCODER_SIZE,
     ENCODER_STAGES,
-    FUSION_STAGES,
-    FusionStage,
+    FUSION_RATE,
+    FUSION_SIZE,
+    FUSION_STEPS,
 )
 from demo.pretraining.stream import BatchStream
 from demo.questions import questions
@@ -48,7 +50,8 @@ from training.loop import train
 from training.tokenizer import train_tokenizer
 
 VOCABULARY = 6000
-ENCODER_RUN = "encoder-run"
+WORKERS = 2  # processes that draw; with one, both threads that train wait for the core that also draws
+ENCODER_RUN, FUSION_RUN = "encoder-run", "fusion-run"
 WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "embedded"
 
 
@@ -75,7 +78,7 @@ def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
     encoder = ClipEncoder(model, tokenizer, PixelPreparation(ENCODER_SIZE), config.max_text_tokens, "training")
     encoder.model.to(memory_format=torch.channels_last)
     stages = [stage for stage in ENCODER_STAGES for _ in range(steps or stage.steps)]
-    batches = {stage: BatchStream(EncoderBatches(max(stage.sizes), texts, seed), workers=2) for stage in ENCODER_STAGES}
+    batches = {stage: BatchStream(EncoderBatches(max(stage.sizes), texts, seed), WORKERS) for stage in ENCODER_STAGES}
 
     def loss_of(step: int, part: int) -> Tensor:
         stage = stages[step]
@@ -93,11 +96,11 @@ def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
         validate_every=400,
         save_every=200,
         settings={
-            "known": KNOWN,
-            "made_up": MADE_UP,
-            "clean": CLEAN,
-            "designs": DESIGNS,
-            "stickers": STICKERS,
+            "known": encoder_batches.KNOWN,
+            "made_up": encoder_batches.MADE_UP,
+            "clean": encoder_batches.CLEAN,
+            "designs": encoder_batches.DESIGNS,
+            "stickers": encoder_batches.STICKERS,
             "stages": [[stage.steps, *stage.sizes] for stage in ENCODER_STAGES],
         },
     )
@@ -106,83 +109,60 @@ def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
     return out / "encoder"
 
 
-@torch.no_grad()
-def keep(model: nn.Module, before: Mapping[str, Tensor], share: float) -> None:
-    """Mixes the weights and running means from `before` into the model's, as `share` of their mean."""
-    for name, tensor in model.state_dict().items():
-        if tensor.is_floating_point():
-            tensor.lerp_(before[name], share)
-
-
 def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
-    """Trains a fusion encoder that starts with an image tower of step 1; returns its folder, `out/fusion`.
+    """Trains a fusion encoder that starts with step 1's image tower; returns its folder, `out/fusion`.
 
-    The tower is frozen at first; then everything is trained, with what step 1 confuses in view. A killed run resumes.
+    What step 1 confuses is in view. A killed run resumes.
 
     Args:
         out: Folder of the runs and the models.
-        steps: Steps of every stage, instead of its own number.
+        steps: Number of steps, instead of the recipe's.
         seed: Seed of everything random.
     """
-    first = ClipEncoder.load(out / "encoder")
-    encoder = ClipEncoder.load(out / "encoder")
-    tower, config = encoder.model.vision_model, encoder.model.config
+    first, encoder = ClipEncoder.load(out / "encoder"), ClipEncoder.load(out / "encoder")
+    encoder.model.resize_images(FUSION_SIZE)
+    encoder.model.to(memory_format=torch.channels_last)
     torch.manual_seed(seed)
-    fusion = QFormerFusion.create(tower, config, encoder.tokenizer, encoder.pixels)
+    pixels = PixelPreparation(FUSION_SIZE)
+    fusion = QFormerFusion.create(encoder.model.vision_model, encoder.model.config, encoder.tokenizer, pixels)
 
     def first_vectors(pixels: Tensor) -> Tensor:
-        size = [first.pixels.size] * 2
-        vectors: Tensor = first.model.get_image_features(
-            functional.interpolate(pixels, size, mode="bilinear", antialias=True)
-        )
+        vectors: Tensor = first.model.get_image_features(resized(pixels, first.pixels.size))
         return vectors
 
-    done = 0
-    for stage in FUSION_STAGES:
-        encoder.model.resize_images(stage.size)
-        fusion.use_vision(tower, config, PixelPreparation(stage.size))
-        model = FusionPretraining(fusion, first_vectors if stage.trains_tower else None)
-        before = {name: tensor.clone() for name, tensor in fusion.state_dict().items()}
-        metrics = _train_fusion_stage(model, stage, out, steps or stage.steps, done, seed)
-        keep(fusion, before, stage.kept)
-        write_json(out / stage.name / "metrics.json", metrics)
-        done += steps or stage.steps
-    unseen = FUSION_STAGES[-1].batches(-1)
+    model = FusionPretraining(fusion, first_vectors)
+    batches = BatchStream(FusionBatches(FUSION_SIZE, seed), WORKERS)
+    unseen = FusionBatches(FUSION_SIZE, -1)
+    held_out = [unseen[number] for number in range(2)]
+
+    metrics = train(
+        model,
+        lambda step, part: model.loss(batches(step), step),
+        out=out / FUSION_RUN,
+        optimization=Optimization(steps=steps or FUSION_STEPS, learning_rate=FUSION_RATE, optimizer="muon", seed=seed),
+        validate=lambda: model.metrics(held_out),
+        validate_every=100,
+        save_every=50,
+        settings={
+            "known": fusion_batches.KNOWN,
+            "made_up": fusion_batches.MADE_UP,
+            "designs": fusion_batches.DESIGNS,
+            "stickers": fusion_batches.STICKERS,
+            "shared": fusion_batches.SHARED,
+            "size": FUSION_SIZE,
+        },
+    )
+    write_json(out / FUSION_RUN / "metrics.json", metrics)
     model.center([unseen[number] for number in range(2, 10)])
     fusion.save(out / "fusion")
     return out / "fusion"
-
-
-def _train_fusion_stage(
-    model: FusionPretraining, stage: FusionStage, out: Path, steps: int, done: int, seed: int
-) -> dict[str, float]:
-    """Trains `model` in place with the batches after the first `done`; returns the metrics of the run."""
-    batches = BatchStream(stage.batches(seed))
-    unseen = stage.batches(-1)
-    held_out = [unseen[number] for number in range(2)]
-    return train(
-        model,
-        lambda step, part: model.loss(batches(done + step), step),
-        out=out / stage.name,
-        optimization=Optimization(steps=steps, learning_rate=stage.learning_rate, seed=seed),
-        validate=lambda: model.metrics(held_out),
-        validate_every=50,
-        save_every=50,
-        settings={
-            "size": stage.size,
-            "batches": done,
-            "designs": stage.designs,
-            "stickers": stage.stickers,
-            "shared": stage.shared,
-        },
-    )
 
 
 def publish(out: Path, weights: Path) -> None:
     """Copies the models trained in `out` to `weights`, in half precision (docs/log.md says what that costs)."""
     ClipEncoder.load(out / "encoder").save(weights / "encoder", torch.float16)
     QFormerFusion.load(out / "fusion").save(weights / "fusion", torch.float16)
-    for part, run in (("encoder", ENCODER_RUN), ("fusion", FUSION_STAGES[-1].name)):
+    for part, run in (("encoder", ENCODER_RUN), ("fusion", FUSION_RUN)):
         shutil.copy(out / run / "curve.png", weights / f"{part}-curve.png")
 
 
@@ -200,7 +180,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m demo.pretraining.train_weights", description=__doc__)
     parser.add_argument("part", choices=["encoder", "fusion", "publish"])
     parser.add_argument("--out", type=Path, default=Path("artifacts/weights"), help="folder of the run")
-    parser.add_argument("--steps", type=int, help="steps of every stage, instead of its own number")
+    parser.add_argument("--steps", type=int, help="steps (encoder: of every stage), instead of the recipe's")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     if args.part == "encoder":

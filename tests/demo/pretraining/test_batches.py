@@ -7,15 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from torch import nn
 
 from demo.flags import load_flags
 from demo.pretraining import encoder_batches, fusion_batches
 from demo.pretraining.camera import Camera
 from demo.pretraining.encoder_batches import EncoderBatches
-from demo.pretraining.fusion_batches import DESIGNS, KNOWN, MADE_UP, SECTIONS, FusionBatches
+from demo.pretraining.fusion_batches import DESIGNS, KNOWN, MADE_UP, SECTIONS, STICKERS, FusionBatches
 from demo.pretraining.stream import BatchStream
-from demo.pretraining.train_weights import keep
+from retriever.texts import blip_caption
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,33 +42,31 @@ def test_a_stream_begins_anywhere_and_equals_single_batches() -> None:
 
 def test_a_batch_of_step_2() -> None:
     batch = FusionBatches(16)[0]
-    count = KNOWN + MADE_UP + DESIGNS
+    count = KNOWN + MADE_UP + DESIGNS + STICKERS
     assert len(batch.photographs) == len(batch.keys) == len(batch.questions) == count
     assert len(batch.sections) == SECTIONS * count
     assert batch.alike.shape == (count, count) and not batch.alike.diagonal().any()
-    # Flags and designs are never alike.
+    # Flags and designs are never alike, nor designs and stickers.
     assert not batch.alike[: KNOWN + MADE_UP, KNOWN + MADE_UP :].any()
+    assert not batch.alike[:-STICKERS, -STICKERS:].any()
 
 
-def test_evidence_comes_first() -> None:
-    """A country's question is answered by the first of its sections: nonsense aside, both name its article."""
-    batch = FusionBatches(16)[1]
-    named = [text for text in batch.sections[: KNOWN * SECTIONS] if text.startswith("wiki article ")]
-    assert len(named) >= KNOWN * SECTIONS * (1 - fusion_batches.NONSENSE) / 2
-    firsts = [batch.sections[number * SECTIONS : (number + 1) * SECTIONS] for number in range(KNOWN)]
-    for sections in firsts:
-        titles = {text.split(" section title ")[0] for text in sections if text.startswith("wiki article ")}
-        assert len(titles) <= 1
-        assert len(set(sections)) == SECTIONS
-
-
-def test_a_stage_may_keep_a_share_of_the_weights_before_it() -> None:
-    model = nn.BatchNorm1d(2)
-    state = model.state_dict()
-    state["num_batches_tracked"] += 7
-    keep(model, {name: torch.zeros_like(tensor) for name, tensor in state.items()}, 0.25)
-    assert state["weight"].tolist() == state["running_var"].tolist() == [0.75, 0.75]
-    assert int(state["num_batches_tracked"]) == 7
+def test_evidence_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both sections of a country are its article's; the first one has an answer to the question."""
+    monkeypatch.setattr(fusion_batches, "SHARED", 0.0)
+    monkeypatch.setattr(fusion_batches, "NONSENSE", 0.0)
+    batches = FusionBatches(16)
+    batch = batches[1]
+    evidence = {
+        (blip_caption(row["question"]), blip_caption(row["evidence"]))
+        for rows in batches._rows.values()
+        for row in rows
+    }
+    for number in range(KNOWN):
+        first, second = batch.sections[number * SECTIONS : (number + 1) * SECTIONS]
+        title = first.split(" section title ")[0]
+        assert title.startswith("wiki article ") and second.startswith(title) and first != second
+        assert any(asked == batch.questions[number] and first.endswith(text) for asked, text in evidence)
 
 
 def test_stickers_follow_the_designs_of_a_batch() -> None:
@@ -83,19 +80,18 @@ def test_stickers_follow_the_designs_of_a_batch() -> None:
 
 
 def test_stickers_follow_the_designs_in_a_batch_of_step_2() -> None:
-    batches = FusionBatches(16, mixed=True, designs=4, stickers=6)
+    batches = FusionBatches(16)
     batch = batches[3]
     _, designs, stickers = batches._sources
     flags = KNOWN + MADE_UP
-    assert batch.kinds == {"known": KNOWN, "unknown": MADE_UP, "designs": 4, "stickers": 6}
+    assert batch.kinds == {"known": KNOWN, "unknown": MADE_UP, "designs": DESIGNS, "stickers": STICKERS}
     assert torch.equal(batch.keys[flags:], torch.cat([designs(3).keys, stickers(3).keys]))
-    assert torch.equal(batch.photographs[flags + 4 :], stickers(3).photographs)
-    assert len(batch.questions) == len(batch.alike) == flags + 10 and len(batch.sections) == SECTIONS * (flags + 10)
-    assert not batch.alike[:-6, -6:].any()
+    assert torch.equal(batch.photographs[-STICKERS:], stickers(3).photographs)
 
 
-def test_only_images_tell_entities_apart_that_share_texts() -> None:
-    batch = FusionBatches(16, mixed=True, designs=2, stickers=2, shared=1.0)[0]
+def test_only_images_tell_entities_apart_that_share_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fusion_batches, "SHARED", 1.0)
+    batch = FusionBatches(16)[0]
     assert len(set(batch.questions)) <= fusion_batches.COMMON
     first = batch.sections[::SECTIONS]
     assert len(set(first)) == len(first)  # different titles
