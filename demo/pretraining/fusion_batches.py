@@ -25,8 +25,7 @@ KNOWN, MADE_UP, DESIGNS, STICKERS = 24, 40, 24, 48  # entities per batch: countr
 SECTIONS = 2  # per entity: the evidence, then others of its article
 NONSENSE = 0.4  # share of entities whose question has nothing to do with their sections: only images tell them apart
 VOWELS, CONSONANTS = "aeiouy", "bcdfghjklmnpqrstvwxz"
-SHARED = 0.7  # share of entities with the texts of others but for the titles, like articles about the same topics
-COMMON = 2  # questions with their sections per batch that these share
+COMMON = 2  # questions with their sections per batch that entities share
 CUT_OUT = 0.6  # share of designs on another ground in the photograph
 SMALL = 0.35  # share of photographs in which the design takes up less of the frame
 QUESTIONS = 40  # per country, from which a batch chooses
@@ -62,10 +61,12 @@ class FusionBatches(Dataset[FusionBatch]):
     Args:
         size: Side S of an image in pixels.
         seed: Seed of everything random.
+        shared: Share of entities whose question and sections are those of others of the batch but for the titles, like
+            articles about the same topics: only images tell them apart.
     """
 
-    def __init__(self, size: int, seed: int = 0):
-        self.size, self.seed = size, seed
+    def __init__(self, size: int, seed: int = 0, shared: float = 0.7):
+        self.size, self.seed, self.shared = size, seed, shared
 
     @functools.cached_property
     def _sources(self) -> tuple[FlagBatches, DesignBatches, StickerBatches]:
@@ -105,7 +106,7 @@ class FusionBatches(Dataset[FusionBatch]):
         sections: list[str] = []
         common = [self._common_texts(rng) for _ in range(COMMON)]
         for code in [*flags.codes, *[None] * len(designs.keys)]:
-            if rng.random() < SHARED:
+            if rng.random() < self.shared:
                 question, passages = _titled(*rng.choice(common), rng)
             else:
                 question, passages = self._texts(code, rng)

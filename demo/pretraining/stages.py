@@ -31,6 +31,29 @@ ENCODER_STAGES = (
 # Planned for 2,650 steps; the last stage was shortened and cools down instead.
 ENCODER_SCHEDULE = Schedule(planned=2650 / 2100, cooldown=700 / 2100)
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusionStage:
+    """A part of the fusion encoder's training, a run of its own.
+
+    Attributes:
+        name: Of the run's folder.
+        steps: Number of steps.
+        learning_rate: At its peak.
+        shared: Share of entities with the texts of others, see `FusionBatches`.
+        trains_tower: Whether the image tower is trained, too.
+    """
+
+    name: str
+    steps: int
+    learning_rate: float
+    shared: float
+    trains_tower: bool
+
+
 FUSION_SIZE = 144  # more than step 1 has, because step 2 looks at one image and not at millions
-FUSION_RATE = 3e-3
-FUSION_STEPS = 950
+FUSION_STAGES = (
+    FusionStage(name="fusion-run", steps=950, learning_rate=3e-3, shared=0.7, trains_tower=True),
+    # The first stage teaches images and neglects texts.
+    FusionStage(name="fusion-text-run", steps=300, learning_rate=1.5e-3, shared=0.3, trains_tower=False),
+)

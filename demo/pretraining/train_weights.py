@@ -32,9 +32,9 @@ from demo.pretraining.stages import (
     ENCODER_SCHEDULE,
     ENCODER_SIZE,
     ENCODER_STAGES,
-    FUSION_RATE,
     FUSION_SIZE,
-    FUSION_STEPS,
+    FUSION_STAGES,
+    FusionStage,
 )
 from demo.pretraining.stream import BatchStream
 from demo.questions import questions
@@ -51,7 +51,7 @@ from training.tokenizer import train_tokenizer
 
 VOCABULARY = 6000
 WORKERS = 2  # processes that draw; with one, both threads that train wait for the core that also draws
-ENCODER_RUN, FUSION_RUN = "encoder-run", "fusion-run"
+ENCODER_RUN = "encoder-run"
 WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "embedded"
 
 
@@ -116,7 +116,7 @@ def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
 
     Args:
         out: Folder of the runs and the models.
-        steps: Number of steps, instead of the recipe's.
+        steps: Steps of every stage, instead of its own number.
         seed: Seed of everything random.
     """
     first, encoder = ClipEncoder.load(out / "encoder"), ClipEncoder.load(out / "encoder")
@@ -130,16 +130,31 @@ def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
         vectors: Tensor = first.model.get_image_features(resized(pixels, first.pixels.size))
         return vectors
 
-    model = FusionPretraining(fusion, first_vectors)
-    batches = BatchStream(FusionBatches(FUSION_SIZE, seed), WORKERS)
+    model, done = FusionPretraining(fusion, first_vectors), 0
+    for stage in FUSION_STAGES:
+        own = steps or stage.steps
+        metrics = _train_fusion_stage(model, stage, out, own, done, seed)
+        write_json(out / stage.name / "metrics.json", metrics)
+        done += own
     unseen = FusionBatches(FUSION_SIZE, -1)
-    held_out = [unseen[number] for number in range(2)]
+    model.center([unseen[number] for number in range(2, 10)])
+    fusion.save(out / "fusion")
+    return out / "fusion"
 
-    metrics = train(
+
+def _train_fusion_stage(
+    model: FusionPretraining, stage: FusionStage, out: Path, steps: int, done: int, seed: int
+) -> dict[str, float]:
+    """Trains `model` in place with the batches after the first `done`; returns the metrics of the run."""
+    model.fusion.vision.requires_grad_(stage.trains_tower)
+    batches = BatchStream(FusionBatches(FUSION_SIZE, seed, stage.shared), WORKERS)
+    unseen = FusionBatches(FUSION_SIZE, -1, stage.shared)
+    held_out = [unseen[number] for number in range(2)]
+    return train(
         model,
-        lambda step, part: model.loss(batches(step), step),
-        out=out / FUSION_RUN,
-        optimization=Optimization(steps=steps or FUSION_STEPS, learning_rate=FUSION_RATE, optimizer="muon", seed=seed),
+        lambda step, part: model.loss(batches(done + step), step),
+        out=out / stage.name,
+        optimization=Optimization(steps=steps, learning_rate=stage.learning_rate, optimizer="muon", seed=seed),
         validate=lambda: model.metrics(held_out),
         validate_every=100,
         save_every=50,
@@ -148,21 +163,17 @@ def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
             "made_up": fusion_batches.MADE_UP,
             "designs": fusion_batches.DESIGNS,
             "stickers": fusion_batches.STICKERS,
-            "shared": fusion_batches.SHARED,
+            "shared": stage.shared,
             "size": FUSION_SIZE,
         },
     )
-    write_json(out / FUSION_RUN / "metrics.json", metrics)
-    model.center([unseen[number] for number in range(2, 10)])
-    fusion.save(out / "fusion")
-    return out / "fusion"
 
 
 def publish(out: Path, weights: Path) -> None:
     """Copies the models trained in `out` to `weights`, in half precision (docs/log.md says what that costs)."""
     ClipEncoder.load(out / "encoder").save(weights / "encoder", torch.float16)
     QFormerFusion.load(out / "fusion").save(weights / "fusion", torch.float16)
-    for part, run in (("encoder", ENCODER_RUN), ("fusion", FUSION_RUN)):
+    for part, run in (("encoder", ENCODER_RUN), ("fusion", FUSION_STAGES[0].name)):
         shutil.copy(out / run / "curve.png", weights / f"{part}-curve.png")
 
 
@@ -180,7 +191,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m demo.pretraining.train_weights", description=__doc__)
     parser.add_argument("part", choices=["encoder", "fusion", "publish"])
     parser.add_argument("--out", type=Path, default=Path("artifacts/weights"), help="folder of the run")
-    parser.add_argument("--steps", type=int, help="steps (encoder: of every stage), instead of the recipe's")
+    parser.add_argument("--steps", type=int, help="steps of every stage, instead of its own number")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)
     if args.part == "encoder":

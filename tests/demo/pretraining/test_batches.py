@@ -53,9 +53,8 @@ def test_a_batch_of_step_2() -> None:
 
 def test_evidence_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both sections of a country are its article's; the first one has an answer to the question."""
-    monkeypatch.setattr(fusion_batches, "SHARED", 0.0)
     monkeypatch.setattr(fusion_batches, "NONSENSE", 0.0)
-    batches = FusionBatches(16)
+    batches = FusionBatches(16, shared=0.0)
     batch = batches[1]
     evidence = {
         (blip_caption(row["question"]), blip_caption(row["evidence"]))
@@ -89,9 +88,8 @@ def test_stickers_follow_the_designs_in_a_batch_of_step_2() -> None:
     assert torch.equal(batch.photographs[-STICKERS:], stickers(3).photographs)
 
 
-def test_only_images_tell_entities_apart_that_share_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fusion_batches, "SHARED", 1.0)
-    batch = FusionBatches(16)[0]
+def test_only_images_tell_entities_apart_that_share_texts() -> None:
+    batch = FusionBatches(16, shared=1.0)[0]
     assert len(set(batch.questions)) <= fusion_batches.COMMON
     first = batch.sections[::SECTIONS]
     assert len(set(first)) == len(first)  # different titles
