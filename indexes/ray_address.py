@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 
 _PATIENCE = 6.0
 """Seconds to wait for a connection, and for data on it."""
@@ -16,12 +17,13 @@ _START = "start one with `ray start --head` on one machine and `ray start --addr
 _TOKEN = "if it asks for a token, set RAY_AUTH_MODE=token and copy ~/.ray/auth_token from its head"
 
 
-def connect(address: str, source: str = "--cluster") -> None:
+def connect(address: str, source: str = "--cluster", environment: Mapping[str, str] | None = None) -> None:
     """Connects this process to a cluster; needs the extra `ray`.
 
     Args:
         address: `host:port` of its head, or "auto" for the cluster that this machine is part of.
         source: Where the address comes from, for errors.
+        environment: Environment variables for the actors that this process starts.
 
     Raises:
         ValueError: There is no such cluster, or it rejects this process or cannot run actors for it.
@@ -31,7 +33,7 @@ def connect(address: str, source: str = "--cluster") -> None:
 
     check_address(address, source)
     try:
-        ray.init(address, log_to_driver=False)
+        ray.init(address, log_to_driver=False, runtime_env={"env_vars": {**(environment or {})}})
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
         raise ValueError(
             f"{source} {address}: not connected ({error}); this machine must be part of the cluster: {_START}; {_TOKEN}"

@@ -28,6 +28,9 @@ logger = logging.getLogger(__name__)
 
 _NAME = "omgm"
 """Name of the application on the cluster, and of the actor that the command holds while it runs."""
+_ROUTING = {"RAY_SERVE_PROXY_PREFER_LOCAL_NODE_ROUTING": "0"}
+"""By default, a machine passes its requests to its own replica as long as that accepts any. Ours accepts all, to refuse
+some by their expected wait, so it would refuse requests while the replicas of other machines are idle."""
 
 
 def replica_range(text: str) -> tuple[int, int]:
@@ -72,7 +75,7 @@ def running_replicas(
         if address == "local":
             ray.init(address, include_dashboard=False, log_to_driver=False)
         else:
-            connect(address, "RAY_ADDRESS")
+            connect(address, "RAY_ADDRESS", _ROUTING)
         stack.callback(ray.shutdown)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # only now: `ray.init` installs a handler that aborts
         _check_room(ray.cluster_resources(), options["ray_actor_options"], replicas[0], address)
