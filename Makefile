@@ -139,7 +139,7 @@ weights: export OMP_NUM_THREADS = 2
 weights: export MALLOC_MMAP_MAX_ = 0
 weights: export MALLOC_TRIM_THRESHOLD_ = 100000000000
 weights: export GLIBC_TUNABLES = glibc.malloc.hugetlb=1
-weights: .venv/base.stamp  ## retrain the embedded weights, in about four hours on two cores
+weights: .venv/base.stamp  ## retrain the embedded weights, in less than three hours on two cores
 	$(BIN)/python -m demo.pretraining.train_weights encoder
 	$(BIN)/python -m demo.pretraining.train_weights fusion
 	$(BIN)/python -m demo.pretraining.train_weights publish
