@@ -33,7 +33,7 @@ def connect(address: str, source: str = "--cluster", environment: Mapping[str, s
 
     check_address(address, source)
     try:
-        ray.init(address, log_to_driver=False, runtime_env={"env_vars": {**(environment or {})}})
+        ray.init(address, log_to_driver=False, runtime_env={"env_vars": {**environment}} if environment else None)
     except (ConnectionError, RuntimeError, ValueError, RayError) as error:
         raise ValueError(
             f"{source} {address}: not connected ({error}); this machine must be part of the cluster: {_START}; {_TOKEN}"

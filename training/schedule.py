@@ -36,7 +36,7 @@ class Schedule:
         return self._planned(share)
 
     def _planned(self, share: float) -> float:
-        """Returns what `factor` is without a cooldown."""
+        """Returns the factor without a cooldown."""
         rising, part = self._phase(share / self.planned)
         if not rising:
             return _cosine(1.0, self.last, part)

@@ -112,7 +112,7 @@ def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
 def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
     """Trains a fusion encoder that starts with step 1's image tower; returns its folder, `out/fusion`.
 
-    What step 1 confuses is in view. A killed run resumes.
+    Step 1's scores are part of the loss, so it learns to tell apart what step 1 confuses. A killed run resumes.
 
     Args:
         out: Folder of the runs and the models.
