@@ -71,20 +71,21 @@ def is_labeled(name: str) -> bool:
     return name.removeprefix(GROUNDS).startswith(LABELED)
 
 
-def keys_with_tokens(main: str | None, further: Sequence[str]) -> list[str]:
+def keys_with_tokens(main: str | None, further: Sequence[str], use: ImageUse) -> list[str]:
     """Returns the names of an entity's keys that have their own tokens, labeled images last.
 
-    These are its labeled images and, if its article has other image keys besides the main image, all of the article's
-    image keys. A lone main image needs no tokens of its own: those of the sections already contain it.
+    These are its labeled images and, if articles may have several image keys, all of the article's image keys. If only
+    main images are keys, they have none, as in the paper: an entity scores by its best section (equation 5).
 
     Args:
         main: The name of the main image, or `None` if it is missing or unreadable.
         further: The names of the further keys.
+        use: Which images are used.
     """
     if main is None:
         return []
-    several = any(not (is_labeled(name) or name.startswith(GROUNDS)) for name in further)
-    return [name for name in (main, *further) if is_labeled(name) or (several and not name.startswith(GROUNDS))]
+    shown = (name for name in (main, *further) if not name.startswith(GROUNDS))
+    return [name for name in shown if use.keys > 1 or is_labeled(name)]
 
 
 def choose_further(

@@ -29,7 +29,7 @@ class ImageRecord(NamedTuple):
         problems: Further images that cannot be read, each with the reason.
         tokens: Number of rows of tokens, of sections and of images.
         image_tokens: Number of the article's images that have tokens of their own. Builds started by an older version
-            have neither this number nor such tokens.
+            have fewer of them, or neither this number nor such tokens.
     """
 
     path: str | None

@@ -211,7 +211,7 @@ class ReadImages:
         main = MainImage(name)
         further = choose_further(entity, main, self._use, usable, has_no_ground(images[name]))
         texts = section_texts(entity) if self._fusion is not None else []
-        shown = keys_with_tokens(name, further.keys) if self._fusion is not None else []
+        shown = keys_with_tokens(name, further.keys, self._use) if self._fusion is not None else []
         if self._encoder is None and not texts and not shown:
             images = {}
         return EntityImages(main, small, further, list(problems.values()), texts, shown, images)

@@ -112,8 +112,8 @@ class Counts(_Model):
     """The size of an index.
 
     `searchable` entities have a key, and `further_keys` counts their keys beyond the first. `token_sections` sections
-    have tokens, and so do `image_tokens` images of articles with several and `labeled_tokens` labeled images: all those
-    that are keys, or none in an index of an older version.
+    have tokens, and so do `image_tokens` images of articles and `labeled_tokens` labeled images; see
+    `indexes.article_images.keys_with_tokens`. An index of an older version has fewer of them.
     """
 
     entities: int

@@ -260,7 +260,7 @@ class Index:
     def token_rows(self, row: int) -> range:
         """Returns the rows of an entity's tokens: those of its sections, then of its images, labeled ones last.
 
-        An article's images have their own tokens if other images than the main one are keys. Without a readable main
+        An article's images have their own tokens if other images than the main one may be keys. Without a readable main
         image, an entity has no tokens.
 
         Raises:

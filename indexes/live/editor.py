@@ -213,7 +213,7 @@ class Editor:
             thumbnail(article.image),
             further,
             texts=section_texts(article.entity) if self.fusion is not None else (),
-            shown=keys_with_tokens(name, further.keys) if self.fusion is not None else (),
+            shown=keys_with_tokens(name, further.keys, use) if self.fusion is not None else (),
             images={name: article.image, **article.further},
         )
 

@@ -118,25 +118,40 @@ def test_a_section_is_paired_with_its_own_image(kb: Path) -> None:
     assert torch.equal(index.tokens(np.arange(2, 4)), main.tokens(np.arange(2, 4)))
 
 
-def test_step_2_compares_with_every_image_of_an_article_with_several(kb: Path) -> None:
+def test_step_2_compares_with_every_image_of_an_article(kb: Path) -> None:
     """Their tokens are computed from the images without text and stored after the sections' rows."""
     index, fusion = build(kb, "index"), FakeFusion()
     counts = index.manifest.counts
-    assert (counts.token_sections, counts.image_tokens, counts.labeled_tokens) == (4, 5, 0)
-    assert np.load(index.folder / IMAGE_OWNERS).tolist() == [0, 0, 0, 2, 2]  # red, green, blue; black, yellow
-    assert [index.section_rows(row) for row in range(4)] == [range(2), range(5, 6), range(6, 7), range(9, 9)]
-    assert [index.token_rows(row) for row in range(4)] == [range(5), range(5, 6), range(6, 9), range(9, 9)]
-    images = [Image.new("RGB", (90, 60), color) for color in ("red", "green", "blue", "black", "yellow")]
-    expected = torch.nn.functional.normalize(fusion.encode(images, [""] * 5), dim=-1)
-    assert torch.allclose(index.tokens(np.array([2, 3, 4, 7, 8])), expected, atol=1e-3)
+    assert (counts.token_sections, counts.image_tokens, counts.labeled_tokens) == (4, 6, 0)
+    assert np.load(index.folder / IMAGE_OWNERS).tolist() == [0, 0, 0, 1, 2, 2]  # red, green, blue; white; black, yellow
+    assert [index.section_rows(row) for row in range(4)] == [range(2), range(5, 6), range(7, 8), range(10, 10)]
+    assert [index.token_rows(row) for row in range(4)] == [range(5), range(5, 7), range(7, 10), range(10, 10)]
+    images = [Image.new("RGB", (90, 60), color) for color in ("red", "green", "blue", "white", "black", "yellow")]
+    expected = torch.nn.functional.normalize(fusion.encode(images, [""] * 6), dim=-1)
+    assert torch.allclose(index.tokens(np.array([2, 3, 4, 6, 8, 9])), expected, atol=1e-3)
     query = Query(Image.new("RGB", (90, 60), "blue"), "Which one?")
     ranked = FusionRerank(fusion, index, alpha=0.0).start([query])([[Candidate(row) for row in range(3)]])[0]
     tokens = torch.nn.functional.normalize(fusion.encode([query.image], ["which one?"]), dim=-1)[0]
-    sims = [float((tokens @ row.T).amax(1).mean()) for row in index.tokens(np.arange(9))]
-    own = {0: max(sims[2:5]), 1: sims[5], 2: max(sims[7:9])}  # for the second, its only section's
+    sims = [float((tokens @ row.T).amax(1).mean()) for row in index.tokens(np.arange(10))]
+    own = {0: max(sims[2:5]), 1: sims[6], 2: max(sims[8:10])}
     assert {one.row: one.sim_m for one in ranked} == pytest.approx(own, abs=1e-3)
     [first] = [one for one in ranked if one.row == 0]
     assert sorted(section.sim_m or 0 for section in first.sections) == pytest.approx(sorted(sims[:2]), abs=1e-3)
+
+
+def test_an_image_without_sections_is_compared_too(tmp_path: Path) -> None:
+    """An entity without text is not left to step 1 alone, unless the paper's method is chosen."""
+    Image.new("RGB", (90, 60), "red").save(tmp_path / "red.png")
+    kb = write_jsonl(tmp_path / "kb.jsonl", {"id": "a", "title": "A", "sections": [], "image": "red.png"})
+    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
+    for image_keys, rows in ((2, range(1)), (1, range(0))):
+        out = tmp_path / str(image_keys)
+        options: dict[str, Any] = {"candidates": "combined", "image_keys": image_keys, "progress": False}
+        index = build_index(kb, tmp_path, out, **models, **options)
+        assert (index.token_rows(0), index.section_rows(0)) == (rows, range(0))
+        query = Query(Image.new("RGB", (90, 60), "red"), "Which one?")
+        [[candidate]] = FusionRerank(FakeFusion(), index, alpha=0.5).start([query])([[Candidate(0, 0.5)]])
+        assert (candidate.sim_m is None) == (image_keys == 1) and not candidate.sections
 
 
 def test_a_build_that_an_older_version_began_has_no_tokens_of_images(tmp_path: Path) -> None:

@@ -190,7 +190,7 @@ class _Articles:
             self.main.append(main)
             if not self.compared.isdisjoint(meant):
                 further = choose_further(entity, MainImage(main), self.use, self.source.find).keys
-                self.own[row] = keys_with_tokens(main, further)
+                self.own[row] = keys_with_tokens(main, further, self.use)
             self.lengths.append(len(entity.sections))
             self.published.extend(section.index for section in entity.sections)
             passages = [section_passage(entity.title, section.title, section.text) for section in entity.sections]

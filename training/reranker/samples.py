@@ -46,7 +46,7 @@ class SampleSet:
         published: Position of each section in its article as published, [S].
         main_image: Main image of each entity, -1 without one, [E].
         image_owners: The entity of each of `own_images`, ascending, [F].
-        own_images: The images that have their own token rows in an index because their article has several
+        own_images: The images of articles that have their own token rows in an index
             (`indexes.article_images.keys_with_tokens`), [F]; only for entities with which held-out samples are
             compared.
     """

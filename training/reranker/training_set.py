@@ -241,10 +241,8 @@ def _readable(prepared: Preparation, store: FeatureStore) -> SampleSet:
 
 
 def _without(samples: SampleSet, bad: NDArray[np.int64]) -> SampleSet:
-    """Returns the samples without bad images of articles; a single remaining image of an article is dropped, too."""
-    kept = ~np.isin(samples.own_images, bad)
-    count = np.bincount(samples.image_owners[kept], minlength=len(samples.main_image))
-    kept &= (count[samples.image_owners] > 1) & (samples.main_image[samples.image_owners] >= 0)
+    """Returns the samples without bad images of articles, and without those of articles whose main image is bad."""
+    kept = ~np.isin(samples.own_images, bad) & (samples.main_image[samples.image_owners] >= 0)
     return replace(samples, image_owners=samples.image_owners[kept], own_images=samples.own_images[kept])
 
 

@@ -123,7 +123,7 @@ class Validation:
         return [(image, 0, section) for section in self.samples.sections_of(entity)] if image >= 0 else []
 
     def _shown(self, entity: int) -> list[tuple[int, int, int]]:
-        """Returns the images that have their own tokens: those of an article with several, and labeled ones."""
+        """Returns an entity's images that have their own tokens, labeled ones last."""
         images = (*self.samples.images_of(entity), *self._labeled.get(entity, ()))
         return [(image, 0, len(self.make.texts) - 1) for image in images]
 

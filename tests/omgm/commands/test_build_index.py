@@ -113,8 +113,8 @@ def test_a_dry_run_says_what_it_would_take_and_builds_nothing(
     assert build(kb, images, out, "--dry-run", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["entities"], report["sections"], report["requests"], report["search"]) == (7, 8, 0, "flat")
-    # of the embedded profile, bit1: 32 tokens of 8 values in one bit each, for 5 sections
-    assert report["bytes"]["tokens"] == 5 * 32 * 1
+    # of the embedded profile, bit1: 32 tokens of 8 values in one bit each, for 5 sections and 4 main images
+    assert report["bytes"]["tokens"] == (5 + 4) * 32 * 1
 
 
 def test_durations_are_readable() -> None:

@@ -143,7 +143,7 @@ def test_figures_are_those_of_the_pipeline(
     fusion = QFormerFusion.load(trained.folder)
     index = build_index(out=tmp_path / "trained", encoder=encoder, fusion=fusion, progress=False, **parts)
     assert index.manifest.counts.labeled_tokens == len(parts.get("labeled", ()))
-    assert index.manifest.counts.image_tokens == (3 * 4 if several else 0)
+    assert index.manifest.counts.image_tokens == (4 * 3 + 4 if several else 0)
     steps: list[Step] = [
         EntitySearch(encoder, index, 20),
         FusionRerank(fusion, index, trained.alpha, mode),
