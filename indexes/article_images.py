@@ -74,8 +74,8 @@ def is_labeled(name: str) -> bool:
 def keys_with_tokens(main: str | None, further: Sequence[str], use: ImageUse) -> list[str]:
     """Returns the names of an entity's keys that have their own tokens, labeled images last.
 
-    These are its labeled images and, if articles may have several image keys, all of the article's image keys. If only
-    main images are keys, they have none, as in the paper: an entity scores by its best section (equation 5).
+    These are its labeled images and, if `use` allows several keys per entity, the article's images. If only main images
+    are keys, they have no tokens, as in the paper: an entity scores by its best section (equation 5).
 
     Args:
         main: The name of the main image, or `None` if it is missing or unreadable.

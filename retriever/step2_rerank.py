@@ -17,8 +17,8 @@ from retriever.types import Candidate, Query, ScoredSection
 class FusionRerank:
     """Reranks candidates by equation 5: `alpha * sim_c + (1 - alpha) * max over its sections of sim_m`.
 
-    Unlike in the paper, an entity whose images have their own tokens (labeled images, and the images of articles if
-    these may have several keys) scores by the best of these instead; its sections are still ranked by `sim_m`. A
+    Unlike in the paper, an entity whose images have tokens of their own (labeled images and, with `search.image_keys`
+    above 1, the article's images) scores by the best of these instead; its sections are still ranked by `sim_m`. A
     section also scores well for text that matches the question, and wrong entities have such sections, too; images of
     the entity are better evidence of what the query image shows.
 
