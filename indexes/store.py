@@ -260,8 +260,8 @@ class Index:
     def token_rows(self, row: int) -> range:
         """Returns the rows of an entity's tokens: those of its sections, then of its images, labeled ones last.
 
-        An article's images have tokens of their own if `search.image_keys` is above 1. Without a readable main image, an
-        entity has no tokens.
+        An article's images have tokens of their own if `search.image_keys` is above 1. Without a readable main image,
+        an entity has no tokens.
 
         Raises:
             IndexError: There is no such row.
