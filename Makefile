@@ -22,7 +22,7 @@ BIN := .venv/bin
 OMGM := $(BIN)/python -m omgm
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-wheel test-archives test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker \
+.PHONY: help setup lock demo test test-wheel test-archives test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker \
 	train-generator eval sweep calibrate serve bench bench-gpu bench-load bench-hostile bench-scale bench-train bench-maxsim weights
 
 help:  ## list the targets
@@ -147,14 +147,24 @@ weights: .venv/base.stamp  ## retrain the embedded weights, in less than three h
 $(DATA)/kb_wiki.json: .venv/base.stamp
 	$(BIN)/python -m demo.build --out $(DATA)
 
+# Everything that the tests use, except what only a part of them needs: ray, langchain, llamaindex.
+DEV := cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sentencepiece,zim,parquet,mediawiki,sql,svg,hf,bem,dynvqa,agents,milvus-lite,ocr,duckduckgo,mmsearch,otel
+
 .venv/base.stamp: EXTRAS = cpu
 .venv/peft.stamp: EXTRAS = cpu,peft
-.venv/dev.stamp: EXTRAS = cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sentencepiece,zim,parquet,mediawiki,sql,svg,hf,bem,dynvqa,agents,milvus-lite,ocr,duckduckgo,mmsearch,otel
-.venv/base.stamp .venv/peft.stamp .venv/dev.stamp: pyproject.toml constraints.txt
+.venv/dev.stamp: EXTRAS = $(DEV)
+.venv/base.stamp .venv/peft.stamp .venv/dev.stamp: pyproject.toml requirements.lock
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --quiet -c requirements.lock -e '.[$(EXTRAS)]'
 	touch $@
+
+lock:  ## renew requirements.lock: the newest version of each package that pyproject.toml and constraints.txt allow
+	$(PYTHON) -m venv --clear artifacts/lock
+	artifacts/lock/bin/python -m pip install --quiet -c constraints.txt -e '.[$(DEV),ray,langchain,llamaindex]'
+	{ echo "# Written by \`make lock\`; installed by \`make setup\`."; artifacts/lock/bin/python -m pip freeze --exclude-editable; } \
+		| sed 's/+.*//' > artifacts/requirements.lock
+	mv artifacts/requirements.lock requirements.lock
 
 .venv-lavis/stamp: tests/lavis/requirements.txt
 	test -x .venv-lavis/bin/python || $(PYTHON) -m venv .venv-lavis

@@ -163,7 +163,7 @@ def _load(file: Path) -> Any:
         raise ValueError(f"{file}: {line}not YAML ({error.problem})") from error
     except yaml.YAMLError as error:
         raise ValueError(f"{file}: not YAML ({error})") from error
-    except RecursionError as error:
+    except RecursionError as error:  # PyYAML before 6.0.4
         raise ValueError(f"{file}: not YAML that can be read (too many levels)") from error
 
 

@@ -140,8 +140,8 @@ class FlagReranker:
             library = import_module("FlagEmbedding")
         except ModuleNotFoundError as error:
             raise ValueError(
-                'sections.kind = "flag" needs FlagEmbedding: install the extra `flag`, or set "cross_encoder", which '
-                "gives the same scores"
+                f'sections.kind = "flag" needs FlagEmbedding ({error}): install the extra `flag`, or set '
+                '"cross_encoder", which gives the same scores'
             ) from error
         model = library.FlagReranker(str(folder), devices=[device], normalize=True)
         model.model.to(dtype)

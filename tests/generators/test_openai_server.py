@@ -103,4 +103,5 @@ def test_a_check_says_that_the_server_offers_the_model(served: tuple[str, str]) 
         async with ChatClient(url, model) as client:
             return await client.check()
 
-    assert asyncio.run(run()) == f"{url}/v1/models responds but lists no models"
+    # Before 5.24, transformers lists only models that are in its cache.
+    assert asyncio.run(run()) in (f"{url}/v1/models offers {model}", f"{url}/v1/models responds but lists no models")

@@ -353,7 +353,7 @@ def test_yaml_as_a_file_and_as_a_folder(tmp_path: Path) -> None:
     reason = "line 2: not YAML (did not find expected ',' or ']')"
     assert skipped.listed == [{"place": "owl.yaml", "reason": reason}]
     file.write_text(f"- name: {'[' * 5000}{']' * 5000}\n")
-    with pytest.raises(ValueError, match=r"animals\.yml: not YAML that can be read \(too many levels\)"):
+    with pytest.raises(ValueError, match=r"animals\.yml: .*not YAML.*(too many levels|maximum nesting depth)"):
         read(file)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,8 @@ def test_scores_are_those_of_sentence_transformers(folder: Path) -> None:
 
 
 def test_scores_are_those_of_flag_embedding(folder: Path) -> None:
-    pytest.importorskip("FlagEmbedding")
+    if find_spec("FlagEmbedding") is None:  # one that is installed but cannot be imported is a failure
+        pytest.skip("needs the extra flag")
     flag, ours = FlagReranker.load(folder), CrossEncoderReranker.load(folder)
     # FlagEmbedding omits the separators before an empty passage; ours scores it like sentence-transformers.
     passages = [[text for text in found if text] for found in PASSAGES]
