@@ -16,6 +16,8 @@ from serving.settings import ServingSettings
 UPLOAD_GRACE_S = 1.0
 """Seconds that an upload holds a place in the queue. A slower upload must be admitted again once it is complete."""
 _REMEMBERED = 15  # number of recent batches and answers behind the estimates
+_BURST = 2
+"""How many times as long as `max_wait_s` a request of a burst may wait."""
 
 
 class Ticket:
@@ -36,8 +38,11 @@ class Admission:
 
     The expected wait is the number of requests ahead times the median seconds per query over the last batches, so it
     adapts to the batch size. Two full batches are always admitted: one to run, and one to keep the models busy after
-    it. Until the first batch has been measured, no more than that is admitted. All methods must be called from the
-    event loop's thread.
+    it. Until the first batch has been measured, no more than that is admitted.
+
+    Requests may wait longer in a burst, which begins when there was little to do, and lasts for `max_wait_s`: otherwise
+    most of many requests at the same moment would be refused, only for the models to be idle soon after. Under lasting
+    load the queue never empties, so there are no bursts. All methods must be called from the event loop's thread.
 
     Args:
         settings: Uses `max_batch`, `max_queue`, `max_wait_s` and `timeout_s`.
@@ -52,6 +57,7 @@ class Admission:
         self._running, self._running_since = 0, 0.0
         self._per_query, self._per_image, self._per_answer = _RecentMedian(), _RecentMedian(), _RecentMedian()
         self._answering = 0
+        self._quiet = -math.inf  # when less than half a batch was last inside
 
     @property
     def inside(self) -> int:
@@ -74,9 +80,12 @@ class Admission:
         settings, inside = self._settings, self.inside
         if inside - self._running >= settings.max_queue:
             return self._refused(self.seconds_per_query(), self.wait())
-        wait = self.wait()
+        wait, now = self.wait(), self._clock()
+        if 2 * inside < settings.max_batch:
+            self._quiet = now
+        longest = settings.max_wait_s * (_BURST if now - self._quiet < settings.max_wait_s else 1)
         unknown = self._per_query.value == 0  # no batch has ended yet, so there is no estimate
-        if inside >= 2 * settings.max_batch and (unknown or wait > settings.max_wait_s):
+        if inside >= 2 * settings.max_batch and (unknown or wait > longest):
             return self._refused(wait - settings.max_wait_s, wait)
         # With less than a batch of answers in progress, the estimate may be outdated.
         answer = self._per_answer.value

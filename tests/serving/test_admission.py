@@ -76,10 +76,40 @@ def test_who_would_wait_too_long_is_told_when_to_come_back() -> None:
     door.enter(2)
     assert door.admission.refusal() is None  # would wait for 1 s
     door.enter(2)  # two full batches are admitted whatever the estimate
+    door.now += 1.0  # the burst is over
     assert door.refusal() == (429, "queue_full", "1")  # would wait for 2 s
     with pytest.raises(ApiError):
         door.admission.enter()
     assert door.admission.inside == 4
+
+
+def test_a_burst_may_wait_longer() -> None:
+    door = Door(max_batch=4, max_wait_s=1.0)
+    door.run_batch(4, 1.0)  # 0.25 s per query
+    tickets = door.enter(8)
+    assert door.admission.refusal() is None  # would wait for 2 s
+    tickets += door.enter(1)
+    assert door.refusal() == (429, "queue_full", "2")  # would wait for 2.25 s; in 1.25 s, it would be 1 s
+    door.admission.leave(tickets[0])
+    assert door.admission.refusal() is None
+    door.now += 1.0  # the burst is over
+    assert door.refusal() == (429, "queue_full", "1")
+
+
+def test_a_burst_begins_when_there_is_little_to_do() -> None:
+    door = Door(max_batch=4, max_wait_s=1.0)
+    door.run_batch(4, 1.0)
+    tickets = door.enter(8)
+    door.now += 1.0
+    assert door.refusal()[0] == 429
+    for ticket in tickets[2:]:
+        door.admission.leave(ticket)
+    tickets[2:] = door.enter(6)
+    assert door.refusal()[0] == 429  # half a batch was left
+    for ticket in tickets[1:]:
+        door.admission.leave(ticket)
+    door.enter(7)
+    assert door.admission.refusal() is None  # less was left
 
 
 def test_retry_after_comes_from_the_measured_rate() -> None:
@@ -129,12 +159,14 @@ def test_a_slow_upload_holds_no_place() -> None:
     door = Door(max_wait_s=1.0)
     door.run_batch(2, 1.0)
     slow = [door.admission.enter() for _ in range(4)]
+    door.now += 1.0
     assert door.refusal()[0] == 429
-    door.now += 1.5
+    door.now += 0.5
     assert door.admission.inside == 0
     door.admission.uploaded(slow[0])  # finally complete: readmitted, since there is time
     assert door.admission.inside == 1
     door.enter(3)
+    door.now += 1.0
     with pytest.raises(ApiError) as caught:
         door.admission.uploaded(slow[1])
     assert caught.value.status == 429
