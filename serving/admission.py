@@ -40,9 +40,10 @@ class Admission:
     adapts to the batch size. Two full batches are always admitted: one to run, and one to keep the models busy after
     it. Until the first batch has been measured, no more than that is admitted.
 
-    Requests may wait longer in a burst, which begins when there was little to do, and lasts for `max_wait_s`: otherwise
-    most of many requests at the same moment would be refused, only for the models to be idle soon after. Under lasting
-    load the queue never empties, so there are no bursts. All methods must be called from the event loop's thread.
+    Requests may wait longer in a burst: otherwise most of many requests at the same moment would be refused, only for
+    the models to be idle soon after. It begins while less than half a batch is inside and nothing has been refused for
+    as long as a burst's request may wait, and lasts for `max_wait_s`; so there are none under lasting overload. All
+    methods must be called from the event loop's thread.
 
     Args:
         settings: Uses `max_batch`, `max_queue`, `max_wait_s` and `timeout_s`.
@@ -57,7 +58,7 @@ class Admission:
         self._running, self._running_since = 0, 0.0
         self._per_query, self._per_image, self._per_answer = _RecentMedian(), _RecentMedian(), _RecentMedian()
         self._answering = 0
-        self._quiet = -math.inf  # when less than half a batch was last inside
+        self._quiet = self._refused_at = -math.inf  # when there was last little to do, and a refusal
 
     @property
     def inside(self) -> int:
@@ -80,10 +81,11 @@ class Admission:
         settings, inside = self._settings, self.inside
         if inside - self._running >= settings.max_queue:
             return self._refused(self.seconds_per_query(), self.wait())
-        wait, now = self.wait(), self._clock()
-        if 2 * inside < settings.max_batch:
+        wait, now, longest = self.wait(), self._clock(), _BURST * settings.max_wait_s
+        if 2 * inside < settings.max_batch and now - self._refused_at >= longest:
             self._quiet = now
-        longest = settings.max_wait_s * (_BURST if now - self._quiet < settings.max_wait_s else 1)
+        if now - self._quiet >= settings.max_wait_s:
+            longest = settings.max_wait_s
         unknown = self._per_query.value == 0  # no batch has ended yet, so there is no estimate
         if inside >= 2 * settings.max_batch and (unknown or wait > longest):
             return self._refused(wait - settings.max_wait_s, wait)
@@ -192,6 +194,7 @@ class Admission:
                 oldest.limit.reschedule(0)
 
     def _refused(self, seconds: float, wait: float) -> ApiError:
+        self._refused_at = self._clock()
         after = max(1, math.ceil(seconds))
         message = f"the service is busy: a request would wait about {wait:.1f} s; try again in {after} s"
         return ApiError(429, "queue_full", message, headers={"Retry-After": str(after)})

@@ -101,15 +101,32 @@ def test_a_burst_begins_when_there_is_little_to_do() -> None:
     door.run_batch(4, 1.0)
     tickets = door.enter(8)
     door.now += 1.0
-    assert door.refusal()[0] == 429
     for ticket in tickets[2:]:
         door.admission.leave(ticket)
     tickets[2:] = door.enter(6)
     assert door.refusal()[0] == 429  # half a batch was left
+    door.now += 2.0
     for ticket in tickets[1:]:
         door.admission.leave(ticket)
     door.enter(7)
     assert door.admission.refusal() is None  # less was left
+
+
+def test_a_burst_does_not_begin_soon_after_a_refusal() -> None:
+    door = Door(max_batch=4, max_wait_s=1.0)
+    door.run_batch(4, 1.0)
+    for seconds, count in ((1.9, 8), (2.0, 9)):
+        tickets = door.enter(8)
+        door.now += 1.0
+        assert door.refusal()[0] == 429
+        for ticket in tickets:
+            door.admission.leave(ticket)
+        door.now += seconds
+        tickets = door.enter(count)
+        assert door.refusal()[0] == 429
+        for ticket in tickets:
+            door.admission.leave(ticket)
+        door.now += 10.0
 
 
 def test_retry_after_comes_from_the_measured_rate() -> None:
