@@ -81,11 +81,7 @@ class Admission:
         settings, inside = self._settings, self.inside
         if inside - self._running >= settings.max_queue:
             return self._refused(self.seconds_per_query(), self.wait())
-        wait, now, longest = self.wait(), self._clock(), _BURST * settings.max_wait_s
-        if 2 * inside < settings.max_batch and now - self._refused_at >= longest:
-            self._quiet = now
-        if now - self._quiet >= settings.max_wait_s:
-            longest = settings.max_wait_s
+        wait, longest = self.wait(), self._longest_wait(inside)
         unknown = self._per_query.value == 0  # no batch has ended yet, so there is no estimate
         if inside >= 2 * settings.max_batch and (unknown or wait > longest):
             return self._refused(wait - settings.max_wait_s, wait)
@@ -180,6 +176,13 @@ class Admission:
 
     def _elapsed(self) -> float:
         return self._clock() - self._running_since if self._running else 0.0
+
+    def _longest_wait(self, inside: int) -> float:
+        """Returns how long a request may wait, in seconds; begins a burst if there is little to do."""
+        now, longest = self._clock(), self._settings.max_wait_s
+        if 2 * inside < self._settings.max_batch and now - self._refused_at >= _BURST * longest:
+            self._quiet = now
+        return _BURST * longest if now - self._quiet < longest else longest
 
     def _expire(self) -> None:
         """Revokes the places of slow uploads; if there are more than `max_queue`, ends the oldest ones with 408."""
