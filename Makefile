@@ -147,7 +147,7 @@ weights: .venv/base.stamp  ## retrain the embedded weights, in less than three h
 $(DATA)/kb_wiki.json: .venv/base.stamp
 	$(BIN)/python -m demo.build --out $(DATA)
 
-# Everything that the tests use, except what only a part of them needs: ray, langchain, llamaindex.
+# All extras that tests use, except ray, langchain and llamaindex, which few tests need.
 DEV := cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sentencepiece,zim,parquet,mediawiki,sql,svg,hf,bem,dynvqa,agents,milvus-lite,ocr,duckduckgo,mmsearch,otel
 
 .venv/base.stamp: EXTRAS = cpu

@@ -40,10 +40,11 @@ class Admission:
     adapts to the batch size. Two full batches are always admitted: one to run, and one to keep the models busy after
     it. Until the first batch has been measured, no more than that is admitted.
 
-    Requests may wait longer in a burst: otherwise most of many requests at the same moment would be refused, only for
-    the models to be idle soon after. It begins while less than half a batch is inside and nothing has been refused for
-    as long as a burst's request may wait, and lasts for `max_wait_s`; so there are none under lasting overload. All
-    methods must be called from the event loop's thread.
+    In a burst, requests may wait twice `max_wait_s`: otherwise, if many requests came at the same moment, most would be
+    refused, and soon after the models would be idle. A burst begins when less than half a batch is inside and nothing
+    has been refused for twice `max_wait_s`, and it lasts for `max_wait_s`; so there are none under lasting overload.
+
+    All methods must be called from the event loop's thread.
 
     Args:
         settings: Uses `max_batch`, `max_queue`, `max_wait_s` and `timeout_s`.
@@ -58,7 +59,7 @@ class Admission:
         self._running, self._running_since = 0, 0.0
         self._per_query, self._per_image, self._per_answer = _RecentMedian(), _RecentMedian(), _RecentMedian()
         self._answering = 0
-        self._quiet = self._refused_at = -math.inf  # when there was last little to do, and a refusal
+        self._burst_at = self._refused_at = -math.inf  # when a burst could last begin; the last refusal
 
     @property
     def inside(self) -> int:
@@ -181,8 +182,8 @@ class Admission:
         """Returns how long a request may wait, in seconds; begins a burst if there is little to do."""
         now, longest = self._clock(), self._settings.max_wait_s
         if 2 * inside < self._settings.max_batch and now - self._refused_at >= _BURST * longest:
-            self._quiet = now
-        return _BURST * longest if now - self._quiet < longest else longest
+            self._burst_at = now
+        return _BURST * longest if now - self._burst_at < longest else longest
 
     def _expire(self) -> None:
         """Revokes the places of slow uploads; if there are more than `max_queue`, ends the oldest ones with 408."""

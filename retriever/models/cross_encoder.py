@@ -132,7 +132,7 @@ class FlagReranker:
         """Loads the reranker in `folder` (config, safetensors, tokenizer).
 
         Raises:
-            ValueError: FlagEmbedding is not installed, the folder or one of its files is missing, its model is not a
+            ValueError: FlagEmbedding cannot be imported, the folder or one of its files is missing, its model is not a
                 classifier with one label, or `max_tokens` is too low.
         """
         _check(folder)
