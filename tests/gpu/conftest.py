@@ -1,0 +1,51 @@
+"""The device of these tests: pretended on any machine, and a real one where there is one (marker `gpu`)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+import pytest
+import torch
+
+from tests.gpu.pretend import Wait, pretend_cuda
+
+CARD = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+
+class Device(Protocol):
+    """A CUDA device that counts how often the host waits for it."""
+
+    def counting(self) -> AbstractContextManager[list[Wait]]:
+        """Yields a list that has the block's waits once the block has ended."""
+
+
+class Card:
+    """A real device, which reports waits through PyTorch's synchronization debug mode."""
+
+    @contextmanager
+    def counting(self) -> Iterator[list[Wait]]:
+        """Yields a list that has the block's waits once the block has ended."""
+        found: list[Wait] = []
+        torch.cuda.synchronize()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")
+            try:
+                yield found
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+        waits = [one for one in caught if "called a synchronizing CUDA operation" in str(one.message)]
+        found += [Wait("synchronization", f"{one.filename}:{one.lineno}") for one in waits]
+
+
+@pytest.fixture(params=["pretended", pytest.param("card", marks=CARD)])
+def cuda(request: pytest.FixtureRequest) -> Iterator[Device]:
+    """A CUDA device."""
+    if request.param == "card":
+        yield Card()
+        return
+    with pretend_cuda() as device:
+        yield device

@@ -1,0 +1,38 @@
+"""MaxSim's Triton kernel for a device that is not there: the same arguments, computed with PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from importlib.util import find_spec
+from typing import Any
+from unittest import mock
+
+from torch import Tensor
+
+from retriever.kernels import maxsim_torch
+
+
+class _Kernel:
+    """Stands in for `retriever.kernels.maxsim_triton.kernel`."""
+
+    def __getitem__(self, grid: tuple[int, int]) -> Callable[..., None]:
+        return _launch
+
+
+def _launch(*tensors: Tensor | None, **_: Any) -> None:
+    queries, tokens, scales, query_of, first, counts, _ends, scores = (
+        None if tensor is None else tensor.as_subclass(Tensor) for tensor in tensors
+    )
+    assert queries is not None and tokens is not None and query_of is not None and first is not None
+    assert counts is not None and scores is not None
+    sizes = {"total": len(scores), "most": int(counts.max())}
+    scores.copy_(maxsim_torch.max_sim_pairs(queries, tokens, scales, query_of, first, counts, **sizes))
+
+
+def kernel_patches() -> Iterator[AbstractContextManager[Any]]:
+    """Yields what replaces the kernel, if Triton is installed."""
+    if find_spec("triton") is not None:
+        from retriever.kernels import maxsim_triton
+
+        yield mock.patch.object(maxsim_triton, "kernel", _Kernel())
