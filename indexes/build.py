@@ -25,6 +25,7 @@ from indexes.formats import (
     read_knowledge_base,
 )
 from indexes.formats.fields import Names
+from indexes.formats.losses import Losses
 from indexes.formats.skipped import MAX_BAD, SkippedEntries
 from indexes.growing import save_array
 from indexes.image_stage import store_images
@@ -47,7 +48,7 @@ from indexes.manifest import (
     keys_are_images,
 )
 from indexes.reindex import change_search
-from indexes.report import image_problems, log_problems, read_skipped, write_report, write_skipped
+from indexes.report import image_problems, log_problems, read_reading, write_reading, write_report
 from indexes.search_kinds import SearchChoice, choose_kind
 from indexes.self_retrieval import measure_self_retrieval
 from indexes.sources import ImageSource, open_images, with_images_called
@@ -176,12 +177,12 @@ def build_index(
     with resumable(out), locked(out, "builds it"):
         parts = claim(out, inputs, overwrite)
         if not (parts / MANIFEST).exists():  # otherwise, the build was killed while publishing
-            skipped = SkippedEntries(max_bad)
+            skipped, losses = SkippedEntries(max_bad), Losses(str(kb))
             read = partial(read_knowledge_base, kb, kb_format, drop_sections, names=names)
-            entities = with_images_called(read(skipped=skipped), own_images)
+            entities = with_images_called(read(skipped=skipped, losses=losses), own_images)
             if labels:
                 entities = labels.attach(entities, lambda: read(skipped=SkippedEntries(max_bad)))
-            articles = _read_articles(_with_report(entities, skipped, parts), kb, parts, search)
+            articles = _read_articles(_with_report(entities, skipped, losses, parts), kb, parts, search)
             inputs = with_images(inputs, articles, source)
             inputs = inputs.model_copy(update={"search": choose_kind(search, len(articles))})
             claim(out, inputs, overwrite, keep=ARTICLE_FILES)
@@ -266,7 +267,7 @@ def _run_stages(
     record = _entity_index(run, keys, inputs, search_uri, image_weight)
     fit = measure_self_retrieval(parts, readable, encoder)
     hashes = hash_thumbnails(parts, len(articles))
-    report = {"skipped": read_skipped(parts), "shared_images": shared_images(hashes, articles).to_json()}
+    report = read_reading(parts, len(readable)) | {"shared_images": shared_images(hashes, articles).to_json()}
     if fit is not None:
         report["self_retrieval"] = fit.to_json()
     write_report(parts, image_problems(articles, images), report)
@@ -321,10 +322,10 @@ def _read_articles(entities: Iterator[Entity], kb: Path, parts: Path, search: Se
     return articles
 
 
-def _with_report(entities: Iterator[Entity], skipped: SkippedEntries, parts: Path) -> Iterator[Entity]:
-    """Yields entities, then writes the list of skipped entries, before the articles count as complete."""
+def _with_report(entities: Iterator[Entity], skipped: SkippedEntries, losses: Losses, parts: Path) -> Iterator[Entity]:
+    """Yields entities, then writes what was skipped and left out, before the articles count as complete."""
     yield from entities
-    write_skipped(parts, skipped)
+    write_reading(parts, skipped, losses)
 
 
 def _count(

@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from indexes.formats import guess_format, read_knowledge_base
 from indexes.formats.fields import Names
+from indexes.formats.losses import Losses, summary_of, table_of
 from indexes.formats.skipped import SeenHashes, SkippedEntries
 from indexes.ids import hash_id
 from indexes.images import FETCHABLE, thumbnail
@@ -57,6 +58,7 @@ class Inspection:
     not_english: int = 0
     seconds: float = 0.0
     skipped: SkippedEntries = field(default_factory=lambda: SkippedEntries(1))
+    losses: Losses = field(default_factory=Losses)
     missing: list[str] = field(default_factory=list)
     specimens: list[Specimen] = field(default_factory=list)
 
@@ -74,7 +76,13 @@ class Inspection:
             "images_missing": self.missing,
             "entries_skipped": self.skipped.count,
             "skipped": self.skipped.listed[:LISTED],
+            **self.ledger(),
         }
+
+    def ledger(self) -> dict[str, Any]:
+        """Returns what was kept and left out, for JSON."""
+        self.losses.images["found"] = self.found
+        return self.losses.to_json()
 
 
 def inspect_knowledge_base(
@@ -104,11 +112,12 @@ def inspect_knowledge_base(
     started = time.monotonic()
     format = format or guess_format(path)
     source = open_images(images or images_beside(path, format), path, format)
-    result = Inspection(path, format)
+    result = Inspection(path, format, losses=Losses(str(path)))
     draw = random.Random(seed)
     chosen: list[tuple[int, Entity]] = []
     titles = SeenHashes()
-    entities = with_images_called(read_knowledge_base(path, format, names=names, skipped=result.skipped), source)
+    read = read_knowledge_base(path, format, names=names, skipped=result.skipped, losses=result.losses)
+    entities = with_images_called(read, source)
     for entity in progress_bar(entities, desc="read", unit="entity", shown=progress):
         result.entities += 1
         result.sections += len(entity.sections)
@@ -139,6 +148,9 @@ def text_lines(result: Inspection) -> Iterator[str]:
             start, words = _start(section.text, _START), _words(section.text)
             yield f"  {section.index:>5}  {section.title}: {start} ({words})"
         yield ""
+    ledger = result.ledger()
+    if ledger["left_out"]:
+        yield from (*table_of(ledger), "")
     yield from _summary_lines(result)
 
 
@@ -149,6 +161,7 @@ def _summary_lines(result: Inspection) -> Iterator[str]:
         f"{counted(result.sections, 'section')}, {result.named:,} with an image, {result.found:,} of them found "
         f"({result.seconds:.1f} s)"
     )
+    yield summary_of(result.ledger())
     if result.without_text:
         yield f"{counted(result.without_text, 'entity')} without text"
     if result.repeated_titles:
@@ -178,7 +191,9 @@ def html_page(result: Inspection) -> bytes:
         for specimen in result.specimens
     ]
     template = environment.get_template("inspection.html")
-    return template.render(name=result.path.name, summary=list(_summary_lines(result)), cards=cards).encode()
+    return template.render(
+        name=result.path.name, summary=list(_summary_lines(result)), ledger=result.ledger(), cards=cards
+    ).encode()
 
 
 def _is_not_english(entity: Entity) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from indexes.article_images import ImageProblem, MainImage
+from indexes.formats.losses import Losses, warning_of
 from indexes.formats.skipped import LISTED, SkippedEntries
 from indexes.image_records import ImageRecords
 from indexes.images import FETCHABLE
@@ -22,15 +23,16 @@ from retriever.wording import counted
 logger = logging.getLogger(__name__)
 
 Report = dict[str, Any]
-"""`skipped`: entries of the knowledge base; `missing` and `unreadable`: main images; all three are counted, and the
-first ones are listed. `shared_images`: main images shared by several entities; `self_retrieval`: whether the encoder
-can tell images apart."""
+"""`words`, `pictures` and `left_out`: see `Losses.to_json`. `skipped`: entries of the knowledge base; `missing` and
+`unreadable`: main images; all three are counted, and the first ones are listed. `shared_images`: main images shared by
+several entities; `self_retrieval`: whether the encoder can tell images apart."""
 
 PROBLEMS = get_args(ImageProblem)
 """Possible problems with a main image."""
 _REASONS = 3
 _MOST_REASONS = 100
-_SKIPPED = "skipped.json"
+READING = "reading.json"
+"""The file of an unfinished build with what reading the knowledge base left out."""
 
 
 def write_report(folder: Path, problems: Iterable[dict[str, Any]], others: Report) -> None:
@@ -104,16 +106,17 @@ def _listed(report: Report) -> Iterator[dict[str, Any]]:
     return ({"problem": problem} | entry for problem in PROBLEMS for entry in report[problem])
 
 
-def write_skipped(parts: Path, skipped: SkippedEntries) -> None:
-    """Writes the list of skipped entries to a file; a resumed build may only get to `write_report` in another run."""
-    found = {"count": skipped.count, "of": skipped.total, "entries": skipped.listed}
-    write_whole(parts / _SKIPPED, json.dumps(found, ensure_ascii=False).encode())
+def write_reading(parts: Path, skipped: SkippedEntries, losses: Losses) -> None:
+    """Writes what was not read to a file; a resumed build may only get to `write_report` in another run."""
+    entries = {"count": skipped.count, "of": skipped.total, "entries": skipped.listed}
+    write_whole(parts / READING, json.dumps({"skipped": entries} | losses.to_json(), ensure_ascii=False).encode())
 
 
-def read_skipped(parts: Path) -> dict[str, Any]:
-    """Returns the skipped entries that `write_skipped` wrote."""
-    found: dict[str, Any] = json.loads((parts / _SKIPPED).read_bytes())
-    return found
+def read_reading(parts: Path, found: int) -> Report:
+    """Returns what `write_reading` wrote, with the number of main images that were found."""
+    report: Report = json.loads((parts / READING).read_bytes())
+    report["pictures"]["found"] = found
+    return report
 
 
 def read_report(folder: Path) -> Report:
@@ -128,6 +131,11 @@ def counts_of(report: Report) -> dict[str, int]:
     return {"entries_skipped": skipped, **{f"images_{name}": report[name]["count"] for name in PROBLEMS}}
 
 
+def ledger_of(report: Report) -> Report:
+    """Returns the part of a report about what was kept and left out; empty for an index of an older version."""
+    return {name: report[name] for name in ("words", "pictures", "left_out") if name in report}
+
+
 def log_problems(images: ImageRecords) -> None:
     """Logs how many main images are missing or unreadable, if any."""
     problems = Counter(record.problem for record in images)
@@ -140,7 +148,7 @@ def log_problems(images: ImageRecords) -> None:
 
 def problem_lines(report: Report) -> list[str]:
     """Returns a line for each kind of problem in a report: skipped entries, images, an unsuitable encoder."""
-    lines = []
+    lines = list(filter(None, [warning_of(report) if "left_out" in report else ""]))  # not in older versions' indexes
     skipped = report.get("skipped", {"count": 0})
     if skipped["count"]:
         first = skipped["entries"][0]

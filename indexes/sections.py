@@ -13,6 +13,9 @@ WORDS = 250
 """Most words in a section of a text without headings, unless one paragraph has more: what step 2 can read. A Chinese
 character or a kana counts as a word."""
 
+FACTS = "Facts"
+"""Title of the section with an entity's facts; it comes last, so that the others keep their numbers."""
+
 DROPPED = (
     *("references", "notes", "notes and references", "references and notes", "general references", "footnotes"),
     *("explanatory notes", "endnotes", "citations", "sources", "works cited", "literature cited"),

@@ -22,7 +22,7 @@ from retriever.texts import blip_caption, section_passage
 from retriever.token_codec import TokenCodec
 from retriever.types import Entity
 
-ARTICLE_FILES = ("entities.jsonl", "entities.offsets.npy", "entity_ids.npy", "skipped.json")
+ARTICLE_FILES = ("entities.jsonl", "entities.offsets.npy", "entity_ids.npy", "reading.json")
 """The files written while reading the knowledge base."""
 
 

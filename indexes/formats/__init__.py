@@ -13,6 +13,7 @@ from indexes.formats.guess import guess_format as guess_format
 from indexes.formats.huggingface import hash_huggingface, read_huggingface
 from indexes.formats.json_rows import json_files
 from indexes.formats.jsonl import read_jsonl
+from indexes.formats.losses import Losses, words_in
 from indexes.formats.markdown import article_files, read_markdown
 from indexes.formats.mediawiki import read_mediawiki
 from indexes.formats.parquet import read_parquet
@@ -24,13 +25,14 @@ from indexes.formats.wiki6m import read_wiki6m
 from indexes.formats.xml_rows import read_xml, xml_files
 from indexes.formats.zim import read_zim, zim_parts
 from indexes.ids import hash_id
-from indexes.sections import DROPPED, DROPPED_BY_REFERENCE, title_rule, without_lists
+from indexes.sections import DROPPED, DROPPED_BY_REFERENCE, FACTS, title_rule, without_lists
 from retriever.files import as_line, sha256_of
 from retriever.texts import is_unicode
-from retriever.types import Entity
+from retriever.types import Entity, Section
 
-Reader = Callable[[Path, Names], Iterator[Entry]]
-"""Yields each entity with its place in the file or, if an entry cannot be used, its place and the reason."""
+Reader = Callable[[Path, Names, Losses], Iterator[Entry]]
+"""Yields each entity with its place in the file or, if an entry cannot be used, its place and the reason; counts what
+it leaves out of an entity."""
 
 FORMATS: dict[str, Reader] = {
     "evqa": read_evqa,
@@ -58,6 +60,7 @@ def read_knowledge_base(
     *,
     names: Names | None = None,
     skipped: SkippedEntries | None = None,
+    losses: Losses | None = None,
 ) -> Iterator[Entity]:
     """Yields the entities of a knowledge base in the file's order, holding only a few of them in memory.
 
@@ -69,6 +72,7 @@ def read_knowledge_base(
         drop_sections: Titles of sections to drop, see `dropped_titles`.
         names: The names of an entity's fields there, if they differ from the usual ones.
         skipped: Counts skipped entries and limits their share; by default to 1 %.
+        losses: Counts what is kept and what is left out.
 
     Raises:
         ValueError: The format is unknown, the file is damaged, or too many entries cannot be used. The message names
@@ -82,20 +86,42 @@ def read_knowledge_base(
     skipped = SkippedEntries() if skipped is None else skipped
     dropped = title_rule(dropped_titles(format, drop_sections))
     seen = SeenHashes()
-    for where, entry in reader(path, names or {}):
+    ledger = Losses() if losses is None else losses
+    for where, entry in reader(path, names or {}, ledger):
         skipped.total += 1
+        ledger.at(where)
+        if not isinstance(entry, ValueError) and (reason := _unusable(entry, seen)):
+            _leave_out(ledger, "text of entries that cannot be used", entry.sections, entry.title)
+            entry = ValueError(f"{where}: {reason}")
         if isinstance(entry, ValueError):
             skipped.add(path, where, entry)
-        elif place := _unpaired_surrogate(entry):
-            skipped.add(path, where, ValueError(f"{where}: {place}: not valid Unicode (surrogates not allowed)"))
-        elif not entry.id:
-            skipped.add(path, where, ValueError(f"{where}: field 'id' is empty"))
-        elif not seen.add(hash_id(entry.id)):
-            reason = f"field 'id': {entry.id!r} occurs a second time; every entity needs its own"
-            skipped.add(path, where, ValueError(f"{where}: {reason}"))
-        else:
-            yield without_lists(entry, dropped)
+            ledger.leave_out("entries that cannot be used", str(entry).removeprefix(f"{where}: "), unit="entities")
+            continue
+        kept = without_lists(entry, dropped)
+        if losses is not None:
+            losses.keep_entity(kept)
+            gone = (one for one in entry.sections if one not in kept.sections) if kept is not entry else ()
+            for section in gone:
+                _leave_out(losses, f"sections titled {section.title}", (section,), entry.title)
+        yield kept
     skipped.close(path)
+
+
+def _unusable(entity: Entity, seen: SeenHashes) -> str:
+    """Returns why an entity cannot be used, "" if it can; its id is then seen."""
+    if place := _unpaired_surrogate(entity):
+        return f"{place}: not valid Unicode (surrogates not allowed)"
+    if not entity.id:
+        return "field 'id' is empty"
+    if not seen.add(hash_id(entity.id)):
+        return f"field 'id': {entity.id!r} occurs a second time; every entity needs its own"
+    return ""
+
+
+def _leave_out(losses: Losses, reason: str, sections: Iterable[Section], title: str) -> None:
+    """Counts sections that are left out, with those of their titles that are not just the entity's."""
+    for one in sections:
+        losses.leave_out(reason, one.text, words_in([one.text, "" if one.title in (title, FACTS) else one.title]))
 
 
 def _unpaired_surrogate(entity: Entity) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from indexes.formats.fields import Names, check_position, check_text, images_in, items, text, texts
 from indexes.formats.json_rows import first_row
+from indexes.formats.losses import Losses
 from indexes.formats.skipped import Entry, attempt
 from indexes.formats.streams import read_members, starts_with
 from indexes.sections import split_article
@@ -17,7 +18,7 @@ from retriever.types import ArticleImage, Entity
 _FIELDS = frozenset({"section_texts", "section_titles", "image_urls"})
 
 
-def read_evqa(path: Path, names: Names) -> Iterator[Entry]:
+def read_evqa(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
     """Yields the articles of a `.json`, `.json.gz` or `.zip` file with their places.
 
     Raises:

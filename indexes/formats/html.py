@@ -28,11 +28,8 @@ from indexes.formats.page_parts import (
     remove,
 )
 from indexes.formats.superscripts import END, START, write_superscripts
-from indexes.sections import DROPPED, split_article, title_rule
+from indexes.sections import DROPPED, FACTS, split_article, title_rule
 from retriever.types import ArticleImage, Entity
-
-FACTS = "Facts"
-"""Title of the section with an infobox's rows; it comes last, so that the others keep their numbers."""
 
 _WIKI = "#mw-content-text, body.mediawiki, .mw-parser-output, meta[name=generator][content^=MediaWiki]"
 _PARAGRAPHS = frozenset({"p", "li", "dt", "dd", "blockquote", "pre"})

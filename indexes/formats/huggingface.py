@@ -11,12 +11,13 @@ from typing import Any
 from indexes.extras import optional
 from indexes.formats.fields import Names
 from indexes.formats.jsonl import entries_of
+from indexes.formats.losses import Losses
 from indexes.formats.skipped import Entry
 from indexes.formats.source_file import names_in, read_source_file
 from retriever.files import as_line
 
 
-def read_huggingface(path: Path, names: Names) -> Iterator[Entry]:
+def read_huggingface(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
     """Yields the rows of the data set that a TOML file names, with their places.
 
     Rows with `sections` are read like JSON lines, others like rows of a table. Images are named by column and row,
@@ -28,7 +29,7 @@ def read_huggingface(path: Path, names: Names) -> Iterator[Entry]:
     names = names_in(read_source_file(path), names)
     data = open_dataset(path)
     rows = ((f"{path}: row {number + 1}", data.row(number)) for number in range(len(data)))
-    yield from entries_of(rows, names, str(path))
+    yield from entries_of(rows, names, str(path), losses)
 
 
 def hash_huggingface(path: Path) -> str:

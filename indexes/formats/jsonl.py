@@ -11,33 +11,34 @@ from typing import Any
 from indexes.formats import rows
 from indexes.formats.fields import Names, check_position, check_text, field_of, images_in, items, kind, string_of, text
 from indexes.formats.json_rows import read_rows
+from indexes.formats.losses import Losses
 from indexes.formats.skipped import Entry, attempt
 from indexes.sections import split_article, split_text
 from retriever.types import ArticleImage, Entity
 from retriever.wording import counted
 
 
-def read_jsonl(path: Path, names: Names) -> Iterator[Entry]:
+def read_jsonl(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
     """Yields the articles of a `.jsonl` file, of JSON that is or contains a list, or of a folder of such files.
 
     Raises:
         ValueError: The file cannot be read at all, or no entry has a field given in `names`.
     """
-    yield from entries_of(read_rows(path), names, str(path))
+    yield from entries_of(read_rows(path), names, str(path), losses)
 
 
-def entries_of(found: Iterable[tuple[str, Any]], names: Names, what: str) -> Iterator[Entry]:
+def entries_of(found: Iterable[tuple[str, Any]], names: Names, what: str, losses: Losses) -> Iterator[Entry]:
     """Yields the entities of rows with their places; rows with `sections` are in the project's own format.
 
     Raises:
         ValueError: No row has a field given in `names`.
     """
-    yield from rows.entities_of(found, names, what, _either)
+    yield from rows.entities_of(found, names, what, losses, _either)
 
 
-def _either(row: Any, where: str, names: Names) -> Entity:
+def _either(row: Any, where: str, names: Names, losses: Losses) -> Entity:
     own = isinstance(row, Mapping) and isinstance(row.get("sections"), list)
-    entity = _entity(row, where, names) if own else rows.entity_of(row, where, names)
+    entity = _entity(row, where, names) if own else rows.entity_of(row, where, names, losses)
     return _with_images_beside(entity, row[rows.BESIDE]) if rows.BESIDE in row else entity
 
 

@@ -17,13 +17,13 @@ from urllib.parse import unquote
 from indexes.formats.facts import plain
 from indexes.formats.fields import Names, field_of, images_of, looks_like_image, string_of
 from indexes.formats.front_matter import facts_in, split_front_matter
-from indexes.formats.html import FACTS
 from indexes.formats.images import BADGE, photos_first
+from indexes.formats.losses import Losses
 from indexes.formats.markdown_text import Heading, Piece, note_name, parse
 from indexes.formats.site_markup import without_site_markup
 from indexes.formats.skipped import Entry, SeenHashes, attempt
 from indexes.ids import hash_id
-from indexes.sections import split_article
+from indexes.sections import FACTS, split_article
 from retriever.types import ArticleImage, Entity
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ _UNNAMED = ("index", "_index", "readme")
 """Names of files that are named by their folder instead."""
 
 
-def read_markdown(path: Path, names: Names) -> Iterator[Entry]:
+def read_markdown(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
     """Yields the articles of the Markdown files under a folder, sorted by path.
 
     A heading of any level begins a section. An image belongs to its section; the first image is the main one, unless

@@ -15,6 +15,7 @@ from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from indexes.extras import optional
 from indexes.formats.fields import Names
+from indexes.formats.losses import Losses
 from indexes.formats.skipped import Entry
 from indexes.formats.streams import opened
 from indexes.formats.wikitext import Namespaces, read_wikitext
@@ -53,7 +54,7 @@ class _Site(NamedTuple):
         return _WIKIMEDIA.fullmatch(urlsplit(self.start).hostname or "") is not None
 
 
-def read_mediawiki(path: Path, names: Names) -> Iterator[Entry]:
+def read_mediawiki(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
     """Yields the pages of a dump's main namespace, in order, with their places; redirects become their other names.
 
     The id of a page is its URL if the dump names its wiki, or else its title. The file is read twice, first for its

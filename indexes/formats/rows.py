@@ -29,11 +29,11 @@ from indexes.formats.fields import (
     kind,
     looks_like_image,
 )
-from indexes.formats.html import FACTS
+from indexes.formats.losses import Losses
 from indexes.formats.row_images import row_images
 from indexes.formats.skipped import Entry, SeenHashes, attempt
 from indexes.ids import hash_id
-from indexes.sections import split_article, split_text
+from indexes.sections import FACTS, split_article, split_text
 from retriever.types import ArticleImage, Entity
 
 Row = Mapping[str, Any]
@@ -51,7 +51,11 @@ _FEW = 10
 
 
 def entities_of(
-    rows: Iterable[tuple[str, Any]], names: Names, what: str, read: Callable[[Any, str, Names], Entity] | None = None
+    rows: Iterable[tuple[str, Any]],
+    names: Names,
+    what: str,
+    losses: Losses,
+    read: Callable[[Any, str, Names, Losses], Entity] | None = None,
 ) -> Iterator[Entry]:
     """Yields the entities of rows with their places.
 
@@ -62,6 +66,7 @@ def entities_of(
         rows: Places, each with a row or with the reason why there is none.
         names: Names of fields that differ from the usual ones.
         what: What contains the rows, for messages.
+        losses: Counts what is left out.
         read: Reads a row, by default `entity_of`.
 
     Raises:
@@ -83,7 +88,8 @@ def entities_of(
         where = place_of(row, where, names)
         if shared and isinstance(row, Mapping):
             row = {name: value for name, value in row.items() if name not in shared or value != shared[name]}
-        _, entry = attempt(where, partial(read or entity_of, row, where, names))
+        losses.at(where)
+        _, entry = attempt(where, partial(read or entity_of, row, where, names, losses))
         if isinstance(entry, Entity) and not entry.id:
             new = titles.add(hash_id(entry.title))
             entry = replace(entry, id=entry.title if new else f"{entry.title} ({number})")
@@ -145,7 +151,7 @@ def _values_of(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else [value]
 
 
-def entity_of(row: Any, where: str, names: Names) -> Entity:
+def entity_of(row: Any, where: str, names: Names, losses: Losses) -> Entity:
     """Returns the entity in a row; its id is "" if the row has none.
 
     The text, and every other text that is longer than a fact, becomes a section; all other values become lines

@@ -10,6 +10,7 @@ from typing import Any
 
 from indexes.extras import optional
 from indexes.formats.fields import Names
+from indexes.formats.losses import Losses
 from indexes.formats.rows import entities_of
 from indexes.formats.skipped import Entry
 from indexes.formats.source_file import names_in, read_source_file
@@ -18,7 +19,7 @@ from retriever.files import as_line
 _BATCH = 256
 
 
-def read_sql(path: Path, names: Names) -> Iterator[Entry]:
+def read_sql(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
     """Yields the entities of the query in a TOML file, read like rows of a table, with their places.
 
     The transaction is always rolled back.
@@ -29,7 +30,7 @@ def read_sql(path: Path, names: Names) -> Iterator[Entry]:
     names = names_in(read_source_file(path), names)
     with _rows(path) as rows:
         numbered = ((f"{path}: row {number}", row) for number, row in enumerate(rows, start=1))
-        yield from entities_of(((where, _plain(row, where)) for where, row in numbered), names, str(path))
+        yield from entities_of(((where, _plain(row, where)) for where, row in numbered), names, str(path), losses)
 
 
 def hash_sql(path: Path) -> str:

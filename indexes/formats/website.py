@@ -9,6 +9,7 @@ from pathlib import Path
 from indexes.extras import optional
 from indexes.formats.fields import Names
 from indexes.formats.html import Furniture, Measure, furniture_of, read_page
+from indexes.formats.losses import Losses
 from indexes.formats.skipped import Entry
 from indexes.images import find_image
 from indexes.svg import size_of
@@ -19,7 +20,7 @@ _SUFFIXES = (".html", ".htm", ".xhtml")
 _SAMPLE = 60
 
 
-def read_website(path: Path, names: Names) -> Iterator[Entry]:
+def read_website(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
     """Yields the pages under a folder that have text, sorted by their paths, which are their ids.
 
     Boilerplate that many pages of a sample share is left out, as in ZIM files.

@@ -10,12 +10,13 @@ from urllib.parse import quote
 
 from indexes.formats.fields import Names, text
 from indexes.formats.json_rows import read_rows
+from indexes.formats.losses import Losses
 from indexes.formats.skipped import Entry, attempt
 from indexes.sections import split_article, split_text
 from retriever.types import ArticleImage, Entity
 
 
-def read_wiki6m(path: Path, names: Names) -> Iterator[Entry]:
+def read_wiki6m(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
     """Yields the pages of `Wiki6M_ver_1_0.jsonl`, also compressed, with their places; ids are Wikidata's.
 
     The summary is the first section, under the page's title. The rest of the content follows, divided at headings

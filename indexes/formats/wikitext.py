@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from indexes.extras import optional
-from indexes.formats.html import FACTS
 from indexes.formats.images import ICON, SMALLEST, photos_first
 from indexes.formats.superscripts import END, START, write_superscripts
-from indexes.sections import DROPPED, title_rule
+from indexes.sections import DROPPED, FACTS, title_rule
 from retriever.types import ArticleImage
 
 _SUFFIX = r"\.(?:jpe?g|png|gif|webp|tiff?|svg|bmp|avif|heic)"

@@ -19,6 +19,7 @@ import numpy as np
 from indexes.extras import optional
 from indexes.formats.fields import Names
 from indexes.formats.html import Furniture, Measure, furniture_of, read_page
+from indexes.formats.losses import Losses
 from indexes.formats.skipped import Entry
 from indexes.svg import size_of
 from retriever.images import ImageError
@@ -35,7 +36,7 @@ _LONGEST_CHAIN = 16
 """Most redirects in a row; more are a loop."""
 
 
-def read_zim(path: Path, names: Names) -> Iterator[Entry]:
+def read_zim(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
     """Yields the articles of a ZIM file in the file's order, with their places.
 
     Every HTML page with text is an article, except redirects, whose titles become other names of the articles, and the

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
 
     from indexes.chat_summarizer import ChatSummarizer
     from indexes.manifest import IMAGE_PROBLEMS, REPORT, keys_are_images
-    from indexes.report import counts_of, encoder_warning, problem_lines, read_report
+    from indexes.report import counts_of, encoder_warning, ledger_of, problem_lines, read_report
     from omgm import indexing, parts
     from training.config import TrainingConfig
     from training.questions import is_held_out
@@ -102,7 +102,8 @@ def run(args: argparse.Namespace) -> None:
     # Not in report.json, which is the same for identical indexes.
     asked = summarizer.counts if isinstance(summarizer, ChatSummarizer) else None
     if args.json:
-        print_json(describe(index) | counts_of(report) | ({} if asked is None else {"summaries": asdict(asked)}))
+        asked_for = {} if asked is None else {"summaries": asdict(asked)}
+        print_json(describe(index) | counts_of(report) | ledger_of(report) | asked_for)
         if warning := encoder_warning(report):
             logger.warning("%s", warning)
         return

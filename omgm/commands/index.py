@@ -70,6 +70,7 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     profile, kb, images = profile_of(args), existing(args.kb, "FILE"), images_of(args)
 
     from indexes.formats import guess_format, read_knowledge_base
+    from indexes.formats.losses import Losses, warning_of
     from indexes.live.editor import article_of
     from indexes.progress import progress_bar
     from indexes.sources import open_images, with_images_called
@@ -79,12 +80,13 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     reading = reading_of(args)
     kb_format = reading["kb_format"] or guess_format(kb)
     source = open_images(images, kb, kb_format)
+    losses = Losses(str(kb))
     counts = {"added": 0, "replaced": 0, "unchanged": 0}
     opened = open_editor(profile, args.index, build_encoder(profile), build_fusion(profile), "adds to it")
     with closing(opened) as editor:
         editor.compact_after = COMPACT_AFTER
         dropped, use = editor.index.manifest.inputs.drop_sections, editor.index.manifest.inputs.image_use
-        entities = read_knowledge_base(kb, kb_format, dropped, names=reading["names"])
+        entities = read_knowledge_base(kb, kb_format, dropped, names=reading["names"], losses=losses)
         articles = iter(progress_bar(with_images_called(entities, source), desc="add", unit="entity"))
         while batch := [article_of(entity, source, use) for entity in islice(articles, args.batch_size)]:
             new = [article for article in batch if not editor.holds(article)]
@@ -94,10 +96,12 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
             counts["added"] += len(new) - replaced
             counts["replaced"] += replaced
             counts["unchanged"] += len(batch) - len(new)
-        report = counts | {"entities": len(editor.index), "changes": editor.index.changes}
+        ledger = losses.to_json()
+        report = counts | {"entities": len(editor.index), "changes": editor.index.changes} | ledger
     listed = ", ".join(f"{count} {what}" for what, count in counts.items())
     held = counted(report["entities"], "entity")
-    return report, f"{args.index}: {listed}; {held}{_advice(args.index, report['changes'])}"
+    text = f"{args.index}: {listed}; {held}{_advice(args.index, report['changes'])}"
+    return report, "\n".join(filter(None, (text, warning_of(ledger))))
 
 
 def _remove(args: argparse.Namespace) -> tuple[dict[str, Any], str]:

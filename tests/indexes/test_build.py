@@ -51,6 +51,17 @@ def test_what_an_index_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         "reason": f"not an image of a known format ({known})",
     }
     assert list(read_problems(tmp_path / "index")) == [missing, unreadable]
+    assert report.pop("words") == {"source": 41, "kept": 39}  # texts, and the titles Area and Use
+    assert report.pop("pictures") == {"files": 0, "found": 4, "rule": ""}
+    assert report.pop("left_out") == [
+        {
+            "reason": "sections titled References",
+            "unit": "words",
+            "count": 2,  # the title and [1]
+            "places": 1,
+            "example": "entry 1 ('https://e.example/wiki/France'): [1]",
+        }
+    ]
     assert report == {
         "skipped": {"count": 0, "of": 7, "entries": []},
         "missing": {"count": 1, "reasons": {missing["reason"]: 1}, "entries": [missing]},

@@ -30,7 +30,11 @@ def test_counts_and_problems(tmp_path: Path) -> None:
     assert (found.named, found.found, found.missing) == (4, 3, ["2.png of 02"])
     assert found.skipped.listed[0]["place"] == "latin.md" and found.skipped.count == 1
     assert len(found.specimens) == 4
+    # "Text of 1." and "Words & words, 1." without the titles, and "More"
+    assert found.counts()["words"] == {"source": 12 * 8, "kept": 12 * 8} and found.counts()["pictures"]["found"] == 3
+    assert found.counts()["left_out"][0]["unit"] == "entities"
     lines = "\n".join(text_lines(found))
+    assert "kept 100.0 % of 96 words; left out: entries that cannot be used 1 entity, e.g. latin.md: byte 3" in lines
     assert "13 entities, 24 sections, 4 with an image, 3 of them found" in lines
     assert "1 entity without text" in lines and "1 image missing, such as 2.png of 02" in lines
     assert "1 title already used by an earlier entity" in lines
@@ -70,7 +74,12 @@ def test_the_page_holds_text_and_images(tmp_path: Path) -> None:
     assert sizes[2] == ("2.png", None, "missing")
     page = html_page(found).decode()
     assert page.count("data:image/jpeg;base64,") == 2
-    assert "Note &lt;0&gt;" in page and "Words &amp; words, 3." in page and "<script" not in page
+    assert (
+        "Note &lt;0&gt;" in page
+        and "Words &amp; words, 3." in page
+        and "<td>entries that cannot be used</td><td>1</td>" in page
+    )
+    assert "<script" not in page
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
