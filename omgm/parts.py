@@ -25,6 +25,7 @@ from indexes.summarizers import ExtractiveSummarizer, Summarizer
 from indexes.summary_cache import SummaryCache, default_cache
 from llm.chat import ChatClient
 from llm.context import Cut, cut_characters, token_cut
+from omgm.devices import device_of, sees_gpu
 from omgm.downloads.hub import local_folder
 from omgm.settings import GeneratorSettings, Profile, SummarizerSettings
 from retriever.image_cache import ImageCache
@@ -154,17 +155,13 @@ def _loaded(
 
 
 def placement(profile: Profile) -> tuple[str, torch.dtype]:
-    """Returns the device that models run on and the dtype of their weights.
-
-    "auto" is the GPU if there is one, else the CPU, with the dtype of `fastest_dtype`.
+    """Returns the device that models run on, see `device_of`, and the dtype of their weights.
 
     Raises:
         ValueError: The profile asks for a GPU, and PyTorch sees none.
     """
-    device = profile.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    elif device == "cuda" and not torch.cuda.is_available():
+    device = device_of(profile)
+    if profile.device == "cuda" and not sees_gpu():
         raise ValueError(f"profile {profile.name}: device: {device!r}, but PyTorch sees no GPU; see `omgm doctor`")
     return device, fastest_dtype(device) if profile.dtype == "auto" else getattr(torch, profile.dtype)
 

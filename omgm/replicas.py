@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexes.ray_address import connect
+from omgm.devices import device_of, sees_gpu
 from omgm.served_app import build_app
 
 if TYPE_CHECKING:
@@ -69,7 +70,6 @@ def running_replicas(
     except ImportError as error:
         raise ValueError('--replicas needs the extra ray: pip install "omgm[ray]"') from error
     logging.getLogger("ray.serve").setLevel(logging.WARNING)  # it logs every start and stop
-    options = _options(profile, replicas)
     address = os.environ.get("RAY_ADDRESS") or "local"
     with ExitStack() as stack:
         if address == "local":
@@ -78,7 +78,9 @@ def running_replicas(
             connect(address, "RAY_ADDRESS", _ROUTING)
         stack.callback(ray.shutdown)
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # only now: `ray.init` installs a handler that aborts
-        _check_room(ray.cluster_resources(), options["ray_actor_options"], replicas[0], address)
+        profile = _placed(profile, resources := ray.cluster_resources(), address)
+        options = _options(profile, replicas)
+        _check_room(resources, options["ray_actor_options"], replicas[0], address)
         if address != "local":
             stack.callback(ray.kill, _claim())
         if others := serve.status().applications.keys() - {_NAME}:
@@ -92,13 +94,22 @@ def running_replicas(
         yield
 
 
+def _placed(profile: Profile, resources: Mapping[str, float], address: str) -> Profile:
+    """Returns a profile with the device of its replicas; "auto" is the GPU if this machine, or the cluster, has one.
+
+    The device is named, so that no replica is placed without a GPU and then looks for one, or the other way round.
+    """
+    device = device_of(profile, sees_gpu if address == "local" else lambda: resources.get("GPU", 0) >= 1)
+    return profile.model_copy(update={"device": device})
+
+
 def _options(profile: Profile, replicas: tuple[int, int]) -> dict[str, Any]:
     settings = profile.serving
     # Each replica refuses requests by their expected wait, so Ray's own queue stays short.
     options: dict[str, Any] = {
         "max_ongoing_requests": settings.max_queue + 2 * settings.max_batch,
         "graceful_shutdown_timeout_s": settings.timeout_s,
-        "ray_actor_options": {"num_cpus": settings.model_threads or 1, "num_gpus": int("cuda" in profile.device)},
+        "ray_actor_options": {"num_cpus": settings.model_threads or 1, "num_gpus": int(profile.device == "cuda")},
     }
     if replicas[0] == replicas[1]:
         return options | {"num_replicas": replicas[0]}

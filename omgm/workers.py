@@ -22,6 +22,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
+from omgm.devices import device_of
 from omgm.served_app import build_app
 from omgm.server import freeze_objects, server_options
 from omgm.settings import Profile
@@ -118,12 +119,15 @@ def run_workers(
         ValueError: The profile runs on a GPU, where several processes would not be faster than one.
         SystemExit: A worker cannot start, or the address is in use; the reason is printed to standard error.
     """
-    if "cuda" in profile.device:
-        raise ValueError(f"--workers shares the cores of a CPU; with device = {profile.device!r}, use --replicas")
+    if device_of(profile) != "cpu":
+        raise ValueError(
+            f"--workers shares the cores of a CPU, but with device = {profile.device!r} the models run on the GPU; "
+            "use --replicas, or --set device=cpu"
+        )
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, len(_cores()) // workers)))  # workers inherit it
     serving = profile.serving
     shares = {"max_batch": -(-serving.max_batch // workers), "cache_mib": -(-serving.cache_mib // workers)}
-    profile = profile.model_copy(update={"serving": serving.model_copy(update=shares)})
+    profile = profile.model_copy(update={"device": "cpu", "serving": serving.model_copy(update=shares)})
     with tempfile.TemporaryDirectory(prefix="omgm-workers-") as slots:
         config = WorkerConfig(profile, index, workers, Path(slots), host, port, verbose=verbose)
         supervisor = Supervisor(config, announce)

@@ -20,10 +20,11 @@ from typing import Any
 
 import httpx
 import pytest
+import torch
 
 from omgm.__main__ import main
 from omgm.profile import load_profile
-from omgm.replicas import replica_range, running_replicas
+from omgm.replicas import _options, _placed, replica_range, running_replicas
 from omgm.served_app import READ_ONLY
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.listening import free_port
@@ -37,6 +38,29 @@ def test_numbers_and_ranges() -> None:
     for text in ("0", "-1", "4-1", "two", "1-", "1-2-3", ""):
         with pytest.raises(argparse.ArgumentTypeError, match="a range such as 1-4"):
             replica_range(text)
+
+
+@pytest.mark.parametrize(
+    ("device", "here", "gpus", "address", "expected"),
+    [
+        ("auto", True, 2, "local", "cuda"),
+        ("auto", False, 2, "local", "cpu"),  # PyTorch cannot use them
+        ("auto", False, 0, "local", "cpu"),
+        ("auto", False, 2, "auto", "cuda"),  # the head of the cluster has none itself
+        ("auto", True, 0, "auto", "cpu"),  # which Ray was told not to use
+        ("cpu", True, 2, "local", "cpu"),
+        ("cuda", False, 0, "auto", "cuda"),  # a cluster may grow
+    ],
+)
+def test_each_replica_on_a_gpu_gets_one(
+    device: str, here: bool, gpus: int, address: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: here)
+    resources = {"CPU": 8.0} | ({"GPU": float(gpus)} if gpus else {})
+    profile = _placed(load_profile("embedded", [f"device={device}"]), resources, address)
+    assert profile.device == expected
+    actors = _options(profile, (2, 2))["ray_actor_options"]
+    assert actors == {"num_cpus": 1, "num_gpus": int(expected == "cuda")}
 
 
 def test_without_the_extra(

@@ -10,15 +10,19 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
+import torch
 from uvicorn.config import STARTUP_FAILURE
 
 from omgm.__main__ import main
 from omgm.profile import load_profile
 from omgm.served_app import READ_ONLY
-from omgm.workers import Supervisor, WorkerConfig, share_of, take_slot
+from omgm.settings import Profile
+from omgm.workers import Supervisor, WorkerConfig, run_workers, share_of, take_slot
 from tests.fakes.listening import free_port
 from tests.fakes.service import wait_until
 from tests.paths import ROOT
@@ -115,10 +119,38 @@ def test_signals_that_uvicorn_takes_for_other_numbers_of_workers(
     assert supervisor.processes == [] and supervisor.should_exit.is_set()
 
 
-def test_workers_are_for_a_cpu(example_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["serve", "--index", str(example_folder / "index"), "--workers", "2", "--set", "device=cuda"]
+@pytest.mark.parametrize("device", ["cuda", "auto"])
+def test_workers_are_for_a_cpu(
+    device: str, example_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    command = ["serve", "--index", str(example_folder / "index"), "--workers", "2", "--set", f"device={device}"]
     assert main([*command, "--port", str(free_port())]) == 2
-    assert "--workers shares the cores of a CPU; with device = 'cuda', use --replicas" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert f"--workers shares the cores of a CPU, but with device = '{device}' the models run on the GPU" in told
+    assert "use --replicas, or --set device=cpu" in told
+
+
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+def test_workers_run_on_the_cpu(device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are told so, and with device = "cpu" nothing asks for a GPU."""
+    profiles = list[Profile]()
+
+    def supervisor(config: WorkerConfig, announce: object) -> Any:
+        profiles.append(config.profile)
+        return SimpleNamespace(run=lambda: None, failed=False)
+
+    asked = list[str]()
+
+    def no_gpu() -> bool:
+        asked.append(device)
+        return False
+
+    monkeypatch.setattr(torch.cuda, "is_available", no_gpu)
+    monkeypatch.setattr("omgm.workers.Supervisor", supervisor)
+    profile = load_profile("embedded", [f"device={device}"])
+    run_workers(profile, tmp_path, 2, "127.0.0.1", free_port(), lambda: None, verbose=False)
+    assert [one.device for one in profiles] == ["cpu"] and asked == ["auto"] * (device == "auto")
 
 
 def test_shares_of_the_cores() -> None:
