@@ -9,7 +9,7 @@ import torch
 from indexes.keys import Keys
 from indexes.manifest import Inputs, SearchRecord
 from indexes.recall import held_out_queries
-from indexes.search import DeviceSearch, FaissSearch, RescoredSearch, Search, load_vectors, read_faiss
+from indexes.search import DeviceSearch, FaissSearch, GpuSearch, RescoredSearch, Search, load_vectors, read_faiss
 from indexes.search_kinds import write_search
 from retriever.protocols import DualEncoder
 
@@ -51,14 +51,25 @@ def write_entity_index(
     return write_milvus(folder, keys, key_ids(index, keys), queries, uri, collection, progress=progress)
 
 
-def open_search(folder: Path, record: SearchRecord | None, device: torch.device | str = "cpu") -> Search:
-    """Opens the entity index in a folder for search on a device; on a GPU, all kinds except Milvus search exactly.
+def open_search(
+    folder: Path, record: SearchRecord | None, device: torch.device | str = "cpu", gpu: GpuSearch = "torch"
+) -> Search:
+    """Opens the entity index in a folder for search on a device.
 
     Args:
         folder: The folder of an index.
         record: How to search it, from the manifest; `None` for an index of format version 2.
         device: Where to search.
+        gpu: The library that searches on a GPU: with PyTorch, all kinds except Milvus search exactly; with FAISS, see
+            `indexes.search_faiss_gpu`.
+
+    Raises:
+        ValueError: FAISS should search on a GPU and cannot.
     """
+    if gpu == "faiss":
+        from indexes.search_faiss_gpu import open_faiss_gpu
+
+        return open_faiss_gpu(folder, record, device)
     if record is not None and record.kind == "milvus":
         from indexes.search_milvus import open_milvus  # needs an extra
 

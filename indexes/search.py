@@ -1,10 +1,13 @@
-"""Entity search: with FAISS on a CPU, exact or approximate with exact rescoring, and with matrix products on a GPU."""
+"""Entity search: with FAISS on a CPU, exact or approximate with exact rescoring, and with PyTorch on a GPU.
+
+`indexes.search_faiss_gpu` has the search with FAISS on a GPU.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import faiss
 import numpy as np
@@ -22,6 +25,9 @@ _SPARE = 64
 many others are within the scan's rounding error (0.00024 for products from 0.25 to 0.5) of the last."""
 _COPIED = 1 << 18
 """Number of vectors copied to a device at a time."""
+
+GpuSearch = Literal["torch", "faiss"]
+"""The library that searches on a GPU: PyTorch, always exactly, or FAISS (`indexes.search_faiss_gpu`)."""
 
 
 class Search(Protocol):
@@ -123,24 +129,44 @@ class DeviceSearch:
 
     @torch.inference_mode()
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        """Returns inner products and rows, best first; synchronizes with the device only to copy these results."""
-        queries = vectors.to(self._vectors.device).half()
+        """Returns inner products and rows, best first; waits for the device once, to copy them from it."""
+        queries = sent(vectors, self._vectors.device).half()
         found = [self._scan(queries, start, k + _SPARE) for start in range(0, max(len(self._rows), 1), self._block)]
         coarse, places = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
         kept = coarse.topk(min(k + _SPARE, coarse.shape[1]), dim=1).indices
         places = places.gather(1, kept)
         exact = torch.einsum("bd,bnd->bn", queries.float(), self._vectors[places].float())
         best = exact.topk(min(k, exact.shape[1]), dim=1)
-        scores = np.full((len(queries), k), -np.inf, np.float32)
-        rows = np.full((len(queries), k), -1, np.int64)
-        scores[:, : best.values.shape[1]] = best.values.cpu().numpy()
-        rows[:, : best.values.shape[1]] = self._rows[places.gather(1, best.indices)].cpu().numpy()
-        return scores, rows
+        return padded(k, *to_host(best.values, self._rows[places.gather(1, best.indices)]))
 
     def _scan(self, queries: Tensor, start: int, k: int) -> tuple[Tensor, Tensor]:
         block = self._vectors[start : start + self._block]
         best = (queries @ block.T).topk(min(k, len(block)), dim=1)
         return best.values, best.indices + start
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """Returns a tensor on a device: itself if it is there, else a copy for which nothing waits."""
+    if tensor.device.type == "cpu" and device.type == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+def to_host(*parts: Tensor) -> list[NDArray[Any]]:
+    """Returns the values of tensors that are on one device, copied from it in one transfer."""
+    packed = torch.cat([part.flatten().view(torch.uint8) for part in parts]).cpu()
+    pieces = packed.split([part.numel() * part.element_size() for part in parts])
+    aligned = (piece.clone().view(part.dtype) for piece, part in zip(pieces, parts, strict=True))
+    return [one.reshape(part.shape).numpy() for one, part in zip(aligned, parts, strict=True)]
+
+
+def padded(k: int, scores: FloatArray, rows: IntArray) -> tuple[FloatArray, IntArray]:
+    """Returns scores and rows [B, up to k] with `k` columns; where a row is -1 or missing, the score is -inf."""
+    missing = ((0, 0), (0, k - rows.shape[1]))
+    rows = np.pad(rows, missing, constant_values=-1)
+    scores = np.pad(scores, missing, constant_values=-np.inf)
+    scores[rows < 0] = -np.inf
+    return scores, rows
 
 
 class BestKeySearch:

@@ -30,7 +30,7 @@ from indexes.manifest import (
     read_manifest,
 )
 from indexes.published import fetch_index, push_index, save_index
-from indexes.search import BestKeySearch
+from indexes.search import BestKeySearch, GpuSearch
 from indexes.thumbnails import check_thumbnails
 from indexes.tokens import TokenStore
 from retriever.protocols import DualEncoder, FusionEncoder
@@ -50,14 +50,20 @@ class Index:
         manifest: Its manifest, as checked by `open`.
         device: The device for search and MaxSim.
         image_weight: Weight of the main image in a combined key, see `indexes.keys.as_query`.
+        gpu_search: The library that searches on a GPU, see `indexes.entity_index.open_search`.
     """
 
     def __init__(
-        self, folder: Path, manifest: Manifest, device: str = "cpu", image_weight: float = IMAGE_WEIGHT
+        self,
+        folder: Path,
+        manifest: Manifest,
+        device: str = "cpu",
+        image_weight: float = IMAGE_WEIGHT,
+        gpu_search: GpuSearch = "torch",
     ) -> None:
         self.folder = folder
         self.manifest = manifest
-        self.device = device
+        self.device, self.gpu_search = device, gpu_search
         self.image_weight = image_weight
         self._articles = Articles(folder / "entities.jsonl")
         self._summaries = Lines(folder / "summaries.jsonl")
@@ -65,7 +71,7 @@ class Index:
         self._token_offsets: IntArray = _load(folder / "token_offsets.npy")
         self._labeled_owners = labeled_owners(folder, manifest)
         self._image_owners = _load(folder / IMAGE_OWNERS) if manifest.counts.image_tokens else np.empty(0, np.int64)
-        self._search = open_search(folder, manifest.search, device)  # before the tokens, which get the remaining memory
+        self._search = open_search(folder, manifest.search, device, gpu_search)  # the tokens get the remaining memory
         if manifest.counts.further_keys:
             self._search = BestKeySearch(self._search, manifest.counts.entities, load_owners(folder, manifest))
         tokens, scales = _load(folder / "tokens.npy"), _load(folder / "token_scales.npy")
@@ -83,6 +89,7 @@ class Index:
         fusion: FusionEncoder | None = None,
         device: str = "cpu",
         image_weight: float = IMAGE_WEIGHT,
+        gpu_search: GpuSearch = "torch",
         verify: bool = False,
     ) -> Index:
         """Opens the index in `folder`; an index with live changes needs a `LiveIndex`.
@@ -93,6 +100,7 @@ class Index:
             fusion: Step 2's model; the index must have been built with it.
             device: The device for search and MaxSim.
             image_weight: Weight of the main image, in 0..1, if step 1 searches main image and summary together.
+            gpu_search: The library that searches if the device is a GPU.
             verify: Whether to verify the checksum of every file; by default, only the size of large files is checked.
 
         Raises:
@@ -105,6 +113,7 @@ class Index:
             fusion=fusion,
             device=device,
             image_weight=image_weight,
+            gpu_search=gpu_search,
             verify=verify,
         )
 
@@ -117,6 +126,7 @@ class Index:
         fusion: FusionEncoder | None = None,
         device: str = "cpu",
         image_weight: float = IMAGE_WEIGHT,
+        gpu_search: GpuSearch = "torch",
         verify: bool = False,
     ) -> Index:
         """Opens the files in `folder` without later changes; otherwise like `open`."""
@@ -130,7 +140,7 @@ class Index:
         if fusion is not None:
             _check_fit(folder, "fusion encoder", manifest.inputs.fusion, fusion.fingerprint)
             _check_fit(folder, "fusion token shape", manifest.token_shape, tuple(fusion.token_shape))
-        return Index(folder, manifest, device, image_weight)
+        return Index(folder, manifest, device, image_weight, gpu_search)
 
     @classmethod
     def from_pretrained(

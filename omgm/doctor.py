@@ -12,6 +12,7 @@ from typing import Literal
 from huggingface_hub import constants
 from safetensors import SafetensorError
 
+from omgm.devices import device_of
 from omgm.downloads.hub import hub_model, local_folder, named_models
 from omgm.downloads.weights import free_bytes, gigabytes
 from omgm.local_servers import PORTS, local_server_findings
@@ -66,7 +67,8 @@ def examine(
     cache = Path(constants.HF_HUB_CACHE)
     findings = [python_finding(), *torch_findings(gpus, nvidia_driver()), memory_finding()]
     findings += disk_findings({"working folder": Path.cwd(), "model cache": cache})
-    findings += [faiss_finding(), torchvision_finding(), *extra_findings(needed)]
+    findings += [faiss_finding("faiss-gpu" if "faiss-gpu" in needed else "cpu"), *_search_findings(profile, gpus)]
+    findings += [torchvision_finding(), *extra_findings(needed)]
     for path in sorted(CONFIGS.glob("*.toml")):
         findings.append(_config_finding(path.stem, gpus))
     findings.append(_fit_finding(profile, gpus))
@@ -85,6 +87,8 @@ def needed_extras(profile: Profile) -> dict[str, str]:
         needed["flag"] = 'sections.kind = "flag"'
     if profile.search.kind == "milvus":
         needed["milvus-lite" if profile.search.uri.endswith(".db") else "milvus"] = 'search.kind = "milvus"'
+    if profile.search.gpu == "faiss":
+        needed["faiss-gpu"] = 'search.gpu = "faiss"'
     model = profile.encoder.model
     folder = _here(model)
     if (folder / "open_clip_config.json").is_file() if folder else model.startswith("timm/"):
@@ -107,7 +111,8 @@ def _config_finding(name: str, gpus: Sequence[Device]) -> Finding:
 
 def obstacles(profile: Profile, gpus: Sequence[Device]) -> list[str]:
     """Lists the obstacles to running a profile on this machine: device, memory, packages, weights or disk space."""
-    problems = [finding.found for finding in [_fit_finding(profile, gpus)] if finding.status == "fail"]
+    checked = [_fit_finding(profile, gpus), *_search_findings(profile, gpus)]
+    problems = [finding.found for finding in checked if finding.status == "fail"]
     requirements = extras()
     for extra, why in needed_extras(profile).items():
         missing = [one.name for one in requirements[extra] if installed(one.name) is None]
@@ -233,9 +238,19 @@ def as_text(findings: Sequence[Finding], *, color: bool = False) -> str:
     return "\n".join(lines)
 
 
+def _search_findings(profile: Profile, gpus: Sequence[Device]) -> list[Finding]:
+    """Reports why FAISS cannot search on a GPU, apart from a missing package, if it should."""
+    found, fix = 'search.gpu = "faiss"', "--set search.gpu=torch"
+    if profile.search.gpu == "faiss" and device_of(profile, lambda: bool(gpus)) == "cpu":
+        return [Finding("search.gpu", "fail", f"{found} needs a GPU, but the models run on the CPU", fix)]
+    if profile.search.gpu == "faiss" and profile.search.kind == "milvus":
+        return [Finding("search.gpu", "fail", f'{found} does not search Milvus (search.kind = "milvus")', fix)]
+    return []
+
+
 def _fit_finding(profile: Profile, gpus: Sequence[Device]) -> Finding:
     name = "device"
-    on_gpu = profile.device.startswith("cuda") or (profile.device == "auto" and bool(gpus))
+    on_gpu = device_of(profile, lambda: bool(gpus)) == "cuda"
     dtype: str = profile.dtype
     if dtype == "auto":
         from retriever.models.precision import fastest_dtype
@@ -248,7 +263,7 @@ def _fit_finding(profile: Profile, gpus: Sequence[Device]) -> Finding:
         fix = "run on a machine with an NVIDIA GPU, or pass --set device=cpu --set dtype=float32"
         return Finding(name, "fail", f"{found}: torch sees no GPU", fix)
     if on_gpu:
-        gpu = gpus[int(profile.device.partition(":")[2] or 0) % len(gpus)]
+        gpu = gpus[0]
         has, total, free = f"{gpu.name} with {gigabytes(gpu.total)}, {gigabytes(gpu.free)} free", gpu.total, gpu.free
     else:
         total, free = memory()

@@ -186,18 +186,25 @@ def extra_findings(needed: Mapping[str, str]) -> list[Finding]:
     return findings
 
 
-def faiss_finding() -> Finding:
-    """Checks that exactly one FAISS package is installed, since they all provide the same module."""
+def faiss_finding(extra: Literal["cpu", "faiss-gpu"] = "cpu") -> Finding:
+    """Checks that exactly one FAISS package is installed, since they all provide the same module.
+
+    Args:
+        extra: The extra whose package the profile needs; `faiss-gpu` also has all that `cpu` has.
+    """
     names = sorted({str(one.metadata["Name"]).lower() for one in metadata.distributions() if one.metadata["Name"]})
     found = [f"{name} {installed(name)}" for name in names if name.startswith("faiss")]
+    install = INSTALL.format(f"omgm[{extra}]")
     if len(found) > 1:
         packages = " ".join(one.split()[0] for one in found)
-        fix = f"pip uninstall -y {packages}, then {INSTALL.format('omgm[cpu]')} (or omgm[gpu])"
+        fix = f"pip uninstall -y {packages}, then {install}"
         return Finding("faiss", "fail", f"{' and '.join(found)}: they install the same module", fix)
-    fix = INSTALL.format("omgm[cpu]")
     if not found:
-        return Finding("faiss", "fail", "not installed; the entity search needs it", f"{fix}, or omgm[gpu] on a GPU")
-    return _importable("faiss", "faiss", found[0], fix)
+        return Finding("faiss", "fail", "not installed; the entity search needs it", install)
+    if extra == "faiss-gpu" and found[0].startswith("faiss-cpu "):
+        fix = f"pip uninstall -y faiss-cpu, then {install}; or --set search.gpu=torch"
+        return Finding("faiss", "fail", f"{found[0]} cannot search on a GPU", fix)
+    return _importable("faiss", "faiss", found[0], install)
 
 
 def torchvision_finding() -> Finding:

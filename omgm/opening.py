@@ -123,5 +123,6 @@ def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: Fu
 
 
 def _index_options(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder) -> dict[str, Any]:
-    device, weight = parts.placement(profile)[0], profile.search.image_weight
-    return {"encoder": encoder, "fusion": fusion, "device": device, "image_weight": weight}
+    device, search = parts.placement(profile)[0], profile.search
+    options = {"device": device, "image_weight": search.image_weight, "gpu_search": search.gpu}
+    return {"encoder": encoder, "fusion": fusion, **options}

@@ -36,6 +36,7 @@ class SearchSettings(_Table):
         trim_borders: Whether to trim uniform borders of query images (for steps 1 and 2) and of labeled images.
         kind: The kind of entity index; see `indexes.search_kinds`.
         uri: For `milvus`, the server's URL, or a file that ends with `.db`.
+        gpu: The library that searches if the device is a GPU.
     """
 
     k: int = Field(default=20, ge=1)
@@ -45,6 +46,7 @@ class SearchSettings(_Table):
     trim_borders: bool = False
     kind: Literal["auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus"] = "auto"
     uri: str = ""
+    gpu: Literal["torch", "faiss"] = "torch"
 
 
 class IndexSettings(_Table):

@@ -29,6 +29,7 @@ from indexes.build import build_index
 from indexes.design import IndexDesign
 from indexes.formats.fields import Names
 from indexes.manifest import Candidates
+from indexes.search import GpuSearch
 from indexes.store import Index, check_candidates
 from indexes.summarizers import ExtractiveSummarizer, Summarizer
 from retriever.maxsim import ScoreMode
@@ -62,6 +63,7 @@ class Components:
     design: IndexDesign
     trim_borders: bool = False
     device: str = "cpu"
+    gpu_search: GpuSearch = "torch"
     bem: Bem | None = None
 
     @property
@@ -258,7 +260,12 @@ class TableRuns:
                 **design,
             )
         index = Index.open(
-            folder, encoder=parts.encoder, fusion=fusion, device=parts.device, image_weight=parts.design["image_weight"]
+            folder,
+            encoder=parts.encoder,
+            fusion=fusion,
+            device=parts.device,
+            image_weight=parts.design["image_weight"],
+            gpu_search=parts.gpu_search,
         )
         check_candidates(index, kind.candidates)
         self._indexes[kind] = index

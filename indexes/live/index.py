@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from indexes.keys import IMAGE_WEIGHT
 from indexes.live import layout
@@ -22,6 +22,7 @@ from indexes.live.reading import VersionedIndex
 from indexes.live.version import Entry, Version
 from indexes.lock import locked
 from indexes.manifest import read_manifest
+from indexes.search import GpuSearch
 from indexes.store import Index
 from retriever.protocols import DualEncoder, FusionEncoder
 
@@ -71,6 +72,7 @@ class LiveIndex(VersionedIndex):
         fusion: FusionEncoder | None = None,
         device: str = "cpu",
         image_weight: float = IMAGE_WEIGHT,
+        gpu_search: GpuSearch = "torch",
         verify: bool = False,
         write: bool = False,
         doing: str = "changes it",
@@ -83,6 +85,7 @@ class LiveIndex(VersionedIndex):
             fusion: As in `Index.open`.
             device: As in `Index.open`.
             image_weight: As in `Index.open`.
+            gpu_search: As in `Index.open`.
             verify: As in `Index.open`; the checksums of changes are always compared.
             write: Whether to open it for changes, which one process at a time can do, until `close`.
             doing: What this process does with the index, for the error that other processes get.
@@ -103,6 +106,7 @@ class LiveIndex(VersionedIndex):
                 fusion=fusion,
                 device=device,
                 image_weight=image_weight,
+                gpu_search=gpu_search,
                 verify=verify,
             )
             seen, ends = layout.state_of(folder), dict[str, int]()
@@ -164,9 +168,7 @@ class LiveIndex(VersionedIndex):
                     self._current, self._ends = self._after(self._current, changes), ends
                     return bool(changes)
         encoder, fusion = self._models
-        open_files = partial(
-            Index.open_files, encoder=encoder, fusion=fusion, device=self.device, image_weight=self.image_weight
-        )
+        open_files = partial(Index.open_files, encoder=encoder, fusion=fusion, **self._options())
         base, self._generation, changes = open_current(self.root, open_files, ends)
         _hold(self._current)
         self._current, self._ends = self._after(self._moved(base), changes), ends
@@ -211,7 +213,7 @@ class LiveIndex(VersionedIndex):
                 log.close()
             target = layout.files_of(self.root, generation)
             write_generation(version, target)
-            base = Index.open_files(target, device=self.device, image_weight=self.image_weight)
+            base = Index.open_files(target, **self._options())
             with self._changing:
                 before = layout.generation_of(self.root)
                 layout.set_generation(self.root, generation)
@@ -231,6 +233,10 @@ class LiveIndex(VersionedIndex):
             if self._writer is not None:
                 self._writer.close()
             self._writer = None
+
+    def _options(self) -> dict[str, Any]:
+        """Returns the options with which this index opened its files, for those of the next generation."""
+        return {"device": self.device, "image_weight": self.image_weight, "gpu_search": self.gpu_search}
 
     def _commit(self, batch: Sequence[_Waiting]) -> None:
         """Writes the changes of several callers with one sync; called by one thread at a time."""

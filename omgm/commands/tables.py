@@ -109,6 +109,7 @@ def _components(profile: Profile, bem: Path | None) -> Components:
         design=indexing.design_of(profile),
         trim_borders=profile.search.trim_borders,
         device=parts.placement(profile)[0],
+        gpu_search=profile.search.gpu,
         bem=None if bem is None else load_bem(existing(bem, "--bem")),
     )
 

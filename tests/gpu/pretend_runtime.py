@@ -54,6 +54,7 @@ class Stream:
     """A stream; work is finished at once, so that only waiting for it is of interest."""
 
     device: Device
+    cuda_stream = 0
 
     def __init__(self, *_: Any, **__: Any) -> None: ...
 

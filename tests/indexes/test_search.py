@@ -10,7 +10,7 @@ from indexes.entity_index import open_search
 from indexes.keys import Keys
 from indexes.manifest import SearchKind, SearchRecord
 from indexes.recall import HeldOutQueries
-from indexes.search import DeviceSearch, RescoredSearch, StoredVectors, load_vectors, read_faiss
+from indexes.search import DeviceSearch, RescoredSearch, StoredVectors, load_vectors, padded, read_faiss, to_host
 from indexes.search_kinds import write_search
 from retriever.types import FloatArray, IntArray
 from tests.fakes.vectors import clustered
@@ -146,6 +146,19 @@ def test_rounding_of_the_scan_loses_no_near_tie() -> None:
     expected = vectors.astype(np.float16).astype(np.float64) @ base.astype(np.float16).astype(np.float64)
     scores, _ = search.search(torch.from_numpy(base[None]), 5)
     np.testing.assert_allclose(scores[0], np.sort(expected)[::-1][:5], atol=1e-6)
+
+
+def test_values_come_from_a_device_as_they_are() -> None:
+    parts = (torch.arange(7).bool(), torch.arange(6.0).view(2, 3).T, torch.zeros(2, 0), torch.tensor([[2**62]]))
+    for one, other in zip(to_host(*parts), parts, strict=True):
+        assert one.shape == tuple(other.shape) and one.dtype == other.numpy().dtype and (one == other.numpy()).all()
+
+
+def test_padding() -> None:
+    scores, rows = padded(3, np.array([[0.5, 0.1]], np.float32), np.array([[4, -1]]))
+    np.testing.assert_array_equal(scores, np.array([[0.5, -np.inf, -np.inf]], np.float32))
+    np.testing.assert_array_equal(rows, [[4, -1, -1]])
+    assert scores.dtype == np.float32 and rows.dtype == np.int64
 
 
 def test_the_record_says_what_was_chosen() -> None:

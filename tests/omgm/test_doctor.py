@@ -112,12 +112,29 @@ def test_extras_that_a_profile_needs(tmp_path: Path) -> None:
     (tmp_path / "open_clip_config.json").write_text("{}")
     needed = doctor.needed_extras(embedded(f"encoder.model={tmp_path}", "sections.kind=flag"))
     assert list(needed) == ["flag", "openclip"]
-    findings = by_name(machine.extra_findings({"vllm": 'generator.kind = "x"'}))
-    if machine.installed("vllm") is None:
-        assert findings["extra vllm"].status == "fail"
-        assert findings["extra vllm"].found == 'not installed; generator.kind = "x" needs vllm'
-        assert findings["extra vllm"].fix == 'pip install -c constraints.txt "omgm[vllm]"'
-        assert by_name(machine.extra_findings({}))["extra vllm"].status == "ok"
+    needed = doctor.needed_extras(embedded("search.gpu=faiss"))
+    findings = by_name(machine.extra_findings(needed))
+    if machine.installed("faiss-gpu") is None:
+        assert findings["extra faiss-gpu"].status == "fail"
+        assert findings["extra faiss-gpu"].found == 'not installed; search.gpu = "faiss" needs faiss-gpu'
+        assert findings["extra faiss-gpu"].fix == 'pip install -c constraints.txt "omgm[faiss-gpu]"'
+        assert by_name(machine.extra_findings({}))["extra faiss-gpu"].status == "ok"
+
+
+def test_faiss_on_a_gpu() -> None:
+    def findings(*overrides: str) -> list[Finding]:
+        return doctor._search_findings(embedded("search.gpu=faiss", *overrides), [H100])
+
+    assert findings() == findings("device=cuda") == [] == doctor._search_findings(embedded(), [])
+    assert "needs a GPU, but the models run on the CPU" in findings("device=cpu")[0].found
+    assert "needs a GPU" in doctor._search_findings(embedded("search.gpu=faiss"), [])[0].found
+    assert "does not search Milvus" in findings("search.kind=milvus", "search.uri=keys.db")[0].found
+    assert 'search.gpu = "faiss" needs a GPU' in "; ".join(doctor.obstacles(embedded("search.gpu=faiss"), []))
+    if machine.installed("faiss-gpu") is None:
+        finding = machine.faiss_finding("faiss-gpu")
+        assert finding.status == "fail" and finding.found.endswith("cannot search on a GPU")
+        install = 'pip install -c constraints.txt "omgm[faiss-gpu]"'
+        assert finding.fix == f"pip uninstall -y faiss-cpu, then {install}; or --set search.gpu=torch"
 
 
 def package(folder: Path, name: str, version: str) -> None:
@@ -127,10 +144,10 @@ def package(folder: Path, name: str, version: str) -> None:
 
 
 def test_a_version_that_does_not_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package(tmp_path, "vllm", "0.1.0")
+    package(tmp_path, "faiss-gpu", "0.1.0")
     monkeypatch.syspath_prepend(str(tmp_path))
-    finding = by_name(machine.extra_findings({}))["extra vllm"]
-    assert finding.status == "warn" and "vllm 0.1.0 does not satisfy ==" in finding.found
+    finding = by_name(machine.extra_findings({}))["extra faiss-gpu"]
+    assert finding.status == "warn" and "faiss-gpu 0.1.0 does not satisfy <2,>=1.15.1" in finding.found
 
 
 def test_two_faiss_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
