@@ -158,6 +158,12 @@ class FaissGpuVectors:
         self._rows = torch.from_numpy(rows).to(gpu.device)
         self.shape: tuple[int, int] = (len(rows), length)
 
+    @classmethod
+    def of(cls, vectors: Tensor) -> FaissGpuVectors:
+        """Returns a search over FAISS's own copy of vectors float16 [N, length] on a GPU; rows are their positions."""
+        blocks = (block.cpu().numpy() for block in vectors.split(_BLOCK))
+        return cls(FaissGpu(vectors.device), blocks, vectors.shape[1], np.arange(len(vectors)))
+
     @torch.inference_mode()
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
         """Returns inner products and rows, best first, at most `MOST`; waits for the GPU once."""

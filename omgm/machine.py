@@ -20,6 +20,8 @@ from omgm.downloads.weights import free_bytes, gigabytes
 
 PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 INSTALL = 'pip install -c constraints.txt "{}"'
+DRIVERS = {"12": 525, "13": 580}
+"""The oldest NVIDIA driver for each major version of CUDA."""
 LITTLE_DISK = 5_000_000_000
 """Free bytes below which a disk gets a warning: room to build an index of a few thousand entities."""
 
@@ -86,7 +88,12 @@ def torch_findings(gpus: Iterable[Device], driver: str | None) -> list[Finding]:
         fix = "install a CUDA build of torch in the version that constraints.txt pins"
         return [*findings, Finding("gpu", "warn", f"NVIDIA driver {driver}, but torch is built for the CPU", fix)]
     if driver:
-        fix = "compare the driver's CUDA version (nvidia-smi) with torch's, and CUDA_VISIBLE_DEVICES"
+        cuda = str(torch.version.cuda)
+        oldest, own = DRIVERS.get(cuda.partition(".")[0], 0), driver.partition(".")[0]
+        if own.isdigit() and int(own) < oldest:
+            fix = f"update the driver: CUDA {cuda} needs version {oldest} or newer"
+        else:
+            fix = "compare the driver's CUDA version (nvidia-smi) with torch's, and CUDA_VISIBLE_DEVICES"
         return [*findings, Finding("gpu", "warn", f"NVIDIA driver {driver}, but torch sees no device", fix)]
     return [*findings, Finding("gpu", "ok", "none; models run on the CPU")]
 

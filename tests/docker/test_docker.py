@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
 import tomllib
+from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,12 +87,9 @@ def test_our_commands_are_taken(settings: dict[str, str]) -> None:
 
 def test_versions() -> None:
     image = compose({})["services"]["generator"]["image"]
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     version = image.removeprefix("vllm/vllm-openai:v")
     assert f"pip install 'vllm=={version}'" in (ROOT / "docs" / "generators.md").read_text(encoding="utf-8")
     assert re.findall(r"^FROM (\S+)", DOCKERFILE, re.M) == ["python:3.12.12-slim-bookworm", "base", "base"]
-    [wanted] = re.findall(r"^ARG EXTRAS=(\S+)", DOCKERFILE, re.M)
-    assert set(wanted.split(",")) <= set(extras)
 
 
 def test_the_dashboard_shows_what_the_service_counts() -> None:
@@ -138,7 +138,44 @@ def test_the_images_hold_what_they_need() -> None:
     assert "*" in rules and all((ROOT / name).exists() for name in kept)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     packages = set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
-    assert packages | {"configs", "weights", "pyproject.toml", "constraints.txt", "README.md", "LICENSE"} == kept
+    others = {"configs", "weights", "pyproject.toml", "constraints.txt", "requirements.lock", "README.md", "LICENSE"}
+    of_tests = {name for name in kept if name.startswith("tests/")}
+    assert packages | others | {"benchmarks", "conftest.py"} == kept - of_tests
+    tests = {path for name in of_tests for path in files_of(ROOT / name)}
+    assert {path.parent.name for path in tests} == {"tests", "gpu", "fakes"}
+    using = tests | set(files_of(ROOT / "benchmarks"))
+    assert {path.name: name for path in using for name in imported(path) if ROOT / name not in tests} == {}
+
+
+def files_of(path: Path) -> list[Path]:
+    return [path] if path.suffix == ".py" else sorted(path.glob("*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yields the modules of tests that a file imports, wherever it does, as paths from the repository."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"tests.{one.name}" for one in node.names] if node.module == "tests" else [node.module]
+        yield from (f"{name.replace('.', '/')}.py" for name in names if name.startswith("tests."))
+
+
+def test_the_images_have_the_versions_of_the_tests() -> None:
+    installs = re.findall(r"pip install (.*)", DOCKERFILE.replace("\\\n", " "))
+    assert len(installs) == 2 and all("--constraint requirements.lock" in line for line in installs)
+    locked = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    assert {line.partition("==")[0] for line in locked} >= {"pytest", "torch", "faiss-cpu", "open_clip_torch"}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    wanted = re.findall(r"EXTRAS=([\w,-]+)", DOCKERFILE)
+    assert wanted == ["faiss-gpu,openclip", "cpu,openclip"] and {*wanted[0].split(","), "cpu"} <= set(extras)
+
+
+def test_trainings_have_shared_memory() -> None:
+    services = compose({})["services"]
+    assert {name: service.get("shm_size") for name, service in services.items() if "omgm" in service["image"]} == {
+        "service": "8gb",
+        "build-index": "8gb",
+    }
 
 
 def test_the_demo_image_serves() -> None:

@@ -80,6 +80,8 @@ def test_vectors_are_searched_exactly(library: FakeFaiss | None, size: int) -> N
     assert (np.diff(scores) <= 0).all()
     on_device = DeviceSearch(torch.from_numpy(vectors).to("cuda"), torch.from_numpy(rows).to("cuda"))
     same((scores, found), on_device.search(queries, 20), 1e-3)
+    copied = FaissGpuVectors.of(torch.from_numpy(vectors).to("cuda")).search(queries, 20)
+    np.testing.assert_array_equal(rows[copied[1]], found)
 
 
 @pytest.mark.parametrize("kind", ["flat", "sq8", "hnsw", "ivf-pq"])

@@ -183,6 +183,21 @@ def test_gpus_and_drivers() -> None:
     assert ("built for the CPU" if torch.version.cuda is None else "sees no device") in unused.found
 
 
+@pytest.mark.parametrize(
+    ("cuda", "driver", "fix"),
+    [
+        ("13.0", "570.124.06", "update the driver: CUDA 13.0 needs version 580 or newer"),
+        ("12.8", "515.65", "update the driver: CUDA 12.8 needs version 525 or newer"),
+        ("13.0", "580.65.06", "compare the driver's CUDA version"),
+        ("13.0", "1000.1", "compare the driver's CUDA version"),
+        ("14.1", "570.1", "compare the driver's CUDA version"),
+    ],
+)
+def test_a_driver_that_is_too_old(cuda: str, driver: str, fix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.version.cuda", cuda)
+    assert by_name(machine.torch_findings([], driver))["gpu"].fix.startswith(fix)
+
+
 def test_memory_is_what_the_system_says() -> None:
     total, available = machine.memory()
     assert 0 < available <= total
