@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ _BLOCK = 1 << 20
 """Vectors per index: FAISS copies an index whenever it grows, so opening takes the memory of one block twice."""
 _ADDED = 1 << 16
 """Vectors passed to FAISS at a time, in float32."""
+Read = Callable[[int, int], NDArray[np.float16]]
 _TORCH = 'set search.gpu = "torch"'
 
 
@@ -60,8 +61,7 @@ def open_faiss_gpu(folder: Path, record: SearchRecord | None, device: torch.devi
             return FaissGpuCodes(gpu, codes, load_vectors(folder), record.rescored)
         logger.warning("%s: FAISS has no form of %s on a GPU, so its vectors are searched exactly", folder, record)
     stored = StoredVectors(folder, record)
-    blocks = (stored.read(start, start + _BLOCK) for start in range(0, len(stored.rows), _BLOCK))
-    return FaissGpuVectors(gpu, blocks, stored.dimension, stored.rows)
+    return FaissGpuVectors(gpu, stored.read, stored.dimension, stored.rows)
 
 
 class FaissGpu:
@@ -142,27 +142,30 @@ class FaissGpuVectors:
 
     Args:
         gpu: The GPU.
-        blocks: Arrays float16 [any number, length], in the order of `rows`; each becomes an index.
+        read: Returns the vectors from one position to another, float16 [number, length].
         length: Length of a vector.
         rows: Int64 [N], the row of each vector.
+        block: Vectors per index.
     """
 
-    def __init__(self, gpu: FaissGpu, blocks: Iterable[NDArray[np.float16]], length: int, rows: IntArray) -> None:
-        self._gpu, self._indexes, self._starts = gpu, list[Any](), [0]
-        for block in blocks:
-            index = gpu.vectors(length)
-            for start in range(0, len(block), _ADDED):
-                index.add(block[start : start + _ADDED].astype(np.float32))
-            self._indexes.append(index)
-            self._starts.append(self._starts[-1] + len(block))
+    def __init__(self, gpu: FaissGpu, read: Read, length: int, rows: IntArray, block: int = _BLOCK) -> None:
+        self._gpu, self._starts = gpu, range(0, len(rows), block)
+        self._indexes = [gpu.vectors(length) for _ in self._starts]
+        for start, index in zip(self._starts, self._indexes, strict=True):
+            stop = min(start + block, len(rows))
+            for part in range(start, stop, _ADDED):
+                index.add(read(part, min(part + _ADDED, stop)).astype(np.float32))
         self._rows = torch.from_numpy(rows).to(gpu.device)
         self.shape: tuple[int, int] = (len(rows), length)
 
     @classmethod
     def of(cls, vectors: Tensor) -> FaissGpuVectors:
         """Returns a search over FAISS's own copy of vectors float16 [N, length] on a GPU; rows are their positions."""
-        blocks = (block.cpu().numpy() for block in vectors.split(_BLOCK))
-        return cls(FaissGpu(vectors.device), blocks, vectors.shape[1], np.arange(len(vectors)))
+
+        def read(start: int, stop: int) -> NDArray[np.float16]:
+            return vectors[start:stop].cpu().numpy()
+
+        return cls(FaissGpu(vectors.device), read, vectors.shape[1], np.arange(len(vectors)))
 
     @torch.inference_mode()
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
@@ -171,7 +174,7 @@ class FaissGpuVectors:
             return padded(k, np.empty((len(vectors), 0), np.float32), np.empty((len(vectors), 0), np.int64))
         queries, wanted = sent(vectors, self._gpu.device).float(), min(_allowed(k), self.shape[0])
         found = []
-        for index, start in zip(self._indexes, self._starts, strict=False):
+        for index, start in zip(self._indexes, self._starts, strict=True):
             scores, places = self._gpu.search(index, queries, min(wanted, index.ntotal))
             found.append((scores, places + start))
         scores, places = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))

@@ -49,8 +49,8 @@ def halves(count: int, seed: int = 0) -> NDArray[np.float16]:
     return clustered(count, WIDTH, seed).astype(np.float16)
 
 
-def in_blocks(vectors: NDArray[np.float16], size: int) -> Iterator[NDArray[np.float16]]:
-    return (vectors[start : start + size] for start in range(0, len(vectors), size))
+def searching(vectors: NDArray[np.float16], rows: IntArray, block: int = 1000) -> FaissGpuVectors:
+    return FaissGpuVectors(FaissGpu("cuda"), lambda start, stop: vectors[start:stop], WIDTH, rows, block)
 
 
 def written(folder: Path, kind: SearchKind, vectors: FloatArray, rows: IntArray, queries: FloatArray) -> SearchRecord:
@@ -66,11 +66,11 @@ def same(one: tuple[FloatArray, IntArray], other: tuple[FloatArray, IntArray], l
         assert len(set(first.tolist()) & set(second.tolist())) >= 0.9 * len(set(second.tolist()))
 
 
-@pytest.mark.parametrize("size", [1000, 300])
+@pytest.mark.parametrize("size", [1000, 300, 999])
 def test_vectors_are_searched_exactly(library: FakeFaiss | None, size: int) -> None:
     vectors, rows = halves(1000), np.arange(1000) * 3 + 1
     queries = torch.from_numpy(clustered(6, WIDTH, seed=1))
-    search = FaissGpuVectors(FaissGpu("cuda"), in_blocks(vectors, size), WIDTH, rows)
+    search = searching(vectors, rows, size)
     assert search.shape == (1000, WIDTH)
     scores, found = search.search(queries, 20)
     rounded = queries.numpy().astype(np.float16).astype(np.float64)
@@ -138,7 +138,7 @@ def test_more_asked_than_codes_are_found(library: FakeFaiss | None, tmp_path: Pa
 
 def test_a_search_waits_once(library: FakeFaiss | None, cuda: Device, tmp_path: Path) -> None:
     vectors, rows = halves(1000), np.arange(1000)
-    exact = FaissGpuVectors(FaissGpu("cuda"), in_blocks(vectors, 300), WIDTH, rows)
+    exact = searching(vectors, rows, 300)
     record = written(tmp_path, "ivf-pq", clustered(1000, WIDTH), rows, clustered(0, WIDTH))
     searches: list[Search] = [exact, open_search(tmp_path, record, "cuda", "faiss")]
     searches += [DeviceSearch(torch.from_numpy(vectors).to("cuda"), torch.arange(1000).to("cuda"), block=300)]
@@ -166,7 +166,7 @@ def test_keys_of_one_entity_are_found_once(library: FakeFaiss | None, tmp_path: 
 def test_the_most_that_is_found(library: FakeFaiss | None, caplog: pytest.LogCaptureFixture) -> None:
     search_faiss_gpu._report_limit.cache_clear()
     rows = np.arange(MOST + 500)
-    search = FaissGpuVectors(FaissGpu("cuda"), in_blocks(halves(len(rows)), MOST), WIDTH, rows)
+    search = searching(halves(len(rows)), rows, MOST)
     queries = torch.from_numpy(clustered(2, WIDTH, seed=1))
     assert (search.search(queries, MOST)[1] >= 0).all() and not caplog.records
     for _ in range(2):
@@ -177,7 +177,7 @@ def test_the_most_that_is_found(library: FakeFaiss | None, caplog: pytest.LogCap
 
 
 def test_searches_of_several_threads(library: FakeFaiss | None) -> None:
-    search = FaissGpuVectors(FaissGpu("cuda"), [halves(1000)], WIDTH, np.arange(1000))
+    search = searching(halves(1000), np.arange(1000))
     queries = torch.from_numpy(clustered(64, WIDTH, seed=1))
     alone = search.search(queries, 5)[1]
 

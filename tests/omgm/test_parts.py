@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from omgm.opening import open_retriever
 from omgm.parts import build_encoder, build_fusion, placement
 from omgm.profile import load_profile
 from omgm.settings import Profile
@@ -49,3 +50,10 @@ def test_a_gpu_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="device: 'cuda', but PyTorch sees no GPU; see `omgm doctor`"):
         placement(load_profile("embedded", ["device=cuda"]))
+
+
+def test_the_library_that_searches_reaches_the_index(example_folder: Path) -> None:
+    profile = load_profile("embedded", ["search.gpu=faiss", "device=cpu"])
+    for live in (False, True):
+        with pytest.raises(ValueError, match=r'search.gpu = "faiss" needs a GPU, but the device is the CPU'):
+            open_retriever(profile, example_folder / "index", live=live)
