@@ -47,9 +47,10 @@ from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from training.config import Optimization
+from training.feeder import Feeder
 from training.loop import train
 from training.processes import Processes
-from training.reranker.batches import BatchMaker, Feeder, Order
+from training.reranker.batches import BatchMaker, Order
 from training.reranker.data import RerankerData
 from training.reranker.feature_store import FeatureStore
 from training.reranker.features import compute_features
@@ -249,14 +250,14 @@ class Trainer:
         order = Order(samples.training, BATCH, 1, 1, seed=0)
         padding = int(fusion.tokenizer.pad_token_id)
         self.make = BatchMaker(samples, texts, store, order, 0, "pooled", TOKENS, fusion.token_shape[0], padding)
-        self.feeder = Feeder(self.make)
+        self.feeder = Feeder(self.make, device)
         self.optimizer = adamw(self.model)
 
     def step(self) -> float:
         """Trains a step; returns its loss."""
         started = time.perf_counter()
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.model(self.feeder(self.number).to(self.device))
+        loss = self.model(self.feeder(self.number))
         loss.backward()
         self.optimizer.step()
         self.number += 1

@@ -33,7 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.full_size import TINY, build_fusion
 from benchmarks.training_data import DataSizes, write_data
 from retriever.files import write_json, write_whole
-from training.reranker.batches import BatchMaker, Feeder, Order
+from training.feeder import Feeder
+from training.reranker.batches import BatchMaker, Order
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.feature_store import FeatureStore
 from training.reranker.image_table import ImageTable

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from indexes.progress import progress_bar
+from training.batch import read_later
 from training.checkpoint import BEST_NAME, CHECKPOINT_NAME, RunState, load_best, resume, save, save_best
 from training.config import Optimization
 from training.curve import Curve
@@ -73,12 +74,13 @@ def train(
     state = resume(out / CHECKPOINT_NAME, model, optimizer, agreed)
     curve = Curve(out, state.step) if processes.first else None
     bar = _Progress(out.name, optimization, state, progress and processes.first)
+    losses = _Losses(state)
     started = time.monotonic() - state.seconds
 
-    def over() -> bool:
-        reached = optimization.over(state.step, state.seconds)
+    def elapsed() -> float:
+        seconds = time.monotonic() - started
         # The first process's clock decides, because all processes must stop at the same step.
-        return reached if optimization.minutes is None else processes.broadcast(reached)
+        return seconds if optimization.minutes is None else processes.broadcast(seconds)
 
     def validated() -> dict[str, float]:
         assert validate is not None
@@ -97,11 +99,9 @@ def train(
     if state.step == 0 and validate is not None and better_by is not None:  # a short run may find nothing better
         state.metrics = validated()
         keep_if_better()
-    finished = over()
+    finished = optimization.over(state.step, state.seconds)
     while not finished:
         share = optimization.share(state.step + 0.5, state.seconds)
-        if optimization.minutes is not None:
-            share = processes.broadcast(share)
         rate = optimization.rate(share)
         beta = optimization.schedule.beta(share)
         for group in optimizer.param_groups:
@@ -109,30 +109,33 @@ def train(
             if beta is not None:
                 group["betas"] = (beta, optimization.betas[1])
         optimizer.zero_grad(set_to_none=True)
-        value = _backward(wrapped or model, loss_of, state.step, optimization, processes)
+        loss = _backward(wrapped or model, loss_of, state.step, optimization, processes)
         if optimization.clip is not None:
             nn.utils.clip_grad_norm_(model.parameters(), optimization.clip)
         optimizer.step()
+        losses.add(state.step, loss)
         state.step += 1
-        state.loss_sum += value
-        state.loss_count += 1
-        state.seconds = time.monotonic() - started
-        finished = over()
+        state.seconds = elapsed()
+        finished = optimization.over(state.step, state.seconds)
         if state.step % validate_every == 0 or finished:
+            losses.read()
             if validate is not None:
                 state.metrics = validated()
                 keep_if_better()
             mean = sum(processes.gather(state.loss_sum / state.loss_count)) / processes.count
             state.loss_sum, state.loss_count = 0.0, 0
-            state.seconds = time.monotonic() - started
+            state.seconds = elapsed()
             if curve is not None:
                 curve.add(state.step, mean, rate, state.seconds, state.metrics)
             bar.measured = {"loss": mean, **state.metrics}
             # Validation takes time, too.
-            finished = finished or over()
+            finished = optimization.over(state.step, state.seconds)
         bar.update(state)
-        if processes.first and (state.step % save_every == 0 or finished):
-            save(out / CHECKPOINT_NAME, model, optimizer, state, agreed)
+        if state.step % save_every == 0 or finished:
+            losses.read()
+            processes.wait()  # until every process has found its loss finite
+            if processes.first:
+                save(out / CHECKPOINT_NAME, model, optimizer, state, agreed)
     bar.close()
     processes.wait()
     if better_by is not None and (out / BEST_NAME).is_file():
@@ -150,8 +153,8 @@ def _backward(
     step: int,
     optimization: Optimization,
     processes: Processes,
-) -> float:
-    """Computes the gradients of all parts of a step; returns the step's loss in this process."""
+) -> Tensor:
+    """Computes the gradients of all parts of a step; returns the step's loss in this process, a scalar."""
     total: Tensor | None = None
     for part in range(optimization.accumulate):
         # With one part and one process, this is just the seed and the step.
@@ -161,10 +164,44 @@ def _backward(
             loss.backward()
         total = loss.detach() if total is None else total + loss.detach()
     assert total is not None  # accumulate is at least 1
-    value = float(total)
-    if not math.isfinite(value):
-        raise FloatingPointError(f"loss is {value} at step {step}; a lower learning_rate may help")
-    return value
+    return total
+
+
+class _Losses:
+    """Adds the losses of steps to a state and checks them, each while a GPU already computes the step after it.
+
+    Args:
+        state: The state; it lacks the loss that was added last until `read`.
+    """
+
+    def __init__(self, state: RunState):
+        self._state = state
+        self._waiting: tuple[int, Callable[[], float]] | None = None
+
+    def add(self, step: int, loss: Tensor) -> None:
+        """Adds the loss of a step, and reads the one before.
+
+        Raises:
+            FloatingPointError: The loss before is not finite.
+        """
+        following = step, read_later(loss)
+        self.read()
+        self._waiting = following
+
+    def read(self) -> None:
+        """Reads the loss that was added last, if that has not been done; needed before anything is written.
+
+        Raises:
+            FloatingPointError: It is not finite.
+        """
+        if self._waiting is None:
+            return
+        (step, value_of), self._waiting = self._waiting, None
+        value = value_of()
+        if not math.isfinite(value):
+            raise FloatingPointError(f"loss is {value} at step {step}; a lower learning_rate may help")
+        self._state.loss_sum += value
+        self._state.loss_count += 1
 
 
 def _better(state: RunState, better_by: tuple[str, str]) -> bool:

@@ -92,7 +92,8 @@ def joined(device: str) -> Iterator[Processes]:
             raise ValueError(f"torchrun: this machine has {gpus} GPUs; start at most as many processes on it")
         place = torch.device("cuda", local)
         torch.cuda.set_device(place)
-    distributed.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
+    # Objects are exchanged by Gloo in either case; NCCL would send them through the GPU, and wait for it.
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
     try:
         yield Processes(distributed.get_rank(), count, place)
     finally:

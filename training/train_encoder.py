@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,9 +24,12 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.precision import autocast, fastest_dtype
 from retriever.models.small_clip import SmallCLIPConfig
 from retriever.wording import counted
-from training.augment import ROOM, SLIGHT, resized, vary
+from training.augment import ROOM, resized
+from training.batch import Targets, moved
 from training.config import TrainingConfig
+from training.encoder_batches import EncoderBatches, targets_among
 from training.encoder_data import EncoderData, read_entities
+from training.feeder import Feeder
 from training.images import ImageLoader, StoredImages, load_images
 from training.loop import BETTER_BY, train
 from training.questions import is_held_out
@@ -34,7 +38,6 @@ from training.record import Provenance, TrainingRecord
 logger = logging.getLogger(__name__)
 
 RUN = "encoder-run"  # folder under `out` with the curve, the checkpoint and the images
-IMAGES, TEXTS, MAIN = 112, 144, 64  # per batch: images, summaries, main images to find
 LEARNING_RATE = 1e-3
 MOST_QUERIES, MOST_KEYS = 1000, 50_000
 """Most held-out images, and most entities to search for them; a whole large knowledge base would not fit."""
@@ -88,43 +91,46 @@ def train_encoder(
     loaders = [*main.values(), *(load for load, _ in [*training, *validation])]
     read_as = {"trim_borders": data.trim_borders}
     images = load_images(loaders, side, out / RUN / "images.npy", progress, read_as)
-    batch_of = _Batches(rows, len(main), len(summaries), config.seed)
-    tokens = model.tokenize(summaries)
+    tokens = {name: tensor.cpu() for name, tensor in model.tokenize(summaries).items()}
+    batches = EncoderBatches(
+        images,
+        rows,
+        len(main),
+        ids=tokens["input_ids"],
+        mask=tokens["attention_mask"],
+        size=model.pixels.size,
+        seed=config.seed,
+    )
     network = model.model.to(memory_format=torch.channels_last)
-    device = network.device
+    device: torch.device = network.device
+    feeder = Feeder(batches, device)
 
     def loss_of(step: int, part: int) -> Tensor:
-        chosen, texts, generator = batch_of(step)
-        views = vary(images[chosen], model.pixels.size, generator)
-        owners = torch.tensor([rows[i] for i in chosen.tolist()])
-        shown = [row for row in dict.fromkeys(owners.tolist()) if row in batch_of.main_at][:MAIN]
-        pixels = views
-        if shown:
-            keys = vary(images[[batch_of.main_at[row] for row in shown]], model.pixels.size, generator, SLIGHT)
-            pixels = torch.cat([views, keys])
-        pixels = model.pixels.normalize(pixels.to(device))
+        batch = feeder(step)
         with autocast(device.type, fastest_dtype(device.type)):
-            vectors = network.get_image_features(pixels)
-            words = network.get_text_features(tokens["input_ids"][texts], tokens["attention_mask"][texts])
+            vectors = network.get_image_features(model.pixels.normalize(batch.pixels))
+            words = network.get_text_features(batch.ids, batch.mask)
         scale = network.logit_scale.exp().clamp(max=100)
-        by_text = _search_loss(vectors[: len(views)], owners, words, texts.tolist(), scale)
-        return by_text + _search_loss(vectors[: len(views)], owners, vectors[len(views) :], shown, scale)
+        searching, keys = vectors[: batch.searching], vectors[batch.searching :]
+        by_text = _search_loss(searching, words, batch.summary, scale)
+        return by_text + _search_loss(searching, keys, batch.main, scale)
 
     optimization = config.optimization(LEARNING_RATE)
-    metrics = train(
-        network,
-        loss_of,
-        out=out / RUN,
-        optimization=optimization,
-        validate=_validation(model, summaries, images, list(main), [row for _, row in validation], rng)
-        if validation
-        else None,
-        validate_every=config.validate_every,
-        save_every=config.validate_every,
-        better_by=BETTER_BY,
-        settings={"start": model.fingerprint, "images": len(rows), "entities": len(summaries), **read_as},
-        progress=progress,
-    )
+    held_out_rows = [row for _, row in validation]
+    validate = _validation(model, summaries, images, list(main), held_out_rows, rng) if validation else None
+    with closing(feeder):
+        metrics = train(
+            network,
+            loss_of,
+            out=out / RUN,
+            optimization=optimization,
+            validate=validate,
+            validate_every=config.validate_every,
+            save_every=config.validate_every,
+            better_by=BETTER_BY,
+            settings={"start": model.fingerprint, "images": len(rows), "entities": len(summaries), **read_as},
+            progress=progress,
+        )
     model.save(out / "encoder")
     TrainingRecord(
         kind="encoder",
@@ -160,50 +166,20 @@ def _labeled(data: EncoderData, row_of: Mapping[str, int]) -> list[LabeledImage]
     return labeled
 
 
-def _search_loss(images: Tensor, owners: Tensor, keys: Tensor, rows: list[int], scale: Tensor) -> Tensor:
+def _search_loss(images: Tensor, keys: Tensor, targets: Targets, scale: Tensor) -> Tensor:
     """Returns the loss of finding the key of each image's entity, a scalar; ignores images of entities without a key.
 
     Args:
         images: Vectors [B, D], not normalized.
-        owners: The entity of each image, int64 [B].
         keys: Vectors [K, D], not normalized.
-        rows: The entity of each key, all distinct.
+        targets: What the images should find.
         scale: Factor for the cosines.
     """
-    column = {row: number for number, row in enumerate(rows)}
-    asked = [number for number, row in enumerate(owners.tolist()) if row in column]
-    if not asked:
+    if not len(targets):
         return images.sum() * 0
-    target = torch.tensor([column[row] for row in owners[asked].tolist()], device=images.device)
-    found = functional.normalize(images[asked].float(), dim=-1) @ functional.normalize(keys.float(), dim=-1).T
-    return functional.cross_entropy(scale * found, target, label_smoothing=0.05)
-
-
-class _Batches:
-    """Image and summary rows of a step, which depend only on (seed, step).
-
-    An image is drawn with a weight of 1 / sqrt(number of images of its entity), halfway between equal weights for
-    images and equal weights for entities.
-    """
-
-    def __init__(self, rows: Sequence[int], main_images: int, entities: int, seed: int):
-        self.seed, self.entities = seed, entities
-        self.main_at = {row: number for number, row in enumerate(rows[:main_images])}
-        count = torch.bincount(torch.tensor(rows), minlength=entities).float()
-        self.owners = torch.tensor(rows)
-        self.weights = count[self.owners] ** -0.5
-
-    def __call__(self, step: int) -> tuple[Tensor, Tensor, torch.Generator]:
-        """Returns the batch's images, its summaries, and a generator for all other randomness."""
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + step)
-        chosen = torch.multinomial(self.weights, min(IMAGES, len(self.weights)), generator=generator)
-        return chosen, self._texts(chosen, generator), generator
-
-    def _texts(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
-        owners = self.owners[chosen].unique()
-        others = torch.randperm(self.entities, generator=generator)
-        others = others[~torch.isin(others, owners)][: max(0, TEXTS - len(owners))]
-        return torch.cat([owners, others])
+    asked = functional.normalize(images[targets.queries].float(), dim=-1)
+    found = asked @ functional.normalize(keys.float(), dim=-1).T
+    return functional.cross_entropy(scale * found, targets.keys, label_smoothing=0.05)
 
 
 def _validation(
@@ -236,15 +212,16 @@ def _validation(
     shown = [*range(len(images) - len(held_out), len(images)), *main]
     parts = [shown[start : start + model.batch_size] for start in range(0, len(shown), model.batch_size)]
     gold, described, keyed = torch.tensor(held_out), torch.tensor(entities), torch.tensor(rows)
+    summary, main_image = targets_among(entities, held_out), targets_among(rows, held_out)
 
     def validate() -> dict[str, float]:
         texts = model.encode_texts(summaries).cpu()
-        vectors = functional.normalize(torch.cat([encoded(images[part]) for part in parts]), dim=-1)
+        vectors = functional.normalize(torch.cat([encoded(images[part]) for part in parts]).cpu(), dim=-1)
         queries, keys = vectors.split([len(gold), len(keyed)])
         by_text, by_image = described[(queries @ texts.T).argmax(1)], keyed[(queries @ keys.T).argmax(1)]
         recalls = [float((found == gold).float().mean()) for found in (by_text, by_image)]
         scale = model.model.logit_scale.exp().clamp(max=100).cpu()
-        loss = _search_loss(queries, gold, texts, entities, scale) + _search_loss(queries, gold, keys, rows, scale)
+        loss = _search_loss(queries, texts, summary, scale) + _search_loss(queries, keys, main_image, scale)
         return {
             "recall@1": sum(recalls) / 2,  # an index may search either, or both
             "recall@1_by_summary": recalls[0],
@@ -253,8 +230,8 @@ def _validation(
         }
 
     def encoded(part: Tensor) -> Tensor:
-        small = resized(part, model.pixels.size)
-        vectors: Tensor = model.model.get_image_features(model.pixels.normalize(small.to(model.model.device)))
-        return vectors.float().cpu()
+        small = resized(moved(part, model.model.device), model.pixels.size)
+        vectors: Tensor = model.model.get_image_features(model.pixels.normalize(small))
+        return vectors.float()
 
     return validate

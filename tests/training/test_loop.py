@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from training import loop
 from training.config import Optimization
 from training.loop import train
+from training.processes import Processes
 
 TRUTH = torch.tensor([[1.0, -2.0, 0.5]])
 
@@ -233,3 +237,102 @@ def test_tensorboard_gets_the_curve(tmp_path: Path) -> None:
     found = events.Scalars("loss")
     assert [event.step for event in found] == [int(row["step"]) for row in written]
     assert [event.value for event in found] == pytest.approx([float(row["loss"]) for row in written], rel=1e-4)
+
+
+@pytest.mark.parametrize("save_every", [1, 2, 3])
+@pytest.mark.parametrize("bad", [0, 1, 2, 4])
+def test_a_loss_that_is_not_finite_names_its_step_and_is_never_saved(tmp_path: Path, bad: int, save_every: int) -> None:
+    model = nn.Linear(2, 1)
+    validated: list[bool] = []
+
+    def loss_of(step: int, part: int) -> Tensor:
+        loss: Tensor = model(torch.full((1, 2), 1.0 if step != bad else torch.nan)).mean()
+        return loss
+
+    def validate() -> dict[str, float]:
+        validated.append(all(bool(weight.isfinite().all()) for weight in model.parameters()))
+        return {"hits": float(len(validated)), "loss": 0.0}
+
+    with pytest.raises(FloatingPointError, match=rf"loss is nan at step {bad};"):
+        train(
+            model,
+            loss_of,
+            out=tmp_path,
+            optimization=Optimization(steps=5, learning_rate=0.1),
+            validate=validate,
+            validate_every=2,
+            save_every=save_every,
+            better_by=("hits", "loss"),
+            progress=False,
+        )
+    assert len(validated) == 1 + bad // 2 and all(validated)  # before the first step, and every other one
+    written = [load_file(path) for path in tmp_path.glob("*.safetensors")]
+    assert len(written) == (2 if bad >= save_every else 1)
+    assert all(tensor.isfinite().all() for tensors in written for tensor in tensors.values())
+    assert [row["step"] for row in rows(tmp_path)] == [str(step) for step in range(2, bad + 1, 2)]
+
+
+def test_a_loss_is_read_while_the_next_step_is_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Linear(1, 1)
+    events: list[str] = []
+
+    def loss_of(step: int, part: int) -> Tensor:
+        events.append(f"compute {step}")
+        loss: Tensor = model(torch.full((1, 1), float(step))).mean()
+        return loss
+
+    def noted(value: Tensor) -> Callable[[], float]:
+        step = events[-1].split()[1]
+
+        def read() -> float:
+            events.append(f"read {step}")
+            return value.item()
+
+        return read
+
+    monkeypatch.setattr(loop, "read_later", noted)
+    train(
+        model,
+        loss_of,
+        out=tmp_path,
+        optimization=Optimization(steps=5, learning_rate=0.1),
+        validate_every=100,
+        save_every=3,
+        progress=False,
+    )
+    assert events == [
+        *("compute 0", "compute 1", "read 0", "compute 2", "read 1", "read 2"),  # all of them before step 3 is saved
+        *("compute 3", "compute 4", "read 3", "read 4"),
+    ]
+
+
+class SecondOfTwo(Processes):
+    """The second of two processes, whose first one does the same; counts how often it waits for the other."""
+
+    waits: ClassVar[int] = 0
+
+    def wait(self) -> None:
+        SecondOfTwo.waits += 1
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value, value]
+
+
+@pytest.mark.parametrize(("bad", "waits"), [(1, 0), (2, 1), (None, 3)])
+def test_no_process_saves_before_every_process_has_read_its_loss(tmp_path: Path, bad: int | None, waits: int) -> None:
+    model = nn.Linear(1, 1)
+    SecondOfTwo.waits = 0
+    optimization = Optimization(steps=4, minutes=10, learning_rate=0.1)
+    context = nullcontext() if bad is None else pytest.raises(FloatingPointError, match=f"step {bad}")
+    with context:
+        train(
+            model,
+            lambda step, part: model(torch.full((1, 1), torch.inf if step == bad else 1.0)).mean(),
+            out=tmp_path,
+            optimization=optimization,
+            save_every=2,
+            processes=SecondOfTwo(rank=1, count=2),
+            progress=False,
+        )
+    assert SecondOfTwo.waits == waits  # after steps 2 and 4, and at the end
+    assert not list(tmp_path.glob("*.safetensors"))  # the first one's part

@@ -21,8 +21,8 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
-from training.augment import vary
 from training.config import TrainingConfig
+from training.encoder_batches import EncoderBatch, EncoderBatches
 from training.encoder_data import EncoderData
 from training.train_encoder import train_encoder
 
@@ -85,19 +85,18 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(world: Path, monkey
     class Cut(Exception):
         pass
 
-    calls = 0
+    make = EncoderBatches.__call__
 
-    def vary_until_cut(*arguments: Any) -> torch.Tensor:
-        nonlocal calls
-        calls += 1
-        if calls == 5:
+    def made_until_cut(self: EncoderBatches, step: int) -> EncoderBatch:
+        if step == 3:
             raise Cut
-        return vary(*arguments)
+        return make(self, step)
 
-    monkeypatch.setattr("training.train_encoder.vary", vary_until_cut)
+    monkeypatch.setattr(EncoderBatches, "__call__", made_until_cut)
     with pytest.raises(Cut):
         run(world, "cut", 6, validate_every=2)
-    monkeypatch.setattr("training.train_encoder.vary", vary)
+    assert (world / "cut" / "encoder-run" / "checkpoint.safetensors").is_file()
+    monkeypatch.setattr(EncoderBatches, "__call__", make)
     resumed = run(world, "cut", 6, validate_every=2)
     one, other = load_file(whole / "model.safetensors"), load_file(resumed / "model.safetensors")
     for name, value in one.items():

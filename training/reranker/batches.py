@@ -1,28 +1,24 @@
-"""Batches for step 2's training: chooses the samples of each step and makes their tensors while the model computes."""
+"""Batches for step 2's training: chooses the samples of each step and makes their tensors."""
 
 from __future__ import annotations
 
 import functools
-import itertools
 import math
-import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from indexes.ahead import map_ahead
 from retriever.batching import by_length
 from retriever.types import IntArray
+from training.batch import Batch
 from training.reranker.recipes import Negatives
 from training.reranker.rows import Rows
 from training.reranker.samples import CANDIDATES, SampleSet
-
-Batch = TypeVar("Batch")
 
 
 class Features(Protocol):
@@ -37,7 +33,7 @@ class Features(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class Texts(Batch):
     """Texts of similar length that go through the Q-Former together.
 
     Attributes:
@@ -50,13 +46,9 @@ class Texts:
     mask: Tensor
     image: Tensor
 
-    def to(self, device: torch.device) -> Texts:
-        """Copies the texts to a device."""
-        return Texts(*(tensor.to(device, non_blocking=True) for tensor in (self.ids, self.mask, self.image)))
-
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class Pairs(Batch):
     """Distinct pairs of image and text; every image is contained once.
 
     Attributes:
@@ -67,16 +59,9 @@ class Pairs:
     features: Tensor
     texts: list[Texts]
 
-    def to(self, device: torch.device) -> Pairs:
-        """Copies the pairs to a device, through pinned memory so that a GPU can compute in the meantime."""
-        if device.type == "cpu":
-            return self
-        features = self.features.pin_memory().to(device, non_blocking=True)
-        return Pairs(features, [texts.to(device) for texts in self.texts])
-
 
 @dataclass(frozen=True, slots=True)
-class SampleBatch:
+class SampleBatch(Batch):
     """Samples of a process in one part of a step.
 
     Attributes:
@@ -90,10 +75,6 @@ class SampleBatch:
     query: Tensor
     candidates: Tensor
     weight: float
-
-    def to(self, device: torch.device) -> SampleBatch:
-        """Copies the batch to a device."""
-        return SampleBatch(self.pairs.to(device), self.query.to(device), self.candidates.to(device), self.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,37 +194,3 @@ def padded(rows: Sequence[NDArray[Any]], image: Tensor, padding: int) -> Texts:
     for i, row in enumerate(rows):
         ids[i, : len(row)], mask[i, : len(row)] = row, 1
     return Texts(torch.from_numpy(ids), torch.from_numpy(mask), image)
-
-
-class Feeder(Generic[Batch]):
-    """Makes batches in threads, ahead of their use.
-
-    Args:
-        make: Makes the batch with a number.
-        ahead: Number of batches to make in advance.
-
-    Attributes:
-        waited: Seconds that the model has waited.
-    """
-
-    def __init__(self, make: Callable[[int], Batch], ahead: int = 4):
-        self.make, self.ahead = make, ahead
-        self.waited = 0.0
-        self._next = 0
-        self._batches: Generator[Batch] | None = None
-
-    def __call__(self, number: int) -> Batch:
-        """Returns the batch with a number; expects the following one to be requested next."""
-        if self._batches is None or number != self._next:
-            self.close()
-            self._batches = map_ahead(self.make, itertools.count(number), self.ahead)
-        started = time.perf_counter()
-        batch = next(self._batches)
-        self.waited += time.perf_counter() - started
-        self._next = number + 1
-        return batch
-
-    def close(self) -> None:
-        """Drops batches made in advance."""
-        if self._batches is not None:
-            self._batches.close()

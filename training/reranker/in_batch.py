@@ -21,6 +21,7 @@ from retriever.models.precision import autocast
 from retriever.models.qformer import QFormerFusion
 from retriever.types import IntArray
 from training.augment import SLIGHT, resized, vary
+from training.batch import Batch, Targets, moved
 from training.reranker.batches import Order, Texts, padded
 from training.reranker.feature_store import FeatureStore
 from training.reranker.rows import Rows
@@ -35,7 +36,7 @@ _TOWER_BATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
-class InBatch:
+class InBatch(Batch):
     """Questions of a process in one part of a step, with their candidates.
 
     Attributes:
@@ -43,8 +44,8 @@ class InBatch:
         questions: The questions.
         labeled: Labeled images, with an empty text.
         sections: The evidence sections, then further ones.
-        labeled_gold: The row in `labeled` that each question should find, int64 [B], -1 if there is none.
-        evidence: The row in `sections` that each question should find, int64 [B], -1 if there is none.
+        labeled_gold: What the questions should find in `labeled`.
+        evidence: What the questions should find in `sections`.
         weight: Weight of the mean loss.
     """
 
@@ -52,21 +53,9 @@ class InBatch:
     questions: Texts
     labeled: Texts
     sections: Texts
-    labeled_gold: Tensor
-    evidence: Tensor
+    labeled_gold: Targets
+    evidence: Targets
     weight: float
-
-    def to(self, device: torch.device) -> InBatch:
-        """Copies the batch to a device."""
-        return InBatch(
-            self.pixels.to(device, non_blocking=True),
-            self.questions.to(device),
-            self.labeled.to(device),
-            self.sections.to(device),
-            self.labeled_gold.to(device),
-            self.evidence.to(device),
-            self.weight,
-        )
 
 
 class InBatchMaker:
@@ -144,8 +133,8 @@ class InBatchMaker:
             self._texts([self.texts[int(samples.question[sample])] for sample in asked], range(len(chosen))),
             self._texts([self.texts[len(self.texts) - 1]] * len(labeled), range(len(chosen), len(varied))),
             self._texts([self.texts[section] for _, section in sections], [place[entity] for entity, _ in sections]),
-            torch.tensor([labeled.index(entity) if entity in labeled else -1 for entity in owners]),
-            torch.tensor([column.get(int(samples.evidence[sample]), -1) for sample in asked]),
+            Targets.of(labeled.index(entity) if entity in labeled else None for entity in owners),
+            Targets.of(column.get(int(samples.evidence[sample])) for sample in asked),
             1 / self.order.accumulate,
         )
 
@@ -203,7 +192,7 @@ class TowerFeatures:
         pixels, device = self.fusion.pixels, self.fusion.query_tokens.device
         parts = []
         for part in self.store.read(rows, views).split(_TOWER_BATCH):
-            small = pixels.normalize(resized(part.to(device), pixels.size))
+            small = pixels.normalize(resized(moved(part, device), pixels.size))
             with autocast(device.type, self.precision):
                 parts.append(self.fusion.vision_features(small.to(memory_format=torch.channels_last)))
         return torch.cat(parts)

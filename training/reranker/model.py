@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from retriever.models.precision import autocast
 from retriever.models.qformer import QFormerFusion
+from training.batch import Targets
 from training.losses import contrastive_loss, max_sim, mean_max_sim
 from training.reranker.batches import Pairs, SampleBatch, Texts
 from training.reranker.in_batch import InBatch
@@ -116,10 +117,9 @@ class InBatchReranker(Reranker):
     def _fused(self, features: Tensor, texts: Texts) -> Tensor:
         return self.fusion.fuse_tokens(features[texts.image], texts.ids, texts.mask).float()
 
-    def _found(self, questions: Tensor, features: Tensor, candidates: Texts, gold: Tensor) -> Tensor:
+    def _found(self, questions: Tensor, features: Tensor, candidates: Texts, targets: Targets) -> Tensor:
         """Returns equation 6's loss of the questions that have a candidate to find, or 0 if none has."""
-        asked = gold >= 0
-        if not asked.any():
+        if not len(targets):
             return questions.new_zeros(())
-        similarities = max_sim(questions[asked], self._fused(features, candidates)) / self.temperature
-        return functional.cross_entropy(similarities, gold[asked], label_smoothing=_SMOOTHING)
+        similarities = max_sim(questions[targets.queries], self._fused(features, candidates)) / self.temperature
+        return functional.cross_entropy(similarities, targets.keys, label_smoothing=_SMOOTHING)

@@ -21,10 +21,11 @@ from retriever.wording import counted
 from training.augment import ROOM
 from training.checkpoint import CHECKPOINT_NAME
 from training.config import Optimization
+from training.feeder import Feeder
 from training.loop import train
 from training.processes import Processes, joined
 from training.record import Provenance, TrainingRecord
-from training.reranker.batches import BatchMaker, Feeder, Order
+from training.reranker.batches import BatchMaker, Order
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.data import RerankerData, Serving
 from training.reranker.fusion_weight import best_alpha, best_beta
@@ -138,7 +139,7 @@ def _train(
     wrapped = processes.wrap(model)
 
     def loss_of(step: int, part: int) -> Tensor:
-        loss: Tensor = wrapped(feeder(step * config.accumulate + part).to(processes.device))
+        loss: Tensor = wrapped(feeder(step * config.accumulate + part))
         return loss
 
     optimization = _optimization(config, recipe, defaults, steps_per_epoch)
@@ -250,10 +251,10 @@ def _parts(
     validation = Validation(samples, served, processes, serving) if len(samples.validation) else None
     if tower is None:
         model = Reranker(start, recipe.log_temperature, precision).to(processes.device)
-        return model, Feeder(make), validation, order.steps_per_epoch
+        return model, Feeder(make, processes.device), validation, order.steps_per_epoch
     batches = InBatchMaker(samples, texts, store, order, processes.rank, size=start.pixels.size, padding=padding)
     model = InBatchReranker(start, precision).to(processes.device)
-    return model, Feeder(batches), validation, batches.steps_per_epoch
+    return model, Feeder(batches, processes.device), validation, batches.steps_per_epoch
 
 
 def _optimization(

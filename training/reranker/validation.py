@@ -15,6 +15,7 @@ from retriever.codecs import encode_tokens
 from retriever.step2_rerank import score_candidates
 from retriever.token_codec import TokenCodec
 from retriever.types import Candidate, StoredTokens
+from training.batch import moved
 from training.processes import Processes
 from training.reranker.batches import BatchMaker
 from training.reranker.data import Serving
@@ -89,13 +90,14 @@ class Validation:
         scored = self.score(model)
         alpha = best_alpha(scored)
         used = 0.0 if alpha is None else alpha
+        temperature = float(model.temperature)
         return {
             "recall@1": recall_at_1(scored, used),
             "alpha": used,
             "recall@1_alone": recall_at_1(scored, 0.0),
             "section_recall": section_recall(self.samples, scored, used),
-            "validation_loss": self._loss(scored, float(model.temperature)),
-            "temperature": float(model.temperature),
+            "validation_loss": self._loss(scored, temperature),
+            "temperature": temperature,
         }
 
     def _index(self, model: Reranker, entities: Sequence[int]) -> EncodedEntities:
@@ -132,7 +134,7 @@ class Validation:
         device = model.fusion.query_tokens.device
         for start in range(0, len(pairs), _AT_ONCE):
             places, different = self.make.pairs(pairs[start : start + _AT_ONCE])
-            yield model.tokens(different.to(device))[places.to(device)]
+            yield model.tokens(different.to(device))[moved(places, device)]
 
     def _scored(self, sample: int, query: Tensor, index: EncodedEntities) -> ScoredQuestion:
         samples = self.samples

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from training.reranker.batches import BatchMaker, Feeder, Order, Pairs, SampleBatch
+from training.reranker.batches import BatchMaker, Order, Pairs
 from training.reranker.feature_store import FeatureStore
 from training.reranker.rows import Rows, write_rows
 from training.reranker.samples import SampleSet
@@ -118,24 +117,8 @@ def test_equal_numbers_give_equal_batches(maker: BatchMaker) -> None:
     assert torch.equal(one.candidates, other.candidates) and pairs_of(one.pairs) == pairs_of(other.pairs)
 
 
-def test_batches_come_in_order_and_from_any_start(maker: BatchMaker) -> None:
-    made: list[int] = []
-    lock = threading.Lock()
-
-    def make(number: int) -> SampleBatch:
-        with lock:
-            made.append(number)
-        return maker(number)
-
-    feeder = Feeder(make, ahead=2)
-    for number in (7, 8, 9, 3):
-        assert torch.equal(feeder(number).candidates, maker(number).candidates)
-    feeder.close()
-    assert sorted(made)[:2] == [3, 4] and max(made) <= 11  # the two batches after number 9 may not have been started
-
-
-def test_a_batch_that_cannot_be_made_is_an_error(maker: BatchMaker) -> None:
+def test_features_that_are_cut_short_are_an_error(maker: BatchMaker) -> None:
     assert isinstance(maker.store, FeatureStore)
     (maker.store.folder / "00000.bin").write_bytes(b"")
     with pytest.raises(ValueError, match="cut short"):
-        Feeder(maker)(0)
+        maker(0)

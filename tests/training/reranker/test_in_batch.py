@@ -19,6 +19,7 @@ from retriever.models.qformer import QFormerFusion
 from tests.fakes.training_world import COLORS, TrainingWorld
 from training import checkpoint, loop
 from training.augment import ROOM
+from training.batch import Targets
 from training.processes import Processes
 from training.reranker.batches import Order
 from training.reranker.config import RerankerTrainingConfig
@@ -81,6 +82,10 @@ def tokens(batch: InBatch, kind: str) -> list[list[int]]:
     return [row[seen.bool()].tolist() for row, seen in zip(texts.ids, texts.mask, strict=True)]
 
 
+def found_by(targets: Targets) -> list[tuple[int, int]]:
+    return list(zip(targets.queries.tolist(), targets.keys.tolist(), strict=True))
+
+
 def test_every_question_finds_its_evidence_and_another_image(training_set: TrainingSet) -> None:
     samples, texts = training_set.samples, training_set.texts()
     sample_of = {tuple(texts[int(samples.question[i])].tolist()): i for i in range(len(samples))}
@@ -92,12 +97,12 @@ def test_every_question_finds_its_evidence_and_another_image(training_set: Train
         assert [batch.pixels.dtype, *batch.pixels.shape[1:]] == [torch.float32, 3, 32, 32]
         empty = texts[len(texts) - 1].tolist()
         assert tokens(batch, "labeled") == [empty] * len(batch.labeled.ids)
-        for question, evidence, labeled in zip(questions, batch.evidence.tolist(), batch.labeled_gold, strict=True):
-            if evidence >= 0:
-                topic = texts[int(samples.evidence[sample_of[tuple(question)]])].tolist()[-4:]
-                assert sections[evidence][-4:] == topic  # all articles use the same words for a topic
-            own, other = batch.questions.image[questions.index(question)], batch.labeled.image[labeled]
-            if labeled >= 0 and questions.count(question) == 1:
+        for query, evidence in found_by(batch.evidence):
+            topic = texts[int(samples.evidence[sample_of[tuple(questions[query])]])].tolist()[-4:]
+            assert sections[evidence][-4:] == topic  # all articles use the same words for a topic
+        for query, labeled in found_by(batch.labeled_gold):
+            own, other = batch.questions.image[query], batch.labeled.image[labeled]
+            if questions.count(questions[query]) == 1:
                 same = (batch.pixels[own].mean((1, 2)) - batch.pixels[other].mean((1, 2))).abs().max()
                 assert same < 0.7  # a varied image of the same color
                 found += 1

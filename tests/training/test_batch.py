@@ -1,0 +1,85 @@
+"""Batches that move as a whole, what queries should find, and scalars that are read later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from training.batch import Batch, Targets, moved, pinned, read_later
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Batch):
+    values: Tensor
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Whole(Batch):
+    first: Part
+    others: list[Part]
+    rows: Tensor
+    name: str
+
+
+def whole() -> Whole:
+    parts = [Part(torch.arange(6.0).view(2, 3) + i, i / 2) for i in range(3)]
+    return Whole(parts[0], parts[1:], torch.arange(12).view(3, 4)[:, 1], "a")
+
+
+@pytest.fixture
+def pins(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """The tensors that are copied to pinned memory, which takes a GPU; here they stay where they are."""
+    found: list[Tensor] = []
+
+    def pin(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    monkeypatch.setattr(Tensor, "pin_memory", pin)
+    return found
+
+
+def test_every_tensor_of_a_batch_is_pinned_and_nothing_else_changes(pins: list[Tensor]) -> None:
+    batch = whole()
+    copy = batch.pinned(CUDA)
+    expected = [batch.first.values, *(part.values for part in batch.others), batch.rows]
+    assert len(pins) == len(expected)
+    assert all(torch.equal(one, other) for one, other in zip(pins, expected, strict=True))
+    # A tensor with gaps would be copied to the GPU through pageable memory although it is pinned.
+    assert not batch.rows.is_contiguous() and all(tensor.is_contiguous() for tensor in pins)
+    assert (copy.name, copy.first.weight, [part.weight for part in copy.others]) == ("a", 0.0, [0.5, 1.0])
+    assert copy.rows is pins[-1]
+
+
+def test_a_batch_that_stays_on_the_cpu_is_not_copied(pins: list[Tensor]) -> None:
+    batch = whole()
+    assert batch.pinned(CPU) is batch
+    assert batch.to(CPU).rows is batch.rows and not pins
+
+
+def test_only_what_is_in_pageable_memory_is_pinned(pins: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = torch.ones(2, device="meta")  # stands for a GPU
+    assert pinned(elsewhere) is elsewhere
+    ready = torch.ones(2)
+    monkeypatch.setattr(Tensor, "is_pinned", lambda tensor: tensor is ready)
+    assert pinned(ready) is ready and not pins
+    assert moved(torch.ones(2), torch.device("meta")).device.type == "meta" and len(pins) == 1
+
+
+def test_queries_without_a_key_have_no_target() -> None:
+    targets = Targets.of([None, 3, 0, None, 3])
+    assert (targets.queries.tolist(), targets.keys.tolist(), len(targets)) == ([1, 2, 4], [3, 0, 3], 3)
+    for keys in ([], [None, None]):
+        none = Targets.of(keys)
+        assert len(none) == 0 and none.queries.dtype == none.keys.dtype == torch.int64
+
+
+def test_a_scalar_is_read_later() -> None:
+    value = torch.tensor(2.5, requires_grad=True)
+    assert read_later(value * 2)() == 5.0

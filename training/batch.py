@@ -1,0 +1,93 @@
+"""Batches of tensors that reach a GPU while it computes, and scalars that come back the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+
+class Batch:
+    """The base of dataclasses of tensors, of lists of tensors and of such dataclasses, which move as a whole."""
+
+    __slots__ = ()
+
+    def pinned(self, device: torch.device) -> Self:
+        """Returns the batch in pinned memory if it will move to a GPU, for the thread that makes it to call."""
+        copy: Self = self if device.type == "cpu" else _each(self, pinned)
+        return copy
+
+    def to(self, device: torch.device) -> Self:
+        """Copies the batch to a device without waiting for a GPU; tensors that are there already are not copied."""
+        copy: Self = _each(self, lambda tensor: moved(tensor, device))
+        return copy
+
+
+@dataclass(frozen=True, slots=True)
+class Targets(Batch):
+    """What each of some queries should find among keys; the others have nothing to find.
+
+    Which queries these are is found out on the CPU: a GPU would have to be waited for.
+
+    Attributes:
+        queries: The rows of the queries, int64 [T].
+        keys: The row of the key that each of them should find, int64 [T].
+    """
+
+    queries: Tensor
+    keys: Tensor
+
+    @classmethod
+    def of(cls, keys: Iterable[int | None]) -> Targets:
+        """Returns the targets of queries, given the row of the key of each query, `None` if it has none."""
+        found = [(query, key) for query, key in enumerate(keys) if key is not None]
+        queries, rows = torch.tensor(found, dtype=torch.int64).view(-1, 2).unbind(1)
+        return cls(queries, rows)
+
+    def __len__(self) -> int:
+        """Returns the number of queries that have something to find."""
+        return len(self.queries)
+
+
+def pinned(tensor: Tensor) -> Tensor:
+    """Copies a tensor to pinned memory, from which a GPU copies by itself, unless it is there or on a GPU."""
+    if tensor.device.type != "cpu" or tensor.is_pinned():
+        return tensor
+    return tensor.contiguous().pin_memory()  # gaps would be copied through pageable memory
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copies a tensor to a device without waiting for a GPU, unless it is there already."""
+    return tensor.to(device) if device.type == "cpu" else pinned(tensor).to(device, non_blocking=True)
+
+
+def read_later(value: Tensor) -> Callable[[], float]:
+    """Starts to copy a scalar to the CPU; returns a function that waits for this, but for no later work of a GPU.
+
+    Reading a value directly would wait for everything that the GPU has been given so far.
+    """
+    copy = value.detach().to("cpu", non_blocking=True)  # to pinned memory if it comes from a GPU
+    if not (value.is_cuda and torch.cuda.is_initialized()):
+        return copy.item
+    copied = torch.cuda.Event()
+    copied.record(torch.cuda.current_stream(value.device))
+
+    def read() -> float:
+        copied.synchronize()
+        return copy.item()
+
+    return read
+
+
+def _each(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Returns a copy of a value in which all tensors are changed."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, list):
+        return [_each(one, change) for one in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{field.name: _each(getattr(value, field.name), change) for field in fields(value)})
+    return value
