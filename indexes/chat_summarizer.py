@@ -7,14 +7,17 @@ import logging
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from indexes.summary_cache import SummaryCache, question_hash
-from llm.chat import ChatClient
 from llm.context import CHARACTERS_PER_TOKEN, Cut, cut_characters
 from llm.messages import Message
 from llm.replies import Usage
 from retriever.types import Entity
 from retriever.wording import counted
+
+if TYPE_CHECKING:
+    from llm.chat import ChatClient  # needs httpx, which builds without a chat model do without
 
 logger = logging.getLogger(__name__)
 

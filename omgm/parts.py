@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -16,14 +16,12 @@ from transformers.utils import logging as transformers_logging
 
 from agents.proposals import detected_regions, map_regions
 from agents.regions import ProposeRegions
-from generators.chat import ChatGenerator
 from generators.guard import GuardedGenerator
 from generators.reader.process import ReaderProcess
 from generators.reader.reader import ExtractiveReader
 from indexes.chat_summarizer import ChatSummarizer
 from indexes.summarizers import ExtractiveSummarizer, Summarizer
 from indexes.summary_cache import SummaryCache, default_cache
-from llm.chat import ChatClient
 from llm.context import Cut, cut_characters, token_cut
 from omgm.devices import device_of, sees_gpu
 from omgm.downloads.hub import local_folder
@@ -37,6 +35,9 @@ from retriever.models.grounding import load_grounding
 from retriever.models.precision import fastest_dtype
 from retriever.models.qformer import QFormerFusion
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
+
+if TYPE_CHECKING:
+    from llm.chat import ChatClient  # needs httpx, which builds and evaluations on a GPU machine do without
 
 Model = TypeVar("Model")
 
@@ -116,6 +117,8 @@ def build_generator(profile: Profile, apart: bool = False) -> Generator:
 def _answering(profile: Profile, apart: bool) -> Generator:
     settings = profile.generator
     if settings.kind == "openai":
+        from generators.chat import ChatGenerator
+
         client, cut = _client(settings, "generator"), _cut(profile, "generator")
         return ChatGenerator(
             client, settings.style, settings.multimodal, settings.max_tokens, settings.max_context_tokens, cut
@@ -207,6 +210,8 @@ def _client(
     for key in ("base_url", "model"):
         if not getattr(settings, key):
             raise ValueError(f"{section}.{key} is not set; {user} needs it")
+    from llm.chat import ChatClient
+
     return ChatClient(
         settings.base_url,
         settings.model,

@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx
-
 from omgm.addresses import check_address
 from omgm.commands.common import add_profile
 from omgm.commands.numbers import port, positive
@@ -90,6 +88,8 @@ def wait_until_ready(url: str, service: subprocess.Popen[bytes]) -> None:
     Raises:
         OSError: The service ended, or was not ready in time.
     """
+    import httpx
+
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if service.poll() is not None:
