@@ -11,6 +11,7 @@ QUERY_IMAGES ?= $(DATA)/queries
 TRAIN_QUERIES ?= $(DATA)/train.csv
 NEGATIVES ?= artifacts/negatives.json
 BASE ?= meta-llama/Meta-Llama-3-8B-Instruct
+BENCH_OUT := $(or $(OUT),artifacts)
 OUT ?= artifacts/$@
 HOST ?= 127.0.0.1
 PORT ?= 8000
@@ -20,15 +21,19 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 py
 	$(name) -c 'import sys; print("ok" if sys.version_info >= (3, 11) else "")' 2>/dev/null),$(name))))
 BIN := .venv/bin
 OMGM := $(BIN)/python -m omgm
+GPU_PYTHON ?= $(BIN)/python
+# Only this project's own environment is completed; another one is used as it is.
+gpu_ready = $(if $(filter $(BIN)/python,$(GPU_PYTHON)),.venv/$(1).stamp)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock demo test test-wheel test-archives test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker \
-	train-generator eval sweep calibrate serve bench bench-gpu bench-load bench-hostile bench-scale bench-train bench-maxsim weights
+	train-generator eval sweep calibrate serve bench gpu-day bench-gpu bench-load bench-hostile bench-scale bench-train bench-maxsim weights
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 	@echo "Variables, with their defaults: PROFILE=$(PROFILE) KB=$(KB) IMAGES=$(IMAGES) INDEX=$(INDEX)"
 	@echo "  DATASET=$(DATASET) QUERIES=$(QUERIES) QUERY_IMAGES=$(QUERY_IMAGES) OUT=artifacts/TARGET ARGS="
+	@echo "  for a GPU: GPU_PYTHON=$(GPU_PYTHON)"
 
 setup: .venv/dev.stamp  ## create .venv with everything for development
 
@@ -41,8 +46,8 @@ test: .venv/dev.stamp  ## run the tests in two processes; others: make test ARGS
 test-wheel:  ## build the wheel, install it into a clean environment and use it outside the repository
 	./tests/wheel.sh "$(PYTHON)"
 
-test-gpu: .venv/dev.stamp  ## run the tests that need a CUDA device; without one, they are skipped
-	$(BIN)/python -m pytest -m gpu $(ARGS)
+test-gpu: $(call gpu_ready,dev)  ## run the tests that need a CUDA device; without one, they are skipped
+	$(GPU_PYTHON) -m pytest -m gpu -W default tests/gpu --junitxml $(OUT)/test-gpu.xml $(ARGS)
 
 test-archives: .venv/dev.stamp  ## download public ZIM archives (12 MB) and run the tests that read them
 	./tests/fetch_archives.sh
@@ -121,12 +126,17 @@ bench-load: index  ## load the service at 0.5 to 10 times its capacity; writes a
 bench-hostile: index .venv/dev.stamp  ## send the service 10,000 hostile requests; writes artifacts/hostile.json (ARGS="--requests 1000")
 	$(BIN)/python -W ignore benchmarks/hostile.py --profile $(PROFILE) --index $(INDEX) --out artifacts/hostile.json $(ARGS)
 
-bench-gpu: .venv/base.stamp  ## measure the paper's models at full size on one GPU, with random weights
-	$(BIN)/python benchmarks/gpu.py --out artifacts/$@ $(ARGS)
-	$(BIN)/python benchmarks/maxsim.py --out artifacts/$@/maxsim.json
+gpu-day: PARTS ?= 1 2 3
+gpu-day: $(call gpu_ready,dev)  ## test and measure all on a GPU, in parts of nine minutes (PARTS=1); tiny without a GPU
+	GPU_PYTHON="$(GPU_PYTHON)" OUT="$(OUT)" SIZE="$(SIZE)" benchmarks/gpu_day.sh $(PARTS)
 
-bench-train: .venv/base.stamp  ## time step 2's training against the published loop (ARGS="--size full --device cuda" on a GPU)
-	$(BIN)/python benchmarks/train.py --out artifacts/$@.json $(ARGS)
+bench-gpu: $(call gpu_ready,base)  ## measure the paper's models at full size on one GPU, with random weights
+	$(GPU_PYTHON) benchmarks/gpu.py --out $(OUT) $(ARGS)
+	$(GPU_PYTHON) benchmarks/gpu_search.py --out $(OUT)/search.json
+	$(GPU_PYTHON) benchmarks/maxsim.py --out $(OUT)/maxsim.json
+
+bench-train: $(call gpu_ready,base)  ## time step 2's training against the published loop (ARGS="--size full --device cuda" on a GPU)
+	$(GPU_PYTHON) benchmarks/train.py --out $(BENCH_OUT)/$@.json $(ARGS)
 
 bench-scale: .venv/base.stamp  ## build and search generated indexes with stand-in models (ARGS="--entities 10000 100000")
 	$(BIN)/python benchmarks/scale.py --folder artifacts/$@ --out artifacts/scale.json $(ARGS)

@@ -5,28 +5,26 @@
 
 The GPU's peak is measured in the same run, with one large matrix product and one large copy. Each part is timed alone,
 with a synchronization before and after, and then the whole retrieval as the service runs it, with and without CUDA
-graphs. FLOPs are PyTorch's own count; bytes are those that a pass must read: weights, vectors, tokens. Writes
-`gpu.json` and `gpu.md`.
+graphs. FLOPs are PyTorch's own count; bytes are those that a pass must read: weights, vectors, tokens. The bound of a
+retrieval is the sum over its parts of the longer of two times: of their FLOPs at four fifths of the peak, or of their
+bytes. Writes `gpu.json` and `gpu.md`.
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
 import random
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from PIL import Image
-from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.device_timer import DeviceTimer, Row
 from benchmarks.full_size import (
     PAPER,
     TINY,
@@ -39,8 +37,8 @@ from benchmarks.full_size import (
     weight_bytes,
     words,
 )
-from evaluation.metrics import percentile
-from evaluation.run import commit
+from benchmarks.json_lines import recorder
+from benchmarks.machine import device_name, machine
 from indexes.progress import progress_bar
 from retriever.files import write_json, write_whole
 from retriever.maxsim import max_sim_spans
@@ -52,129 +50,99 @@ from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.texts import section_passage
 
-Row = dict[str, Any]
-_WARM_UP = 3
+BATCHES = "1,8,16,32"
 
 
-class DeviceTimer:
-    """Times calls on one device and compares them with its peak.
+class FullSize:
+    """The models of the three steps at one size, an index, and the retrieval that uses them.
 
     Args:
+        sizes: The sizes.
         device: "cuda" or "cpu".
-        runs: Number of timed calls of each part.
+        dtype: Type of the weights.
     """
 
-    def __init__(self, device: str, runs: int) -> None:
-        self.device, self.runs = device, runs
-        self.peak_tflops = self.peak_gbps = float("nan")
+    def __init__(self, sizes: Sizes, device: str, dtype: torch.dtype) -> None:
+        self.sizes = sizes
+        self.encoder = build_encoder(sizes, device, dtype)
+        self.fusion = build_fusion(sizes, device, dtype)
+        self.reranker = build_reranker(sizes, device, dtype)
+        self.index = SyntheticIndex(sizes, self.fusion.token_shape, device)
+        steps: list[Step] = [
+            EntitySearch(self.encoder, self.index, 20),
+            FusionRerank(self.fusion, self.index, 0.9),
+            SectionRerank(self.reranker, self.index, 0.2),
+        ]
+        self.retriever = Retriever(steps, self.index)
 
-    def wait(self) -> None:
-        """Waits until the device is idle."""
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-
-    def times(self, call: Callable[[], Any]) -> list[float]:
-        """Returns the milliseconds of each call after a warm-up."""
-        milliseconds = []
-        for run in range(-_WARM_UP, self.runs):
-            self.wait()
-            started = time.perf_counter()
-            call()
-            self.wait()
-            if run >= 0:
-                milliseconds.append((time.perf_counter() - started) * 1000)
-        return milliseconds
-
-    def row(self, part: str, batch: int, call: Callable[[], Any], moved: int = 0) -> Row:
-        """Measures a call: median and 95th percentile, FLOPs and bytes, and their shares of the peak.
-
-        Args:
-            part: Name of the row.
-            batch: Queries per call.
-            call: The call.
-            moved: Bytes that it must read.
-        """
-        times = self.times(call)
-        with FlopCounterMode(display=False) as counter:
-            call()
-        p50 = percentile(times, 50) or float("nan")
-        tflops, gbps = counter.get_total_flops() / p50 / 1e9, moved / p50 / 1e6
-        return {
-            "part": part,
-            "batch": batch,
-            "p50_ms": round(p50, 3),
-            "p95_ms": round(percentile(times, 95) or float("nan"), 3),
-            "queries_per_s": round(1000 * batch / p50, 1),
-            "gflop": round(counter.get_total_flops() / 1e9, 2),
-            "tflops": round(tflops, 2),
-            "of_peak_flops": round(tflops / self.peak_tflops, 3),
-            "read_mb": round(moved / 1e6, 2),
-            "gbps": round(gbps, 1),
-            "of_peak_bytes": round(gbps / self.peak_gbps, 3),
-        }
-
-    def find_peaks(self, side: int, copied: int, dtype: torch.dtype) -> Row:
-        """Measures the peak with one large matrix product and one large copy, counting reads and writes."""
-        a, b = (torch.randn(side, side, device=self.device).to(dtype) for _ in range(2))
-        source = torch.empty(copied, dtype=torch.uint8, device=self.device)
-        target = torch.empty_like(source)
-        product = percentile(self.times(lambda: a @ b), 50) or float("nan")
-        copy = percentile(self.times(lambda: target.copy_(source)), 50) or float("nan")
-        self.peak_tflops, self.peak_gbps = 2 * side**3 / product / 1e9, 2 * copied / copy / 1e6
-        return {"matmul_side": side, "tflops": round(self.peak_tflops, 2), "copy_gbps": round(self.peak_gbps, 1)}
+    def use_cuda_graphs(self) -> None:
+        """Captures the image towers as CUDA graphs."""
+        self.encoder.use_cuda_graphs()
+        self.fusion.use_cuda_graphs()
 
 
 @torch.inference_mode()
-def measure(timer: DeviceTimer, sizes: Sizes, dtype: torch.dtype, batches: Sequence[int], graphs: bool) -> list[Row]:
-    """Measures each part and the whole retrieval for each batch size."""
-    encoder = build_encoder(sizes, timer.device, dtype)
-    fusion = build_fusion(sizes, timer.device, dtype)
-    reranker = build_reranker(sizes, timer.device, dtype)
-    index = SyntheticIndex(sizes, fusion.token_shape, timer.device)
-    steps: list[Step] = [
-        EntitySearch(encoder, index, 20),
-        FusionRerank(fusion, index, 0.9),
-        SectionRerank(reranker, index, 0.2),
-    ]
-    retriever = Retriever(steps, index)
-    section_bytes = index.values[0].nbytes + index.scales[0].nbytes
-    rows = []
+def measure(timer: DeviceTimer, models: FullSize, batches: Sequence[int], graphs: bool) -> Iterator[Row]:
+    """Measures each part and the whole retrieval for each batch size; yields each row as soon as it is known."""
+    bounds = {}
     for batch in progress_bar(batches, desc="batch sizes", unit="size"):
-        asked = queries(batch)
-        images, questions = [q.image for q in asked], [q.question for q in asked]
-        vectors, tokens = encoder.encode_images(images), fusion.encode(images, questions)
-        candidates = [row for found in index.search(vectors, 20)[1].tolist() for row in found]
-        spans = [index.section_rows(row) for row in candidates]
-        query_of = [i // 20 for i in range(len(spans))]
-        stored = index.gather(spans)
-        best = [index.entity(row) for row in candidates[::20]]
-        passages = [[section_passage(e.title, s.title, s.text) for s in e.sections] for e in best]
-        rows += [
-            timer.row("1 images to the device", batch, partial(prepare, encoder, images)),
-            timer.row(
-                "1 image tower", batch, partial(encoder.encode_images, images), weight_bytes(encoder.model.vision)
-            ),
-            timer.row("1 search", batch, partial(index.search, vectors, 20), index.search_on_device.nbytes),
-            timer.row("2 tower and Q-Former", batch, partial(fusion.encode, images, questions), weight_bytes(fusion)),
-            timer.row(
-                f"2 MaxSim, {sum(map(len, spans))} sections",
-                batch,
-                partial(max_sim_spans, tokens, stored, query_of, spans),
-                sum(map(len, spans)) * section_bytes,
-            ),
-            timer.row(
-                f"3 cross-encoder, {sum(map(len, passages))} sections",
-                batch,
-                partial(reranker.score, questions, passages),
-                weight_bytes(reranker.model),
-            ),
-            timer.row("retrieval", batch, partial(retriever.retrieve, asked)),
-        ]
-        rows[-1]["steps_ms"] = retriever.retrieve(asked)[0].timings_ms
+        rows = []
+        for row in measure_parts(timer, models, batch):
+            rows.append(row)
+            yield row
+        bounds[batch] = timer.bound(rows)
+        yield measure_retrieval(timer, models, batch, "retrieval", bounds[batch])
     if graphs:
-        rows += with_graphs(timer, encoder, fusion, retriever, batches)
-    rows += sections_alone(timer, reranker, sizes)
-    return rows
+        models.use_cuda_graphs()
+        for batch in progress_bar(batches, desc="with CUDA graphs", unit="size"):
+            asked = queries(batch)
+            images, questions = [q.image for q in asked], [q.question for q in asked]
+            encode, fuse = models.encoder.encode_images, models.fusion.encode
+            yield timer.row("1 image tower, graph", batch, partial(encode, images))
+            yield timer.row("2 tower and Q-Former, graph", batch, partial(fuse, images, questions))
+            yield measure_retrieval(timer, models, batch, "retrieval, graphs", bounds[batch])
+    yield from sections_alone(timer, models)
+
+
+def measure_parts(timer: DeviceTimer, models: FullSize, batch: int) -> Iterator[Row]:
+    """Measures each part of a retrieval alone."""
+    encoder, fusion, reranker, index = models.encoder, models.fusion, models.reranker, models.index
+    section_bytes = index.values[0].nbytes + index.scales[0].nbytes
+    asked = queries(batch)
+    images, questions = [q.image for q in asked], [q.question for q in asked]
+    vectors, tokens = encoder.encode_images(images), fusion.encode(images, questions)
+    candidates = [row for found in index.search(vectors, 20)[1].tolist() for row in found]
+    spans = [index.section_rows(row) for row in candidates]
+    query_of = [i // 20 for i in range(len(spans))]
+    stored = index.gather(spans)
+    best = [index.entity(row) for row in candidates[::20]]
+    passages = [[section_passage(e.title, s.title, s.text) for s in e.sections] for e in best]
+    yield timer.row("1 images to the device", batch, partial(prepare, encoder, images))
+    yield timer.row("1 image tower", batch, partial(encoder.encode_images, images), weight_bytes(encoder.model.vision))
+    yield timer.row("1 search", batch, partial(index.search, vectors, 20), index.search_on_device.nbytes)
+    yield timer.row("2 tower and Q-Former", batch, partial(fusion.encode, images, questions), weight_bytes(fusion))
+    yield timer.row(
+        f"2 MaxSim, {sum(map(len, spans))} sections",
+        batch,
+        partial(max_sim_spans, tokens, stored, query_of, spans),
+        sum(map(len, spans)) * section_bytes,
+    )
+    yield timer.row(
+        f"3 cross-encoder, {sum(map(len, passages))} sections",
+        batch,
+        partial(reranker.score, questions, passages),
+        weight_bytes(reranker.model),
+    )
+
+
+def measure_retrieval(timer: DeviceTimer, models: FullSize, batch: int, part: str, bound_ms: float) -> Row:
+    """Measures the whole retrieval and its share of the bound."""
+    asked = queries(batch)
+    row = timer.row(part, batch, partial(models.retriever.retrieve, asked))
+    row["bound_queries_per_s"] = round(1000 * batch / bound_ms, 1)
+    row["of_bound"] = round(bound_ms / row["p50_ms"], 3)
+    row["steps_ms"] = models.retriever.retrieve(asked)[0].timings_ms
+    return row
 
 
 def prepare(encoder: ClipEncoder, images: Sequence[Image.Image]) -> torch.Tensor:
@@ -182,51 +150,34 @@ def prepare(encoder: ClipEncoder, images: Sequence[Image.Image]) -> torch.Tensor
     return encoder.pixels.to_device(images, encoder.model.device, encoder.model.dtype)
 
 
-def with_graphs(
-    timer: DeviceTimer, encoder: Any, fusion: Any, retriever: Retriever[Any], batches: Sequence[int]
-) -> list[Row]:
-    """Measures both towers and the whole retrieval with the image towers captured as CUDA graphs."""
-    encoder.use_cuda_graphs()
-    fusion.use_cuda_graphs()
-    rows = []
-    for batch in progress_bar(batches, desc="with CUDA graphs", unit="size"):
-        asked = queries(batch)
-        images, questions = [q.image for q in asked], [q.question for q in asked]
-        rows += [
-            timer.row("1 image tower, graph", batch, partial(encoder.encode_images, images)),
-            timer.row("2 tower and Q-Former, graph", batch, partial(fusion.encode, images, questions)),
-            timer.row("retrieval, graphs", batch, partial(retriever.retrieve, asked)),
-        ]
-    return rows
-
-
-def sections_alone(timer: DeviceTimer, reranker: Any, sizes: Sizes) -> list[Row]:
+def sections_alone(timer: DeviceTimer, models: FullSize) -> Iterator[Row]:
     """Measures the cross-encoder on one question with 4 to 32 sections."""
     rng = random.Random(0)
-    texts = [words(rng, sizes.section_words) for _ in range(32)]
-    return [
-        timer.row(f"3 cross-encoder, {count} sections", 1, partial(reranker.score, ["where is it?"], [texts[:count]]))
-        for count in (4, 8, 16, 32)
-    ]
+    texts = [words(rng, models.sizes.section_words) for _ in range(32)]
+    for count in (4, 8, 16, 32):
+        score = partial(models.reranker.score, ["where is it?"], [texts[:count]])
+        yield timer.row(f"3 cross-encoder, {count} sections", 1, score)
 
 
 def as_markdown(report: Row) -> str:
     """Returns a report as a Markdown table."""
-    peaks = report["peaks"]
+    peaks, driver, memory = report["peaks"], report["machine"]["driver"], report["peak_memory_gb"]
     lines = [
-        f"{report['device']}, {report['dtype']}, commit {report['commit']}, `{report['command']}`. In this run "
-        f"the GPU reaches {peaks['tflops']} TFLOP/s (square matrix product, side {peaks['matmul_side']}) and "
-        f"{peaks['copy_gbps']} GB/s (copy).",
+        f"{report['device']}{f', driver {driver}' if driver else ''}, PyTorch {report['torch']}, {report['dtype']}, "
+        f"commit {report['commit']}, `{report['command']}`. In this run the device reaches {peaks['tflops']} TFLOP/s "
+        f"(square matrix product, side {peaks['matmul_side']}) and {peaks['copy_gbps']} GB/s (copy)"
+        f"{f'; peak memory {memory} GB' if memory else ''}.",
         "",
-        "| part | batch | p50 ms | p95 ms | queries/s | TFLOP/s (share) | GB/s (share) |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| part | batch | p50 ms | p95 ms | queries/s | of the bound | TFLOP/s (share) | GB/s (share) | memory, GB |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in report["rows"]:
         flops = f"{row['tflops']} ({row['of_peak_flops']:.0%})" if row["gflop"] else "-"
         moved = f"{row['gbps']} ({row['of_peak_bytes']:.0%})" if row["read_mb"] else "-"
+        bound = f"{row['of_bound']:.0%} of {row['bound_queries_per_s']}" if "of_bound" in row else "-"
         lines.append(
             f"| {row['part']} | {row['batch']} | {row['p50_ms']} | {row['p95_ms']} | {row['queries_per_s']} "
-            f"| {flops} | {moved} |"
+            f"| {bound} | {flops} | {moved} | {row.get('memory_gb', '-')} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -235,29 +186,37 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs the benchmark and returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--size", choices=("paper", "tiny"), default="paper", help="sizes of the models (%(default)s)")
-    parser.add_argument("--batches", default="1,8,32", metavar="N,N", help="batch sizes (%(default)s)")
+    parser.add_argument("--batches", default=BATCHES, metavar="N,N", help="batch sizes (%(default)s)")
     parser.add_argument("--runs", type=int, default=30, metavar="N", help="timed calls of each part (%(default)s)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where gpu.json and gpu.md go")
+    parser.add_argument("--lines", type=Path, metavar="FILE", help="append each row to a file of JSON lines at once")
     args = parser.parse_args(argv)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and args.size == "paper":
         print("benchmarks/gpu.py: needs a GPU; --size tiny runs without one", file=sys.stderr)
         return 2
     torch.manual_seed(0)
-    large = args.size == "paper"
+    large, record = args.size == "paper", recorder(args.lines, benchmark="gpu")
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     timer = DeviceTimer(device, args.runs)
     peaks = timer.find_peaks(8192 if large else 512, 4 << 30 if large else 1 << 24, dtype)
+    record({"size": args.size, "dtype": str(dtype).removeprefix("torch."), "peaks": peaks})
     batches = [int(batch) for batch in args.batches.split(",")]
-    rows = measure(timer, PAPER if large else TINY, dtype, batches, graphs=device == "cuda")
+    models = FullSize(PAPER if large else TINY, device, dtype)
+    rows: list[Row] = []
+    for row in measure(timer, models, batches, graphs=device == "cuda"):
+        rows.append(row)
+        record(row)
+    where = machine()
     report = {
-        "device": torch.cuda.get_device_name() if device == "cuda" else platform.processor() or platform.machine(),
+        "device": device_name(),
         "dtype": str(dtype).removeprefix("torch."),
         "torch": torch.__version__,
-        "commit": commit(),
+        "commit": where["commit"],
+        "machine": where,
         "command": f"python benchmarks/gpu.py --size {args.size} --batches {args.batches} --runs {args.runs}",
         "peaks": peaks,
-        "peak_memory_gb": round(torch.cuda.max_memory_allocated() / 1e9, 2) if device == "cuda" else None,
+        "peak_memory_gb": max(row["memory_gb"] for row in rows) if device == "cuda" else None,
         "rows": rows,
     }
     args.out.mkdir(parents=True, exist_ok=True)

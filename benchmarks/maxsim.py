@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.metadata
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,9 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.json_lines import recorder
+from benchmarks.machine import commit, machine, version
 from evaluation.metrics import percentile
-from evaluation.run import commit
 from retriever.codecs import encode_tokens
 from retriever.files import write_json
 from retriever.kernels import max_sim_pairs
@@ -177,7 +178,7 @@ def methods(store: RandomStore) -> dict[str, Method]:
         tiles: dict[str, Method] = {f"triton, {tile} per program": partial(kernel, tile=tile) for tile in TILES}
         return tiles | {"padded bmm": padded}
     supported: dict[str, Method] = {"torch, a product per pair": kernel, "padded bmm": padded}
-    if store.name == "float32" and store.values.shape[2] <= _MAXSIM_CPU_LENGTH and _version("maxsim-cpu"):
+    if store.name == "float32" and store.values.shape[2] <= _MAXSIM_CPU_LENGTH and version("maxsim-cpu"):
         supported["maxsim-cpu"] = maxsim_cpu
     return supported
 
@@ -262,18 +263,12 @@ def as_markdown(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     cuda = torch.cuda.is_available()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if cuda else "cpu", help="(%(default)s)")
-    parser.add_argument("--batches", type=int, nargs="+", metavar="B", help="queries per batch (GPU: 1 8 32, CPU: 1 4)")
+    per_batch = "queries per batch (GPU: 1 8 16 32, CPU: 1 4)"
+    parser.add_argument("--batches", type=int, nargs="+", metavar="B", help=per_batch)
     parser.add_argument("--lengths", type=int, nargs="+", metavar="H", help="token lengths (GPU: 768, CPU: 128 768)")
     parser.add_argument("--rows", type=int, metavar="R", help="sections in the store (GPU: 200000, CPU: 2000)")
     parser.add_argument("--entities", type=int, default=20, metavar="K", help="candidates per query (%(default)s)")
@@ -283,12 +278,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--rounds", type=int, metavar="N", help="turns (GPU: 25, CPU: 4)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write JSON")
+    parser.add_argument("--lines", type=Path, metavar="FILE", help="append each row to a file of JSON lines at once")
     args = parser.parse_args(argv)
     on_gpu, device = args.device == "cuda", torch.device(args.device)
-    if on_gpu and (not cuda or not _version("triton")):
+    if on_gpu and (not cuda or not find_spec("triton")):
         parser.error("--device cuda needs a CUDA device and triton")
     sizes, lengths = (
-        args.batches or ([1, 8, 32] if on_gpu else [1, 4]),
+        args.batches or ([1, 8, 16, 32] if on_gpu else [1, 4]),
         args.lengths or ([768] if on_gpu else [128, 768]),
     )
     rows, rounds = args.rows or (200_000 if on_gpu else 2_000), args.rounds or (25 if on_gpu else 4)
@@ -299,14 +295,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     torch.manual_seed(0)
     bandwidth = copy_bandwidth(device)
     table: list[dict[str, Any]] = []
+    record = recorder(args.lines, benchmark="maxsim")
     for length in lengths:
         for dtype in (torch.float16, torch.int8) if on_gpu else (torch.float32, torch.float16, torch.int8):
             store, rng = make_store(rows, length, dtype, device), np.random.default_rng(0)
             for size in sizes:
                 batches = [make_batch(size, args.entities, args.most, store, rng) for _ in range(args.sets)]
-                table += measure(store, batches, rounds, bandwidth)
+                for row in measure(store, batches, rounds, bandwidth):
+                    table.append(row)
+                    record(row)
     name = torch.cuda.get_device_name(device) if on_gpu else f"CPU, {torch.get_num_threads()} threads"
-    versions = {package: _version(package) for package in ("torch", "triton", "maxsim-cpu", "numpy")}
+    versions = {package: version(package) for package in ("torch", "triton", "maxsim-cpu", "numpy")}
     print(f"{name}, copy {bandwidth:.1f} GB/s, PyTorch {versions['torch']}\n\n{as_markdown(table)}")
     if not on_gpu and not versions["maxsim-cpu"]:
         print("\nmaxsim-cpu is not installed, so it is not compared.")
@@ -317,6 +316,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             "commit": commit(),
             "device": name,
             "versions": versions,
+            "machine": machine(),
         }
         report |= {"cuda": torch.version.cuda, "copy_gb_s": round(bandwidth, 1), "rows": table}
         write_json(args.out, report)

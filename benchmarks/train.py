@@ -2,6 +2,7 @@
 
     python benchmarks/train.py --out artifacts/bench-train.json                  embedded sizes, on a CPU
     python benchmarks/train.py --size full --device cuda --out ...               BLIP-2's sizes, random weights, one GPU
+    python benchmarks/train.py --size tiny --few --out ...                       the same code anywhere, in seconds
     python benchmarks/train.py --size tiny --curves --out ...                    do both loops learn alike?
 
 Both loops use the same weights, samples, text limit and precision, and take turns in one run.
@@ -28,6 +29,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,8 @@ from torch.utils.flop_counter import FlopCounterMode
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.full_size import PAPER, TINY, build_fusion, tokenizer
+from benchmarks.json_lines import recorder
+from benchmarks.machine import machine
 from benchmarks.published_loop import PublishedLoop, adamw
 from benchmarks.training_data import DataSizes, write_data
 from retriever.files import write_json
@@ -61,15 +65,15 @@ from training.reranker.rows import Rows
 from training.reranker.samples import SampleSet
 
 EPOCH, IMAGES, ENTITIES = 191_000, 200_000, 200_000
-BATCH = 8
 TOKENS = 8192
 CURVE_RATE, CURVE_TOKENS = 1e-3, 64
 SIZES = DataSizes(questions=2000, entities=3000, query_images=1000, side=1024, image_files=200)
+FEW = DataSizes(questions=24, entities=30, query_images=12, side=48, image_files=3)
 PEAK_FLOPS = 989e12
 """bfloat16 on an H100 or H200 SXM, without sparsity."""
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("artifacts/bench-train.json"))
@@ -77,12 +81,15 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     about = "of both loops; by default bfloat16 beside a GPU and float32 on a CPU, as the trainer's"
     parser.add_argument("--precision", choices=["bfloat16", "float32"], help=about)
+    parser.add_argument("--batch", type=int, default=8, metavar="N", help="samples per step (%(default)s)")
+    parser.add_argument("--few", action="store_true", help="few questions and small images, to try the code")
     parser.add_argument("--curves", action="store_true", help="compare loss curves instead of speed")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each loop")
     parser.add_argument("--steps", type=int, default=4, help="steps a turn")
     parser.add_argument("--workers", type=int, help="of the published loader; by default 4 beside a GPU, else none")
     parser.add_argument("--folder", type=Path, help="folder of the data; by default a temporary one")
-    args = parser.parse_args()
+    parser.add_argument("--lines", type=Path, metavar="FILE", help="append each result to a file of JSON lines at once")
+    args = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO)
     if args.precision is None:
         args.precision = "bfloat16" if args.device == "cuda" else "float32"
@@ -91,6 +98,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         measure = compare_curves if args.curves else run
         report = measure(args, args.folder or Path(temporary))
+    report["machine"] = machine()
     args.out.parent.mkdir(parents=True, exist_ok=True)
     write_json(args.out, report)
     print(json.dumps(report, indent=2))
@@ -99,11 +107,15 @@ def main() -> None:
 def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Measures both loops in turns; returns the report."""
     device = torch.device(args.device)
-    data = write_data(folder, SIZES)
+    record = recorder(args.lines, benchmark="train")
+    data = write_data(folder, FEW if args.few else SIZES)
     fusion = build(args.size).to(device)
     samples, texts, store, rates = prepared(fusion, data, folder, device)
-    trainer = Trainer(fusion, samples, texts, store, device, args.precision)
-    published = PublishedLoop(build(args.size).to(device), data, samples, device, args.precision, args.workers, BATCH)
+    record({"size": args.size, "precision": args.precision, **rates})
+    trainer = Trainer(fusion, samples, texts, store, device, args.precision, args.batch)
+    published = PublishedLoop(
+        build(args.size).to(device), data, samples, device, args.precision, args.workers, args.batch
+    )
     rows: dict[str, list[float]] = {"ours": [], "published": []}
     for loop in (trainer, published):
         loop.step()  # warm-up: buffers, kernels, workers
@@ -114,7 +126,8 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
             for _ in range(steps):
                 loop.step()
             wait(device)
-            rows[name].append(steps * BATCH / (time.perf_counter() - started))
+            rows[name].append(steps * args.batch / (time.perf_counter() - started))
+            record({"loop": name, "samples_per_s": rows[name][-1]})
     ours, theirs = (statistics.median(rows[name]) for name in ("ours", "published"))
     preparation = IMAGES / rates["images_per_s"] + ENTITIES / rates["articles_per_s"]
     gpu = device.type == "cuda"
@@ -137,22 +150,27 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     }
     if gpu:
         flops = trainer.flops()
-        rate = flops * ours / BATCH
+        rate = flops * ours / args.batch
         report |= {
             "peak_gpu_gib": round(torch.cuda.max_memory_allocated(device) / 2**30, 1),
             "tflops": round(rate / 1e12, 1),
             "mfu": round(rate / PEAK_FLOPS, 3),
         }
+    record(report)
     return report
 
 
 def compare_curves(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Trains with both loops; returns how far apart their losses are."""
     device, steps = torch.device(args.device), 200
-    data = write_data(folder, replace(SIZES, side=64))  # small images: their size affects only speed
+    data = write_data(
+        folder, replace(FEW if args.few else SIZES, side=64)
+    )  # small images: their size affects only speed
     samples, texts, store, _ = prepared(build(args.size, CURVE_TOKENS).to(device), data, folder, device)
     losses: dict[str, list[float]] = {"ours": [], "published": [], "published again": []}
-    trainer = Trainer(build(args.size, CURVE_TOKENS).to(device), samples, texts, store, device, args.precision)
+    trainer = Trainer(
+        build(args.size, CURVE_TOKENS).to(device), samples, texts, store, device, args.precision, args.batch
+    )
 
     def loss_of(step: int, part: int) -> Tensor:
         loss: Tensor = trainer.model(trainer.feeder(step).to(device))
@@ -172,7 +190,7 @@ def compare_curves(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     for seed, name in ((1, "published"), (2, "published again")):
         model = build(args.size, CURVE_TOKENS).to(device)
         torch.manual_seed(seed)
-        loop = PublishedLoop(model, data, samples, device, args.precision, args.workers, BATCH, CURVE_RATE, steps)
+        loop = PublishedLoop(model, data, samples, device, args.precision, args.workers, args.batch, CURVE_RATE, steps)
         losses[name] = [loop.step() for _ in range(steps)]
     means = {name: np.array(values).reshape(-1, 10).mean(1) for name, values in losses.items()}
     reference = (means["published"] + means["published again"]) / 2
@@ -244,10 +262,11 @@ class Trainer:
         store: FeatureStore,
         device: torch.device,
         precision: str,
+        batch: int,
     ):
         self.model = Reranker(fusion, False, getattr(torch, precision)).to(device).train()
         self.device, self.seconds, self.number = device, 0.0, 0
-        order = Order(samples.training, BATCH, 1, 1, seed=0)
+        order = Order(samples.training, batch, 1, 1, seed=0)
         padding = int(fusion.tokenizer.pad_token_id)
         self.make = BatchMaker(samples, texts, store, order, 0, "pooled", TOKENS, fusion.token_shape[0], padding)
         self.feeder = Feeder(self.make, device)

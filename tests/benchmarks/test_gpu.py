@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.device_timer import DeviceTimer
 from benchmarks.full_size import PAPER, TINY, SyntheticIndex, queries
-from benchmarks.gpu import main
+from benchmarks.gpu import BATCHES, main
 
 
 def image_flops(size: int, patch: int, width: int, layers: int, mlp: int, out: int) -> int:
@@ -23,9 +24,23 @@ def test_the_published_size_costs_what_is_published() -> None:
     assert flops == pytest.approx(3.9e12, rel=0.01)  # "one image is about 3.9 TFLOP"
 
 
+def test_the_bound_of_a_part_is_its_flops_or_its_bytes() -> None:
+    timer = DeviceTimer("cpu", 1)
+    timer.peak_tflops, timer.peak_gbps = 1000, 2000
+    tower = {"gflop": 16_000, "read_mb": 2_000}  # 16 TFLOP at 800 TFLOP/s: 20 ms; 2 GB at 2 TB/s: 1 ms
+    scan = {"gflop": 80, "read_mb": 5_000}  # 0.1 ms; 2.5 ms
+    assert timer.bound([tower, scan]) == pytest.approx(22.5)
+    assert "16" in BATCHES.split(",")
+
+
 def test_every_part_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--size", "tiny", "--batches", "2", "--runs", "1", "--out", str(tmp_path)]) == 0
+    lines = tmp_path / "lines.jsonl"
+    options = ["--size", "tiny", "--batches", "2", "--runs", "1", "--out", str(tmp_path), "--lines", str(lines)]
+    assert main(options) == 0
     report = json.loads((tmp_path / "gpu.json").read_text())
+    first, *others = (json.loads(line) for line in lines.read_text().splitlines())
+    assert first["peaks"] == report["peaks"]
+    assert others == [{"benchmark": "gpu", **row} for row in report["rows"]]
     rows = {row["part"].split(",")[0]: row for row in report["rows"] if row["batch"] == 2}
     assert list(rows) == [
         "1 images to the device",
@@ -41,6 +56,10 @@ def test_every_part_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[st
     expected = 2 * image_flops(28, 14, vision.width, vision.layers, vision.mlp_width, TINY.encoder.projection_dim) / 1e9
     assert rows["1 image tower"]["gflop"] == pytest.approx(expected, abs=0.005)
     assert rows["1 search"]["read_mb"] == pytest.approx(2_000 * 48 * 2 / 1e6, abs=0.005)  # float16
+    whole = rows["retrieval"]
+    assert whole["of_bound"] == pytest.approx(
+        whole["queries_per_s"] / whole["bound_queries_per_s"], rel=0.05, abs=0.001
+    )
     table = (tmp_path / "gpu.md").read_text()
     assert table in capsys.readouterr().out and table.count("\n|") == 2 + len(report["rows"])
 

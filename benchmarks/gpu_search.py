@@ -1,0 +1,114 @@
+"""Times step 1's exact search over many vectors: PyTorch on the device against FAISS.
+
+    python benchmarks/gpu_search.py [--vectors 2000000] [--length 1280] [--batches 1 8 16 32] [--out FILE]
+
+`overlap` is the share of PyTorch's 20 results that a method finds too, `difference` the largest difference between
+their scores. GB/s counts the vectors, which every search reads once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import faiss
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.device_timer import DeviceTimer, Row
+from benchmarks.json_lines import recorder
+from benchmarks.machine import device_name, machine
+from indexes.search import DeviceSearch, FaissSearch, Search
+from retriever.files import write_json
+from retriever.types import IntArray
+
+K = 20
+BLOCK = 1 << 17
+
+
+def make_vectors(count: int, length: int, device: str) -> Tensor:
+    """Returns random unit vectors, float16 [count, length], on a device."""
+    vectors = torch.empty(count, length, dtype=torch.float16, device=device)
+    for part in vectors.split(BLOCK):
+        part.copy_(functional.normalize(torch.randn(part.shape, device=device), dim=1))
+    return vectors
+
+
+def torch_search(vectors: Tensor) -> Search:
+    """Returns the search of this project on a GPU: a scan by matrix products."""
+    return DeviceSearch(vectors, torch.arange(len(vectors), device=vectors.device))
+
+
+def faiss_on_cpu(vectors: Tensor) -> Search:
+    """Returns the search of this project on a CPU: FAISS's scan of float16 vectors."""
+    index = faiss.IndexScalarQuantizer(vectors.shape[1], faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT)
+    for part in vectors.split(BLOCK):
+        index.add(part.float().cpu().numpy())
+    return FaissSearch(index)
+
+
+METHODS: dict[str, Callable[[Tensor], Search]] = {"torch": torch_search, "faiss, on the CPU": faiss_on_cpu}
+
+
+def measure(timer: DeviceTimer, vectors: Tensor, batches: Sequence[int]) -> Iterator[Row]:
+    """Measures each method for each batch size and yields its row."""
+    queries = {size: functional.normalize(torch.randn(size, vectors.shape[1]), dim=1) for size in batches}
+    reference = {size: torch_search(vectors).search(asked.to(vectors.device), K) for size, asked in queries.items()}
+    for name, method in METHODS.items():
+        search = method(vectors)
+        for size, asked in queries.items():
+            scores, rows = search.search(asked, K)
+            expected_scores, expected = reference[size]
+            row = timer.row(name, size, partial(search.search, asked.to(vectors.device), K), vectors.nbytes)
+            row |= {"overlap": overlap(rows, expected), "difference": float(np.abs(scores - expected_scores).max())}
+            yield row
+
+
+def overlap(found: IntArray, expected: IntArray) -> float:
+    """Returns the share of expected rows [B, K] that were found, in any order."""
+    pairs = zip(found.tolist(), expected.tolist(), strict=True)
+    return sum(len(set(one) & set(other)) for one, other in pairs) / expected.size
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--vectors", type=int, default=2_000_000, metavar="N", help="(%(default)s)")
+    parser.add_argument("--length", type=int, default=1280, metavar="N", help="(%(default)s)")
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 16, 32], metavar="N", help="(%(default)s)")
+    parser.add_argument("--runs", type=int, default=10, metavar="N", help="timed calls of each search (%(default)s)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write JSON")
+    parser.add_argument("--lines", type=Path, metavar="FILE", help="append each row to a file of JSON lines at once")
+    args = parser.parse_args(argv)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    torch.manual_seed(0)
+    timer, record = DeviceTimer(device, args.runs), recorder(args.lines, benchmark="search")
+    vectors = make_vectors(args.vectors, args.length, device)
+    timer.find_peaks(512, min(vectors.nbytes, 4 << 30), torch.float16 if device == "cuda" else torch.float32)
+    print(f"{device_name()}, {args.vectors} vectors of length {args.length}, copy {timer.peak_gbps:.1f} GB/s\n")
+    print("| method | batch | p50 ms | p95 ms | GB/s (share) | overlap | difference |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    rows = []
+    for row in measure(timer, vectors, args.batches):
+        rows.append(row)
+        record({"vectors": args.vectors, "length": args.length, **row})
+        print(
+            f"| {row['part']} | {row['batch']} | {row['p50_ms']} | {row['p95_ms']} "
+            f"| {row['gbps']} ({row['of_peak_bytes']:.0%}) | {row['overlap']:.3f} | {row['difference']:.1e} |",
+            flush=True,
+        )
+    if args.out:
+        sizes = {"vectors": args.vectors, "length": args.length}
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        write_json(args.out, {"machine": machine(), **sizes, "copy_gbps": round(timer.peak_gbps, 1), "rows": rows})
+
+
+if __name__ == "__main__":
+    main()

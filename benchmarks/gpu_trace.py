@@ -1,0 +1,172 @@
+"""Traces retrievals of the paper profile: which kernels take the time, and when no kernel runs.
+
+    python benchmarks/gpu_trace.py --out DIR               batch 16 on an 80 GB GPU, with random weights
+    python benchmarks/gpu_trace.py --size tiny --out DIR   the same code anywhere
+
+On a CPU, operators take the place of kernels. Writes `trace.json.gz` for chrome://tracing or https://ui.perfetto.dev,
+and `kernels.md`: the time of each kernel, the time that no kernel ran, and the longest gaps with the kernels around
+them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.autograd.profiler_util import FunctionEvent
+from torch.profiler import DeviceType, ProfilerActivity, profile
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.full_size import PAPER, TINY, queries
+from benchmarks.gpu import FullSize
+from benchmarks.json_lines import recorder
+from benchmarks.machine import commit, device_name
+from retriever.files import write_whole
+
+SHOWN = 30
+GAPS = 10
+COPIES = ("Memcpy", "Memset")
+"""How the names of copies begin, which are listed like kernels but keep no multiprocessor busy."""
+_WARM_UP = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel's name, start and end in milliseconds."""
+
+    name: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Milliseconds without a kernel, and the kernels before and after."""
+
+    milliseconds: float
+    before: str
+    after: str
+
+
+def kernels_of(events: Iterable[FunctionEvent], device: str) -> list[Kernel]:
+    """Returns the kernels of a profile in order of their start; on a CPU, the outermost operators."""
+    if device == "cuda":
+        own = [e for e in events if e.device_type == DeviceType.CUDA and not e.is_user_annotation]
+    else:
+        own = [e for e in events if e.device_type == DeviceType.CPU and e.cpu_parent is None]
+    kernels = [Kernel(e.name, e.time_range.start / 1000, e.time_range.end / 1000) for e in own]
+    return sorted(kernels, key=lambda kernel: kernel.start)
+
+
+def gaps_of(kernels: Sequence[Kernel]) -> list[Gap]:
+    """Returns the times between kernels at which none runs, for kernels in order of their start."""
+    gaps = []
+    if kernels:
+        last = kernels[0]
+        for kernel in kernels[1:]:
+            if kernel.start > last.end:
+                gaps.append(Gap(kernel.start - last.end, last.name, kernel.name))
+            if kernel.end > last.end:
+                last = kernel
+    return gaps
+
+
+def summarize(kernels: Sequence[Kernel], batches: int) -> dict[str, Any]:
+    """Returns the times per batch: of the first kernel to the last, without a kernel, and of each, longest first."""
+    running = [kernel for kernel in kernels if not kernel.name.startswith(COPIES)]
+    span = max((k.end for k in running), default=0.0) - min((k.start for k in running), default=0.0)
+    gaps = sorted(gaps_of(running), key=lambda gap: -gap.milliseconds)
+    times: dict[str, list[float]] = defaultdict(list)
+    for kernel in kernels:
+        times[kernel.name].append(kernel.end - kernel.start)
+    idle, busy = sum(gap.milliseconds for gap in gaps), sum(map(sum, times.values()))
+    table: list[dict[str, Any]] = [
+        {
+            "kernel": name,
+            "ms": round(sum(own) / batches, 3),
+            "share": round(sum(own) / busy, 4) if busy else 0.0,
+            "calls": round(len(own) / batches, 1),
+        }
+        for name, own in sorted(times.items(), key=lambda item: -sum(item[1]))
+    ]
+    return {
+        "span_ms": round(span / batches, 3),
+        "idle_ms": round(idle / batches, 3),
+        "idle_share": round(idle / span, 4) if span else 0.0,
+        "launches": round(len(kernels) / batches, 1),
+        "kernels": table[:SHOWN],
+        "others_ms": round(sum(row["ms"] for row in table[SHOWN:]), 3),
+        "gaps": [{"ms": round(gap.milliseconds, 3), "before": gap.before, "after": gap.after} for gap in gaps[:GAPS]],
+    }
+
+
+def as_markdown(summary: dict[str, Any], title: str) -> str:
+    """Returns a summary as text with two tables."""
+    lines = [
+        f"{title}: {summary['span_ms']} ms per batch from the first kernel to the last, of which {summary['idle_ms']} "
+        f"ms ({summary['idle_share']:.1%}) without any kernel; {summary['launches']} kernels per batch.",
+        "",
+        "| kernel | ms per batch | share | calls per batch |",
+        "| --- | --- | --- | --- |",
+        *(f"| {_cell(k['kernel'])} | {k['ms']} | {k['share']:.1%} | {k['calls']} |" for k in summary["kernels"]),
+        f"| others | {summary['others_ms']} | | |",
+        "",
+        "| gap, ms | after | before |",
+        "| --- | --- | --- |",
+        *(f"| {gap['ms']} | {_cell(gap['before'])} | {_cell(gap['after'])} |" for gap in summary["gaps"]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(name: str) -> str:
+    return f"`{name[:120].replace('|', '/')}`"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the trace and returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--size", choices=("paper", "tiny"), default="paper", help="sizes of the models (%(default)s)")
+    parser.add_argument("--batch", type=int, default=16, metavar="N", help="queries per batch (%(default)s)")
+    parser.add_argument("--batches", type=int, default=2, metavar="N", help="traced batches (%(default)s)")
+    parser.add_argument("--graphs", action="store_true", help="capture the image towers as CUDA graphs")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where trace.json.gz and kernels.md go")
+    parser.add_argument("--lines", type=Path, metavar="FILE", help="append the summary to a file of JSON lines")
+    args = parser.parse_args(argv)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu" and args.size == "paper":
+        print("benchmarks/gpu_trace.py: needs a GPU; --size tiny runs without one", file=sys.stderr)
+        return 2
+    torch.manual_seed(0)
+    models = FullSize(
+        PAPER if args.size == "paper" else TINY, device, torch.bfloat16 if device == "cuda" else torch.float32
+    )
+    if args.graphs:
+        models.use_cuda_graphs()
+    asked = queries(args.batch)
+    for _ in range(_WARM_UP):
+        models.retriever.retrieve(asked)
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
+    with profile(activities=activities, record_shapes=True) as profiler:
+        for _ in range(args.batches):
+            models.retriever.retrieve(asked)
+        if device == "cuda":
+            torch.cuda.synchronize()
+    summary = summarize(kernels_of(profiler.events(), device), args.batches)
+    title = f"{device_name()}, commit {commit()}, batch {args.batch}{', CUDA graphs' if args.graphs else ''}"
+    recorder(args.lines, benchmark="trace")({"batch": args.batch, "graphs": args.graphs, **summary})
+    args.out.mkdir(parents=True, exist_ok=True)
+    write_whole(args.out / "kernels.md", as_markdown(summary, title).encode())
+    profiler.export_chrome_trace(str(args.out / "trace.json.gz"))
+    print(as_markdown(summary, title))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
