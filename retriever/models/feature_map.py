@@ -35,12 +35,12 @@ def feature_map(encoder: ClipEncoder) -> Callable[[Image.Image], FloatArray]:
     pixels = replace(encoder.pixels, size=size, crop=False, target_ratio=None)
 
     def cells_of(image: Image.Image) -> FloatArray:
-        given = pixels.normalize(pixels.to_uint8([image]).float() / 255)
+        given = pixels.to_device([image], model.device, model.dtype)
         with torch.inference_mode():
             if isinstance(model, SmallCLIP):
-                grid = model.vision_model.local_features(given.to(model.device, model.dtype), SIDE)
+                grid = model.vision_model.local_features(given, SIDE)
                 return np.asarray(grid[0].permute(1, 2, 0).float().cpu().numpy())
-            hidden = model.vision_model(given.to(model.device, model.dtype)).last_hidden_state[0].float().cpu().numpy()
+            hidden = model.vision_model(given).last_hidden_state[0].float().cpu().numpy()
         side = math.isqrt(len(hidden))
         return np.asarray(hidden[len(hidden) - side * side :].reshape(side, side, -1))  # without the leading tokens
 

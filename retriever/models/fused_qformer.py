@@ -120,7 +120,7 @@ def _additive_mask(attention_mask: Tensor, length: int, dtype: torch.dtype) -> T
 
     Only a CPU checks for padding: on a GPU, the host would have to wait for the result.
     """
-    if not attention_mask.is_cuda and attention_mask.all():
+    if attention_mask.device.type == "cpu" and attention_mask.all():
         return None
     padding = functional.pad(attention_mask == 0, (length, 0))[:, None, None]
     return torch.zeros(padding.shape, dtype=dtype, device=padding.device).masked_fill_(padding, -torch.inf)

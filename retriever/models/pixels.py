@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from retriever.files import read_object
 from retriever.images import prepare_image
+from retriever.transfer import to_device
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
@@ -90,9 +91,7 @@ class PixelPreparation:
 
     def to_device(self, images: Sequence[Image.Image], device: torch.device, dtype: torch.dtype) -> torch.Tensor:
         """Returns the model's input, [N, 3, size, size], on `device`, to which pixels are copied as uint8."""
-        pixels = self.to_uint8(images)
-        if device.type == "cuda":
-            pixels = pixels.pin_memory().to(device, non_blocking=True)
+        pixels = to_device(self.to_uint8(images), device)
         return self.normalize(pixels.float() / 255).to(dtype)
 
     def __call__(self, images: Sequence[Image.Image]) -> torch.Tensor:
@@ -177,7 +176,7 @@ def _sides(size: object, crop: bool) -> set[int]:
 def _channels(values: tuple[float, float, float], device: torch.device) -> torch.Tensor:
     """Returns three values as [1, 3, 1, 1], cached because copying them to a GPU for each batch would stall it."""
     with torch.inference_mode(False):  # training may use the tensor that inference cached
-        return torch.tensor(values, device=device).view(1, 3, 1, 1)
+        return torch.tensor(values, device=device).view(1, 3, 1, 1)  # waits, since other streams may read it next
 
 
 @functools.cache

@@ -25,6 +25,7 @@ from retriever.models.qformer_folder import read_layout, small_settings, vision_
 from retriever.models.qformer_layers import run_layers
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from retriever.models.weights import check_shapes, read_weights
+from retriever.transfer import to_device
 
 UNSAVED = "unsaved"
 TOKENS_PER_PAIR = 128
@@ -205,7 +206,7 @@ class QFormerFusion(Published, nn.Module):
     def tokenize(self, texts: Sequence[str], max_tokens: int | None = None) -> tuple[Tensor, Tensor]:
         """Tokenizes texts to ids and their mask, int64 [N, T], padded to the longest and cut at `max_tokens`."""
         ids, mask = self._tokenized(texts, max_tokens)
-        return self._moved(ids), self._moved(mask)
+        return self._sent(ids), self._sent(mask)
 
     def _tokenized(self, texts: Sequence[str], max_tokens: int | None = None) -> tuple[Tensor, Tensor]:
         """Tokenizes like `tokenize`, but returns ids and mask on the CPU."""
@@ -274,12 +275,12 @@ class QFormerFusion(Published, nn.Module):
 
         def tokens_of(part: list[int]) -> tuple[Tensor, Tensor]:
             used = mask[part].any(dim=0)  # drops padding that only longer texts need
-            return self._moved(ids[part][:, used]), self._moved(mask[part][:, used])
+            return self._sent(ids[part][:, used]), self._sent(mask[part][:, used])
 
         lengths = [self.token_shape[0] + length for length in mask.sum(dim=1).tolist()]
         return self._fuse(
             by_length(lengths, self.batch_size * TOKENS_PER_PAIR),
-            lambda part: features[self._moved(owners[part])],
+            lambda part: features[self._sent(owners[part])],
             tokens_of,
         )
 
@@ -311,13 +312,11 @@ class QFormerFusion(Published, nn.Module):
         tokens = torch.cat(fused)
         order = [number for part in parts for number in part]
         if order != sorted(order):
-            tokens = tokens[self._moved(torch.tensor(order).argsort())]
+            tokens = tokens[self._sent(torch.tensor(order).argsort())]
         return tokens
 
-    def _moved(self, tensor: Tensor) -> Tensor:
-        """Copies a small tensor to the model's device without waiting for a GPU."""
-        device = self.query_tokens.device
-        return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+    def _sent(self, tensor: Tensor) -> Tensor:
+        return to_device(tensor, self.query_tokens.device)
 
 
 def _check_numbers(images: Sequence[Image.Image], texts: Sequence[object]) -> None:

@@ -12,11 +12,13 @@ from agents.proposals import conspicuous, contrast, detected_regions
 from agents.regions import Box
 from omgm.parts import build_encoder, build_proposer
 from omgm.profile import load_profile
+from retriever.models.encoder import ClipEncoder
 from retriever.models.feature_map import feature_map
 from retriever.models.grounding import load_grounding
 from retriever.models.pixels import PixelPreparation
 from tests.fakes.grounding_dino import write_grounding_dino
 from tests.fakes.models import FakeEncoder
+from tests.fakes.unread_device import DEVICE, UnreadDevice
 
 
 def test_what_differs_from_the_border_stands_out() -> None:
@@ -35,6 +37,16 @@ def test_two_things_are_two_regions_and_the_clearer_one_comes_first() -> None:
     differs[9:14, 8:14] = 0.9
     assert conspicuous(differs, 6) == [(8, 9, 14, 14), (2, 2, 6, 6)]
     assert conspicuous(differs, most=1) == [(8, 9, 14, 14)]
+
+
+def test_a_map_is_copied_from_a_device_once() -> None:
+    encoder = build_encoder(load_profile("embedded", {"device": "cpu"}))
+    assert isinstance(encoder, ClipEncoder)
+    encoder.model.vision_model._fused = None  # its weights would stay on the CPU
+    encoder.model.to(DEVICE)
+    with UnreadDevice() as device:
+        assert feature_map(encoder)(Image.new("RGB", (64, 48))).shape[:2] == (32, 32)
+    assert device.reads == 1
 
 
 def test_an_even_map_has_no_regions() -> None:

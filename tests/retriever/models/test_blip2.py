@@ -18,6 +18,7 @@ from transformers import Blip2ForImageTextRetrieval, BlipImageProcessorPil
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from tests.fakes.blip2 import SIZE, blip2
+from tests.fakes.unread_device import DEVICE, UnreadDevice
 
 TEXTS = ["what is it", "the old red tree", "how tall is the blue flag", "flag"]
 
@@ -68,6 +69,14 @@ def test_sections_are_pairs_with_one_image(blip2_folder: Path) -> None:
     fusion = QFormerFusion.load(blip2_folder, batch_size=3)
     one = sample_images()[1]
     torch.testing.assert_close(fusion.encode_sections([one], [TEXTS]), fusion.encode([one] * 4, TEXTS))
+
+
+def test_a_device_is_not_waited_for(blip2_folder: Path) -> None:
+    fusion = QFormerFusion.load(blip2_folder, batch_size=3).to(DEVICE)
+    with UnreadDevice() as device:
+        assert len(fusion.encode(sample_images(), TEXTS)) == 4
+        assert len(fusion.encode_sections(sample_images(), [TEXTS] * 4)) == 16
+    assert device.reads == 0
 
 
 def test_one_image_is_encoded_once(blip2_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

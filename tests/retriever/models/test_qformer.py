@@ -10,9 +10,11 @@ import torch
 from PIL import Image
 from torch.nn import functional
 
+from retriever.models.fused_qformer import FusedLayers
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
+from tests.fakes.unread_device import DEVICE, UnreadDevice
 from training.tokenizer import train_tokenizer
 
 TEXTS = ["a red flag", "the capital is paris and it lies by a river", "what is it", "how tall"]
@@ -172,3 +174,19 @@ def test_tokens_are_those_of_transformers(layers: int) -> None:
     torch.testing.assert_close(fused, whole, atol=1e-5, rtol=1e-5)
     one, other = (torch.autograd.grad(tokens.square().sum(), model.query_tokens)[0] for tokens in (fused, whole))
     torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-4)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_device_is_not_waited_for(fused: bool) -> None:
+    model = small_fusion(layers=2, seed=0).to(DEVICE)
+    model.batch_size = 2
+    if fused:
+        model._fused = FusedLayers(model.qformer.encoder, model.token_shape[0])
+    with UnreadDevice() as device:
+        tokens = [
+            model.encode(IMAGES, TEXTS),
+            model.encode(IMAGES[:1], TEXTS[:1]),
+            model.encode_sections(IMAGES, [TEXTS, [], TEXTS[1:], TEXTS[:1]]),
+        ]
+    assert [len(part) for part in tokens] == [4, 1, 8]
+    assert device.reads == 0
