@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
@@ -20,6 +20,8 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from retriever.models.padding import known_padding
+from retriever.transfer import to_device
 from retriever.types import FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ class CrossEncoderReranker:
 
     Scores equal those of sentence-transformers' `CrossEncoder` with a sigmoid, the convention of bge rerankers. If a
     pair is too long, the end of the passage is cut, and the question only if it takes up more than half of the limit.
+    On a GPU, all forward passes are launched before the host waits for the scores, once.
 
     Args:
         model: A model with `logits` [B, 1].
@@ -103,8 +106,9 @@ class CrossEncoderReranker:
         logits = []
         for rows in packed:
             batch = self.tokenizer.pad({key: [values[i] for i in rows] for key, values in encoded.items()}, True)
-            inputs = {key: _moved(torch.from_numpy(np.array(values)), device) for key, values in batch.items()}
-            logits.append(self.model(**inputs).logits[:, 0])
+            inputs = {key: to_device(torch.from_numpy(np.array(values)), device) for key, values in batch.items()}
+            with known_padding(bool(lengths[rows[-1]] < lengths[rows[0]])):
+                logits.append(self.model(**inputs).logits[:, 0])
         scores = np.empty(len(lengths), np.float32)
         scores[np.concatenate(packed)] = torch.cat(logits).float().sigmoid().cpu().numpy()
         return scores
@@ -112,6 +116,9 @@ class CrossEncoderReranker:
 
 class FlagReranker:
     """Computes the same scores with FlagEmbedding, BAAI's own library for bge rerankers (extra `flag`).
+
+    On a GPU, it is slower than `CrossEncoderReranker`: FlagEmbedding computes its first batch twice, and waits for the
+    scores of each batch.
 
     Args:
         model: A `FlagEmbedding.FlagReranker`, which does its own batching.
@@ -158,7 +165,7 @@ class FlagReranker:
 
     def _score_pairs(self, questions: list[str], passages: list[str]) -> FloatArray:
         pairs = list(zip(questions, passages, strict=True))
-        with self._scoring:
+        with self._scoring, known_padding(True):
             return np.asarray(self.model.compute_score(pairs), np.float32)
 
 
@@ -233,8 +240,3 @@ def _longest(model: nn.Module, tokenizer: PreTrainedTokenizerBase, max_tokens: i
     if longest < max_tokens:
         logger.info("pairs are cut at %d tokens, not %d: the model's limit", longest, max_tokens)
     return longest
-
-
-def _moved(tensor: Tensor, device: torch.device) -> Tensor:
-    # A copy from pinned memory does not wait for the previous batch.
-    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)

@@ -17,9 +17,11 @@ from retriever.image_cache import ImageCache
 from retriever.models.encoder_folder import load_parts, read_config
 from retriever.models.folder import folder_fingerprint
 from retriever.models.graphs import Forward, graphed
+from retriever.models.padding import known_padding
 from retriever.models.pixels import PixelPreparation
 from retriever.models.published import Published
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
+from retriever.transfer import to_device
 
 LongTexts = Literal["cut", "windows"]
 """How to read a text longer than the model's limit: only its beginning, or all of it in windows."""
@@ -187,15 +189,17 @@ class ClipEncoder(Published):
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
         """Encodes texts as L2-normalized vectors, float32 [N, dimension], on the model's device."""
         pieces, counts = self._pieces(texts, self.long_texts)
-        vectors = torch.empty(len(pieces), self.dimension, device=self.model.device)
+        parts = [torch.empty(0, self.dimension, device=self.model.device)]
         # Texts of similar length share a batch, which saves padding.
         order = sorted(range(len(pieces)), key=lambda i: len(pieces[i]))
         for start in range(0, len(order), self.batch_size):
-            part = order[start : start + self.batch_size]
-            vectors[part] = _unit(self.model.get_text_features(**self._padded([pieces[i] for i in part])))
+            rows = [pieces[i] for i in order[start : start + self.batch_size]]
+            with known_padding(self.fixed_length or len(rows[0]) < len(rows[-1])):
+                parts.append(_unit(self.model.get_text_features(**self._padded(rows))))
+        vectors = torch.cat(parts)[self._sent(torch.tensor(order, dtype=torch.int64).argsort())]
         if len(pieces) == len(texts):
             return vectors
-        weights = torch.tensor([[len(piece)] for piece in pieces], dtype=vectors.dtype, device=vectors.device)
+        weights = self._sent(torch.tensor([[len(piece)] for piece in pieces], dtype=vectors.dtype))
         return _unit(torch.stack([of_text.sum(0) for of_text in (vectors * weights).split(counts)]))
 
     def _pieces(self, texts: Sequence[str], long_texts: LongTexts) -> tuple[list[list[int]], list[int]]:
@@ -212,12 +216,15 @@ class ClipEncoder(Published):
         length = self.max_tokens if self.fixed_length else max(map(len, rows), default=0)
         padding = self.tokenizer.pad_token_id
         padded = torch.tensor([row + [padding] * (length - len(row)) for row in rows], dtype=torch.int64)
-        ids = padded.view(len(rows), length).to(self.model.device)
+        ids = self._sent(padded.view(len(rows), length))
         if self.fixed_length:
             return {"input_ids": ids}
         lengths = torch.tensor([len(row) for row in rows]).view(-1, 1)
         mask = (torch.arange(length) < lengths).to(torch.int64)
-        return {"input_ids": ids, "attention_mask": mask.to(self.model.device)}
+        return {"input_ids": ids, "attention_mask": self._sent(mask)}
+
+    def _sent(self, tensor: Tensor) -> Tensor:
+        return to_device(tensor, self.model.device)
 
 
 def _unit(features: Any) -> Tensor:

@@ -23,7 +23,9 @@ from transformers import (
     XLMRobertaTokenizer,
 )
 
+from retriever.models import cross_encoder
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker, pack
+from tests.fakes.unread_device import DEVICE, UnreadDevice
 from training.tokenizer import train_tokenizer
 
 SENTENCE = "what color has the flag of Japan ? a red disc on white ground it was drawn in stripes green blue"
@@ -141,6 +143,21 @@ def test_batched_is_single(folder: Path, batch_tokens: int) -> None:
     alone = CrossEncoderReranker.load(folder)
     expected = [alone.score([question], [[text]])[0][0] for question, text in PAIRS]
     np.testing.assert_allclose(flat(together), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("cost", "passes"), [(0, 9), (2048, 3)])  # of rows without padding, and with it
+def test_a_device_is_waited_for_once_however_many_passes(
+    folder: Path, cost: int, passes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(cross_encoder._FORWARD_COST, DEVICE.type, cost)
+    reranker = CrossEncoderReranker.load(folder, batch_tokens=200)
+    calls: list[object] = []
+    reranker.model.to(DEVICE).register_forward_hook(lambda *call: calls.append(call))
+    with UnreadDevice() as device:
+        scores = reranker.score(QUESTIONS, PASSAGES)
+    assert [len(s) for s in scores] == [5, 1, 4]
+    assert len(calls) == passes
+    assert device.reads == 1
 
 
 def test_empty_lists_are_ordinary(folder: Path) -> None:

@@ -31,8 +31,10 @@ from retriever.models.encoder import ClipEncoder, encoder_fingerprint
 from retriever.models.eva_clip import EvaCLIP
 from retriever.models.eva_weights import eva_config, eva_sources
 from retriever.models.folder import folder_fingerprint
+from retriever.models.padding import _padded
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
+from tests.fakes.unread_device import DEVICE, UnreadDevice
 from tests.paths import ROOT
 from training.tokenizer import train_tokenizer
 
@@ -384,3 +386,52 @@ def test_a_model_without_two_towers_is_refused(tmp_path: Path) -> None:
     BertModel(config).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"model_type: bert does not embed images and texts in one space"):
         ClipEncoder.load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["small", "clip", "siglip", "eva"])
+def test_a_device_is_not_waited_for(kind: str, tmp_path: Path) -> None:
+    encoder = small_encoder()
+    sizes: dict[str, Any] = {
+        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2,
+    }  # fmt: skip
+    text = {"vocab_size": 200, "max_position_embeddings": 16, "projection_size": 24, "eos_token_id": 2} | sizes
+    vision = {"image_size": 32, "patch_size": 8} | sizes
+    if kind == "clip":  # attends to earlier tokens
+        encoder.model = CLIPModel(CLIPConfig(text_config=text, vision_config=vision, projection_dim=24)).eval()
+    elif kind == "siglip":  # reads padding, without a mask
+        config = SiglipConfig(text_config=text | {"projection_size": 32}, vision_config=vision)
+        encoder.model, encoder.fixed_length = SiglipModel(config).eval(), True
+    elif kind == "eva":
+        eva_folder(tmp_path)
+        encoder = ClipEncoder.load(tmp_path)
+    else:
+        encoder.key_pixels = [PixelPreparation(16), PixelPreparation(32)]
+    encoder.batch_size = 2
+    encoder.model.to(DEVICE)
+    texts = [*TEXTS, "", "red " * 40]
+    for encoder.long_texts in ("cut", "windows"):
+        with UnreadDevice() as device:
+            vectors = [
+                encoder.encode_images(sample_images()), encoder.encode_keys(sample_images()),
+                encoder.encode_texts(texts), encoder.encode_texts(texts[:1]), encoder.encode_texts([]),
+            ]  # fmt: skip
+        assert [len(part) for part in vectors] == [3, 3, 5, 1, 0]
+        assert device.reads == 0
+
+
+def test_texts_keep_their_order_and_masks_of_fixed_lengths_are_used() -> None:
+    encoder = small_encoder()
+    encoder.batch_size = 2
+    texts = ["red " * n for n in (9, 1, 5, 3, 7)]
+    single = torch.cat([encoder.encode_texts([text]) for text in texts])
+    torch.testing.assert_close(encoder.encode_texts(texts), single, atol=1e-6, rtol=0)
+    known: list[bool | None] = []
+
+    def features(input_ids: torch.Tensor) -> torch.Tensor:
+        known.append(_padded.get())
+        return torch.ones(len(input_ids), 128)
+
+    encoder.fixed_length = True  # such a model may build a mask of its own, from the ids
+    encoder.model.get_text_features = features
+    encoder.encode_texts(texts)
+    assert known == [True] * 3

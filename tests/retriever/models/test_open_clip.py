@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from retriever.models.checkpoints import convert_checkpoint
 from retriever.models.encoder import ClipEncoder
+from tests.fakes.unread_device import DEVICE, UnreadDevice
 
 open_clip = pytest.importorskip("open_clip")
 pytest.importorskip("timm")
@@ -96,6 +97,15 @@ def test_windows_read_all_of_a_long_text(saved: Path) -> None:
     mean = functional.normalize((parts * torch.tensor([[77.0], [77.0], [12.0]])).sum(0), dim=0)
     torch.testing.assert_close(encoder.encode_texts([" ".join(words)])[0], mean, atol=1e-5, rtol=0)
     assert encoder.fingerprint == ClipEncoder.load(saved).fingerprint + "-windows"
+
+
+def test_a_device_is_not_waited_for(saved: Path) -> None:
+    encoder = ClipEncoder.load(saved, batch_size=2)
+    encoder.model.to(DEVICE)
+    with UnreadDevice() as device:
+        assert len(encoder.encode_images(sample_images())) == 3
+        assert len(encoder.encode_texts(TEXTS)) == 4
+    assert device.reads == 0
 
 
 def test_half_precision_is_as_asked_and_stays_near(saved: Path) -> None:
