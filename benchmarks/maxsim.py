@@ -109,13 +109,14 @@ def make_batch(size: int, entities: int, most: int, store: RandomStore, rng: np.
 
 def kernel(batch: PairBatch, store: RandomStore, tile: int | None = None) -> Kernel:
     """Returns this project's kernel; `tile` is for Triton only."""
-    given = (batch.queries, store.values, store.scales, batch.query_of, batch.first, batch.counts)
+    stored, indexes = (batch.queries, store.values, store.scales), (batch.query_of, batch.first, batch.counts)
     if tile is None:
-        return lambda: max_sim_pairs(*given, total=batch.total, most=batch.most)
+        pairs = torch.stack(indexes).numpy(force=True)
+        return lambda: max_sim_pairs(*stored, pairs)
 
     from retriever.kernels import maxsim_triton
 
-    return lambda: maxsim_triton.max_sim_pairs(*given, total=batch.total, most=batch.most, tile=tile)
+    return lambda: maxsim_triton.max_sim_pairs(*stored, *indexes, total=batch.total, most=batch.most, tile=tile)
 
 
 def padded(batch: PairBatch, store: RandomStore) -> Kernel:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-import torch
+import numpy as np
 from torch import Tensor
 from torch.nn import functional
 
@@ -36,24 +36,15 @@ def max_sim_spans(
         mode: How to normalize and aggregate.
 
     Returns:
-        One list of scores per span, in the order of its sections.
+        One list of scores per span, in the order of its sections. The host waits for a GPU only here, once.
 
     Raises:
-        ValueError: Tokens of queries and sections differ in length.
+        ValueError: Tokens of queries and sections differ in length, or a span is outside the stored rows.
     """
     unit = functional.normalize(queries.float(), dim=-2 if mode == "compat" else -1)
-    device = stored.values.device
     counts = [len(span) for span in spans]
-    scores = max_sim_pairs(
-        unit.to(device),
-        stored.values,
-        stored.scales,
-        torch.tensor(query_of, device=device),
-        torch.from_numpy(stored.first).to(device),
-        torch.tensor(counts, device=device),
-        total=sum(counts),
-        most=max(counts, default=0),
-    )
+    pairs = np.array([query_of, stored.first, counts], np.int64)
+    scores = max_sim_pairs(unit.to(stored.values.device), stored.values, stored.scales, pairs)
     if mode != "paper":
         scores = scores / queries.shape[-2]
     return [part.tolist() for part in scores.cpu().split(counts)]

@@ -5,10 +5,13 @@ from __future__ import annotations
 from functools import cache
 from importlib.util import find_spec
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from retriever.kernels import maxsim_torch
+from retriever.transfer import to_device
+from retriever.types import IntArray
 
 __all__ = ["max_sim_pairs"]
 
@@ -19,17 +22,12 @@ def max_sim_pairs(
     queries: Tensor,
     tokens: Tensor,
     scales: Tensor | None,
-    query_of: Tensor,
-    first: Tensor,
-    counts: Tensor,
-    *,
-    total: int,
-    most: int,
+    pairs: IntArray,
 ) -> Tensor:
     """Computes the MaxSim (equation 4, summed over query tokens) of each pair's sections.
 
     A pair is a query with one of its candidates, whose sections are consecutive rows of the store. Rows are read in
-    place, without padding or copies. With Triton, nothing synchronizes with the GPU.
+    place, without padding or copies. The host does not wait for a GPU.
 
     Args:
         queries: Query tokens [B, N, H], floating point, normalized as the score mode requires.
@@ -37,25 +35,24 @@ def max_sim_pairs(
             the signs of unit-length tokens, packed eight to a byte as in `bit1`, uint8 [R, M, H / 8], for which there
             is no Triton kernel.
         scales: [R, M], floating point, for an int8 store (a token is `int8 * scale`), else `None`.
-        query_of: The query of each pair, integer [P], in any order.
-        first: The row of each pair's first section, integer [P].
-        counts: The number of each pair's sections, integer [P], 0 or more.
-        total: The sum of `counts`.
-        most: The maximum of `counts`, 0 without pairs.
+        pairs: Each pair's query, the row of its first section, and its number of sections, which may be 0, int64
+            [3, P], in any order.
 
     Returns:
-        Section scores, float32 [total], pair by pair, on the device of `queries`.
+        Section scores, float32 [total number of sections], pair by pair, on the device of `queries`.
 
     Raises:
-        ValueError: Shapes, dtypes or devices do not match or, on a CPU, rows are outside the store. On a GPU the values
-            of `query_of`, `first` and `counts` are not checked.
+        ValueError: Shapes, dtypes or devices do not match, there is no such query, or rows are outside the store.
     """
-    _check(queries, tokens, scales, {"query_of": query_of, "first": first, "counts": counts})
+    _check(queries, tokens, scales)
+    _check_pairs(pairs, len(queries), len(tokens))
     if queries.is_cuda and tokens.dtype != torch.uint8 and _has_triton():
         from retriever.kernels import maxsim_triton
 
-        return maxsim_triton.max_sim_pairs(queries, tokens, scales, query_of, first, counts, total=total, most=most)
-    return maxsim_torch.max_sim_pairs(queries, tokens, scales, query_of, first, counts, total=total, most=most)
+        total, most = int(pairs[2].sum()), int(pairs[2].max(initial=0))
+        sent = to_device(torch.from_numpy(np.ascontiguousarray(pairs)), queries.device)
+        return maxsim_triton.max_sim_pairs(queries, tokens, scales, *sent, total=total, most=most)
+    return maxsim_torch.max_sim_pairs(queries, tokens, scales, pairs)
 
 
 @cache
@@ -63,7 +60,7 @@ def _has_triton() -> bool:
     return find_spec("triton") is not None
 
 
-def _check(queries: Tensor, tokens: Tensor, scales: Tensor | None, pairs: dict[str, Tensor]) -> None:
+def _check(queries: Tensor, tokens: Tensor, scales: Tensor | None) -> None:
     packed = 8 if tokens.dtype == torch.uint8 else 1
     if queries.ndim != 3 or tokens.ndim != 3 or queries.shape[2] != tokens.shape[2] * packed:
         shapes = f"{list(queries.shape)} and {list(tokens.shape)}{' of packed signs' if packed > 1 else ''}"
@@ -77,12 +74,22 @@ def _check(queries: Tensor, tokens: Tensor, scales: Tensor | None, pairs: dict[s
     if scales is not None and (scales.shape != tokens.shape[:2] or not scales.is_floating_point()):
         found = f"{scales.dtype} {list(scales.shape)}"
         raise ValueError(f"scales: must be floating point {list(tokens.shape[:2])}, got {found}")
-    for name, values in pairs.items():
-        # An empty list becomes a float tensor.
-        if values.ndim != 1 or values.shape != pairs["counts"].shape or (len(values) and values.is_floating_point()):
-            raise ValueError(f"{name}: must have one integer per pair, [P], got {values.dtype} {list(values.shape)}")
-    for name, tensor in {"tokens": tokens, "scales": scales, **pairs}.items():
+    for name, tensor in {"tokens": tokens, "scales": scales}.items():
         if tensor is not None and tensor.device != queries.device:
             raise ValueError(f"{name}: on {tensor.device}, but queries are on {queries.device}; move one of them")
         if tensor is not None and not tensor.is_contiguous():
             raise ValueError(f"{name}: must be contiguous; call .contiguous() once, when creating it")
+
+
+def _check_pairs(pairs: IntArray, queries: int, rows: int) -> None:
+    if pairs.dtype != np.int64 or pairs.ndim != 2 or len(pairs) != 3:
+        raise ValueError(f"pairs: must be int64 [3, P], got {pairs.dtype} {list(pairs.shape)}")
+    query_of, first, counts = pairs
+    wrong = (query_of < 0) | (query_of >= queries) | (counts < 0)
+    wrong |= (counts > 0) & ((first < 0) | (first > rows - counts))
+    if wrong.any():
+        pair = int(wrong.argmax())
+        raise ValueError(
+            f"pairs: pair {pair} is query {query_of[pair]} with {counts[pair]} rows from {first[pair]}, but there are "
+            f"{queries} queries and {rows} rows"
+        )

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from retriever.codecs import byte_signs
+from retriever.types import IntArray
 
 _LONGEST = 2048
 """Most tokens per product, unless a single pair has more, so that its operands stay in the CPU's cache."""
@@ -16,28 +17,17 @@ def max_sim_pairs(
     queries: Tensor,
     tokens: Tensor,
     scales: Tensor | None,
-    query_of: Tensor,
-    first: Tensor,
-    counts: Tensor,
-    *,
-    total: int,
-    most: int,
+    pairs: IntArray,
 ) -> Tensor:
-    """Computes section scores, float32 [total]; see `retriever.kernels`.
+    """Computes section scores; see `retriever.kernels.max_sim_pairs`, which checks the arguments.
 
     Products and sums are float32. int8 tokens are scaled after the product, which has N columns instead of H. Packed
     signs are never unpacked: the product of a byte with eight dimensions of a query is one of 256 values in a table.
-
-    Raises:
-        ValueError: Rows of a pair are outside the store, or `total` or `most` do not match `counts`.
     """
-    sizes: list[int] = counts.tolist()
-    if min(sizes, default=0) < 0 or sum(sizes) != total or max(sizes, default=0) != most:
-        raise ValueError(f"counts: must be 0 or more with sum {total} and maximum {most}, got {sizes}")
-    unit, scores = queries.float(), queries.new_empty(total, dtype=torch.float32)
+    unit, scores = queries.float(), queries.new_empty(int(pairs[2].sum()), dtype=torch.float32)
     tables = _sign_tables(unit) if tokens.dtype == torch.uint8 else None
     at = 0
-    for query, rows in _runs(query_of.tolist(), first.tolist(), sizes, tokens):
+    for query, rows in _runs(pairs, _LONGEST // max(tokens.shape[1], 1)):
         part = slice(rows.start, rows.stop)
         if tables is not None:
             products = _sign_products(tables[query], tokens[part])
@@ -48,24 +38,16 @@ def max_sim_pairs(
     return scores
 
 
-def _runs(query_of: list[int], first: list[int], sizes: list[int], tokens: Tensor) -> list[tuple[int, range]]:
-    """Joins consecutive pairs of the same query whose rows are adjacent, up to `_LONGEST` tokens.
+def _runs(pairs: IntArray, longest: int) -> list[tuple[int, range]]:
+    """Joins consecutive pairs of the same query whose rows are adjacent, up to `longest` rows.
 
     Returns:
         The query and the rows of each run, in the order of the pairs; pairs without sections are in none.
-
-    Raises:
-        ValueError: Rows of a pair are outside the store.
     """
-    longest = _LONGEST // max(tokens.shape[1], 1)
     runs: list[tuple[int, range]] = []
-    for pair, (query, start, size) in enumerate(zip(query_of, first, sizes, strict=True)):
+    for query, start, size in pairs.T.tolist():
         if not size:
             continue
-        if not 0 <= start <= len(tokens) - size:
-            raise ValueError(
-                f"first: pair {pair} has rows {start} to {start + size - 1}, but the store has {len(tokens)}"
-            )
         if runs:
             last_query, rows = runs[-1]
             if query == last_query and start == rows.stop and len(rows) + size <= longest:

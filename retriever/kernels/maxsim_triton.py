@@ -80,7 +80,8 @@ def _max_sim(
     tl.store(scores + tl.load(ends + pair) - count + place, sums, mask=place < count)
 
 
-kernel = triton.jit(_max_sim)
+# The three may be rows of one array, whose alignment depends on their length; Triton would compile once for each.
+kernel = triton.jit(_max_sim, do_not_specialize_on_alignment=["query_of", "first", "counts"])
 
 
 def max_sim_pairs(

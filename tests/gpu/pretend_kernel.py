@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 from unittest import mock
 
+import torch
 from torch import Tensor
 
 from retriever.kernels import maxsim_torch
@@ -26,8 +27,8 @@ def _launch(*tensors: Tensor | None, **_: Any) -> None:
     )
     assert queries is not None and tokens is not None and query_of is not None and first is not None
     assert counts is not None and scores is not None
-    sizes = {"total": len(scores), "most": int(counts.max())}
-    scores.copy_(maxsim_torch.max_sim_pairs(queries, tokens, scales, query_of, first, counts, **sizes))
+    pairs = torch.stack([query_of, first, counts]).numpy()
+    scores.copy_(maxsim_torch.max_sim_pairs(queries, tokens, scales, pairs))
 
 
 def kernel_patches() -> Iterator[AbstractContextManager[Any]]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from retriever.kernels import max_sim_pairs
 from retriever.maxsim import ScoreMode, max_sim_spans
 from retriever.types import StoredTokens
+from tests.fakes.unread_device import DEVICE, UnreadDevice
 
 QUERY = torch.tensor([[3.0, 4.0], [0.0, 2.0]])
 """Over H: (0.6, 0.8) and (0, 1). Over its tokens: the first dimension becomes (1, 0), the second (4, 2) / sqrt(20)."""
@@ -64,9 +65,8 @@ def test_pairs_of_a_query_in_adjacent_rows_share_a_product(longest: int, monkeyp
     random = np.random.default_rng(1)
     queries, sections = random.normal(size=(2, 4, 8)), random.normal(size=(9, 3, 8))
     starts, counts, query_of = [0, 2, 5, 5, 6, 8, 0, 2], [2, 3, 0, 1, 1, 1, 2, 1], [0, 0, 0, 0, 1, 1, 0, 1]
-    integers = (torch.tensor(values) for values in (query_of, starts, counts))
-    tokens = torch.tensor(sections).float()
-    scores = max_sim_pairs(torch.tensor(queries).float(), tokens, None, *integers, total=11, most=3)
+    pairs = np.array([query_of, starts, counts])
+    scores = max_sim_pairs(torch.tensor(queries).float(), torch.tensor(sections).float(), None, pairs)
     expected = [
         float((sections[row] @ queries[query].T).max(0).sum())
         for query, start, count in zip(query_of, starts, counts, strict=True)
@@ -94,3 +94,18 @@ def test_nothing_to_compare_and_shapes_that_do_not_fit() -> None:
     assert max_sim_spans(QUERY[None], stored(SECTIONS, ()), [], []) == []
     with pytest.raises(ValueError, match=r"must have the same H, got \[1, 2, 2\] and \[1, 2, 3\]"):
         max_sim_spans(QUERY[None], stored(torch.zeros(1, 2, 3)), [0], [range(1)])
+    with pytest.raises(ValueError, match="pair 1 is query 0 with 1 rows from 2, but there are 1 queries and 2 rows"):
+        max_sim_spans(QUERY[None], stored(SECTIONS, (0, 2)), [0, 0], [range(1), range(2, 3)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int8, torch.uint8], ids=str)
+@pytest.mark.parametrize("mode", ["cosine", "paper", "compat"])
+def test_a_device_is_waited_for_once(mode: ScoreMode, dtype: torch.dtype) -> None:
+    values = torch.zeros(9, 4, 8 if dtype != torch.uint8 else 1, dtype=dtype, device=DEVICE)
+    scales = torch.zeros(9, 4, dtype=torch.float16, device=DEVICE) if dtype == torch.int8 else None
+    tokens = StoredTokens(values, scales, np.array([0, 4, 4, 7]))
+    with UnreadDevice() as device:
+        queries = torch.zeros(2, 5, 8, device=DEVICE)
+        found = max_sim_spans(queries, tokens, [0, 1, 0, 1], [range(4), range(3), range(0), range(2)], mode)
+    assert [len(scores) for scores in found] == [4, 3, 0, 2]
+    assert device.reads == 1

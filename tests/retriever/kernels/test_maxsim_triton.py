@@ -59,8 +59,8 @@ CASES = {
 class Problem:
     """What a kernel gets, and what it must give: section scores pair after pair."""
 
-    tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None, torch.Tensor, torch.Tensor, torch.Tensor]
-    sizes: dict[str, Any]
+    tensors: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
+    pairs: NDArray[np.int64]
     scores: NDArray[np.float64]
 
 
@@ -87,19 +87,27 @@ def problem(case: Case, dtype: torch.dtype, change: Callable[[torch.Tensor], tor
     for query, first, count in case.pairs:
         products = stored[first : first + count] @ queries[query].double().numpy().T
         scores += [sum(max(column) for column in section.T) for section in products]
-    query_of, starts, counts = torch.tensor(case.pairs, dtype=torch.int64).reshape(-1, 3).T.contiguous()
-    sizes = {"total": int(counts.sum()), "most": max(counts.tolist(), default=0)}
-    return Problem((queries, tokens, scales, query_of, starts, counts), sizes, np.array(scores))
+    return Problem((queries, tokens, scales), np.array(case.pairs, np.int64).reshape(-1, 3).T, np.array(scores))
 
 
 def run(kernel: str, given: Problem) -> torch.Tensor:
     if kernel != "interpreter":
-        device = "cuda" if kernel == "gpu" else "cpu"
-        moved: list[Any] = [None if tensor is None else tensor.to(device) for tensor in given.tensors]
-        return max_sim_pairs(*moved, **given.sizes)
+        return max_sim_pairs(*moved(given, "cuda" if kernel == "gpu" else "cpu"), given.pairs)
+    return triton_scores(given, "cpu")
+
+
+def moved(given: Problem, device: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    queries, tokens, scales = given.tensors
+    return queries.to(device), tokens.to(device), None if scales is None else scales.to(device)
+
+
+def triton_scores(given: Problem, device: str, dtype: type = np.int64) -> torch.Tensor:
+    """Calls Triton's kernel itself, without the function that chooses it."""
     from retriever.kernels import maxsim_triton
 
-    return maxsim_triton.max_sim_pairs(*given.tensors, **given.sizes)
+    indexes = torch.from_numpy(np.ascontiguousarray(given.pairs.astype(dtype))).to(device)
+    total, most = int(given.pairs[2].sum()), int(given.pairs[2].max(initial=0))
+    return maxsim_triton.max_sim_pairs(*moved(given, device), *indexes, total=total, most=most)
 
 
 def check(scores: torch.Tensor, given: Problem, tolerance: float = 2e-5) -> None:
@@ -127,11 +135,12 @@ def test_negative_scores_are_not_taken_for_padding(kernel: str) -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_int32_indexes_float32_scales_and_half_queries(kernel: str) -> None:
     given = problem(CASES["odd sizes"], torch.int8)
-    queries, tokens, scales, *indexes = given.tensors
+    queries, tokens, scales = given.tensors
     assert scales is not None
-    query_of, first, counts = (index.int() for index in indexes)
-    narrow = Problem((queries.half(), tokens, scales.float(), query_of, first, counts), given.sizes, given.scores)
+    narrow = Problem((queries.half(), tokens, scales.float()), given.pairs, given.scores)
     check(run(kernel, narrow), narrow)
+    if kernel != "torch":
+        check(triton_scores(narrow, "cuda" if kernel == "gpu" else "cpu", np.int32), narrow)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -139,8 +148,8 @@ def test_queries_of_full_precision_are_rounded_by_a_float16_at_most(kernel: str)
     given = problem(CASES["ragged"], torch.float16)
     queries, *others = given.tensors
     # relative to 1, by less than half a float16 step (2^-11): no product of unit vectors changes by more
-    moved: Any = (queries * (1 + 2**-12), *others)
-    check(run(kernel, Problem(moved, given.sizes, given.scores)), given, tolerance=32 * 2**-11)
+    longer: Any = (queries * (1 + 2**-12), *others)
+    check(run(kernel, Problem(longer, given.pairs, given.scores)), given, tolerance=32 * 2**-11)
 
 
 @pytest.mark.skipif(INTERPRETED, reason="is the test that starts this process")
@@ -193,19 +202,22 @@ def test_compiles_for_a_gpu_that_is_not_here(
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not GPU, reason="needs a CUDA device and triton")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype:UserWarning")
 def test_waits_for_nothing_and_can_be_captured() -> None:
     given = problem(CASES["ragged"], torch.int8)
-    moved: list[Any] = [None if tensor is None else tensor.cuda() for tensor in given.tensors]
-    check(max_sim_pairs(*moved, **given.sizes), given)  # compiles
+    tensors, indexes = moved(given, "cuda"), torch.from_numpy(given.pairs.copy()).cuda()
+    check(max_sim_pairs(*tensors, given.pairs), given)  # compiles
     torch.cuda.set_sync_debug_mode("error")
     try:
-        eager = max_sim_pairs(*moved, **given.sizes)
+        eager = max_sim_pairs(*tensors, given.pairs)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    graph = torch.cuda.CUDAGraph()
+    from retriever.kernels import maxsim_triton
+
+    graph, counts = torch.cuda.CUDAGraph(), given.pairs[2]
     with torch.cuda.graph(graph):
-        captured = max_sim_pairs(*moved, **given.sizes)
-    moved[0].mul_(2)
+        captured = maxsim_triton.max_sim_pairs(*tensors, *indexes, total=int(counts.sum()), most=int(counts.max()))
+    tensors[0].mul_(2)
     graph.replay()
     torch.cuda.synchronize()
     check(eager, given)
@@ -213,9 +225,12 @@ def test_waits_for_nothing_and_can_be_captured() -> None:
 
 
 def arguments(**changed: Any) -> dict[str, Any]:
-    names = ["queries", "tokens", "scales", "query_of", "first", "counts"]
     given = problem(Case([(0, 0, 2), (1, 2, 1)], n=3, m=4, h=8, batch=2, rows=3), torch.float16)
-    return dict(zip(names, given.tensors, strict=True)) | given.sizes | changed
+    return dict(zip(["queries", "tokens", "scales"], given.tensors, strict=True)) | {"pairs": given.pairs} | changed
+
+
+def pairs(*found: tuple[int, int, int]) -> NDArray[np.int64]:
+    return np.array(found, np.int64).T
 
 
 @pytest.mark.parametrize(
@@ -228,16 +243,16 @@ def arguments(**changed: Any) -> dict[str, Any]:
         ({"tokens": torch.zeros(3, 4, 8, dtype=torch.int8)}, "scales: must be given for int8"),
         ({"scales": torch.ones(3, 4)}, "scales: must be given for int8"),
         ({"tokens": torch.zeros(3, 4, 8, dtype=torch.int8), "scales": torch.ones(3, 5)}, r"scales: must be .*\[3, 4\]"),
-        ({"query_of": torch.zeros(3, dtype=torch.int64)}, "query_of: must have one integer"),
-        ({"first": torch.zeros(2)}, "first: must have one integer"),
-        ({"counts": torch.zeros(2, 1, dtype=torch.int64)}, "one integer per pair"),
-        ({"first": torch.zeros(2, dtype=torch.int64, device="meta")}, "first: on meta"),
+        ({"tokens": torch.zeros(3, 4, 8, device="meta")}, "tokens: on meta, but queries are on cpu"),
         ({"tokens": torch.zeros(3, 8, 4, dtype=torch.float16).mT}, "tokens: must be contiguous"),
-        ({"first": torch.tensor([0, 3])}, "pair 1 has rows 3 to 3, but the store has 3"),
-        ({"first": torch.tensor([-1, 0])}, "pair 0 has rows -1"),
-        ({"total": 4}, "sum 4"),
-        ({"most": 1}, "maximum 1"),
-        ({"counts": torch.tensor([4, -1])}, "counts: must be 0 or more"),
+        ({"pairs": np.zeros((3, 2))}, r"pairs: must be int64 \[3, P\], got float64 \[3, 2\]"),
+        ({"pairs": np.zeros((2, 2), np.int64)}, r"pairs: must be int64 \[3, P\], got int64 \[2, 2\]"),
+        ({"pairs": pairs((0, 0, 2), (1, 3, 1))}, "query 1 with 1 rows from 3, but there are 2 queries and 3 rows"),
+        ({"pairs": pairs((0, -1, 2), (1, 0, 1))}, "pair 0 is query 0 with 2 rows from -1"),
+        ({"pairs": pairs((0, 0, 1), (0, 0, 4))}, "pair 1 is query 0 with 4 rows from 0"),
+        ({"pairs": pairs((0, 0, 1), (0, 0, -1))}, "pair 1 is query 0 with -1 rows"),
+        ({"pairs": pairs((2, 0, 1))}, "pair 0 is query 2 "),
+        ({"pairs": pairs((0, 0, 1), (-1, 0, 1))}, "pair 1 is query -1 "),
     ],
 )
 def test_what_does_not_fit_is_refused(changed: dict[str, Any], words: str) -> None:
