@@ -37,7 +37,7 @@ class EncodedTokens:
 
 
 def encode_tokens(tokens: Tensor, codec: TokenCodec) -> EncodedTokens:
-    """Encodes the tokens of sections.
+    """Encodes the tokens of sections. The host waits for a GPU once, at the end, to check the values.
 
     Args:
         tokens: Floating point, [R, M, H], normalized over H.
@@ -47,21 +47,27 @@ def encode_tokens(tokens: Tensor, codec: TokenCodec) -> EncodedTokens:
         Values of `codec.dtype`, [R, *codec.stored_shape((M, H))], and float16 scales, on the device of `tokens`.
 
     Raises:
-        ValueError: A value is not finite, or the codec cannot pack tokens of this length.
+        ValueError: A value is not finite or too large for float16, or the codec cannot pack tokens of this length.
     """
     _, size, length = tokens.shape
     codec.stored_shape((size, length))
     exact = tokens.float()
-    if not torch.isfinite(exact).all():
-        raise ValueError("tokens have values that are not finite; check the fusion encoder's weights")
     if codec.pooled is not None:
         exact = pool_tokens(exact, codec.pooled)
     if codec.kind == "float16":
-        return EncodedTokens(exact.half(), None)
-    if codec.kind == "bit1":
-        return EncodedTokens(_pack_bits(exact >= 0), None)
-    values, scales = _round(exact, _LEVELS[codec.kind])
-    return EncodedTokens(values if codec.kind == "int8" else _pack_halves(values), scales)
+        encoded = EncodedTokens(exact.half(), None)
+    elif codec.kind == "bit1":
+        encoded = EncodedTokens(_pack_bits(exact >= 0), None)
+    else:
+        values, scales = _round(exact, _LEVELS[codec.kind])
+        encoded = EncodedTokens(values if codec.kind == "int8" else _pack_halves(values), scales)
+    # Whatever is not finite, before or after rounding, is so in one of these.
+    checked = exact if codec.kind == "bit1" else encoded.values if encoded.scales is None else encoded.scales
+    if not torch.isfinite(checked).all():
+        if torch.isfinite(tokens).all():
+            raise ValueError("tokens have values that are too large for float16; normalize them")
+        raise ValueError("tokens have values that are not finite; check the fusion encoder's weights")
+    return encoded
 
 
 def unpack_tokens(stored: EncodedTokens, codec: TokenCodec) -> EncodedTokens:
@@ -92,15 +98,11 @@ def _round(exact: Tensor, levels: int) -> tuple[Tensor, Tensor]:
     """Rounds tokens to int8 values of at most `levels` and float16 scales; a token is about `values * scale`.
 
     Quantization is symmetric: the largest magnitude of a token becomes `levels` or its negative. Values are rounded
-    with the scale as stored, so the error of an element is at most half a scale. A token of zeros has scale 0.
-
-    Raises:
-        ValueError: A value exceeds `levels` * 65504, the largest that a float16 scale can represent.
+    with the scale as stored, so the error of an element is at most half a scale. A token of zeros has scale 0; that of
+    a token with a value that is not finite, or above `levels` * 65504, is not finite.
     """
     largest = exact.abs().amax(dim=-1)
     scales = (largest / levels).half()
-    if not torch.isfinite(scales).all():
-        raise ValueError("tokens have values that are too large for a float16 scale; normalize them")
     # A subnormal scale may be rounded down so far that the levels do not reach the largest value.
     scales = torch.where(scales.float() * (levels + 0.5) < largest, (scales.float() + _STEP).half(), scales)
     values = (exact / scales.float().clamp_min(_STEP)[..., None]).round().clamp(-levels, levels)

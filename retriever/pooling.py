@@ -40,5 +40,5 @@ def pool_tokens(tokens: Tensor, count: int) -> Tensor:
         open_pairs[each, :, merged] = False
         group = torch.where(group == merged[:, None], kept[:, None], group)
     place = (group == numbers).cumsum(dim=1) - 1
-    members = functional.one_hot(place.gather(1, group), count).to(unit)
+    members = (place.gather(1, group)[..., None] == numbers[:count]).to(unit)
     return functional.normalize(members.mT @ unit, dim=-1)

@@ -9,8 +9,10 @@ from torch.nn import functional
 
 from retriever.codecs import EncodedTokens, decode_tokens, encode_tokens, unpack_tokens
 from retriever.maxsim import max_sim_spans
+from retriever.pooling import pool_tokens
 from retriever.token_codec import TokenCodec
 from retriever.types import StoredTokens
+from tests.fakes.unread_device import DEVICE, UnreadDevice
 
 NAMES = ["float16", "int8", "int4", "bit1", "pool3+float16", "pool3+int8", "pool3+int4", "pool3+bit1"]
 
@@ -122,3 +124,27 @@ def test_what_no_scale_fits_is_refused(wrong: float) -> None:
 def test_nothing_that_is_not_finite_gets_a_sign() -> None:
     with pytest.raises(ValueError, match="not finite"):
         encode(torch.full((1, 1, 8), math.nan), "bit1")
+
+
+@pytest.mark.parametrize("name", ["float16", "int8", "int4", "bit1", "pool2+int8", "pool2+bit1", "pool2+float16"])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_no_codec_stores_what_is_not_finite(name: str, wrong: float) -> None:
+    tokens = torch.nn.functional.normalize(torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0)), dim=-1)
+    encode(tokens, name)
+    tokens[1, 2, 3] = wrong
+    with pytest.raises(ValueError, match="tokens have values that are not finite; check the fusion encoder's weights"):
+        encode(tokens, name)
+
+
+@pytest.mark.parametrize(("name", "largest"), [("float16", 65504), ("int8", 127 * 65504), ("int4", 7 * 65504)])
+def test_what_is_too_large_for_float16_is_refused(name: str, largest: float) -> None:
+    found = encode(torch.tensor([[[1.0, largest]]]), name)
+    assert torch.isfinite(found.values if found.scales is None else found.scales).all()
+    with pytest.raises(ValueError, match="too large for float16; normalize them"):
+        encode(torch.tensor([[[1.0, largest * 1.001]]]), name)
+
+
+def test_pooling_does_not_wait_for_a_device() -> None:
+    with UnreadDevice() as device:
+        assert pool_tokens(torch.zeros(3, 8, 16, device=DEVICE), 3).shape == (3, 3, 16)
+    assert device.reads == 0
