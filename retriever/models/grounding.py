@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from PIL import Image
+from torch import Tensor
+
+from retriever.transfer import to_device
 
 
 def load_grounding(
@@ -43,19 +47,27 @@ def load_grounding(
     text = " ".join(f"{label.strip().lower().rstrip('.')}." for label in labels)
 
     def detect(image: Image.Image) -> list[list[float]]:
-        given = processor(images=image.convert("RGB"), text=text, return_tensors="pt").to(device)
-        given["pixel_values"] = given["pixel_values"].to(dtype)
+        given = processor(images=image.convert("RGB"), text=text, return_tensors="pt")
+        inputs = {name: to_device(tensor, model.device) for name, tensor in given.items()}
         with torch.inference_mode():
-            found = model(**given)
+            found = model(**inputs | {"pixel_values": inputs["pixel_values"].to(dtype)})
+            # On the CPU, since what follows reads the scores of each box.
+            logits, boxes = _on_cpu(found.logits, found.pred_boxes)
         [result] = processor.post_process_grounded_object_detection(
-            found,
+            SimpleNamespace(logits=logits, pred_boxes=boxes),
             given["input_ids"],
             threshold=box_threshold,
             text_threshold=text_threshold,
             target_sizes=[(image.height, image.width)],
         )
         order = torch.argsort(result["scores"], descending=True, stable=True)
-        boxes: list[list[float]] = result["boxes"][order].tolist()
-        return boxes
+        corners: list[list[float]] = result["boxes"][order].tolist()
+        return corners
 
     return detect
+
+
+def _on_cpu(*tensors: Tensor) -> Sequence[Tensor]:
+    """Copies tensors [..., any length] to the CPU as float32 in a single transfer."""
+    joined = torch.cat([tensor.float() for tensor in tensors], dim=-1).cpu()
+    return torch.split(joined, [tensor.shape[-1] for tensor in tensors], dim=-1)
