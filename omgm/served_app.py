@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from omgm.settings import Profile
     from retriever.image_cache import ImageCache
     from retriever.pipeline import Retriever
-    from retriever.protocols import DualEncoder
+    from retriever.protocols import DualEncoder, QueryRetriever
 
 logger = logging.getLogger(__name__)
 
@@ -34,12 +35,9 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
         ValueError: As for `omgm.opening.open_retriever`.
     """
     # Imported here because they import PyTorch, which counts the cores of the process on import.
-    from PIL import Image
-
-    from omgm.parts import build_encoder, build_generator
+    from omgm.parts import build_encoder, build_generator, placement
     from omgm.served_agents import agents_of
     from retriever.image_cache import ImageCache
-    from retriever.types import Query
     from serving.app import create_app
     from serving.logs import log_json
     from serving.tracing import tracer_of_environment
@@ -53,8 +51,25 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     retriever, editor = open_service(profile, index, encoder, shared, read_only=read_only)
     agents, tracer = agents_of(profile, encoder), tracer_of_environment()
     app = create_app(retriever, build_generator(profile, apart=True), settings, editor, cache, agents, tracer)
-    retriever.retrieve([Query(Image.new("RGB", (64, 64)), "warm up")])  # the first query initializes lazily
+    warm_up(retriever, 1 if placement(profile)[0] == "cpu" else settings.max_batch)
     return app, editor
+
+
+def warm_up(retriever: QueryRetriever, most: int) -> None:
+    """Runs batches of each padded size up to `most`, so that no request pays for what the first of a size initializes.
+
+    On a GPU, these are the kernels to load and the CUDA graphs to capture.
+    """
+    from PIL import Image
+
+    from retriever.models.graphs import warm_up_sizes
+    from retriever.types import Query
+
+    started, query = time.perf_counter(), Query(Image.new("RGB", (64, 64)), "warm up")
+    for size in warm_up_sizes(most):
+        retriever.retrieve([query] * size)
+    if most > 1:
+        logger.info("warmed up batches of up to %d queries in %.1f s", most, time.perf_counter() - started)
 
 
 def open_service(

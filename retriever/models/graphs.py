@@ -17,7 +17,8 @@ Forward = Callable[..., Tensor]
 def graphed(forward: Forward, sizes: tuple[int, ...] = SIZES) -> Forward:
     """Wraps `forward` to run as a CUDA graph, captured at the first batch of each size and shape.
 
-    On a CPU `forward` is called directly. Rows of a batch must not depend on each other.
+    On a CPU `forward` is called directly. Rows of a batch must not depend on each other. Calls must not overlap on the
+    device, because all graphs compute in the same memory. They take the least if the largest is captured first.
 
     Args:
         forward: A function of tensors with the same first dimension that returns one tensor with that dimension. It
@@ -33,7 +34,8 @@ def graphed(forward: Forward, sizes: tuple[int, ...] = SIZES) -> Forward:
             return forward(*given)
         key = tuple(torch.Size((size, *tensor.shape[1:])) for tensor in given)
         if key not in captured:
-            captured[key] = _Graph(forward, [tensor.new_zeros(shape) for tensor, shape in zip(given, key, strict=True)])
+            inputs = [tensor.new_zeros(shape) for tensor, shape in zip(given, key, strict=True)]
+            captured[key] = _Graph(forward, inputs, next(iter(captured.values())).pool if captured else None)
         return captured[key](given, count)
 
     return run
@@ -44,10 +46,26 @@ def padded_size(count: int, sizes: tuple[int, ...]) -> int | None:
     return next((size for size in sizes if size >= count), None) if count else None
 
 
-class _Graph:
-    """One CUDA graph with the memory that it reads and writes."""
+def warm_up_sizes(most: int) -> list[int]:
+    """Returns batch sizes up to `most` such that a graph for each padded size is captured, largest first.
 
-    def __init__(self, forward: Forward, inputs: list[Tensor]) -> None:
+    Example:
+        >>> warm_up_sizes(12)
+        [12, 8, 4, 2, 1]
+    """
+    return sorted({min(size, most) for size in (*SIZES, most)}, reverse=True)
+
+
+class _Graph:
+    """One CUDA graph with the memory that it reads and writes.
+
+    Args:
+        forward: The function to capture.
+        inputs: The memory that it reads.
+        pool: The memory that it computes in, of another graph; by default new memory.
+    """
+
+    def __init__(self, forward: Forward, inputs: list[Tensor], pool: Any = None) -> None:
         self._inputs = inputs
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
@@ -57,8 +75,9 @@ class _Graph:
         torch.cuda.current_stream().wait_stream(stream)
         self._graph: Any = torch.cuda.CUDAGraph()
         # other threads may copy images to the device meanwhile
-        with torch.cuda.graph(self._graph, capture_error_mode="thread_local"):
+        with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
             self._output = forward(*inputs)
+        self.pool = self._graph.pool()
 
     def __call__(self, given: tuple[Tensor, ...], count: int) -> Tensor:
         for memory, tensor in zip(self._inputs, given, strict=True):
