@@ -26,6 +26,7 @@ from benchmarks.device_timer import DeviceTimer, Row
 from benchmarks.json_lines import recorder
 from benchmarks.machine import device_name, machine
 from indexes.search import DeviceSearch, FaissSearch, Search
+from indexes.search_faiss_gpu import FaissGpuVectors
 from retriever.files import write_json
 from retriever.types import IntArray
 
@@ -54,14 +55,19 @@ def faiss_on_cpu(vectors: Tensor) -> Search:
     return FaissSearch(index)
 
 
-METHODS: dict[str, Callable[[Tensor], Search]] = {"torch": torch_search, "faiss, on the CPU": faiss_on_cpu}
+def methods(device: str) -> dict[str, Callable[[Tensor], Search]]:
+    """Returns the methods that can be measured, by name; what `search.gpu` names comes first."""
+    found: dict[str, Callable[[Tensor], Search]] = {"torch": torch_search}
+    if device == "cuda" and hasattr(faiss, "StandardGpuResources"):
+        found["faiss"] = FaissGpuVectors.of
+    return found | {"faiss, on the CPU": faiss_on_cpu}
 
 
 def measure(timer: DeviceTimer, vectors: Tensor, batches: Sequence[int]) -> Iterator[Row]:
     """Measures each method for each batch size and yields its row."""
     queries = {size: functional.normalize(torch.randn(size, vectors.shape[1]), dim=1) for size in batches}
     reference = {size: torch_search(vectors).search(asked.to(vectors.device), K) for size, asked in queries.items()}
-    for name, method in METHODS.items():
+    for name, method in methods(timer.device).items():
         search = method(vectors)
         for size, asked in queries.items():
             scores, rows = search.search(asked, K)
@@ -104,6 +110,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"| {row['gbps']} ({row['of_peak_bytes']:.0%}) | {row['overlap']:.3f} | {row['difference']:.1e} |",
             flush=True,
         )
+    if "faiss" not in methods(device):
+        print("\nThe installed FAISS has no GPU support or there is no GPU, so it is compared on the CPU only.")
     if args.out:
         sizes = {"vectors": args.vectors, "length": args.length}
         args.out.parent.mkdir(parents=True, exist_ok=True)
