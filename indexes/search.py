@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from indexes.manifest import KEY_IDS, SEARCH, VECTORS, SearchRecord
+from retriever.transfer import to_device
 from retriever.types import FloatArray, IntArray
 
 DEPTH = 20
@@ -130,7 +131,7 @@ class DeviceSearch:
     @torch.inference_mode()
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
         """Returns inner products and rows, best first; waits for the device once, to copy them from it."""
-        queries = sent(vectors, self._vectors.device).half()
+        queries = to_device(vectors, self._vectors.device).half()
         found = [self._scan(queries, start, k + _SPARE) for start in range(0, max(len(self._rows), 1), self._block)]
         coarse, places = (torch.cat(parts, dim=1) for parts in zip(*found, strict=True))
         kept = coarse.topk(min(k + _SPARE, coarse.shape[1]), dim=1).indices
@@ -143,13 +144,6 @@ class DeviceSearch:
         block = self._vectors[start : start + self._block]
         best = (queries @ block.T).topk(min(k, len(block)), dim=1)
         return best.values, best.indices + start
-
-
-def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """Returns a tensor on a device: itself if it is there, else a copy for which nothing waits."""
-    if tensor.device.type == "cpu" and device.type == "cuda":
-        tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
 
 
 def to_host(*parts: Tensor) -> list[NDArray[Any]]:

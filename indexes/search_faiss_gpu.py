@@ -24,7 +24,8 @@ from torch.nn import functional
 
 from indexes.byte_codes import as_byte_codes
 from indexes.manifest import SearchRecord
-from indexes.search import DEPTH, Search, StoredVectors, load_vectors, padded, read_faiss, rescored, sent, to_host
+from indexes.search import DEPTH, Search, StoredVectors, load_vectors, padded, read_faiss, rescored, to_host
+from retriever.transfer import to_device
 from retriever.types import FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
@@ -172,7 +173,7 @@ class FaissGpuVectors:
         """Returns inner products and rows, best first, at most `MOST`; waits for the GPU once."""
         if not self._indexes:
             return padded(k, np.empty((len(vectors), 0), np.float32), np.empty((len(vectors), 0), np.int64))
-        queries, wanted = sent(vectors, self._gpu.device).float(), min(_allowed(k), self.shape[0])
+        queries, wanted = to_device(vectors, self._gpu.device).float(), min(_allowed(k), self.shape[0])
         found = []
         for index, start in zip(self._indexes, self._starts, strict=True):
             scores, places = self._gpu.search(index, queries, min(wanted, index.ntotal))
@@ -200,7 +201,7 @@ class FaissGpuCodes:
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
         """Returns inner products and rows, best first; may return fewer than `k`. Waits for the GPU once."""
         depth = min(self._factor * max(_allowed(k), DEPTH), MOST, self.shape[0])
-        queries = sent(vectors, self._gpu.device).float()
+        queries = to_device(vectors, self._gpu.device).float()
         longer = functional.pad(queries, (0, self._index.d - self.shape[1]))
         asked, candidates = to_host(queries, self._gpu.search(self._index, longer, depth)[1])
         return rescored(self._vectors, torch.from_numpy(asked), candidates, k)
