@@ -5,11 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Protocol
 
 import pytest
 import torch
 
+from tests.gpu.flags import Models, build_flags, write_flags
 from tests.gpu.pretend import Wait, pretend_cuda
 
 CARD = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
@@ -49,3 +51,12 @@ def cuda(request: pytest.FixtureRequest) -> Iterator[Device]:
         return
     with pretend_cuda() as device:
         yield device
+
+
+@pytest.fixture(scope="session")
+def flags(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the knowledge base of flags, and `index`, built on the CPU."""
+    folder = tmp_path_factory.mktemp("flags")
+    write_flags(folder)
+    build_flags(folder, Models("cpu"), folder / "index")
+    return folder

@@ -10,12 +10,13 @@ backward passes included, is not seen.
 
 from __future__ import annotations
 
+import sys
 import threading
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -235,9 +236,9 @@ def _recorded(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, A
 
 def _wrapped(result: Any) -> Any:
     """Returns a result with its tensors on the device."""
-    if isinstance(result, torch.Size):
-        return result
-    return tree_map_only(Tensor, lambda one: one.as_subclass(DeviceTensor) if type(one) is Tensor else one, result)
+    if isinstance(result, Tensor):
+        return result.as_subclass(DeviceTensor) if type(result) is Tensor else result
+    return tree_map_only(Tensor, _wrapped, result) if type(result) is not torch.Size else result
 
 
 def _plain(tensor: Tensor) -> Tensor:
@@ -262,8 +263,10 @@ def _name(func: Any) -> str:
 
 def _place() -> str:
     """Returns the innermost line of this project, outside this folder, that is being run."""
-    for frame in reversed(traceback.extract_stack()):
-        path = Path(frame.filename)
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        path = Path(frame.f_code.co_filename)
         if path.is_relative_to(ROOT) and path.parent != Path(__file__).parent and ".venv" not in path.parts:
-            return f"{path.relative_to(ROOT)}:{frame.lineno}"
+            return f"{path.relative_to(ROOT)}:{frame.f_lineno}"
+        frame = frame.f_back
     return "outside the project"

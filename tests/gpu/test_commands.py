@@ -1,0 +1,69 @@
+"""Every command that runs models, from beginning to end, on a pretended device."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from omgm.__main__ import main
+from tests.gpu.pretend import pretend_cuda
+
+pytest.importorskip("fastapi")
+
+LABELED = ["--dataset", "evqa", "--queries", "questions.csv", "--query-images", "queries"]
+QUESTIONS = [*LABELED, "--limit", "2"]
+SOURCE = ["--kb", "kb.json", "--images", "images"]
+NOTE = {"id": "new", "title": "A new flag", "image": "flag/fr.png", "sections": [{"title": "Colors", "text": "Blue."}]}
+
+
+@pytest.fixture
+def folder(example_folder: Path) -> Iterator[Path]:
+    """The examples' folder, with negatives and one more article, while a device is pretended."""
+    (example_folder / "new.jsonl").write_text(json.dumps(NOTE))
+    with pretend_cuda():
+        yield example_folder
+
+
+def run(*arguments: str) -> None:
+    assert main(list(arguments)) == 0
+
+
+@pytest.mark.parametrize("tokens", ["float16", "bit1"])
+def test_build_then_ask(folder: Path, capsys: pytest.CaptureFixture[str], tokens: str) -> None:
+    run("build-index", *SOURCE, "--out", "built", "--set", f"fusion.tokens={tokens}", "--set", "cuda_graphs=true")
+    run(
+        "ask",
+        "--index",
+        "built",
+        "photo.jpg",
+        "What is the capital of this country?",
+        "--set",
+        f"fusion.tokens={tokens}",
+    )
+    assert "Tokyo" in capsys.readouterr().out
+    if tokens == "float16":
+        run("tokens", "measure", "--index", "built", *QUESTIONS, "--out", "codecs", "--codecs", "int8,bit1")
+
+
+def test_changes_of_an_index(folder: Path) -> None:
+    run("index", "add", "--index", "index", "new.jsonl", "--images", "images")
+    run("ask", "--index", "index", "photo.jpg", "What is the capital of this country?")
+    run("index", "compact", "--index", "index")
+    run("index", "verify", "--index", "index")
+
+
+def test_evaluation_and_tuning(folder: Path) -> None:
+    run("evaluate", "--index", "index", *QUESTIONS, "--out", "run")
+    assert json.loads(Path("run/metrics.json").read_text())["step2"]["recall@1"] == 1.0
+    run("sweep", "--index", "index", *QUESTIONS, "--out", "sweep")
+    run("calibrate", "--index", "index", *LABELED, "--out", "calibrated")
+
+
+def test_trainings(folder: Path) -> None:
+    training = [*SOURCE, *LABELED]
+    run("train-encoder", *training, "--steps", "1", "--out", "encoder")
+    run("mine-negatives", "--index", "index", *LABELED, "--images", "images", "--out", "negatives.json")
+    run("train-reranker", *training, "--negatives", "negatives.json", "--steps", "1", "--out", "reranker")

@@ -1,0 +1,85 @@
+"""Trainings on a device: they run to the end, and wait at most once per step."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from indexes.labeled_images import LabeledImage
+from tests.fakes.models import FakeSummarizer
+from tests.fakes.training_world import COLORS, TrainingWorld, write_training_world
+from tests.gpu.conftest import Device
+from training.config import TrainingConfig
+from training.encoder_data import EncoderData
+from training.reranker.config import RerankerTrainingConfig
+from training.reranker.train import train_reranker
+from training.train_encoder import train_encoder
+
+Train = Callable[[Path, int], Path]
+"""Trains in a folder for a number of steps; returns the model's folder."""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+    return write_training_world(tmp_path_factory.mktemp("world"))
+
+
+def reranker(world: TrainingWorld, start: Path, recipe: str | None) -> Train:
+    config = RerankerTrainingConfig(
+        recipe=recipe, validation_share=0.25, validate_every=100, batch_size=4, device="cuda", workers=0, minutes=None
+    )
+
+    def train(out: Path, steps: int) -> Path:
+        return train_reranker(start, world.data, out, replace(config, steps=steps), progress=False).folder
+
+    return train
+
+
+def encoder(world: TrainingWorld) -> Train:
+    labeled = [
+        LabeledImage(f"{color} {n}", world.folder / "queries" / f"q_{color}.png", f"https://e.example/wiki/{color}")
+        for color in COLORS
+        for n in range(4)
+    ]
+    data = EncoderData(
+        kb=world.folder / "kb.json", images=world.folder / "images", summarizer=FakeSummarizer(), labeled=labeled
+    )
+    config = TrainingConfig(minutes=None, validate_every=100, device="cuda")
+
+    def train(out: Path, steps: int) -> Path:
+        return train_encoder(world.folder / "clip", data, out, replace(config, steps=steps), progress=False)
+
+    return train
+
+
+def check(cuda: Device, train: Train, out: Path) -> None:
+    counts = []
+    for steps in (1, 3):  # what happens once is in both
+        with cuda.counting() as waits:
+            folder = train(out / f"{steps}", steps)
+        counts.append(len(waits))
+    assert counts[1] - counts[0] <= 2, [wait for wait in waits if "training" in wait.place]
+    [curve] = (out / "3").rglob("curve.csv")
+    assert all(math.isfinite(float(row["loss"])) for row in csv.DictReader(curve.read_text().splitlines()))
+    for path in folder.rglob("*.safetensors"):
+        assert all(np.isfinite(value).all() for value in load_file(path).values())
+
+
+@pytest.mark.parametrize("recipe", ["in-batch", "mined", "paper"])
+def test_the_reranker(cuda: Device, world: TrainingWorld, tmp_path: Path, recipe: str | None) -> None:
+    check(cuda, reranker(world, world.folder / "fusion", recipe), tmp_path)
+
+
+def test_the_reranker_of_a_blip2(cuda: Device, world: TrainingWorld, blip2_folder: Path, tmp_path: Path) -> None:
+    check(cuda, reranker(world, blip2_folder, None), tmp_path)
+
+
+def test_the_encoder(cuda: Device, world: TrainingWorld, tmp_path: Path) -> None:
+    check(cuda, encoder(world), tmp_path)
