@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from retriever.types import Entity, Section
-from retriever.unspaced import count_words
+from retriever.unspaced import count_words, first_words
+
+if TYPE_CHECKING:
+    from indexes.formats.losses import Losses
 
 WORDS = 250
-"""Most words in a section of a text without headings, unless one paragraph has more: what step 2 can read. A Chinese
-character or a kana counts as a word."""
+"""Most words in a section of a text without headings: what step 2 can read. A Chinese character or a kana counts as a
+word."""
+LONGEST = 350
+"""Most words in a section below a heading: what the models of step 3 can read, 512 tokens; a longer one is divided."""
 
 FACTS = "Facts"
 """Title of the section with an entity's facts; it comes last, so that the others keep their numbers."""
@@ -49,13 +56,21 @@ DROPPED_BY_REFERENCE = ("*external links*", "*references*")
 """The rule of the paper's code for E-VQA's files: any title that contains these words, even "Habitat preferences"."""
 
 
-def split_article(sections: Iterable[tuple[str, str]]) -> tuple[Section, ...]:
+def split_article(sections: Iterable[tuple[str, str]], article: str, losses: Losses) -> tuple[Section, ...]:
     """Returns the sections of an article that have text, each with its position among all of them.
 
     Args:
         sections: (title, text) of every section, in the article's order. Both are kept unchanged.
+        article: The article's title.
+        losses: Counts the titles of sections without text.
     """
-    return tuple(Section(title, text, index) for index, (title, text) in enumerate(sections) if text.strip())
+    found = []
+    for index, (title, text) in enumerate(sections):
+        if text.strip():
+            found.append(Section(title, text, index))
+        elif title not in (article, FACTS):
+            losses.leave_out("headings without text", title)
+    return tuple(found)
 
 
 def title_rule(titles: Iterable[str]) -> Callable[[str], bool]:
@@ -75,25 +90,69 @@ def without_lists(entity: Entity, dropped: Callable[[str], bool]) -> Entity:
     return entity if len(kept) == len(entity.sections) else replace(entity, sections=kept)
 
 
+def divided(entity: Entity) -> Entity:
+    """Returns an entity whose sections have at most `LONGEST` words; the parts of a longer one share its number."""
+    if all(len(one.text) <= LONGEST or count_words(one.text) <= LONGEST for one in entity.sections):
+        return entity
+    parts = ((one, part) for one in entity.sections for part in parts_of(one.text, LONGEST))
+    return replace(entity, sections=tuple(replace(one, text=part) for one, part in parts))
+
+
+def parts_of(text: str, most: int = WORDS) -> Iterator[str]:
+    """Yields the parts of a text: as many paragraphs, sentences or else words as have at most `WORDS` words together.
+
+    A text of up to `most` words is one part.
+    """
+    if len(text) <= most or count_words(text) <= most:
+        yield text.strip()
+        return
+    part, words = "", 0
+    for unit in _units(text):
+        size = count_words(unit)
+        if part and words + size > WORDS:
+            yield part.strip()
+            part, words = "", 0
+        part, words = part + unit, words + size
+    if part.strip():
+        yield part.strip()
+
+
+def _units(text: str) -> Iterator[str]:
+    """Yields the lines of a text, divided into sentences, words or characters where they are too long for a section."""
+    for line in text.splitlines(keepends=True):
+        for sentence in _pieces(line, _SENTENCE_END) if count_words(line) > WORDS else [line]:
+            for phrase in _pieces(sentence, _SPACE) if count_words(sentence) > WORDS else [sentence]:
+                while count_words(phrase) > WORDS:
+                    start = first_words(phrase, WORDS)
+                    yield start
+                    phrase = phrase[len(start) :]
+                yield phrase
+
+
+def _pieces(text: str, ends: re.Pattern[str]) -> Iterator[str]:
+    places = [0, *(found.end() for found in ends.finditer(text)), len(text)]
+    yield from (text[start:end] for start, end in pairwise(places) if end > start)
+
+
+_SENTENCE_END = re.compile(
+    r"[.!?\u2026\u061f\u06d4\u0964\u0965][\"'\u201d\u2019)\]]*\s+|[\u3002\uff01\uff1f][\u201d\u2019\u300d\u300f]*"
+)
+_SPACE = re.compile(r"\s+")
+
+
 def split_text(title: str, text: str) -> Iterator[tuple[str, str]]:
     """Yields (title, text) of the sections of an article that is a single text.
 
     A line `== Title ==` begins a section; deeper headings stay in its text. Text before the first one becomes a section
-    under the article's title. Text without such lines is split between paragraphs into sections of at most `WORDS`
-    words, each under the article's title; a paragraph is never split.
+    under the article's title. Text without such lines is divided into sections of at most `WORDS` words, each under the
+    article's title: between paragraphs, or else between sentences.
     """
     parts = _HEADING.split(text.strip())
     if len(parts) > 1:
         yield from ((name, body.strip()) for name, body in zip([title, *parts[1::2]], parts[::2], strict=True) if body)
         return
-    section: list[str] = []
-    for paragraph in filter(str.strip, text.splitlines()):
-        if section and sum(map(count_words, [*section, paragraph])) > WORDS:
-            yield title, "\n".join(section)
-            section = []
-        section.append(paragraph.strip())
-    if section:
-        yield title, "\n".join(section)
+    lines = "\n".join(line.strip() for line in text.splitlines() if line.strip())
+    yield from ((title, part) for part in parts_of(lines) if part)
 
 
 _HEADING = re.compile(r"^==[ \t]*([^=\n].*?)[ \t]*==[ \t]*$", re.MULTILINE)

@@ -17,6 +17,7 @@ from indexes.formats.losses import Losses, words_in
 from indexes.formats.markdown import article_files, read_markdown
 from indexes.formats.mediawiki import read_mediawiki
 from indexes.formats.parquet import read_parquet
+from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry, SeenHashes, SkippedEntries
 from indexes.formats.sql import hash_sql, read_sql
 from indexes.formats.table import read_table
@@ -25,12 +26,12 @@ from indexes.formats.wiki6m import read_wiki6m
 from indexes.formats.xml_rows import read_xml, xml_files
 from indexes.formats.zim import read_zim, zim_parts
 from indexes.ids import hash_id
-from indexes.sections import DROPPED, DROPPED_BY_REFERENCE, FACTS, title_rule, without_lists
+from indexes.sections import DROPPED, DROPPED_BY_REFERENCE, FACTS, divided, title_rule, without_lists
 from retriever.files import as_line, sha256_of
 from retriever.texts import is_unicode
 from retriever.types import Entity, Section
 
-Reader = Callable[[Path, Names, Losses], Iterator[Entry]]
+Reader = Callable[[Path, Reading], Iterator[Entry]]
 """Yields each entity with its place in the file or, if an entry cannot be used, its place and the reason; counts what
 it leaves out of an entity."""
 
@@ -49,6 +50,7 @@ FORMATS: dict[str, Reader] = {
     "sql": read_sql,
     "huggingface": read_huggingface,
 }
+_ENCYCLOPEDIAS = ("zim", "mediawiki", "wiki6m")
 OWN_IMAGES = frozenset({"markdown", "zim", "website", "huggingface"})
 """Formats that contain their images."""
 
@@ -87,7 +89,7 @@ def read_knowledge_base(
     dropped = title_rule(dropped_titles(format, drop_sections))
     seen = SeenHashes()
     ledger = Losses() if losses is None else losses
-    for where, entry in reader(path, names or {}, ledger):
+    for where, entry in reader(path, Reading(names or {}, ledger, dropped)):
         skipped.total += 1
         ledger.at(where)
         if not isinstance(entry, ValueError) and (reason := _unusable(entry, seen)):
@@ -103,7 +105,7 @@ def read_knowledge_base(
             gone = (one for one in entry.sections if one not in kept.sections) if kept is not entry else ()
             for section in gone:
                 _leave_out(losses, f"sections titled {section.title}", (section,), entry.title)
-        yield kept
+        yield kept if reader is read_evqa else divided(kept)
     skipped.close(path)
 
 
@@ -144,11 +146,13 @@ def dropped_titles(format: str, given: Sequence[str] | None) -> tuple[str, ...]:
     """Returns the titles of sections to drop from a knowledge base, in lower case; `*` matches any text.
 
     Args:
-        format: The format of the knowledge base. For E-VQA's, the same sections as in the paper's code are dropped, so
-            that results are comparable.
+        format: The format of the knowledge base. Only encyclopedias lose lists, since their titles mean lists there.
+            For E-VQA's, the same sections as in the paper's code are dropped, so that results are comparable.
         given: The titles set by the profile, which replace the default.
     """
-    default = DROPPED_BY_REFERENCE if FORMATS.get(format) is read_evqa else DROPPED
+    default: tuple[str, ...] = DROPPED if format in _ENCYCLOPEDIAS else ()
+    if FORMATS.get(format) is read_evqa:
+        default = DROPPED_BY_REFERENCE
     return default if given is None else tuple(title.lower() for title in given)
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from indexes.formats.losses import Losses
+from indexes.formats.text_tables import comma_rows, listed_rows, pipe_table
+
 _OPENED = re.compile(r"[ \t]*(`{3,}|~{3,}|:{3,})[ \t]*\{([A-Za-z][\w:+.-]*)([^{}\n]*)\}[ \t]*(.*)")
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
 _OPTION = re.compile(r"[ \t]*(?::([\w-]+):|#\|[ \t]*([\w.-]+):)[ \t]*(.*)")
@@ -15,6 +18,12 @@ _CODE = frozenset(
     | {"r", "python", "julia", "bash", "sh", "sql", "ojs", "rcpp", "stan", "js", "css", "mermaid", "dot"}
 )
 """Directives that contain code, and the languages that name code cells."""
+DRAWN = frozenset(
+    {"mermaid", "dataview", "dataviewjs", "excalidraw", "compressed-json", "plantuml", "puml", "dot", "graphviz", "d2"}
+    | {"tikz", "query", "tasks", "chart", "button", "base", "leaflet", "ditaa", "kanban", "meta-bind"}
+)
+"""Languages of code that note apps and sites draw or run."""
+_TABLES = {"list-table": listed_rows, "csv-table": comma_rows}
 _HIDDEN = re.compile(
     r"toctree|contents|tableofcontents|bibliography|include|literalinclude|index|raw|eval-rst|graphviz|auto\w+|glue"
 )
@@ -24,12 +33,12 @@ _DRAWN = re.compile(r"include_graphics\(\s*[\"']([^\"'\n]+)[\"']")
 _CAPTION = re.compile(r"fig\.cap\s*=\s*\"([^\"\n]*)\"")
 
 
-def without_directives(text: str) -> str:
-    """Returns Markdown with each directive replaced by what it shows: text with its title, an image, or code."""
-    return "\n".join(_opened(text.split("\n"))) if "{" in text else text
+def without_directives(text: str, losses: Losses) -> str:
+    """Returns Markdown with each directive replaced by what it shows: a text and its title, an image, a table, code."""
+    return "\n".join(_opened(text.split("\n"), losses)) if "{" in text else text
 
 
-def _opened(lines: list[str]) -> Iterator[str]:
+def _opened(lines: list[str], losses: Losses) -> Iterator[str]:
     number = 0
     while number < len(lines):
         found, fence = _OPENED.fullmatch(lines[number]), _FENCE.match(lines[number])
@@ -38,7 +47,7 @@ def _opened(lines: list[str]) -> Iterator[str]:
         if found is not None:
             indent = len(lines[number]) - len(lines[number].lstrip())
             body = (line[min(indent, len(line) - len(line.lstrip())) :] for line in lines[number + 1 : end])
-            yield from _shown(found, list(body))
+            yield from _shown(found, list(body), losses)
         else:
             yield from lines[number : end + 1]
         number = end + 1
@@ -50,7 +59,7 @@ def _end(lines: list[str], start: int, mark: str) -> int:
     return next((number for number in range(start + 1, len(lines)) if closed.fullmatch(lines[number])), len(lines))
 
 
-def _shown(found: re.Match[str], body: list[str]) -> Iterator[str]:
+def _shown(found: re.Match[str], body: list[str], losses: Losses) -> Iterator[str]:
     """Yields the lines of Markdown that a directive shows."""
     name, settings, argument = found[2].lower(), found[3], found[4].strip()
     options, key = dict[str, str](), ""
@@ -60,15 +69,23 @@ def _shown(found: re.Match[str], body: list[str]) -> Iterator[str]:
         body = body[1:]
     if name in ("figure", "image"):
         caption = options.get("alt") or next(filter(None, map(str.strip, body)), "")
-        yield from ("", _image(argument, caption), "", *_opened(body))
+        yield from ("", _image(argument, caption), "", *_opened(body, losses))
+    elif name in _TABLES:
+        rows = _TABLES[name](body)
+        given = options.get("header-rows", "")
+        head = int(given) if given.isdecimal() else int(not any(map(str.isdigit, "".join(rows[0] if rows else []))))
+        yield from ("", argument, *pipe_table(rows, head))
     elif name in _CODE or settings.strip():
         hidden = _UNSEEN.search(" ".join((settings, *(f"{key}: {value}" for key, value in options.items()))))
-        yield from () if hidden else ("```", *body, "```")
+        losses.leave_out("code that pages hide", "\n".join(body) if hidden else "")
+        yield from () if hidden else (f"```{name if name in DRAWN else ''}", *body, "```")
         caption = options.get("fig-cap") or next(iter(_CAPTION.findall(settings)), "")
         yield from (f"\n{_image(path, caption)}\n" for path in _DRAWN.findall("\n".join(body)))
     elif not _HIDDEN.fullmatch(name):
         title = argument if any(map(str.isalpha, argument)) else ""  # the argument of a grid is its number of columns
-        yield from ("", title, "", *_opened(body), "")
+        yield from ("", title, "", *_opened(body, losses), "")
+    else:
+        losses.leave_out("directives without text", "\n".join(body))
 
 
 def _image(path: str, caption: str) -> str:

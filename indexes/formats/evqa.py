@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexes.formats.fields import Names, check_position, check_text, images_in, items, text, texts
+from indexes.formats.fields import check_position, check_text, images_in, items, text, texts
 from indexes.formats.json_rows import first_row
-from indexes.formats.losses import Losses
+from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry, attempt
 from indexes.formats.streams import read_members, starts_with
 from indexes.sections import split_article
@@ -18,7 +18,7 @@ from retriever.types import ArticleImage, Entity
 _FIELDS = frozenset({"section_texts", "section_titles", "image_urls"})
 
 
-def read_evqa(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
+def read_evqa(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the articles of a `.json`, `.json.gz` or `.zip` file with their places.
 
     Raises:
@@ -26,7 +26,7 @@ def read_evqa(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
     """
     for number, (url, entry) in enumerate(read_members(path), start=1):
         where = f"{path}: entry {number} ({url!r})"
-        yield attempt(where, partial(_entity, url, entry, where, names))
+        yield attempt(where, partial(_entity, url, entry, where, reading))
 
 
 def is_evqa(path: Path) -> bool:
@@ -40,19 +40,21 @@ def is_evqa(path: Path) -> bool:
     return first is None or (isinstance(first[1], dict) and not _FIELDS.isdisjoint(first[1]))
 
 
-def _entity(key: str, entry: Any, where: str, names: Names) -> Entity:
+def _entity(key: str, entry: Any, where: str, reading: Reading) -> Entity:
+    names = reading.names
     check_text(key, where, "id")
     titles = texts(entry, "section_titles", where)
     contents = texts(entry, "section_texts", where)
     if len(titles) != len(contents):
         raise ValueError(f"{where}: {len(titles)} 'section_titles' but {len(contents)} 'section_texts'")
     images = _images(entry, len(titles), where)
+    title = text(entry, names.get("title", "title"), where)
     mains = images_in(entry.get(names["image"]), where, names["image"]) if "image" in names else []
     mains += [image.url for image in images]
     return Entity(
         id=text(entry, names["id"], where) if "id" in names else key,
-        title=text(entry, names.get("title", "title"), where),
-        sections=split_article(zip(titles, contents, strict=True)),
+        title=title,
+        sections=split_article(zip(titles, contents, strict=True), title, reading.losses),
         image=mains[0] if mains else None,
         url=text(entry, names.get("url", "url"), where, required=False) or key,
         images=images,

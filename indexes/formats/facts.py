@@ -6,17 +6,24 @@ import ast
 import html
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, time
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
 from indexes.formats.fields import field_of, folded, looks_like_image
-from indexes.formats.markdown_text import plain_html
+from indexes.formats.html_text import plain_html
+from indexes.formats.losses import Losses, words_in
+from indexes.sections import FACTS
 
-EMPTY = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "--", "\\n", "[]", "{}"})
-"""Spellings of a missing value in tables, in lower case."""
+EMPTY = frozenset({"", "\\N", "[]", "{}"})
+"""Spellings of a missing value in tables; words such as "None" and "NA" are names and codes."""
+RIGHTS = re.compile(
+    r"licen[cs]es?(?:url|name|link|text)?|rights(?:url|statement)?|usagerights|copyright(?:notice)?|termsofuse"
+    r"|lizenz|licencia|licenza"
+)
+"""Names of fields about the data, not about the thing, as by `folded`."""
 LONGEST_FACT = 250
 """Most characters in a fact; a longer value becomes a section of its own."""
 _BLOB = re.compile(r"(?:data:[\w/+.-]+;base64,)?(?:[A-Za-z\d+/_-]{60,}+\s*+)++[A-Za-z\d+/_-]*+={0,2}\s*")
@@ -27,6 +34,7 @@ _LITERALS = ("uri", "literal", "typed-literal", "bnode")
 """Types of values in SPARQL results."""
 _SENTENCE = 40
 """If an object has a title and one other value of at least this many characters, that value is its text."""
+_ADDRESSES = "addresses and ids"
 _LONGEST_LIST = 30
 _DEEPEST = 3
 _MARKUP = re.compile(
@@ -42,29 +50,62 @@ _REFERENCES = ("id", "ids", "url", "uri", "href")
 """Last words of the names of fields that only refer elsewhere."""
 
 
-def facts_of(name: str, value: Any) -> Iterator[tuple[str, str]]:
+def facts_of(name: str, value: Any, losses: Losses) -> Iterator[tuple[str, str]]:
     """Yields the facts in a field as (label, value)."""
-    yield from _facts(_label(name), value)
+    yield from _facts(_label(name), value, losses)
 
 
-def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
+def words_within(value: Any) -> str:
+    """Returns all texts in a value, for counting."""
+    if isinstance(value, Mapping):
+        return " ".join(map(words_within, value.values()))
+    if isinstance(value, list | tuple):
+        return " ".join(map(words_within, value))
+    return scalar_of(value) or ""
+
+
+def as_sections(facts: Iterable[tuple[str, str]], losses: Losses) -> list[tuple[str, str]]:
+    """Returns facts (label, value) as sections: each long value under its label, and the others as lines of "Facts".
+
+    Args:
+        facts: The facts. Their labels are not words of the source.
+        losses: Counts the words of labels as such.
+    """
+    sections, lines = list[tuple[str, str]](), list[str]()
+    for label, value in facts:
+        losses.repeat(words_in([label]))
+        if len(value) > LONGEST_FACT or "\n" in value:
+            sections.append((label, value))
+        else:
+            lines.append(f"{label}: {value}")
+    return [*sections, (FACTS, "\n".join(lines))]
+
+
+def _facts(label: str, value: Any, losses: Losses, depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yields the facts in a field as (label, value); labels of an object's members begin with the object's label."""
     value = literal_of(parsed(value))
     if isinstance(value, Mapping):
         said = {name: one for name, one in value.items() if not _leads_elsewhere(name)}
+        losses.leave_out(_ADDRESSES, words_within([one for name, one in value.items() if name not in said]))
         if len(value) > 1 and all(isinstance(one, Mapping) for one in value.values()):
             called = [one if _title(one)[1] else {"name": name, **one} for name, one in value.items()]
-            yield from _facts(label, called, depth)  # such as languages by their codes
+            yield from _facts(label, called, losses, depth)  # such as languages by their codes
         elif len(said) == 1 < len(value) and (title := _title(said)[1]):
             yield label, title  # the name of something that is described elsewhere
         elif depth < _DEEPEST:
             for name, one in said.items():
-                yield from _facts(f"{label}, {_label(name, first=False)}", one, depth + 1)
+                yield from _facts(f"{label}, {_label(name, first=False)}", one, losses, depth + 1)
+        else:
+            losses.leave_out("values nested too deeply", words_within(said))
     elif isinstance(value, list | tuple):
-        listed = list(dict.fromkeys(text for one in value if (text := _item(one, depth))))
+        texts = [text for one in value if (text := _item(one, losses, depth))]
+        listed = list(dict.fromkeys(texts))
+        losses.leave_out("repeated items", " ".join(texts), words_in(texts) - words_in(listed))
         objects = any(isinstance(one, Mapping) for one in value)
         described = objects and all(": " in text.partition(" (")[0] for text in listed)
-        if listed and (described or len(listed) <= _LONGEST_LIST):
+        if len(listed) > _LONGEST_LIST and not any(map(str.isalpha, "".join(listed))):
+            losses.leave_out("long lists of numbers", " ".join(listed))
+        elif listed:
             long = sum(map(len, listed)) > LONGEST_FACT  # such as the steps of a recipe
             separator = ", "
             if described or long:
@@ -72,33 +113,40 @@ def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
             elif any("," in one or ";" in one for one in listed):
                 separator = "; "
             yield label, separator.join(listed)
-    elif (fact := scalar_of(value)) and not re.fullmatch(r"\w+://\S+", fact):
-        yield label, plain(fact)
+    elif fact := scalar_of(value):
+        if re.fullmatch(r"\w+://\S+", fact):
+            losses.leave_out(_ADDRESSES, fact)
+        else:
+            yield label, plain(fact, losses)
+    elif isinstance(value, str) and value.strip() not in EMPTY:
+        losses.leave_out("files within values", value, 1)
 
 
-def _item(value: Any, depth: int) -> str:
+def _item(value: Any, losses: Losses, depth: int) -> str:
     """Returns a list item as text; for an object, its title and text, with other facts in parentheses."""
     value = literal_of(value)
     if not isinstance(value, Mapping):
-        return " ".join(plain(scalar_of(value) or "").split())
+        return " ".join(plain(scalar_of(value) or "", losses).split())
     title_name, title = _title(value)
     if not title and len(value) == 2 and "value" in value:  # next to a `key` or a `trait_type`
         title_name = next(name for name in value if name != "value")
         title = _words(value[title_name])
     text_name, text = field_of(value, "text", {})
-    about = " ".join(plain(text_in(text)).split())
+    about = " ".join(plain(text_in(text), losses).split())
     if title and not about and "value" in value:
         text_name, about = "value", _words(value["value"])
     said = [
         (label, fact.replace("\n", "; "))
         for name, one in (value.items() if depth < _DEEPEST else ())
         if name not in (title_name, text_name) and not isinstance(one, bool) and not _leads_elsewhere(name)
-        for label, fact in _facts(_label(name, first=False), one, depth + 1)
+        for label, fact in _facts(_label(name, first=False), one, losses, depth + 1)
         if fact != title and not looks_like_image(fact)
     ]
     if title and not about and len(said) == 1 and len(said[0][1]) >= _SENTENCE:
         about, said = said[0][1], []
     words = f"{title}: {about}" if title and about else title or about
+    losses.leave_out(_ADDRESSES, words_within([one for name, one in value.items() if _leads_elsewhere(name)]))
+    losses.repeat(words_in(label for label, _ in said))
     details = [f"{label}: {fact}" for label, fact in said]
     return f"{words} ({'; '.join(details)})" if words and details else words or "; ".join(details)
 
@@ -158,11 +206,13 @@ def scalar_of(value: Any) -> str | None:
     """Returns a text, a number, a date or a truth value as text, or `None` if it is empty or of another type."""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if value != value:  # not a number, which data frames have for a missing value
+        return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     text = str(value).strip() if isinstance(value, _WRITTEN) else ""
     is_file = len(text) > LONGEST_FACT and _BLOB.fullmatch(text)
-    return None if is_file or text.lower() in EMPTY else text
+    return None if is_file or text in EMPTY else text
 
 
 def literal_of(value: Any) -> Any:
@@ -187,10 +237,10 @@ def parsed(value: Any) -> Any:
     return value
 
 
-def plain(text: str) -> str:
+def plain(text: str, losses: Losses | None = None) -> str:
     """Returns a text without HTML markup; headings become lines `== heading ==`."""
     if _MARKUP.search(text):
-        return plain_html(text)
+        return plain_html(text, losses or Losses())
     return _ENTITY.sub(lambda found: html.unescape(found[0]), text)
 
 

@@ -1,28 +1,39 @@
-"""The settings at the top of a Markdown file: YAML between `---` lines, TOML between `+++` lines, or `Key: value`."""
+"""The settings at the top of a Markdown file: YAML between `---`, TOML between `+++`, JSON, or lines `Key: value`."""
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import yaml
 
-from indexes.formats.facts import facts_of
+from indexes.formats.facts import RIGHTS, facts_of
 from indexes.formats.fields import GUESSES, Names, field_of, folded, looks_like_image
+from indexes.formats.losses import Losses
 
-_YAML = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_TOML = re.compile(r"\+\+\+[ \t]*\r?\n(.*?)^\+\+\+[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_BEFORE = re.compile(r"(?:\s|\ufeff|<!--.*?-->)*", re.DOTALL)
+"""What may precede the settings: empty lines, comments, and byte order marks."""
+_YAML = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_TOML = re.compile(r"\+\+\+[ \t]*\n(.*?)^\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_JSON = re.compile(r";;;[ \t]*\n(.*?)^;;;[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _PAIR = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:[ \t]+(\S.*?)[ \t]*")
+_LINK = re.compile(r"^([ \t]*(?:-[ \t]+|[^\s:#'\"-][^:\n]*:[ \t]+))(!?\[\[.*?)[ \t]*$", re.MULTILINE)
+"""A value that is a wiki link, which YAML reads as a list in a list."""
+_PLAIN = re.compile(
+    r"^([ \t]*(?:-[ \t]+)?[^\s:#'\"-][^:\n]*:[ \t]+)"
+    r"(?![\"'\[{>|&*!])(?=[@`%]|[^\n]*(?::(?:\s|$)|[ \t]#))(\S.*?)[ \t]*$",
+    re.MULTILINE,
+)
+"""A value that needs quotation marks in YAML."""
 _HEADER = re.compile(r"(?:[A-Za-z][\w -]*:(?:[ \t][^\n]*)?\n(?:[ \t]+\S[^\n]*\n)*)+(?=\s*(?:\n|\Z))")
 """Lines `Key: value` up to an empty one, as in MultiMarkdown and Pelican; one of them must be a title."""
 _SETTINGS = frozenset(
     {
         "layout",
         "template",
-        "type",
-        "kind",
         "weight",
         "order",
         "draft",
@@ -31,82 +42,55 @@ _SETTINGS = frozenset(
         "lastupdated",
         "updated",
         "created",
-    }
-    | {
         "modified",
-        "publishdate",
-        "expirydate",
-        "published",
-        "publish",
-        "tags",
-        "tag",
-        "categories",
-        "category",
-        "keywords",
     }
+    | {"publishdate", "expirydate", "publish", "permalink", "slug", "aliases", "alias", "redirectfrom", "redirectto"}
     | {
-        "permalink",
-        "slug",
-        "aliases",
-        "alias",
-        "redirectfrom",
-        "redirectto",
         "parent",
         "navorder",
         "haschildren",
         "nav",
-    }
-    | {
         "sidebar",
         "sidebarposition",
         "sidebarlabel",
         "toc",
         "hide",
         "search",
+    }
+    | {
         "comments",
         "math",
         "lang",
         "locale",
-        "status",
+        "cssclass",
+        "cssclasses",
+        "outputs",
+        "resources",
+        "menu",
+        "menus",
+        "header",
     }
-    | {"cssclass", "cssclasses", "outputs", "resources", "menu", "menus", "header", "footer", "head", "hero", "params"}
     | {
+        "footer",
+        "head",
+        "hero",
         "i18nready",
         "sortby",
         "paginateby",
         "insertanchorlinks",
         "inserttoc",
         "tableofcontents",
-        "banner",
-        "excerpt",
-        "subtitle",
-        "subject",
-        "theme",
-        "version",
-        "author",
-        "authors",
     }
-    | {
-        "cascade",
-        "topic",
-        "related",
-        "sources",
-        "source",
-        "icon",
-        "share",
-        "featured",
-        "series",
-        "summary",
-        "description",
-    }
+    | {"banner", "theme", "cascade", "icon", "share", "featured", "pagefind", "editurl", "prev", "next"}
 )
 """Settings of site generators, which are not facts of an article."""
+_CUSTOM = ("extra", "params")
+"""Tables with an author's own settings, of Zola and Hugo."""
 _PROPERTIES = re.compile(r"(?:^[ \t]*(?:-[ \t]+)?[A-Za-z][\w.-]*::[^\n]*(?:\n|\Z))+", re.MULTILINE)
 """Properties at the top of a Logseq note."""
 _SWITCHES = ("true", "false", "yes", "no")
-_LONGEST_FACT = 300
-_WIKI_LINK = re.compile(r"\[\[(?:[^\[\]|]*\|)?([^\[\]]*)\]\]")
-_PATH = re.compile(r"/\S*|\S+\.md|\d{4}-\d\d-\d\d[T ].*|<%.*")
+_WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|]*\|)?([^\[\]]*)\]\]")
+_PATH = re.compile(r"/\S*|\S+\.md|\d{4}-\d\d-\d\d[T ].*|<%.*|\w+://\S+")
 LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 """Reads every YAML scalar as text, so that a title `1984` or an id `007` stays unchanged."""
 
@@ -115,25 +99,60 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     """Returns the settings of a Markdown file, and the rest of its text.
 
     Text between two `---` rules without settings is part of the article. If settings are not valid YAML, such as
-    `title: Foxes: a guide`, their lines `key: value` are read. In a Logseq note, title and aliases are taken from the
-    leading lines `key:: value`. Leading lines `Key: value` with a title are settings, too.
+    `title: Foxes: a guide`, their values are read as text, or else their lines `key: value` alone. In a Logseq note,
+    title and aliases are taken from the leading lines `key:: value`. Leading lines `Key: value` with a title are
+    settings, too. The members of `extra` and `params` count as settings.
+
+    Args:
+        text: The text, with lines that end with a line feed.
     """
-    if (found := _TOML.match(text)) is not None:
-        try:
-            return tomllib.loads(found[1]), text[found.end() :]
-        except (tomllib.TOMLDecodeError, RecursionError):
-            return {}, text
-    found = _YAML.match(text)
+    before = _BEFORE.match(text)
+    begin = before.end() if before else 0
+    found = _delimited(text[begin:]) or _in_header(text[begin:])
     if found is None:
-        return _in_header(text) or (_properties(text), text)
+        return _properties(text), text
+    settings, rest = found
+    for name in _CUSTOM:
+        if isinstance(own := settings.get(name), Mapping):
+            settings = {**{key: value for key, value in settings.items() if key != name}, **own, **settings}
+            del settings[name]
+    return settings, "\n".join(re.findall("<!--.*?-->", text[:begin], re.DOTALL)) + rest
+
+
+def _delimited(text: str) -> tuple[dict[str, Any], str] | None:
+    """Returns the settings between delimiters at the top of a file, and the rest; `None` if there are none."""
     try:
-        settings = yaml.load(found[1], Loader=LOADER)
-    except (yaml.YAMLError, RecursionError):
-        pairs = filter(None, map(_PAIR.fullmatch, found[1].splitlines()))
-        settings = {pair[1]: pair[2].strip("\"'") for pair in pairs}
+        if (found := _TOML.match(text)) is not None:
+            return tomllib.loads(found[1]), text[found.end() :]
+        if (found := _JSON.match(text)) is not None or text.startswith("{"):
+            settings, end = json.JSONDecoder().raw_decode(found[1] if found else text)
+            rest = text[found.end() if found else end :]
+            return (
+                (settings, rest)
+                if (isinstance(settings, dict) and settings and rest[:1] in ("", "\n")) or found
+                else None
+            )
+    except (ValueError, RecursionError):
+        return None
+    if (found := _YAML.match(text)) is None:
+        return _in_header(text.partition("\n")[2]) if text.startswith("---\n") else None
+    settings = _yaml(_LINK.sub(_quoted, found[1]))
     if isinstance(settings, dict):
         return {str(key): value for key, value in settings.items()}, text[found.end() :]
-    return ({}, text) if found[1].strip() else ({}, text[found.end() :])
+    return None if found[1].strip() else ({}, text[found.end() :])
+
+
+def _yaml(text: str) -> Any:
+    for candidate in (text, _PLAIN.sub(_quoted, text)):
+        try:
+            return yaml.load(candidate, Loader=LOADER)
+        except (yaml.YAMLError, RecursionError):
+            continue
+    return {pair[1]: pair[2].strip("\"'") for pair in filter(None, map(_PAIR.fullmatch, text.splitlines()))}
+
+
+def _quoted(found: re.Match[str]) -> str:
+    return found[1] + json.dumps(found[2], ensure_ascii=False)
 
 
 def _in_header(text: str) -> tuple[dict[str, Any], str] | None:
@@ -153,14 +172,35 @@ def _properties(text: str) -> dict[str, Any]:
     return {key: _WIKI_LINK.sub(r"\1", value) for key, value in settings.items() if value}
 
 
-def facts_in(settings: dict[str, Any], names: Names) -> Iterator[str]:
-    """Yields lines `label: value` for settings of a file that describe its subject rather than configure a program."""
-    used = {field_of(settings, field, names)[0] for field in GUESSES}
+def facts_in(
+    settings: Mapping[str, Any], used: Iterable[str], names: Names, losses: Losses
+) -> Iterator[tuple[str, str]]:
+    """Yields (label, value) for settings of a file that describe its subject rather than configure a program.
+
+    Args:
+        settings: The settings.
+        used: Names of settings that are used otherwise.
+        names: The names of an entity's fields, if they differ from the usual ones.
+        losses: Counts what is left out.
+    """
+    used = {*used, *(field_of(settings, field, names)[0] for field in GUESSES if field != "text")}
     for name, value in settings.items():
-        if name in used or folded(name) in _SETTINGS or isinstance(value, dict) or name.startswith(("_", "dg-")):
+        if name in used:
             continue
-        for label, fact in facts_of(name, value):
-            words = " ".join(_WIKI_LINK.sub(r"\1", fact).split())
-            is_setting = words.lower() in _SWITCHES or looks_like_image(words) or _PATH.fullmatch(words)
-            if not is_setting and len(words) <= _LONGEST_FACT:
-                yield f"{label}: {words}"
+        is_setting = folded(name) in _SETTINGS or RIGHTS.fullmatch(folded(name)) or name.startswith(("_", "dg-"))
+        for label, fact in facts_of(name, value, losses):
+            words = "\n".join(" ".join(line.split()) for line in _WIKI_LINK.sub(r"\1", fact).splitlines())
+            if is_setting or words.lower() in _SWITCHES:
+                losses.leave_out("settings of site generators", words)
+            elif looks_like_image(words) or _PATH.fullmatch(words):
+                losses.leave_out("addresses and file names", words)
+            else:
+                yield label, words
+
+
+def resources_in(settings: Mapping[str, Any]) -> list[str]:
+    """Returns the files of a Hugo page's `resources`, its cover first."""
+    listed = settings.get("resources")
+    found = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+    named = sorted(found, key=lambda one: not re.search("cover|feature|thumb", str(one.get("name", "")), re.IGNORECASE))
+    return [src for one in named if isinstance(src := one.get("src"), str) and looks_like_image(src)]

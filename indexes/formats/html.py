@@ -5,62 +5,68 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
-from indexes.extras import optional
-from indexes.formats.fields import Names
+from selectolax.lexbor import LexborHTMLParser
+
+from indexes.formats.fields import looks_like_image
+from indexes.formats.html_text import Heading, Image, Piece, heading_of, lines_in, pieces_of, prepare
 from indexes.formats.images import ICON, LARGE, SMALLEST, image_path, photos_first, sides_of, source_of
-from indexes.formats.infobox import INFOBOX, facts
+from indexes.formats.infobox import INFOBOX, read_infobox
+from indexes.formats.losses import Losses, words_in
 from indexes.formats.page_parts import (
-    INLINE,
-    NO_CONTENT,
     attribute,
     canonical,
+    clean,
     content,
+    count_around,
     decode,
-    drop_license,
-    drop_links,
     drop_unlikely,
     is_inside,
     meta,
     remove,
 )
-from indexes.formats.superscripts import END, START, write_superscripts
-from indexes.sections import DROPPED, FACTS, split_article, title_rule
-from retriever.types import ArticleImage, Entity
+from indexes.formats.reading import Reading
+from indexes.sections import FACTS, split_article
+from retriever.types import ArticleImage, Entity, Section
 
 _WIKI = "#mw-content-text, body.mediawiki, .mw-parser-output, meta[name=generator][content^=MediaWiki]"
-_PARAGRAPHS = frozenset({"p", "li", "dt", "dd", "blockquote", "pre"})
-_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _CITATION = re.compile(r"\[(?:\d{1,3}|[a-z]|(?:note|nb|n|fn) ?\d+|citation needed|clarification needed)\]")
 _SEPARATOR = re.compile(r"\s+[-|\u2013\u2014·:»]+\s|\s*[|\u2013\u2014·»]|:+\s")
-_ANCHOR = re.compile(r"\s*[¶#§🔗]+$")
-_LISTS = title_rule(DROPPED)
+_RIGHTS = re.compile(r"©|\(c\) ?\d{4}|\bcopyright\b|\ball rights reserved\b|\bpowered by\b", re.IGNORECASE)
+_LONGEST_RIGHTS = 200
+"""Most characters in a line of rights."""
 _FEWEST = 6
 """Fewest pages from which shared boilerplate can be told."""
 
 
 class Furniture(NamedTuple):
-    """Boilerplate that many pages of a file share: lines of navigation and footers, and images such as badges."""
+    """What many pages of a file share: titles, navigation and logos, and images in their bodies."""
 
-    lines: frozenset[str] = frozenset()
+    titles: frozenset[str] = frozenset()
+    links: frozenset[str] = frozenset()
     images: frozenset[str] = frozenset()
 
 
 class Page(NamedTuple):
-    """The content of a page: (title, text) of each section, images by path, and which is the main one."""
+    """The content of a page: its sections, images by path, and which is the main one.
+
+    `links` are lines and images that are navigation if many pages share them: links, and what is above the title.
+    """
 
     title: str
     canonical: str
-    sections: list[tuple[str, str]]
+    sections: tuple[Section, ...]
     images: tuple[ArticleImage, ...]
     main: str | None
+    links: frozenset[str] = frozenset()
 
     def entity(self, id: str) -> Entity:
         """Returns the page as an entity."""
-        return Entity(id, self.title, split_article(self.sections), self.main, self.canonical, self.images)
+        return Entity(id, self.title, self.sections, self.main, self.canonical, self.images)
 
 
 Measure = Callable[[str], tuple[int, int]]
@@ -68,190 +74,228 @@ Measure = Callable[[str], tuple[int, int]]
 
 
 def read_page(
-    html: bytes, path: str, title: str, measure: Measure, furniture: Furniture | None = None, names: Names | None = None
+    html: bytes, path: str, title: str, measure: Measure, reading: Reading, furniture: Furniture | None = None
 ) -> Page | None:
     """Returns the article in a page, or `None` if the page has no text or only redirects to another one.
 
-    Data tables, references and navigation are left out, and so are icons: images that the page shows with less than
-    `SMALLEST` pixels per side. Remote images are only used if the page states their size, or as its `og:image`.
+    References and navigation are left out, and so are icons: images that the page shows with fewer pixels per side than
+    `SMALLEST`. Remote images are only used if the page states their size, or as its `og:image`.
 
     Args:
         html: The page.
         path: The path of the page in its file; the paths of its images are relative to it.
         title: Its title, "" if unknown.
         measure: Returns the size of an image if the page does not state it.
+        reading: How to read it; `names` are those of `<meta>` tags for title, image or URL.
         furniture: Boilerplate to leave out.
-        names: Names of `<meta>` tags for title, image or URL.
 
     Raises:
-        ValueError: selectolax is not installed, or the page is nested too deeply.
+        ValueError: The page is nested too deeply.
     """
     source = decode(html)
     if not source.lstrip().startswith("<"):  # scripts are often served as text/html
         return None
-    tree = optional("selectolax.lexbor", "zim").LexborHTMLParser(source)
+    tree, losses = LexborHTMLParser(source), reading.losses
     if tree.body is None or any(attribute(one, "http-equiv").lower() == "refresh" for one in tree.css("meta")):
         return None
     furniture = furniture or Furniture()
-    given = {field: meta(tree, name) for field, name in (names or {}).items()}
+    given = {field: meta(tree, name) for field, name in reading.names.items()}
     url = given.get("url") or canonical(tree)
     shared = meta(tree, "og:image")
-    wiki = tree.css_first(_WIKI) is not None
-    shared_title = _words(meta(tree, "og:title"))
-    remove(tree.css(NO_CONTENT))
-    drop_license(tree)
+    is_wiki = tree.css_first(_WIKI) is not None
+    shared_title = _one_line(meta(tree, "og:title"))
+    clean(tree, losses, is_wiki, reading.keep_all)
+    prepare(tree.body, losses)
     root = content(tree)
-    for node in reversed(tree.css("sup")):
-        node.replace_with(f"{START}{node.text()}{END}")
-    for node in tree.css(", ".join(f"{tag} br" for tag in sorted(_HEADINGS))):
-        node.replace_with(" ")
-    titles = (_heading(node) for node in (*root.css("h1"), *tree.css("h1"), *tree.css("title")))
-    own_titles = [name for name in titles if name and name not in furniture.lines]  # not the name of the site
+    inside = {node.mem_id for node in root.css("h1")}
+    titles = (heading_of(node) for node in (*root.css("h1"), *tree.css("h1"), *tree.css("title")))
+    own_titles = [name for name in titles if name and name not in furniture.titles]  # not the name of the site
     title = given.get("title") or _title(title, shared_title, own_titles) or path
-    if not wiki:
-        drop_links(root)
-        drop_unlikely(root)
-    walk = _Walk(path, title, measure, furniture, wiki)
-    boxes = [box for box in root.css(INFOBOX) if not is_inside(box, "infobox")]
+    remove([node for node in tree.css("h1") if node.mem_id not in inside and heading_of(node) == title])
+    count_around(root, tree.body, losses)
+    if not (is_wiki or reading.keep_all):
+        drop_unlikely(root, losses)
+    article = _Article(path, title, measure, furniture, reading, is_wiki)
+    nodes = [box for box in root.css(INFOBOX) if not is_inside(box, "infobox")]
+    boxes = [read_infobox(box, title, losses) for box in nodes]
     for box in boxes:
-        walk.take_images(box)
-    own = next(iter(photos_first(image.url for image in walk.images)), None)
-    rows = [line for box in boxes for line in facts(box)]
-    remove(boxes)
-    for node in root.css("br"):
-        node.replace_with("\n")
-    try:
-        walk.through(root)
-    except RecursionError as error:
-        raise ValueError("its elements are nested too deeply") from error
-    walk.end_paragraph()
-    sections = walk.articles()
-    if rows:
-        sections.append((FACTS, "\n".join(rows)))
-    if not any(text for _, text in sections):
+        article.take(box.images)
+    own = next(iter(photos_first(image.url for image in article.images)), None)
+    remove(nodes)
+    pieces = pieces_of(root, losses)
+    article.read(pieces if is_wiki or reading.keep_all else _without_edges(pieces, losses))
+    facts = FACTS, "\n".join(line for box in boxes for line in box.lines)
+    sections = split_article([*article.sections(), facts], title, losses)
+    if not sections:
+        losses.leave_out("pages without text", title, unit="files")
         return None
     named = [image_path(src, path) for src in (given.get("image"), shared) if src]
-    remote = [name for name in named if "//" in name and name not in furniture.images]
+    named = [name for name in named if name not in furniture.links | furniture.images]
+    remote = [name for name in named if "//" in name]
     own = own if "image" not in given else None
-    large = [name for name in named if name not in furniture.images and min(measure(name)) >= SMALLEST]
-    main = own or next(iter(large), None) or walk.first_large()
-    return Page(title, url, sections, tuple(walk.images), main or next(iter(remote), None))
+    large = [name for name in named if min(measure(name)) >= SMALLEST]
+    main = own or next(iter(large), None) or article.first_large() or next(iter(remote), None)
+    return Page(title, url, sections, tuple(article.images), main, frozenset(article.links))
 
 
-def furniture_of(pages: list[tuple[bytes, str]]) -> Furniture:
-    """Finds what pages (content, path) share: lines on half of them, and images on a tenth and at least three of them.
+def furniture_of(pages: list[tuple[bytes, str]], reading: Reading) -> Furniture:
+    """Finds what pages (content, path) share: titles and lines on half of them, images on a tenth and at least three.
 
-    For fewer than six pages, returns nothing.
+    Lines count if they are links, or above the title; sentences and facts of an article's body do not. For fewer than
+    six pages, returns nothing.
     """
-    if len(pages) < _FEWEST:
+    if len(pages) < _FEWEST or reading.keep_all:
         return Furniture()
-    lines: Counter[str] = Counter()
-    images: Counter[str] = Counter()
-    for html, path in pages:
-        page = None
-        with suppress(ValueError):  # reported when it is read
-            page = read_page(html, path, "", lambda name: (LARGE, LARGE))
-        if page is not None:
-            lines.update({page.title, *(line for _, text in page.sections for line in text.split("\n"))})
+    half, tenth = len(pages) / 2, max(3, len(pages) / 10)
+    found = Furniture()
+    for _ in range(2):  # what is above the title is known once the titles of the site itself are
+        titles, links, images = Counter[str](), Counter[str](), Counter[str]()
+        for page in _readable(pages, reading, found):
+            titles[page.title] += 1
+            links.update(page.links)
             images.update({image.url for image in page.images})
-    least = len(pages) / 2
-    return Furniture(
-        frozenset(line for line, count in lines.items() if count >= least),
-        frozenset(image for image, count in images.items() if count >= max(3, len(pages) / 10)),
-    )
+        found = Furniture(
+            found.titles | {title for title, count in titles.items() if count >= half},
+            frozenset(one for one, count in links.items() if count >= (tenth if looks_like_image(one) else half)),
+            frozenset(image for image, count in images.items() if count >= tenth),
+        )
+        if not found.titles:
+            break
+    return found
 
 
-class _Walk:
+def _readable(pages: Iterable[tuple[bytes, str]], reading: Reading, known: Furniture) -> Iterator[Page]:
+    for html, path in pages:
+        with suppress(ValueError):  # reported when it is read
+            uncounted = replace(reading, losses=Losses())
+            page = read_page(html, path, "", lambda name: (LARGE, LARGE), uncounted, Furniture(known.titles))
+            if page is not None:
+                yield page
+
+
+class _Article:
     """Collects sections and images in the order of the page."""
 
-    def __init__(self, path: str, title: str, measure: Measure, furniture: Furniture, wiki: bool) -> None:
+    def __init__(
+        self, path: str, title: str, measure: Measure, furniture: Furniture, reading: Reading, is_wiki: bool
+    ) -> None:
         self.images: list[ArticleImage] = []
+        self.links: set[str] = set()
         self._sections: list[tuple[int, str, list[str]]] = [(1, title, [])]
-        self._path, self._measure, self._furniture, self._wiki = path, measure, furniture, wiki
-        self._paragraph: list[str] = []
+        self._path, self._title, self._measure, self._furniture = path, title, measure, furniture
+        self._reading, self._losses, self._is_wiki = reading, reading.losses, is_wiki
         self._sizes: dict[str, int] = {}
+        self._is_above = False  # the heading with the title
 
-    def articles(self) -> list[tuple[str, str]]:
-        """Returns (title, text) of each section; subsections of a section to be dropped ("References") get no text."""
+    def sections(self) -> list[tuple[str, str]]:
+        """Returns (title, text) of each section, without those below one to be dropped ("References")."""
         found, inside = [], 0
         for level, title, lines in self._sections:
             if inside and level > inside:
-                found.append((title, ""))
+                self._losses.leave_out("sections below others that are left out", "\n".join((title, *lines)))
+                found.append(("", ""))
                 continue
-            inside = level if level > 1 and _LISTS(title) else 0
+            inside = level if level > 1 and self._reading.dropped(title) else 0
             found.append((title, "\n".join(lines)))
         return found
 
     def first_large(self) -> str | None:
-        """Returns the first large image, or else the first image."""
+        """Returns the first large image, or else the first image; those that many pages share come last."""
         names = photos_first(one.url for one in self.images)
-        return next((name for name in names if self._sizes[name] >= LARGE), names[0] if names else None)
+        names.sort(key=lambda name: (name in self._furniture.images, self._sizes[name] < LARGE))
+        return next(iter(names), None)
 
-    def through(self, parent: Any) -> None:
-        """Reads the children of a node."""
-        for node in parent.iter(include_text=True):
-            tag = node.tag
-            if tag in INLINE and (tag == "-text" or node.css_first("p, div, h2, h3, ul, table") is None):
-                self._paragraph.append(node.text())
-                self.take_images(node)
+    def read(self, pieces: Iterable[Heading | Piece]) -> None:
+        """Adds the parts of the page."""
+        pieces = list(pieces)
+        self._is_above = any(one == Heading(1, self._title) for one in pieces)
+        for piece in pieces:
+            if isinstance(piece, Heading):
+                self._is_above = self._is_above and piece != Heading(1, self._title)
+                self._begin(piece.level, piece.text)
                 continue
-            self.end_paragraph()
-            if tag in _HEADINGS:
-                self._begin(int(tag[1]), _heading(node))
-            elif tag in _PARAGRAPHS and node.css_first("p, ul, ol, h2, h3, table") is None:
-                self._paragraph.append(node.text())
-                self.take_images(node)
-                self.end_paragraph()
-            elif tag == "img" or (tag == "table" and not _is_layout(node)) or _is_frame(node):
-                self.take_images(node)
+            for line in piece.text.split("\n") if piece.text else ():
+                self._add(line, piece.is_links)
+            self.take(piece.images)
+
+    def take(self, images: Iterable[Image]) -> None:
+        """Adds images, except icons; without its images, the caption of a figure is text."""
+        captions = {image.caption: False for image in images if image.caption}
+        for image in images:
+            if self._take(image) and image.caption:
+                captions[image.caption] = True
+        for caption, is_taken in captions.items():
+            if is_taken:
+                self._losses.keep(caption)
             else:
-                self.through(node)
-                self.end_paragraph()
+                self._add(caption, False)
 
-    def end_paragraph(self) -> None:
-        """Adds the words since the last paragraph as a line of the section."""
-        text = "".join(self._paragraph)
-        line = _words(_CITATION.sub("", text) if self._wiki else text)
-        self._paragraph = []
-        if line and line not in self._furniture.lines:
-            self._sections[-1][2].append(line)
+    def _take(self, image: Image) -> bool:
+        name = image_path(source_of(image.attributes), self._path)
+        if not name or name in self._sizes:
+            return bool(name)
+        if name in self._furniture.links or ICON.search(posixpath.basename(name)):
+            self._losses.leave_out("icons and images that many pages share", name, unit="images")
+            return False
+        sides = list(sides_of(image.attributes))
+        if len(sides) < 2:
+            sides += self._measure(name)
+        if min(sides) < (SMALLEST if self._is_wiki else LARGE):
+            self._losses.leave_out("small images", name, unit="images")
+            return False
+        if self._is_above or (image.link and not self._is_wiki and not looks_like_image(image.link)):
+            self.links.add(name)
+        self._sizes[name] = int(min(sides))
+        caption = self._without_marks(image.caption) or _one_line(image.attributes.get("alt") or "")
+        self.images.append(ArticleImage(name, len(self._sections) - 1, caption))
+        return True
 
-    def take_images(self, node: Any) -> None:
-        """Adds the images in a node, except icons."""
-        if node.tag == "-text":
-            return
-        nodes = [node] if node.tag == "img" else node.css("img, .lazy-image-placeholder")
-        if not nodes:
-            return
-        caption = node.css_first("figcaption, .thumbcaption, .gallerytext")
-        said = _CITATION.sub("", _words(caption.text())) if caption is not None else ""
-        for image in nodes:
-            attributes = image.attributes
-            name = image_path(source_of(attributes), self._path)
-            if not name or ICON.search(posixpath.basename(name)) or name in self._furniture.images:
-                continue
-            if name in self._sizes:
-                continue
-            sides = list(sides_of(attributes))
-            if len(sides) < 2:
-                sides += self._measure(name)
-            if min(sides) >= (SMALLEST if self._wiki else LARGE):
-                self._sizes[name] = int(min(sides))
-                words = said or _words(attributes.get("alt") or "")
-                self.images.append(ArticleImage(name, len(self._sections) - 1, words))
+    def _add(self, line: str, is_links: bool) -> None:
+        line = self._without_marks(line)
+        if is_links or self._is_above or (len(line) < _LONGEST_RIGHTS and _RIGHTS.search(line)):
+            if line in self._furniture.links:
+                self._losses.leave_out("navigation", line)
+                return
+            self.links.add(line)
+        self._sections[-1][2].extend([line] if line else [])
+
+    def _without_marks(self, line: str) -> str:
+        """Returns a line without the footnote marks of wikis."""
+        text = " ".join(_CITATION.sub("", line).split()) if self._is_wiki and "[" in line else line
+        if text is not line:
+            self._losses.leave_out("footnote marks and references", line, words_in([line]) - words_in([text]))
+        return text
 
     def _begin(self, level: int, title: str) -> None:
-        first = len(self._sections) == 1 and not self._sections[0][2]
-        if level == 1 and (first or title == self._sections[0][1]):
-            return  # the article's title
-        if title and title not in self._furniture.lines:
+        _, lead, lines = self._sections[0]
+        if level == 1 and title == self._title:
+            return
+        if title in self._furniture.titles:
+            self._losses.leave_out("navigation", title)
+        elif level == 1 and len(self._sections) == 1 and not lines:
+            if lead != self._title:
+                self._losses.leave_out("headings without text", lead)
+            self._sections[0] = (level, title, lines)
+        else:
             self._sections.append((level, title, []))
 
 
-def _is_layout(table: Any) -> bool:
-    """Returns whether a table is used for layout rather than data."""
-    classes = attribute(table, "class")
-    return "wikitable" not in classes and table.css_first("p, h2, h3") is not None
+def _without_edges(pieces: list[Heading | Piece], losses: Losses) -> list[Heading | Piece]:
+    """Returns the parts of a page without the links before its first words, and after its last ones."""
+    own = [number for number, piece in enumerate(pieces) if isinstance(piece, Heading) or not _is_link(piece)]
+    if not own:
+        return pieces
+    first, end = own[0], own[-1] + 1
+    last = pieces[end - 1]
+    if isinstance(last, Heading) or last.text.endswith(":"):
+        end = len(pieces)
+    for piece in (*pieces[:first], *pieces[end:]):
+        losses.leave_out("navigation", piece.text)
+    return pieces[first:end]
+
+
+def _is_link(piece: Piece) -> bool:
+    return piece.is_links and not piece.images
 
 
 def _title(given: str, shared: str, headings: list[str]) -> str:
@@ -269,19 +313,5 @@ def _title(given: str, shared: str, headings: list[str]) -> str:
     return given or (headings[0] if headings and (not shared or headings[0] in shared) else shared)
 
 
-def _heading(node: Any) -> str:
-    """Returns the words of a heading, without the symbol of its anchor link; block elements in it are separated."""
-    parts = [_words(part.text()) for part in node.css("div, p")]
-    text = _words(node.text())
-    for part in filter(None, parts):
-        text = text.replace(part, f" {part} ")
-    return _ANCHOR.sub("", _words(text))
-
-
-def _words(text: str) -> str:
-    return " ".join(write_superscripts(text).split())
-
-
-def _is_frame(node: Any) -> bool:
-    classes = attribute(node, "class").split()
-    return node.tag == "figure" or "thumb" in classes or "gallerybox" in classes
+def _one_line(text: str) -> str:
+    return lines_in(text).replace("\n", " ")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from indexes.extras import optional
-from indexes.formats.fields import Names
 from indexes.formats.jsonl import entries_of
-from indexes.formats.losses import Losses
+from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry
 from indexes.formats.source_file import names_in, read_source_file
 from retriever.files import as_line
 
 
-def read_huggingface(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
+def read_huggingface(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the rows of the data set that a TOML file names, with their places.
 
     Rows with `sections` are read like JSON lines, others like rows of a table. Images are named by column and row,
@@ -26,10 +26,10 @@ def read_huggingface(path: Path, names: Names, losses: Losses) -> Iterator[Entry
     Raises:
         ValueError: datasets is not installed, or the data set cannot be loaded.
     """
-    names = names_in(read_source_file(path), names)
+    names = names_in(read_source_file(path), reading.names)
     data = open_dataset(path)
     rows = ((f"{path}: row {number + 1}", data.row(number)) for number in range(len(data)))
-    yield from entries_of(rows, names, str(path), losses)
+    yield from entries_of(rows, replace(reading, names=names), str(path))
 
 
 def hash_huggingface(path: Path) -> str:

@@ -11,34 +11,34 @@ from typing import Any
 from indexes.formats import rows
 from indexes.formats.fields import Names, check_position, check_text, field_of, images_in, items, kind, string_of, text
 from indexes.formats.json_rows import read_rows
-from indexes.formats.losses import Losses
+from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry, attempt
 from indexes.sections import split_article, split_text
 from retriever.types import ArticleImage, Entity
 from retriever.wording import counted
 
 
-def read_jsonl(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
+def read_jsonl(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the articles of a `.jsonl` file, of JSON that is or contains a list, or of a folder of such files.
 
     Raises:
         ValueError: The file cannot be read at all, or no entry has a field given in `names`.
     """
-    yield from entries_of(read_rows(path), names, str(path), losses)
+    yield from entries_of(read_rows(path), reading, str(path))
 
 
-def entries_of(found: Iterable[tuple[str, Any]], names: Names, what: str, losses: Losses) -> Iterator[Entry]:
+def entries_of(found: Iterable[tuple[str, Any]], reading: Reading, what: str) -> Iterator[Entry]:
     """Yields the entities of rows with their places; rows with `sections` are in the project's own format.
 
     Raises:
-        ValueError: No row has a field given in `names`.
+        ValueError: No row has a field given in `reading.names`.
     """
-    yield from rows.entities_of(found, names, what, losses, _either)
+    yield from rows.entities_of(found, reading, what, _either)
 
 
-def _either(row: Any, where: str, names: Names, losses: Losses) -> Entity:
+def _either(row: Any, where: str, reading: Reading) -> Entity:
     own = isinstance(row, Mapping) and isinstance(row.get("sections"), list)
-    entity = _entity(row, where, names) if own else rows.entity_of(row, where, names, losses)
+    entity = _entity(row, where, reading) if own else rows.entity_of(row, where, reading)
     return _with_images_beside(entity, row[rows.BESIDE]) if rows.BESIDE in row else entity
 
 
@@ -58,13 +58,15 @@ def entry_of(row: Any, where: str, names: Names) -> Entry:
     Its sections are `sections`, or else the parts of `text`.
     """
     where = rows.place_of(row, where, names)
-    return attempt(where, lambda: _entity(row, where, names))
+    return attempt(where, lambda: _entity(row, where, Reading(names)))
 
 
-def _entity(row: Any, where: str, names: Names) -> Entity:
+def _entity(row: Any, where: str, reading: Reading) -> Entity:
     if not isinstance(row, dict):
         raise ValueError(f"{where}: expected an object, but found {kind(row)}")
-    names = {"title": "title", **names} if row.get("title") else names  # documented: `title` precedes guesses
+    names = (
+        {"title": "title", **reading.names} if row.get("title") else reading.names
+    )  # documented: `title` precedes guesses
     id, title = _required(row, "id", where, names), _required(row, "title", where, names)
     if not id:
         raise ValueError(f"{where}: field 'id' is empty")
@@ -91,7 +93,7 @@ def _entity(row: Any, where: str, names: Names) -> Entity:
     return Entity(
         id=id,
         title=title,
-        sections=split_article(pairs),
+        sections=split_article(pairs, title, reading.losses),
         image=mains[0] if mains else None,
         url=string_of(url, where, name),
         images=tuple(images),

@@ -103,13 +103,12 @@ class Losses:
             self._count()
 
     def keep_entity(self, entity: Entity) -> None:
-        """Counts the texts of an entity, and the titles of its sections other than its own."""
-        self.keep(*(one.text for one in entity.sections))
-        self.keep(*(one.title for one in entity.sections if one.title not in (entity.title, FACTS)))
+        """Counts the texts of an entity."""
+        self.keep(*texts_of(entity))
 
-    def repeat(self, *texts: str) -> None:
-        """Counts words that are not of the source, such as a column's name that is repeated in every row."""
-        self._kept -= words_in(texts)
+    def repeat(self, words: int) -> None:
+        """Counts words that are kept but not of the source, such as a column's name that is repeated in every row."""
+        self._kept -= words
 
     def to_json(self) -> dict[str, Any]:
         """Returns the counts; the reasons with most words come first."""
@@ -134,6 +133,12 @@ class Losses:
         if found >= 0:
             place += f":{self._source.count(chr(10), 0, found) + 1}"
         return ": ".join(filter(None, (place, start)))
+
+
+def texts_of(entity: Entity) -> list[str]:
+    """Returns the texts of an entity, and the titles of its sections other than its own."""
+    titles = [one.title for one in entity.sections if one.title not in (entity.title, FACTS)]
+    return [*(one.text for one in entity.sections), *titles]
 
 
 def words_in(texts: Iterable[str]) -> int:

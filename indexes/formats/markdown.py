@@ -6,7 +6,7 @@ import logging
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -14,16 +14,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from indexes.formats.facts import plain
+from indexes.formats.embeds import part_of
+from indexes.formats.facts import as_sections, plain
 from indexes.formats.fields import Names, field_of, images_of, looks_like_image, string_of
-from indexes.formats.front_matter import facts_in, split_front_matter
+from indexes.formats.front_matter import facts_in, resources_in, split_front_matter
+from indexes.formats.html_text import Heading, Image, Piece
 from indexes.formats.images import BADGE, photos_first
 from indexes.formats.losses import Losses
-from indexes.formats.markdown_text import Heading, Piece, note_name, parse
-from indexes.formats.site_markup import without_site_markup
+from indexes.formats.markdown_text import is_icon, note_name, parse
+from indexes.formats.reading import Reading
+from indexes.formats.site_markup import Note, without_site_markup
 from indexes.formats.skipped import Entry, SeenHashes, attempt
 from indexes.ids import hash_id
-from indexes.sections import FACTS, split_article
+from indexes.sections import split_article
 from retriever.types import ArticleImage, Entity
 
 logger = logging.getLogger(__name__)
@@ -46,12 +49,12 @@ _PROJECT_FILES = frozenset(
 """Files about a repository, with names in capitals, that are not part of its content."""
 _PACKAGES = frozenset({"node_modules", "bower_components", "vendor", "__pycache__", "venv"})
 """Folders with a repository's dependencies."""
-_SAMPLE, _FEWEST, _SHORTEST = 60, 6, 12
+_SAMPLE, _FEWEST = 60, 6
 _UNNAMED = ("index", "_index", "readme")
 """Names of files that are named by their folder instead."""
 
 
-def read_markdown(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
+def read_markdown(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the articles of the Markdown files under a folder, sorted by path.
 
     A heading of any level begins a section. An image belongs to its section; the first image is the main one, unless
@@ -64,15 +67,17 @@ def read_markdown(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
     files, images = _listed(path)
     if not files:
         raise ValueError(f"{path}: no Markdown file (*.md) in this folder")
-    named = frozenset(note_name(file.name) for file in files)
-    notes = _Notes(path, names, _Images(images), (path / ".obsidian").is_dir(), named)
+    names, losses = reading.names, reading.losses
+    notes = _Notes(path, files, reading, _Images(images))
     shared = notes.shared_by(files[:: max(len(files) // _SAMPLE, 1)])
     ids, unseen = SeenHashes(), set(names)
     for file in files:
-        where, entry = attempt(str(file), partial(notes.read, file, shared))
+        losses.at(str(file))
+        where, entry = attempt(str(file), partial(notes.read, file, shared, reading))
         if isinstance(entry, Entity):
             unseen -= {field for field in unseen if notes.has(field)}
             if not entry.sections and entry.image is None:
+                losses.leave_out("notes without text and image", unit="files")
                 continue  # only settings
             if not ids.add(hash_id(entry.id)):
                 entry = replace(entry, id=posixpath.splitext(file.relative_to(path).as_posix())[0])
@@ -145,84 +150,121 @@ class _Notes:
 
     Args:
         folder: The folder.
-        names: The names of fields in front matter, if they differ from the usual ones.
+        files: The notes in it.
+        reading: How to read them.
         images: Finds images.
-        is_vault: Whether the folder is an Obsidian vault, in which a note's title is its file name.
-        named: The names of the notes, by `note_name`.
     """
 
-    def __init__(
-        self, folder: Path, names: Names, images: _Images, is_vault: bool, named: frozenset[str] = frozenset()
-    ) -> None:
-        self._folder, self._names, self._images, self._is_vault = folder, names, images, is_vault
+    def __init__(self, folder: Path, files: Sequence[Path], reading: Reading, images: _Images) -> None:
+        self._folder, self._reading, self._images = folder, reading, images
+        self._is_vault = (folder / ".obsidian").is_dir()  # in which a note's title is its file name
+        self._files = {note_name(file.name): file for file in reversed(files)}
+        self._named = frozenset(self._files)
         self._settings: dict[str, Any] = {}
-        self._named = named
+        self._fields: list[tuple[str, str]] = []
 
     def has(self, field: str) -> bool:
         """Returns whether the most recently read note has a field in its front matter."""
-        return field_of(self._settings, field, self._names)[1] is not None
+        return field_of(self._settings, field, self._reading.names)[1] is not None
 
-    def shared_by(self, files: list[Path]) -> frozenset[str]:
-        """Returns the lines and images that at least half of the given notes share; none for fewer than six notes."""
+    def shared_by(self, files: Sequence[Path]) -> frozenset[str]:
+        """Returns the lines of links that at least half of the given notes share; none for fewer than six notes."""
         counts: Counter[str] = Counter()
-        for file in files if len(files) >= _FEWEST else ():
+        for file in files if len(files) >= _FEWEST and not self._reading.keep_all else ():
             with suppress(ValueError):  # reported when it is read
-                entity = self.read(file, frozenset())
-                lines = {line for one in entity.sections for line in one.text.split("\n") if len(line) >= _SHORTEST}
-                counts.update(lines | {image.url for image in entity.images})
-        return frozenset(one for one, count in counts.items() if count >= max(len(files) / 2, 3))
+                pieces = self._pieces(file, _text_of(file), Losses())
+                counts.update({one.text for one in pieces if isinstance(one, Piece) and one.is_links})
+        return frozenset(line for line, count in counts.items() if line and count >= max(len(files) / 2, 3))
 
-    def read(self, file: Path, shared: frozenset[str]) -> Entity:
-        """Returns the article in a file, without the lines and images in `shared`.
+    def read(self, file: Path, shared: frozenset[str], reading: Reading) -> Entity:
+        """Returns the article in a file, without the lines in `shared`.
 
         Raises:
             ValueError: The file cannot be read, or is not UTF-8.
         """
         name = file.relative_to(self._folder).as_posix()
-        settings, body = split_front_matter(_text_of(file))
-        self._settings = settings
-        pieces = parse(without_site_markup(body, components=file.suffix.lower() == ".mdx"), self._named)
-        title, first = plain(_setting(settings, "title", str(file), self._names)), _title_heading(pieces)
+        text, losses, names = _text_of(file), reading.losses, reading.names
+        losses.at(str(file), text)
+        pieces = self._pieces(file, text, losses)
+        settings = self._settings
+        title, first = plain(_setting(settings, "title", str(file), names)), _title_heading(pieces)
         called = _name(name, self._folder.resolve().name)
         if not title and self._is_vault and any(map(str.isalpha, called)):
             title = called
-            first = first if first is not None and pieces[first].text == called else None
         elif not title:
             title = _as_words(called) if first is None else pieces[first].text
-        sections: list[tuple[str, list[str]]] = [(title, [])]
+        lead = title if first is None else pieces[first].text
+        sections: list[tuple[str, list[str]]] = [(lead, [])]
         found: list[ArticleImage] = []
         for number, piece in enumerate(pieces):
             if isinstance(piece, Heading):
                 if number != first:
                     sections.append((piece.text, []))
                 continue
-            if lines := [line for line in piece.text.split("\n") if line not in shared] if piece.text else []:
-                sections[-1][1].append("\n".join(lines))
-            for target, caption in piece.images:
+            if piece.text in shared:
+                losses.leave_out("navigation", piece.text)
+            elif piece.text:
+                sections[-1][1].append(piece.text)
+            for target, caption in filter(None, map(_link, piece.images)):
                 url = self._images.resolve(target, name)
-                if url and url not in shared and not ("//" in url and BADGE.search(url)):
+                if "//" in url and BADGE.search(url):
+                    losses.leave_out("badges", url, unit="images")
+                elif url:
                     found.append(ArticleImage(url, len(sections) - 1, caption))
         texts = [(heading, "\n".join(lines)) for heading, lines in sections]
+        used = []
         if not any(text.strip() for _, text in texts):  # a page with only a description
-            texts[0] = title, plain(_setting(settings, "text", str(file), self._names))
-        named = (one.strip("![]").partition("|")[0] for one in images_of(settings, str(file), self._names)[1])
+            texts[0] = title, plain(_setting(settings, "text", str(file), names))
+            used = [field_of(settings, "text", names)[0]]
+        named = (one.strip("![]").partition("|")[0] for one in images_of(settings, str(file), names)[1])
         given = [self._images.resolve(one, name) for one in named if looks_like_image(one) or "://" in one]
+        given += [] if given else [self._images.resolve(one, name) for one in resources_in(settings)]
+        facts = [*facts_in(settings, used, names, losses), *facts_in(dict(self._fields), (), {}, losses)]
         mains = [*given, *(image.url for image in found)]
         return Entity(
-            id=_setting(settings, "id", str(file), {"id": "id"} | dict(self._names)) or posixpath.splitext(name)[0],
+            id=_setting(settings, "id", str(file), {"id": "id"} | dict(names)) or posixpath.splitext(name)[0],
             title=title,
-            sections=split_article([*texts, (FACTS, "\n".join(facts_in(settings, self._names)))]),
+            sections=split_article([*texts, *as_sections(facts, losses)], title, losses),
             image=next(iter(photos_first(mains)), None),
-            url=_setting(settings, "url", str(file), self._names),
+            url=_setting(settings, "url", str(file), names),
             images=tuple(found),
             names=tuple(_aliases(settings.get("aliases"))),
         )
+
+    def _pieces(self, file: Path, text: str, losses: Losses) -> list[Heading | Piece]:
+        """Returns the parts of a note, and keeps its settings and the properties in its text."""
+        self._settings, body = split_front_matter(text)
+        used: set[Any] = {file}
+
+        def embedded(target: str) -> str:
+            name, _, part = target.partition("#")
+            other = self._files.get(note_name(name)) if name.strip() else file
+            if other is None or other in used or (other, part) in used:
+                losses.leave_out("embedded notes that are missing or repeat", target)
+                return ""
+            used.add((other, part) if part else other)
+            return part_of(split_front_matter(_text_of(other))[1], part)
+
+        note = Note(losses, embedded)
+        text = without_site_markup(body, note, components=file.suffix.lower() == ".mdx")
+        self._fields = note.fields
+        return parse(text, losses, self._named)
+
+
+def _link(image: Image) -> tuple[str, str] | None:
+    """Returns the target of an image and its caption, `None` for an icon."""
+    given = image.attributes
+    target = given.get("src") or given.get("data-src") or ""
+    if not target or is_icon(given.get("width") or given.get("height") or ""):
+        return None
+    return target, image.caption or " ".join((given.get("alt") or "").split())
 
 
 def _text_of(file: Path) -> str:
     try:
         content = file.read_bytes()
-        return content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+        text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+        return text.replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{file}: byte {error.start}: not UTF-8 ({error.reason}); convert the file") from error
     except OSError as error:
@@ -245,7 +287,7 @@ def _aliases(value: Any) -> Iterator[str]:
             yield " ".join(alias.split())
 
 
-def _title_heading(pieces: list[Piece | Heading]) -> int | None:
+def _title_heading(pieces: list[Heading | Piece]) -> int | None:
     """Returns the position of the heading that is the article's title: the first one, if it is above all others.
 
     A first-level heading before any text is the title even if other first-level headings follow.

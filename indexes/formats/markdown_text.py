@@ -5,9 +5,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
-from html.parser import HTMLParser
+from html import escape
 from textwrap import dedent
 
 from markdown_it import MarkdownIt
@@ -15,22 +14,36 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
+from indexes.formats.directives import DRAWN
+from indexes.formats.html_text import Heading, Image, Piece, read_html
 from indexes.formats.images import SMALLEST
-from indexes.formats.superscripts import END, START, write_superscripts
+from indexes.formats.losses import Losses
+from indexes.formats.superscripts import END, START
 from indexes.images import IMAGE_SUFFIXES
-
-Link = tuple[str, str]
-"""The target of an image, and its caption."""
 
 _WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|\n]*)(?:\\?\|([^\[\]\n]*))?\]\]")
 _COMMENT = re.compile(r"%%.*?%%", re.DOTALL)
-_FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\](:?)")
+_FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\]")
 _SIZE = re.compile(r"\d+(?:x\d+)?")
 _SPACED = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\n]* [^()\n]*\.\w{3,4})\)")
 """An image whose file name has spaces, which CommonMark does not allow but notes contain."""
 _MARKED = re.compile(r"==(\S(?:[^=\n]*\S)?)==")
 _CALLOUT = re.compile(r"^\[!\w+\][-+]?[ \t]*")
-_ATTRIBUTES = re.compile(r"\{:?\s*(?:[#.][^{}\n]*|[\w-]+=\"[^{}\n]*\"\s*)\}|\{:[^{}\n]*\}")
+_ATTRIBUTES = re.compile(r"\{:?\s*(?:[#.][\w-][^{}\n]*|(?:[\w-]+=(?:\"[^{}\n]*\"|[^\s\"{}]+)\s*)+)\}|\{:[^{}\n]*\}")
+_SPAN = re.compile(r"\[([^\[\]\n]+)\](?=\{[#.][\w-][^{}\n]*\})")
+"""A span with attributes, as in Pandoc."""
+_SUB = re.compile(r"(?<=[\w)\]])~(?!~)([^\s~]{1,20})~(?!~)")
+_SUP = re.compile(r"(?<=[\w)\]])\^(?![\[\^])([^\s^]{1,20})\^(?!\^)")
+"""Subscripts and superscripts, as in Pandoc: H~2~O, x^2^."""
+_QUERY = re.compile(r"\$?=\s*[\w(]")
+"""A query of Dataview within a line."""
+_RAW = re.compile(r"<(/?)(script|style|title|textarea|xmp|iframe|noembed|noframes|plaintext)\b[^<>]*>", re.IGNORECASE)
+_CLOSED = re.compile(
+    r"<(script|style|title|textarea|xmp|iframe|noembed|noframes)\b.*?</\1\s*>", re.IGNORECASE | re.DOTALL
+)
+"""Elements whose content is not HTML."""
+_HTML_COMMENT = re.compile(r"<!--(.*?)-->", re.DOTALL)
+_ANY_TAG = re.compile(r"(<[^<>]*>)")
 _CHECKBOX = re.compile(r"^\[[ xX/-]\](?=\s)", re.MULTILINE)
 _BLOCK_ID = re.compile(r"(?:^|(?<=\s))\^[\w-]+$|\(\([0-9a-f]{8}-[0-9a-f-]{27}\)\)", re.MULTILINE)
 """The id of a block at the end of a line, or a reference to a Logseq block."""
@@ -53,180 +66,106 @@ _CONTAINER = re.compile(
 are code; for browsers and authors, it is one element."""
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A heading; 1 is the highest level."""
-
-    level: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A paragraph, list item, table row or code block: its text without markup, and its images."""
-
-    text: str
-    images: tuple[Link, ...] = ()
-
-
-def parse(text: str, notes: frozenset[str] = frozenset()) -> list[Piece | Heading]:
+def parse(text: str, losses: Losses, notes: frozenset[str] = frozenset()) -> list[Heading | Piece]:
     """Returns the parts of a Markdown text, in order.
 
     Args:
         text: The text, without front matter.
+        losses: Counts what is left out.
         notes: The names of notes that wiki links may lead to, by `note_name`.
     """
-    pieces: list[Piece | Heading] = []
-    level, row, inside = 0, -1, 0
-    cells: list[str] = []
-    for token in _parser().parse(text, {"notes": notes}):
-        if token.type == "heading_open":
-            level = int(token.tag[1])
-        elif token.type == "heading_close":
-            level = 0
-        elif token.type == "code_block" and _ITEM.match(token.content):  # an indented list
-            pieces += parse(dedent(token.content), notes)
-        elif token.type == "html_block" or (token.type == "code_block" and inside > 0 and _TAG.match(token.content)):
-            inside += sum(-1 if end else 1 for end in _CONTAINER.findall(token.content))
-            pieces += _html_and_markdown(token.content, notes)
-        elif token.type in ("fence", "code_block"):
-            pieces.append(Piece(token.content.strip("\n")))
-        elif token.type == "tr_open":
-            cells, row = [], len(pieces)
-        elif token.type == "tr_close":
-            pieces.insert(row, Piece(" | ".join(filter(None, cells))))
-            row = -1
-        elif token.type == "inline":
-            words, images = _inline(token.children or ())
-            if row >= 0:
-                cells.append(words)
-                pieces += [Piece("", images)] if images else []
-            elif level:
-                pieces.append(Heading(level, " ".join(words.split())))
-                pieces += [Piece("", images)] if images else []
-            elif words or images:
-                pieces.append(Piece(words, images))
-    return [piece for piece in pieces if piece.text or (isinstance(piece, Piece) and piece.images)]
+    parser, env = _parser(), {"notes": notes, "losses": losses}
+    tokens = list(_as_pages_show(parser.parse(text, env), env, losses))
+    pieces = read_html(parser.renderer.render(tokens, parser.options, env), losses)
+    return [
+        one
+        for one in (_cleaned(piece, losses) for piece in pieces)
+        if isinstance(one, Heading) or one.text or one.images
+    ]
 
 
-def _inline(tokens: Iterable[Token]) -> tuple[str, tuple[Link, ...]]:
-    """Returns the words of a paragraph, and its images."""
-    html = _Html()
+def _as_pages_show(tokens: Iterable[Token], env: EnvType, losses: Losses) -> Iterator[Token]:
+    """Yields the tokens with HTML and lists where CommonMark sees code, without code of drawings and queries."""
+    inside = 0
     for token in tokens:
-        if token.type == "image":
-            html.images.append((str(token.attrs["src"]), " ".join(_words(token.children or ()).split())))
-        elif token.type == "embed":
-            html.images.append((token.content, token.info))
-        elif token.type == "html_inline":
-            html.feed(token.content)
-        elif token.type in ("softbreak", "hardbreak"):
-            html.handle_data("\n" if token.type == "hardbreak" else " ")
+        is_html = token.type == "html_block"
+        if token.type == "code_block" and _ITEM.match(token.content):  # an indented list
+            yield from _as_pages_show(_parser().parse(dedent(token.content), env), env, losses)
+        elif is_html or (token.type == "code_block" and inside > 0 and _TAG.match(token.content)):
+            inside += sum(-1 if end else 1 for end in _CONTAINER.findall(token.content))
+            _count_comments(token.content, losses)
+            token.type, token.content = "html_block", _with_markdown(token.content, env)
+            yield token
+        elif token.type == "fence" and token.info.strip("{} ").split(" ")[0].lower() in DRAWN:
+            losses.leave_out("code of drawings and queries", token.content)
+        else:
+            token.children = _words_of(token.children or [], losses)
+            yield token
+
+
+def _words_of(tokens: Iterable[Token], losses: Losses) -> list[Token]:
+    """Returns the tokens of a paragraph as pages show them."""
+    found, hidden = [], ""
+    for token in tokens:
+        if token.type == "html_inline":
+            _count_comments(token.content, losses)
+            if (tag := _RAW.match(token.content)) is not None:
+                hidden = "" if tag[1] else tag[2]
+                continue
         elif token.type == "text":
-            html.handle_data(_BOLD.sub(r"\1", _EMOJI.sub("", token.content)))
+            token.content = _SUB.sub(r"\1", _BOLD.sub(r"\1", _EMOJI.sub("", token.content)))
+            token.content = _SUP.sub(rf"{START}\1{END}", token.content)
+        elif token.type == "code_inline" and _QUERY.match(token.content):
+            losses.leave_out("code of drawings and queries", token.content)
+            continue
+        if not hidden:
+            found.append(token)
+    return found
+
+
+def _count_comments(html: str, losses: Losses) -> None:
+    for comment in _HTML_COMMENT.findall(html):
+        losses.leave_out("comments", comment)
+
+
+def _with_markdown(html: str, env: EnvType) -> str:
+    """Returns an HTML block with the Markdown in it as HTML, as site generators read it."""
+    if _RAW.search(html) and not _CLOSED.search(html):
+        html = _RAW.sub("", html)  # or the rest of the page would be part of it
+    if not _IN_HTML.search(html):
+        return html
+    parts = _ANY_TAG.split(html)
+    return "".join(
+        _as_html(part, env) if n % 2 == 0 and _IN_HTML.search(part) else part for n, part in enumerate(parts)
+    )
+
+
+def _as_html(text: str, env: EnvType) -> str:
+    text = dedent(text)
+    return str(_parser().render(text, env) if "\n" in text.strip() else _parser().renderInline(text.strip(), env))
+
+
+def _cleaned(piece: Heading | Piece, losses: Losses) -> Heading | Piece:
+    """Returns a part without markup that CommonMark does not know."""
+    if isinstance(piece, Heading):
+        return Heading(piece.level, " ".join(_without_marks(piece.text).split()))
+    if piece.is_code:
+        return piece
+    images = [Image({"src": target.strip(), "alt": caption}) for caption, target in _SPACED.findall(piece.text)]
+    lines = (" ".join(line.split()) for line in _without_marks(piece.text).splitlines())
+    kept = list[str]()
+    for line in filter(None, lines):
+        if _TAGS.fullmatch(line):
+            losses.leave_out("lines of tags", line)
         else:
-            html.handle_data(token.content)
-    html.end_piece()
-    text = "\n".join(piece.text for piece in html.pieces)
-    images = [image for piece in html.pieces if isinstance(piece, Piece) for image in piece.images]
-    if (note := _FOOTNOTE.match(text)) and note[1]:  # the footnote itself
-        return "", tuple(images)
-    images += [(target.strip(), caption) for caption, target in _SPACED.findall(text)]
-    for pattern in (_SPACED, _FOOTNOTE, _ATTRIBUTES, _CALLOUT, _CHECKBOX, _BLOCK_ID):
+            kept.append(line)
+    return Piece("\n".join(kept), (*piece.images, *images), piece.is_links)
+
+
+def _without_marks(text: str) -> str:
+    for pattern in (_SPACED, _FOOTNOTE, _CALLOUT, _CHECKBOX, _BLOCK_ID):
         text = pattern.sub("", text)
-    text = _UNDEFINED.sub(r"\1", _MARKED.sub(r"\1", text))
-    lines = (" ".join(line.split()) for line in text.splitlines())
-    return "\n".join(line for line in lines if line and not _TAGS.fullmatch(line)), tuple(images)
-
-
-def _words(tokens: Iterable[Token]) -> str:
-    return "".join("\n" if token.type.endswith("break") else token.content for token in tokens)
-
-
-def plain_html(content: str) -> str:
-    """Returns the text of HTML: a line per paragraph, and `== heading ==` for a heading."""
-    pieces = _html(content)
-    return "\n".join(f"== {one.text} ==" if isinstance(one, Heading) else one.text for one in pieces if one.text)
-
-
-def _html_and_markdown(content: str, notes: frozenset[str]) -> Iterator[Piece | Heading]:
-    """Yields the parts of an HTML block; site generators also read Markdown in it."""
-    for piece in _html(content):
-        if isinstance(piece, Piece) and _IN_HTML.search(piece.text):
-            yield from parse(piece.text, notes)
-            yield Piece("", piece.images)
-        else:
-            yield piece
-
-
-def _html(content: str) -> list[Piece | Heading]:
-    html = _Html()
-    html.feed(content)
-    html.close()
-    html.end_piece()
-    return html.pieces
-
-
-class _Html(HTMLParser):
-    """Collects the words and images of HTML in Markdown; tags, comments, scripts and styles are left out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.text: list[str] = []
-        self.images: list[Link] = []
-        self.pieces: list[Piece | Heading] = []
-        self._hidden = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "img":
-            source = given.get("src") or given.get("data-src")
-            if source and not _is_icon(given.get("width") or given.get("height") or ""):
-                self.images.append((source, " ".join((given.get("alt") or "").split())))
-        elif tag in ("script", "style"):
-            self._hidden = tag
-        elif tag == "br":
-            self.text.append("\n")
-        elif tag == "sup":
-            self.text.append(START)
-        elif tag == "a" and self.text[-1:] == [START] and (given.get("href") or "").startswith("#"):  # to a footnote
-            self._hidden = tag
-        elif tag in _BLOCKS:
-            self.end_piece()
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == self._hidden:
-            self._hidden = ""
-        elif tag == "sup":
-            self.text.append(END)
-        elif re.fullmatch("h[1-6]", tag):
-            words = " ".join(self._words().split())
-            self.text = []
-            images, self.images = self.images, []
-            self.pieces += [Heading(int(tag[1]), words)] if words else []
-            self.pieces += [Piece("", tuple(images))] if images else []
-        elif tag in _BLOCKS:
-            self.end_piece()
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.text.append(data)
-
-    def end_piece(self) -> None:
-        """Ends a paragraph."""
-        lines = (" ".join(line.split()) for line in self._words().splitlines())
-        words = "\n".join(filter(None, lines))
-        if words or self.images:
-            self.pieces.append(Piece(words, tuple(self.images)))
-        self.text, self.images = [], []
-
-    def _words(self) -> str:
-        return write_superscripts("".join(self.text))
-
-
-_BLOCKS = frozenset(
-    {"p", "div", "li", "ul", "ol", "table", "tr", "td", "th", "section", "details", "summary", "blockquote", "figure"}
-    | {"figcaption", "center", "h1", "h2", "h3", "h4", "h5", "h6", "dl", "dt", "dd", "pre", "hr"}
-)
+    return _UNDEFINED.sub(r"\1", _MARKED.sub(r"\1", _ATTRIBUTES.sub("", _SPAN.sub(r"\1", text))))
 
 
 @cache
@@ -256,10 +195,10 @@ def _obsidian(state: StateInline, silent: bool) -> bool:
             target = posixpath.basename(target)
         if not found[1]:
             state.push("text", "", 0).content = words or target.split("#")[0].strip() or target.lstrip("#")
-        elif target.split("#")[0].strip().lower().endswith(IMAGE_SUFFIXES) and not _is_icon(words):
-            token = state.push("embed", "", 0)
-            token.content = target.split("#")[0].strip()
-            token.info = "" if _SIZE.fullmatch(words) else words
+        elif target.split("#")[0].strip().lower().endswith(IMAGE_SUFFIXES) and not is_icon(words):
+            caption = "" if _SIZE.fullmatch(words) else words
+            source = target.split("#")[0].strip()
+            state.push("html_inline", "", 0).content = f'<img src="{escape(source)}" alt="{escape(caption)}">'
     state.pos = found.end()
     return True
 
@@ -274,7 +213,7 @@ def note_name(target: str) -> str:
     return re.sub(r"[\s_-]+", "-", name).casefold()
 
 
-def _is_icon(size: str) -> bool:
+def is_icon(size: str) -> bool:
     """Returns whether a size such as `20`, `20px` or `20x20` is that of an icon."""
     found = re.match(r"\d+(?=$|px|x)", size)
     return found is not None and int(found[0]) < SMALLEST
@@ -285,5 +224,7 @@ def _comment(state: StateInline, silent: bool) -> bool:
     found = _COMMENT.match(state.src, state.pos)
     if found is None:
         return False
+    if not silent:
+        state.env["losses"].leave_out("comments", found[0].strip("%"))
     state.pos = found.end()
     return True

@@ -14,8 +14,7 @@ from urllib.parse import quote, urlsplit
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from indexes.extras import optional
-from indexes.formats.fields import Names
-from indexes.formats.losses import Losses
+from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry
 from indexes.formats.streams import opened
 from indexes.formats.wikitext import Namespaces, read_wikitext
@@ -54,7 +53,7 @@ class _Site(NamedTuple):
         return _WIKIMEDIA.fullmatch(urlsplit(self.start).hostname or "") is not None
 
 
-def read_mediawiki(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
+def read_mediawiki(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the pages of a dump's main namespace, in order, with their places; redirects become their other names.
 
     The id of a page is its URL if the dump names its wiki, or else its title. The file is read twice, first for its
@@ -80,7 +79,8 @@ def read_mediawiki(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
             title = _text(page, "title")
             where = f"{path}: page {number} ({title!r})"
             try:
-                found = _entity(title, page, site, names)
+                reading.losses.at(where)
+                found = _entity(title, page, site, reading)
             except (ValueError, RecursionError) as error:
                 yield where, ValueError(f"{where}: {error}")
                 continue
@@ -89,7 +89,7 @@ def read_mediawiki(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
                 yield where, replace(found, names=tuple(dict.fromkeys(name for (name,) in others)))
 
 
-def _entity(title: str, page: Element, site: _Site, names: Names) -> Entity | None:
+def _entity(title: str, page: Element, site: _Site, reading: Reading) -> Entity | None:
     if not title:
         raise ValueError("field 'title' is missing")
     revision = page.findall("{*}revision")[-1:]  # the latest, if there are several
@@ -97,7 +97,7 @@ def _entity(title: str, page: Element, site: _Site, names: Names) -> Entity | No
     source = _text(revision[0], "text") if revision else ""
     if model not in ("", "wikitext") or not source.strip():
         return None
-    text = read_wikitext(source, title, site.spaces, names.get("image"))
+    text = read_wikitext(source, title, site.spaces, reading)
     if not any(words for _, words in text.sections):
         return None
     images = tuple(ArticleImage(site.image(one.url), one.section, one.caption) for one in text.images)
@@ -105,7 +105,7 @@ def _entity(title: str, page: Element, site: _Site, names: Names) -> Entity | No
     return Entity(
         id=(canonical_url(url) if site.is_wikimedia() else url) or title,
         title=title,
-        sections=split_article(text.sections),
+        sections=split_article(text.sections, title, reading.losses),
         image=None if text.main is None else site.image(text.main),
         url=url,
         images=images,

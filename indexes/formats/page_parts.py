@@ -5,41 +5,48 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from indexes.formats.html_text import INLINE, INVISIBLE, outermost, words_of
+from indexes.formats.losses import Losses
 from indexes.ids import canonical_url
 
-NO_CONTENT = (
-    "script, style, noscript, template, svg, textarea, nav, footer, form, math, iframe, button, select, audio, video, "
-    "sup.reference, .reference, .reflist, ol.references, sup[id^=cite_ref], a[href*='#cite_note'], .mw-ref, "
-    "sup a[href^='#'], "
-    ".mw-editsection, .noprint, .navbox, "
-    ".vertical-navbox, .sidebar, .navbar, .NavFrame, .succession-box, .metadata, .ambox, .hatnote, "
-    ".dablink, .shortdescription, .toc, #toc, .mw-jump-link, .external-autonumber, .mwe-math-element, .sistersitebox, "
-    ".side-box, .catlinks, .printfooter, .mw-authority-control, .Inline-Template, #coordinates, .coordinates, "
-    ".geo-default, .geo-nondefault, .geo, [hidden], [style*='display:none'], [style*='display: none'], "
-    "[role=navigation], [role=contentinfo], [role=search], .breadcrumb, .breadcrumbs, img[class*=mwe-math]"
-)
-"""Elements that are not content on any page."""
-INLINE = frozenset(
-    {"-text", "a", "abbr", "b", "bdi", "big", "cite", "code", "del", "em", "font", "i", "ins", "kbd", "mark", "q", "s"}
-    | {"samp", "small", "span", "strong", "sub", "sup", "time", "u", "var"}
-)
-"""Elements that are part of a line of text."""
-
+_UNSEEN = f"{INVISIBLE}, [style*='display:none'], [style*='display: none'], .mw-jump-link, .shortdescription"
+_NO_CONTENT = {
+    "footnote marks and references": "sup.reference, .reference, .reflist, ol.references, sup[id^=cite_ref], .mw-ref, "
+    "a[href*='#cite_note'], sup a[href^='#'], .external-autonumber, .Inline-Template",
+    "formulas": "math, .mwe-math-element, img[class*=mwe-math]",
+    "navigation": "nav, .navbox, .vertical-navbox, .navbar, .NavFrame, .succession-box, .toc, #toc, .sistersitebox, "
+    ".side-box, .catlinks, .printfooter, .mw-authority-control, .mw-editsection, .noprint, .breadcrumb, .breadcrumbs, "
+    "[role=navigation], [role=contentinfo]",
+    "notices": ".metadata, .ambox, .hatnote, .dablink",
+    "coordinates": "#coordinates, .coordinates, .geo-default, .geo-nondefault, .geo",
+    "forms and buttons": "button, select, textarea, [role=search]",
+}
+"""Elements that are not content on any page, by what they are."""
+_MARKS = ("footnote marks and references", "formulas")
+_OF_WIKIS = "table.sidebar, .sidebar"
 _CONTENT = ("#mw-content-text", "main", "[role=main]", ".mw-parser-output")
 """Selectors for the content of a page, most reliable first; a single `article` comes last."""
 _NOTE = 1000
 """Most characters in a license note."""
 _LINKED = 0.6
-"""If more than this share of a list's characters is in links, it is navigation."""
-
-
-_UNLIKELY = re.compile(
-    r"(?:^|[\s_-])(?:comments?|respond|disqus|sidebar|side-?bar|related|recommended|recirc|promo(?:ted)?|sponsor(?:ed)?|share|sharing"
-    r"|social|newsletter|subscribe|cookies?|popup|modal|banner|advert\w*|ads?|menu|navi?|navigation|login|signup|footer|masthead"
-    r"|breadcrumbs?|pagination|pager|outbrain|taboola|widget|skip|hidden|toolbar)(?:$|[\s_-])",
-    re.IGNORECASE,
+"""If more than this share of an element's characters is in links, it may be navigation."""
+_REMARKS = {
+    "comments": re.compile(r"(?:\w+-)?comments?(?:-(?:list|area|section|wrap\w*))?|respond|disqus\w*|.*disqus.*"),
+    "advertisements": re.compile(
+        r"cookie(?:s|-?\w*(?:banner|notice|bar|consent|law|popup)\w*)?|(?:\w+-)?newsletter(?:-\w+)*|subscribe(?:-\w+)*"
+        r"|popup|modal|advert\w*|ads?|adsbygoogle|ad-(?:slot|unit|container|wrapper)|sponsor(?:ed|ship)?|outbrain\w*|taboola\w*|recirc"
+    ),
+}
+"""Classes and ids of elements that are not of the page's author, by what they are."""
+_LINKS = re.compile(
+    r"(?:[\w-]*[_-])?(?:side-?bar|related|recommended|promo(?:ted)?|share|sharing|social|menu|navi?|navigation|login|signup"
+    r"|footer|masthead|breadcrumbs?|pagination|pager|skip|toolbar)(?:[_-][\w-]*)?"
 )
-_LIKELY = re.compile(r"article|body|content|entry|main|post|text|story", re.IGNORECASE)
+"""Classes and ids of elements that are navigation if they hold links or a few words, but neither sentence nor fact."""
+_SAYS = re.compile(r"[.!?…:]\s|[.!?…:]$|[\u3002\uff01\uff1f\u061f\u06d4\u0964]|\d")
+"""Signs of a sentence or a fact."""
+_FEW = 100
+"""Most characters of a few words."""
 
 
 def decode(html: bytes) -> str:
@@ -57,6 +64,27 @@ def decode(html: bytes) -> str:
             return html.decode("windows-1252", errors="replace")
 
 
+def clean(tree: Any, losses: Losses, is_wiki: bool, keep_all: bool) -> None:
+    """Removes what is not content on any page.
+
+    Args:
+        tree: The page.
+        losses: Counts what is removed, unless no reader sees it.
+        is_wiki: Whether it is a page of a MediaWiki.
+        keep_all: Whether to keep navigation, notices, forms and buttons.
+    """
+    remove(tree.css(_UNSEEN))
+    _drop_license(tree)
+    for reason, selector in _NO_CONTENT.items():
+        if not keep_all or reason in _MARKS:
+            remove(tree.css(selector), losses, reason)
+    if not keep_all:
+        remove(tree.css(_OF_WIKIS) if is_wiki else [], losses, "navigation")
+        whole = len(tree.body.text())
+        remove([form for form in tree.css("form") if 2 * len(form.text()) < whole], losses, "forms and buttons")
+        remove([one for one in tree.css("footer") if not _is_in_body(one) or _is_linked(one)], losses, "navigation")
+
+
 def content(tree: Any) -> Any:
     """Returns the node with the content of a page."""
     for selector in _CONTENT:
@@ -66,10 +94,45 @@ def content(tree: Any) -> Any:
     return articles[0] if len(articles) == 1 else tree.body
 
 
-def remove(nodes: list[Any]) -> None:
-    """Removes nodes, given in page order, innermost first: a node must not be touched after its parent is removed."""
-    for node in {node.mem_id: node for node in reversed(nodes)}.values():
+def count_around(node: Any, body: Any, losses: Losses) -> None:
+    """Counts the text of a page that is not in the node with its content."""
+    while node.mem_id != body.mem_id and (parent := node.parent) is not None:
+        for other in parent.iter(include_text=True):
+            if other.mem_id != node.mem_id and other.tag != "-comment":
+                losses.leave_out("text beside the main part", words_of(other))
+        node = parent
+
+
+def drop_unlikely(root: Any, losses: Losses) -> None:
+    """Removes elements that their classes mark as comments or advertisements, or as navigation if they are links."""
+    total = len(root.text())
+    found: dict[str, list[Any]] = {"navigation": []}
+    for node in root.css("div, section, aside, ul, ol, header, p, span, table, td"):
+        names = f"{attribute(node, 'class')} {attribute(node, 'id')}".lower().split()
+        if (not names and node.tag != "header") or 2 * len(node.text()) > total:
+            continue
+        is_header = node.tag == "header" and node.css_first("h1") is None
+        if (is_header or any(map(_LINKS.fullmatch, names))) and (_is_linked(node) or _says_nothing(node)):
+            found["navigation"].append(node)
+        for reason, pattern in _REMARKS.items():
+            if any(map(pattern.fullmatch, names)):
+                found.setdefault(reason, []).append(node)
+    for reason, nodes in found.items():
+        remove(nodes, losses, reason)
+
+
+def remove(nodes: list[Any], losses: Losses | None = None, reason: str = "") -> None:
+    """Removes nodes, innermost first: a node must not be touched after its parent is removed; counts their text."""
+    for node in outermost(nodes):
+        if losses is not None:
+            losses.leave_out(reason, words_of(node))
         node.decompose()
+
+
+def _is_linked(node: Any) -> bool:
+    """Returns whether most of the text of an element is in links."""
+    text = len("".join(node.text().split()))
+    return sum(len("".join(link.text().split())) for link in node.css("a, button")) > _LINKED * text
 
 
 def is_inside(node: Any, name: str) -> bool:
@@ -80,7 +143,20 @@ def is_inside(node: Any, name: str) -> bool:
     return False
 
 
-def drop_license(tree: Any) -> None:
+def _says_nothing(node: Any) -> bool:
+    text = node.text().strip()
+    return len(text) < _FEW and node.css_first("img") is None and _SAYS.search(text) is None
+
+
+def _is_in_body(node: Any) -> bool:
+    """Returns whether an element is part of an article's body."""
+    while (node := node.parent) is not None and node.tag != "body":
+        if node.tag in ("article", "main", "blockquote", "figure"):
+            return True
+    return False
+
+
+def _drop_license(tree: Any) -> None:
     """Removes Kiwix's note below an article that names the source and its license: a block with links to both."""
     for link in tree.css("a[href*='creativecommons.org/licenses']"):
         block = link.parent
@@ -89,30 +165,6 @@ def drop_license(tree: Any) -> None:
         if block is not None and block.css_first("a[href*='oldid=']") is not None and len(block.text()) < _NOTE:
             block.decompose()
             return  # the removed block may contain other links of the loop
-
-
-def drop_links(root: Any) -> None:
-    """Removes lists that consist mostly of links, which are navigation except in encyclopedias."""
-    found = []
-    for node in root.css("ul, ol, header"):
-        if node.tag == "header" and node.css_first("h1") is not None:
-            continue
-        text = len("".join(node.text().split()))
-        linked = sum(len("".join(link.text().split())) for link in node.css("a"))
-        if linked > _LINKED * text:
-            found.append(node)
-    remove(found)
-
-
-def drop_unlikely(root: Any) -> None:
-    """Removes elements whose class or id marks them as comments, sidebars etc., unless they are most of the page."""
-    total = len(root.text())
-    found = []
-    for node in root.css("div, section, aside, ul, ol, header, p, span, table, td"):
-        name = f"{attribute(node, 'class')} {attribute(node, 'id')}"
-        if name.strip() and _UNLIKELY.search(name) and not _LIKELY.search(name) and 2 * len(node.text()) < total:
-            found.append(node)
-    remove(found)
 
 
 def canonical(tree: Any) -> str:

@@ -7,22 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from indexes.extras import optional
-from indexes.formats.fields import Names
 from indexes.formats.jsonl import entries_of
-from indexes.formats.losses import Losses
+from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry
 
 _BATCH = 256
 
 
-def read_parquet(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
+def read_parquet(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the articles of a `.parquet` file, with their places, holding one batch of rows in memory.
 
     Raises:
         ValueError: pyarrow is not installed, or the file is damaged.
     """
     pyarrow, parquet = optional("pyarrow", "parquet"), optional("pyarrow.parquet", "parquet")
-    yield from entries_of(_rows(path, pyarrow, parquet), names, str(path), losses)
+    yield from entries_of(_rows(path, pyarrow, parquet), reading, str(path))
 
 
 def _rows(path: Path, pyarrow: Any, parquet: Any) -> Iterator[tuple[str, Any]]:

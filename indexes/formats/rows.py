@@ -10,7 +10,8 @@ from typing import Any
 
 from indexes.formats.facts import (
     EMPTY,
-    LONGEST_FACT,
+    RIGHTS,
+    as_sections,
     facts_of,
     has_parts,
     literal_of,
@@ -18,6 +19,7 @@ from indexes.formats.facts import (
     scalar_of,
     text_in,
     texts_in,
+    words_within,
 )
 from indexes.formats.fields import (
     GUESSES,
@@ -29,11 +31,12 @@ from indexes.formats.fields import (
     kind,
     looks_like_image,
 )
-from indexes.formats.losses import Losses
+from indexes.formats.losses import words_in
+from indexes.formats.reading import Reading
 from indexes.formats.row_images import row_images
 from indexes.formats.skipped import Entry, SeenHashes, attempt
 from indexes.ids import hash_id
-from indexes.sections import FACTS, split_article, split_text
+from indexes.sections import split_article, split_text
 from retriever.types import ArticleImage, Entity
 
 Row = Mapping[str, Any]
@@ -45,17 +48,14 @@ _DEEPEST = 10
 """Levels of nested objects whose fields a message lists."""
 _LONGEST_NAME = 100
 _SAMPLE = 50
-"""Number of rows that determine which field is the title, and which values all rows share."""
-_FEW = 10
-"""Number of rows that may have the same long value by chance."""
+"""Number of rows that determine which field is the title."""
 
 
 def entities_of(
     rows: Iterable[tuple[str, Any]],
-    names: Names,
+    reading: Reading,
     what: str,
-    losses: Losses,
-    read: Callable[[Any, str, Names, Losses], Entity] | None = None,
+    read: Callable[[Any, str, Reading], Entity] | None = None,
 ) -> Iterator[Entry]:
     """Yields the entities of rows with their places.
 
@@ -64,21 +64,21 @@ def entities_of(
 
     Args:
         rows: Places, each with a row or with the reason why there is none.
-        names: Names of fields that differ from the usual ones.
+        reading: How to read them.
         what: What contains the rows, for messages.
-        losses: Counts what is left out.
         read: Reads a row, by default `entity_of`.
 
     Raises:
-        ValueError: No row has a field given in `names`.
+        ValueError: No row has a field given in `reading.names`.
     """
+    names = reading.names
     joined = _joined(((where, _literals_in(row)) for where, row in rows), names)
     sample = list(islice(joined, _SAMPLE))
     readable = [row for _, row in sample if isinstance(row, Mapping)]
     if "title" not in names and readable and (title := _title_field(readable)):
         names = {**names, "title": title}
+        reading = replace(reading, names=names)
     titles, unseen, columns = SeenHashes(), set(names), list(readable[0]) if readable else []
-    shared = _shared(readable)
     for number, (where, row) in enumerate(chain(sample, joined), start=1):
         if isinstance(row, ValueError):
             yield where, row
@@ -86,24 +86,14 @@ def entities_of(
         if unseen and isinstance(row, Mapping):
             unseen = {field for field in unseen if field_of(row, field, names)[1] is None}
         where = place_of(row, where, names)
-        if shared and isinstance(row, Mapping):
-            row = {name: value for name, value in row.items() if name not in shared or value != shared[name]}
-        losses.at(where)
-        _, entry = attempt(where, partial(read or entity_of, row, where, names, losses))
+        reading.losses.at(where)
+        _, entry = attempt(where, partial(read or entity_of, row, where, reading))
         if isinstance(entry, Entity) and not entry.id:
             new = titles.add(hash_id(entry.title))
             entry = replace(entry, id=entry.title if new else f"{entry.title} ({number})")
         yield where, entry
     for field in sorted(unseen) if columns else ():
         raise ValueError(f"{what}: --map {field}={names[field]}: no entry has it; fields are {_listed(columns)}")
-
-
-def _shared(rows: Sequence[Row]) -> Row:
-    """Returns the fields with the same value, long enough for a section, in all of the rows: boilerplate."""
-    if len(rows) < _FEW:
-        return {}
-    same = {name: value for name, value in rows[0].items() if all(row.get(name) == value for row in rows)}
-    return {name: value for name, value in same.items() if len(str(value)) > LONGEST_FACT}
 
 
 def _literals_in(row: Any) -> Any:
@@ -151,7 +141,7 @@ def _values_of(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list) else [value]
 
 
-def entity_of(row: Any, where: str, names: Names, losses: Losses) -> Entity:
+def entity_of(row: Any, where: str, reading: Reading) -> Entity:
     """Returns the entity in a row; its id is "" if the row has none.
 
     The text, and every other text that is longer than a fact, becomes a section; all other values become lines
@@ -162,6 +152,7 @@ def entity_of(row: Any, where: str, names: Names, losses: Losses) -> Entity:
     """
     if not isinstance(row, Mapping):
         raise ValueError(f"{where}: expected an object, but found {kind(row)}")
+    names = reading.names
     row = lifted(row) if "title" not in names else row
     title_name, value = field_of(row, "title", names)
     titles = [" ".join(plain(title).split()) for title in texts_in(value)]
@@ -179,27 +170,32 @@ def entity_of(row: Any, where: str, names: Names, losses: Losses) -> Entity:
         name for name, given in ((id_name, id), (url_name, url), (text_name, text)) if scalar_of(given) is not None
     }
     others = reduce(_without, (name.split(".") for name in sorted(used) if name not in row), row)
-    body = plain(text_in(text))
+    losses = reading.losses
+    body = plain(text_in(text), losses)
+    if isinstance(text, Mapping):
+        others_said = words_within(text)
+        losses.leave_out("texts in other languages", others_said, words_in([others_said]) - words_in([text_in(text)]))
     sections = list(split_text(titles[0], body))
     html = (text_in(text), *(value for value in row.values() if isinstance(value, str)))
     images = list(dict.fromkeys([*images, *(one for value in html for one in images_in_html(value))]))
-    facts: list[str] = []
+    facts = list[tuple[str, str]]()
     for name, value in others.items():
-        if name in used or name.startswith(("_", "@context")) or (value is text and isinstance(value, list)):
+        if name in used or (value is text and isinstance(value, list)):
             continue
-        for label, line in facts_of(name, value):
-            if not line or (value is text and line.split() == body.split()):
-                continue  # just an image, or the language or form of the text that is already used
-            if len(line) > LONGEST_FACT or "\n" in line:
-                sections += [(label, line)]
-            else:
-                facts.append(f"{label}: {line}")
+        if RIGHTS.fullmatch(folded(name)) or name.startswith(("_", "@context")):
+            reason = "settings" if name.startswith(("_", "@")) else "licenses and rights"
+            losses.leave_out(reason, "" if name == BESIDE else words_within(value))
+            continue
+        for label, line in facts_of(name, value, losses):
+            # else just an image, or the language or form of the text that is already used
+            if line and not (value is text and line.split() == body.split()):
+                facts.append((label, line))
     given = row.get("names")  # may have another meaning in a foreign file
     other_names = [*titles[1:], *(given if isinstance(given, list) else ())]
     return Entity(
-        id="NA" if id == "NA" else scalar_of(id) or "",  # Namibia
+        id=scalar_of(id) or "",
         title=check_text(titles[0], where, title_name),
-        sections=split_article([*sections, (FACTS, "\n".join(facts))]),
+        sections=split_article([*sections, *as_sections(facts, losses)], titles[0], losses),
         image=images[0] if images else None,
         url=scalar_of(url) or "",
         images=tuple(map(ArticleImage, images[1:])),
@@ -268,7 +264,7 @@ def _differs(name: str, rows: Sequence[Row]) -> bool:
 
 
 def _is_name(value: str) -> bool:
-    words = any(map(str.isalpha, value)) and len(value) <= _LONGEST_NAME and value.lower() not in EMPTY
+    words = any(map(str.isalpha, value)) and len(value) <= _LONGEST_NAME and value not in EMPTY
     return words and not looks_like_image(value) and "://" not in value
 
 

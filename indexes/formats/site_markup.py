@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import quote
 
 from indexes.formats.directives import without_directives
 from indexes.formats.fields import looks_like_image
+from indexes.formats.losses import Losses, words_in
+from indexes.formats.text_tables import with_pipe_tables
 from indexes.images import IMAGE_SUFFIXES
 
 _PARTS = {
@@ -25,6 +28,13 @@ _PARTS = {
     "macro": r"(?<![\w}^_\\$])\{\{(?:!(?s:.*?)|[#/>^&]?[A-Za-z][\w./-]*\s(?:[^{}]|\{[^{}]*\})*)\}\}",
     # a tag in single braces
     "braced": r"\{[a-z][\w-]*(?:\s+[\w-]+=\"(?:[^\"\\]|\\.)*\")+\s*/?\}|\{[a-z][\w-]*\s+end\}",
+    # the text of another note, or of a part of it
+    "embed": r"!\[\[(?P<note>[^\[\]|\n]+)(?:\|[^\[\]\n]*)?\]\]",
+    # a property within a text, as in Dataview
+    "field": r"[(\[](?P<name>[^\W\d_][\w -]*)::[ \t]*(?P<said>(?:[^()\[\]\n]|\[\[[^\[\]\n]*\]\]|\([^()\n]*\))*)[)\]]",
+    # a footnote, which becomes a paragraph, and one within a text
+    "footnote": r"^\[\^[^\[\]\s]+\]:[ \t]*",
+    "inline_note": r"\^\[(?P<remark>[^\[\]\n]+)\]",
     # a property, as in Logseq and Dataview
     "property": r"^(?P<lead>[ \t]*(?:[-*][ \t]+)?)(?P<key>[A-Za-z][\w.-]*)::(?:[ \t]+(?P<value>[^\n]*))?$",
     # an admonition; its title is kept
@@ -32,13 +42,14 @@ _PARTS = {
     r"(?:\{[^{}\n]*\})?[ \t]*(?P<title>[^\n{}]*))?$",
     # a reference to a bibliography
     "citation": r"\[-?@[\w:.#$%&+?~/-]+[^\[\]\n]*\](?![\[(:])",
-    # a MyST target or comment
-    "target": r"^\([\w:./ -]+\)=[ \t]*$|^%[ \t][^\n]*$",
-    "abbreviation": r"^[ \t]*\*\[[^\]\n]+\]:[^\n]*$|^[ \t]*--8<--[^\n]*$",
+    # a MyST target, and a comment
+    "target": r"^\([\w:./ -]+\)=[ \t]*$|^[ \t]*--8<--[^\n]*$",
+    "comment": r"^%[ \t][^\n]*$",
+    "abbreviation": r"^[ \t]*\*\[[^\]\n]+\]:[^\n]*$",
 }
 _MDX = {
     "module": r"^(?:import\s[^\n]*?['\"][^'\"\n]+['\"];?|export\s+(?:const|let|default|function)\b[^\n]*)$",
-    "comment": r"\{/\*(?s:.*?)\*/\}",
+    "comment": r"^%[ \t][^\n]*$|\{/\*(?s:.*?)\*/\}",
     "source": r"(?<=\ssrc=)\{[^{}\n]*\}",
     "component": r"</?[A-Z][\w.]*(?:[^<>{}\"']|\"[^\"]*\"|'[^']*'|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*>",
 }
@@ -51,6 +62,15 @@ _HIDDEN_PROPERTIES = re.compile(
     r"|card-.*|cssclass(?:es)?|created|updated"
 )
 """Properties of notes that are settings, in lower case."""
+_LEFT_OUT = {
+    "template tags": ("tag", "macro", "braced"),
+    "citations": ("citation",),
+    "code of components": ("module", "component"),
+    "comments": ("comment",),
+    "abbreviations": ("abbreviation",),
+    "": ("target",),
+}
+"""Markup that is not text, by what it is."""
 _IMPORTED = re.compile(r"^import\s+(\w+)\s+from\s+['\"]([^'\"\n]+)['\"]", re.MULTILINE)
 _VALUE = re.compile(r"(?:[\w-]+\s*[=:]\s*)?(?:\"([^\"\n]*)\"|'([^'\n]*)'|\{(\w+)\})|[\w-]+=([^\s\"'>%{}]+)")
 _CAPTION = re.compile(r"\b(?:caption|alt|title)\s*[=:]\s*(?:%Q\{([^{}]*)\}|\"([^\"]*)\"|'([^']*)')")
@@ -59,13 +79,29 @@ _BLOCK = re.compile(r"(?:!!!|\?\?\?\+?|===\+?)[ \t]+(?:[\w -]*?)(?:\"(.*)\")?[ \
 _WIDTH = 4
 
 
-def without_site_markup(text: str, components: bool = False) -> str:
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What reading a note's markup needs, and what it yields besides the text.
+
+    Attributes:
+        losses: Counts what is left out.
+        embedded: Returns the text of another note, or of a part of it, by its name.
+        fields: The properties within the text: (name, value).
+    """
+
+    losses: Losses
+    embedded: Callable[[str], str] = lambda name: ""
+    fields: list[tuple[str, str]] = field(default_factory=list)
+
+
+def without_site_markup(text: str, note: Note, components: bool = False) -> str:
     """Returns plain CommonMark; code is left unchanged.
 
     A tag that names an image becomes the image: `{{< figure src="fox.jpg" caption="A fox" >}}` is `![A fox](fox.jpg)`.
 
     Args:
         text: The text, without front matter.
+        note: What this needs to know about the note.
         components: Whether the text is MDX, in which tags whose name begins with a capital letter are components.
     """
     imported = {}
@@ -73,30 +109,67 @@ def without_site_markup(text: str, components: bool = False) -> str:
         imported = {name: path for name, path in _IMPORTED.findall(text) if path.lower().endswith(IMAGE_SUFFIXES)}
     if any(mark in text for mark in ("!!! ", "??? ", "???+ ", '=== "')):
         text = "\n".join(_opened(text.split("\n")))
-    text = without_directives(text)
-    return (_MARKUP_OF_MDX if components else _MARKUP).sub(partial(_plain, imported=imported), text)
+    text = with_pipe_tables(without_directives(text, note.losses))
+    return (_MARKUP_OF_MDX if components else _MARKUP).sub(partial(_plain, note=note, imported=imported), text)
 
 
-def _plain(found: re.Match[str], imported: Mapping[str, str]) -> str:
+def _plain(found: re.Match[str], note: Note, imported: Mapping[str, str]) -> str:
     """Replaces a piece of markup: an admonition becomes its title, a tag its image; code is left unchanged."""
     if found["code"] is not None:
         return found[0]
     if found["role"] is not None:
-        return "" if "cite" in found["kind"] else _ROLE_TARGET.sub("", found["content"])
+        if "cite" in found["kind"]:
+            note.losses.leave_out("citations", found["content"])
+            return ""
+        return _ROLE_TARGET.sub("", found["content"])
     if found["output"] is not None:
+        note.losses.leave_out("template tags", "" if found["words"] else found[0])
         return found["words"] or ""
+    if found["embed"] is not None:
+        is_image = found["note"].partition("#")[0].strip().lower().endswith(IMAGE_SUFFIXES)
+        return found[0] if is_image else f"\n\n{without_site_markup(note.embedded(found['note'].strip()), note)}\n\n"
+    if found["field"] is not None:
+        return _field(found, note)
+    if found["footnote"] is not None:
+        return "\n"
+    if found["inline_note"] is not None:
+        return f" ({found['remark']})"
     if found["property"] is not None:
         value = re.sub(_PARTS["macro"], "", found["value"] or "").strip()
         if not value or _HIDDEN_PROPERTIES.fullmatch(found["key"].lower()):
+            note.losses.leave_out("settings of notes", value)
             return str(found["lead"])
-        label = found["key"].replace("-", " ").replace("_", " ")
-        return f"{found['lead']}<br>{label[:1].upper()}{label[1:]}: {value}  "  # a line of its own
+        note.losses.repeat(words_in([found["key"]]))
+        return f"{found['lead']}<br>{_label(found['key'])}: {value}  "  # a line of its own
     if found["container"] is not None:
         return f"\n{found['label'] or found['title'] or ''}\n"
     parts = found.groupdict()
     if parts.get("source") is not None:  # the source of an HTML image: an imported name, or `require('./fox.jpg')`
         return f'"{next(_images(found[0], imported), "")}"'
-    return _image(found[0], imported) if parts.get("module") is None else ""
+    reason = next(kind for kind, names in _LEFT_OUT.items() if any(parts.get(name) is not None for name in names))
+    image = _image(found[0], imported) if parts.get("module") is None else ""
+    note.losses.leave_out(reason, "" if image or not reason else found[0])
+    return image
+
+
+def _field(found: re.Match[str], note: Note) -> str:
+    """Notes a property within a text; a line of properties alone is no text."""
+    start, end = found.string.rfind("\n", 0, found.start()) + 1, found.string.find("\n", found.end())
+    line = found.string[start : len(found.string) if end < 0 else end]
+    value = found["said"].strip()
+    if not value or _HIDDEN_PROPERTIES.fullmatch(found["name"].lower()):
+        note.losses.leave_out("settings of notes", value)
+        return ""
+    note.fields.append((found["name"].strip(), value))
+    if not any(map(str.isalnum, re.sub(_PARTS["field"], "", line))):
+        return ""
+    note.losses.repeat(words_in([f"{found['name']}: {value}"]))
+    return f"({found['name'].strip()}: {value})"
+
+
+def _label(name: str) -> str:
+    name = name.replace("-", " ").replace("_", " ")
+    return name[:1].upper() + name[1:]
 
 
 def _image(tag: str, imported: Mapping[str, str]) -> str:

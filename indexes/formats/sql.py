@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from indexes.extras import optional
-from indexes.formats.fields import Names
-from indexes.formats.losses import Losses
+from indexes.formats.reading import Reading
 from indexes.formats.rows import entities_of
 from indexes.formats.skipped import Entry
 from indexes.formats.source_file import names_in, read_source_file
@@ -19,7 +19,7 @@ from retriever.files import as_line
 _BATCH = 256
 
 
-def read_sql(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
+def read_sql(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the entities of the query in a TOML file, read like rows of a table, with their places.
 
     The transaction is always rolled back.
@@ -27,10 +27,10 @@ def read_sql(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
     Raises:
         ValueError: SQLAlchemy or the database's driver is not installed, or the query fails.
     """
-    names = names_in(read_source_file(path), names)
+    reading = replace(reading, names=names_in(read_source_file(path), reading.names))
     with _rows(path) as rows:
         numbered = ((f"{path}: row {number}", row) for number, row in enumerate(rows, start=1))
-        yield from entities_of(((where, _plain(row, where)) for where, row in numbered), names, str(path), losses)
+        yield from entities_of(((where, _plain(row, where)) for where, row in numbered), reading, str(path))
 
 
 def hash_sql(path: Path) -> str:

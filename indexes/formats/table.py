@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from indexes.formats.fields import Names
-from indexes.formats.losses import Losses
+from indexes.formats.reading import Reading
 from indexes.formats.rows import entities_of
 from indexes.formats.skipped import Entry
 from indexes.formats.streams import opened
@@ -29,7 +29,7 @@ _LONGEST = 1 << 27
 _LONGEST_HEADER = 1 << 16
 
 
-def read_table(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
+def read_table(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the rows of a `.csv` or `.tsv` file with a header, also compressed, with their places.
 
     The usual columns (`GUESSES`) are an entity's fields; several images are separated by `|`, and without an id, the
@@ -38,7 +38,7 @@ def read_table(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
     Raises:
         ValueError: The file has no header, is not UTF-8, is damaged, or lacks a column given in `names`.
     """
-    yield from entities_of(_rows(path, names), names, str(path), losses)
+    yield from entities_of(_rows(path, reading.names), reading, str(path))
 
 
 def _rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:

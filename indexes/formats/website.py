@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from indexes.extras import optional
-from indexes.formats.fields import Names
 from indexes.formats.html import Furniture, Measure, furniture_of, read_page
-from indexes.formats.losses import Losses
+from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry
 from indexes.images import find_image
 from indexes.svg import size_of
@@ -20,24 +18,24 @@ _SUFFIXES = (".html", ".htm", ".xhtml")
 _SAMPLE = 60
 
 
-def read_website(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
+def read_website(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the pages under a folder that have text, sorted by their paths, which are their ids.
 
     Boilerplate that many pages of a sample share is left out, as in ZIM files.
 
     Raises:
-        ValueError: selectolax is not installed, or the folder contains no page.
+        ValueError: The folder contains no page.
     """
-    optional("selectolax.lexbor", "zim")
     files = page_files(path)
     if not files:
         raise ValueError(f"{path}: no page (*.html) in this folder")
     sample = files[:: max(len(files) // _SAMPLE, 1)]
-    furniture = furniture_of([(file.read_bytes(), file.relative_to(path).as_posix()) for file in sample])
+    furniture = furniture_of([(file.read_bytes(), file.relative_to(path).as_posix()) for file in sample], reading)
     measure = _measuring(path)
     for file in files:
+        reading.losses.at(str(file))
         try:
-            entity = _entity(file, file.relative_to(path).as_posix(), measure, furniture, names)
+            entity = _entity(file, file.relative_to(path).as_posix(), measure, furniture, reading)
         except OSError as error:
             yield str(file), ValueError(f"{file}: cannot be read: {error.strerror}")
             continue
@@ -55,8 +53,8 @@ def page_files(path: Path) -> list[Path]:
     return sorted(visible, key=lambda file: file.relative_to(path).as_posix())
 
 
-def _entity(file: Path, name: str, measure: Measure, furniture: Furniture, names: Names) -> Entity | None:
-    page = read_page(file.read_bytes(), name, "", measure, furniture, names)
+def _entity(file: Path, name: str, measure: Measure, furniture: Furniture, reading: Reading) -> Entity | None:
+    page = read_page(file.read_bytes(), name, "", measure, reading, furniture)
     return None if page is None else page.entity(name)
 
 

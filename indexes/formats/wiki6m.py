@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from indexes.formats.fields import Names, text
+from indexes.formats.fields import text
 from indexes.formats.json_rows import read_rows
-from indexes.formats.losses import Losses
+from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry, attempt
 from indexes.sections import split_article, split_text
 from retriever.types import ArticleImage, Entity
 
 
-def read_wiki6m(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
+def read_wiki6m(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the pages of `Wiki6M_ver_1_0.jsonl`, also compressed, with their places; ids are Wikidata's.
 
     The summary is the first section, under the page's title. The rest of the content follows, divided at headings
@@ -31,10 +31,11 @@ def read_wiki6m(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
             continue
         id = row.get("wikidata_id") if isinstance(row, dict) else None
         place = f"{where} ({id!r})" if isinstance(id, str) else where
-        yield attempt(place, partial(_entity, row, place, names))
+        yield attempt(place, partial(_entity, row, place, reading))
 
 
-def _entity(row: Any, where: str, names: Names) -> Entity:
+def _entity(row: Any, where: str, reading: Reading) -> Entity:
+    names = reading.names
     id = text(row, names.get("id", "wikidata_id"), where)
     title = text(row, names.get("title", "wikipedia_title"), where)
     image = text(row, names.get("image", "wikipedia_image_url"), where, required=False) or None
@@ -46,7 +47,7 @@ def _entity(row: Any, where: str, names: Names) -> Entity:
     return Entity(
         id=id,
         title=title,
-        sections=split_article([*lead, *split_text(title, rest if lead else content)]),
+        sections=split_article([*lead, *split_text(title, rest if lead else content)], title, reading.losses),
         image=image,
         url=url or f"https://en.wikipedia.org/wiki/{quote(title.replace(' ', '_'), safe=_SAFE)}",
         images=() if image is None else (ArticleImage(image, 0 if lead or content else None),),

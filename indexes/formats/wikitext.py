@@ -7,9 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from indexes.extras import optional
+from indexes.formats.facts import as_sections
 from indexes.formats.images import ICON, SMALLEST, photos_first
+from indexes.formats.losses import Losses, words_in
+from indexes.formats.reading import Reading
 from indexes.formats.superscripts import END, START, write_superscripts
-from indexes.sections import DROPPED, FACTS, title_rule
+from indexes.formats.tables import Cell, table_lines
+from indexes.formats.templates import expand, kind_of
 from retriever.types import ArticleImage
 
 _SUFFIX = r"\.(?:jpe?g|png|gif|webp|tiff?|svg|bmp|avif|heic)"
@@ -23,16 +27,28 @@ _OPTION = re.compile(
 _SIZE = re.compile(r"(\d*)(?:x(\d+))?\s*px", re.IGNORECASE)
 _FILE = re.compile(r"(?:\[\[)?(?:[^:\[\]|{}]+:)?\s*([^\[\]|<>{}\n]+\.\w{3,4})")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z-]+)?|simple")
-_DROPPED_TAGS = frozenset(
-    {"ref", "references", "gallery", "math", "table", "timeline", "score", "syntaxhighlight", "source", "imagemap"}
-    | {"style", "templatestyles", "section", "hiero", "includeonly", "noinclude"}
-)
-_WORDS = frozenset(
-    {"nowrap", "nobr", "small", "big", "abbr", "sc", "smallcaps", "nihongo", "as of", "em", "strong", "linktext", "url"}
-    | {"center", "nbsp", "sub", "-", "plainlist", "flatlist", "hlist", "ubl", "unbulleted list", "cslist", "no wrap"}
-)
-"""Templates whose values are words of the text."""
-_DATE = re.compile(r"(?:birth|death|start|end|film|opening)[ -]?(?:date|year).*|date|dob|bda", re.IGNORECASE)
+_NO_TEXT = {
+    "footnote marks and references": {"ref", "references"},
+    "formulas and code": {
+        "math",
+        "chem",
+        "timeline",
+        "score",
+        "syntaxhighlight",
+        "source",
+        "hiero",
+        "imagemap",
+        "graph",
+    },
+    "": {"gallery", "style", "templatestyles", "section", "includeonly", "noinclude"},
+}
+"""Tags without words, by what they are."""
+_HOLE, _VALUE = "\ue002", "\ue003"
+"""Stand for a template whose words are unknown, and for one that may be a value: with digits, or next to a unit."""
+_UNIT = r"(?:°|%|(?:[kcm]?m|mi|ft|[km]?g|ha|mph|km/h|[kMG]?W|t|ml)(?:\^|\b))"
+_CUT = re.compile(rf"\w[^()]*\s{_VALUE}\s*[\w°%$€£]|^{_VALUE}\s*[\w°%]|[{_HOLE}{_VALUE}]\s*{_UNIT}")
+"""A sentence that a missing value cuts."""
+_SENTENCES = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+")
 _MAIN = frozenset({"image", "image_name", "photo", "picture", "logo", "cover", "image_file", "image_skyline", "img"})
 """Parameters of an infobox that name its image."""
 _NO_FACT = re.compile(
@@ -42,7 +58,6 @@ _NO_FACT = re.compile(
     re.IGNORECASE,
 )
 """Parameters of an infobox that control its appearance or repeat the article."""
-_LONGEST_FACT = 300
 _REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b.*?</ref\s*>", re.IGNORECASE | re.DOTALL)
 """References; the parser misses those that are nested in other markup or malformed."""
 _MARKUP = re.compile(
@@ -52,6 +67,13 @@ _MARKUP = re.compile(
 )
 """Leftover markup: unclosed tables and templates, tags without a start, switches, and brackets around removed
 templates."""
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_FUNCTIONS = frozenset(
+    {"formatnum", "lc", "uc", "lcfirst", "ucfirst", "displaytitle", "defaultsort", "pagename", "plural"}
+)
+"""Parser functions without `#`."""
+_NAVIGATION = re.compile(r"navbox|sidebar|toc\b|metadata|noprint|mbox")
+_LONGEST_NAME = 60
 _EMPHASIS = re.compile(r"(?:'{5}|'{2,3})(?!')")
 """Emphasis marks; the first of four apostrophes is an apostrophe."""
 _FOREIGN = re.compile(rf"[^\s:\[\]|{{}}/]{{2,}}:[^:/\s][^:/]*{_SUFFIX}", re.IGNORECASE)
@@ -61,7 +83,7 @@ _CATEGORIES = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """A line with only links into other namespaces: categories, in any language, and other languages."""
-_LISTS = title_rule(DROPPED)
+_LINES = ("br", "hr", "p", "div", "li", "dd", "dt", "blockquote", "center")
 
 
 class Wikitext(NamedTuple):
@@ -79,60 +101,78 @@ class Namespaces(NamedTuple):
     dropped: frozenset[str] = frozenset({"category"})
 
 
-def read_wikitext(source: str, title: str, spaces: Namespaces, image: str | None = None) -> Wikitext:
+def read_wikitext(source: str, title: str, spaces: Namespaces, reading: Reading) -> Wikitext:
     """Returns the article in a page's wikitext.
 
-    Templates, references, tables and categories are left out; infoboxes become the last section, "Facts".
+    References and categories are left out, and so are templates whose words are unknown; infoboxes become the last
+    sections: "Facts", and long values under their names.
 
     Args:
         source: The wikitext.
         title: The page's title, used for the text before the first heading.
         spaces: The wiki's namespaces.
-        image: The infobox parameter that names the main image, if it is an unusual one.
+        reading: How to read it; `names` may have the parameter of infoboxes that names the main image.
 
     Raises:
         ValueError: mwparserfromhell is not installed.
     """
-    code = _parse(_CATEGORIES.sub("", _REFERENCE.sub("", source)))
-    found: list[tuple[int, str, str]] = []
+    losses = reading.losses
+    for reason, pattern in (("footnote marks and references", _REFERENCE), ("categories and languages", _CATEGORIES)):
+        for found in pattern.finditer(source):
+            losses.leave_out(reason, found[0])
+        source = pattern.sub("", source)
+    code = _parse(source)
+    parts_found: list[tuple[int, str, str]] = []
     images: list[ArticleImage] = []
     level, heading, parts = 1, title, list[str]()
 
     def add(link: str, options: str) -> None:
-        if (one := _image(link, options, len(found))) is not None:
+        caption = _caption(options)
+        if (one := _image(link, options, caption, len(parts_found))) is not None:
             images.append(one)
+            losses.keep(one.caption)
+        elif caption:
+            losses.leave_out("captions of icons and other files", caption)
 
-    words = _Words(spaces, add)
+    words = _Words(title, spaces, losses, add)
     for node in code.nodes:
         if type(node).__name__ == "Heading":
-            found.append((level, heading, _lines("".join(parts))))
-            level, heading, parts = node.level, _lines(words.of(node.title)).replace("\n", " "), []
+            parts_found.append((level, heading, words.lines("".join(parts))))
+            level, heading, parts = node.level, words.lines(words.of(node.title)).replace("\n", " "), []
         else:
             parts.append(words.of_node(node))
-    found.append((level, heading, _lines("".join(parts))))
-    sections, inside = [], 0
-    for level, heading, text in found:  # subsections of a section to be dropped ("References") get no text
-        below = inside and level > inside
-        if not below:
-            inside = level if level > 1 and _LISTS(heading) else 0
-        sections.append((heading, "" if below else text))
-    facts, main = _infoboxes(code, spaces, image)
-    if facts:
-        sections.append((FACTS, "\n".join(facts)))
-    return Wikitext(sections, images, main or next(iter(photos_first(one.url for one in images)), None))
+    parts_found.append((level, heading, words.lines("".join(parts))))
+    sections, inside = list[tuple[str, str]](), 0
+    for level, heading, text in parts_found:
+        if inside and level > inside:
+            losses.leave_out("sections below others that are left out", f"{heading}\n{text}")
+            heading, text = "", ""
+        else:
+            inside = level if level > 1 and reading.dropped(heading) else 0
+        sections.append((heading, text))
+    box = _Infobox(reading.names.get("image"))
+    for template in code.ifilter_templates(recursive=False):
+        box.read(template, words)
+    sections += as_sections(box.facts, losses) if box.facts else []
+    main = box.main or box.other or next(iter(photos_first(one.url for one in images)), None)
+    return Wikitext(sections, images, main)
 
 
 class _Words:
     """Extracts the words of wikitext.
 
     Args:
+        title: The page's title.
         spaces: The wiki's namespaces.
+        losses: Counts what is left out.
         add: Called with the name and the options of each image.
-        facts: Whether the wikitext is a value of an infobox, in which dates and lists are templates.
     """
 
-    def __init__(self, spaces: Namespaces, add: Callable[[str, str], None] | None = None, facts: bool = False) -> None:
-        self._spaces, self._add, self._facts = spaces, add, facts
+    def __init__(
+        self, title: str, spaces: Namespaces, losses: Losses, add: Callable[[str, str], None] | None = None
+    ) -> None:
+        self.losses = losses
+        self._title, self._spaces, self._add = title, spaces, add
 
     def of(self, code: Any) -> str:
         """Returns the words of some wikitext."""
@@ -150,8 +190,38 @@ class _Words:
         if kind == "ExternalLink":
             return self.of(node.title) if node.title or node.brackets else str(node.url)
         if kind == "Template":
-            return self._template(str(node.name).strip().lower(), node)
+            return "" if _is_infobox(node) else self._template(node)
         return self._tag(str(node.tag).strip().lower(), node) if kind == "Tag" else ""
+
+    def lines(self, text: str) -> str:
+        """Returns text without leftover markup and without sentences that lack a value, one line per paragraph."""
+        text = _MARKUP.sub(self._leftover, write_superscripts(text))
+        lines = (" ".join(line.split()) for line in text.splitlines())
+        kept = (self._without_holes(line) if _HOLE in line or _VALUE in line else line for line in lines)
+        return "\n".join(line for line in kept if line.strip(" .,;:-\u2013|"))
+
+    def value(self, code: Any) -> str:
+        """Returns the words of a value on one line, "" if a part of it is unknown."""
+        text = write_superscripts(self.of(code))
+        lines = (" ".join(line.split()) for line in _MARKUP.sub(self._leftover, text).splitlines())
+        value = ", ".join(line.strip(" ,") for line in lines if line.strip(" ,.;:-\u2013|"))
+        if _HOLE in value or _VALUE in value:
+            self.losses.leave_out("values with unknown templates", _without_marks(value))
+            return ""
+        return value
+
+    def _leftover(self, found: re.Match[str]) -> str:
+        self.losses.leave_out("unclosed tables and templates", found[0] if found[0][0] in "{|}" else "")
+        return ""
+
+    def _without_holes(self, line: str) -> str:
+        kept = []
+        for sentence in _SENTENCES.split(line):
+            if _CUT.search(sentence):
+                self.losses.leave_out("sentences that lack a value", _without_marks(sentence))
+            else:
+                kept.append(sentence)
+        return _without_marks(" ".join(kept))
 
     def _link(self, node: Any) -> str:
         target = str(node.title).strip()
@@ -162,26 +232,44 @@ class _Words:
                 self._add(name, "" if node.text is None else str(node.text))
             return ""
         if colon and (space in self._spaces.dropped or (node.text is None and _LANGUAGE.fullmatch(space))):
+            self.losses.leave_out("categories and languages", target)
             return ""
         return self.of(node.text) if node.text is not None else target.removeprefix(":")
 
-    def _template(self, name: str, node: Any) -> str:
-        given = [one.value for one in node.params if not one.showkey]
-        if name in ("convert", "cvt"):
-            return " ".join(" ".join(self.of(one).split()) for one in given[:2])
+    def _template(self, node: Any) -> str:
+        name, given, named = self._call(node)
         if name == "sup":
-            return f"{START}{''.join(map(self.of, given))}{END}"
-        if name == "lang":  # {{lang|de|Text}}
-            return self.of(given[1]) if len(given) > 1 else ""
-        if name.startswith("lang-"):  # {{lang-de|Text}}
-            return self.of(given[0]) if given else ""
-        if self._facts and _DATE.fullmatch(name):
-            numbers = [text for one in given if (text := self.of(one).strip())]
-            digits = [number.zfill(2) for number in numbers[:3] if number.isdigit()]
-            return "-".join(digits) or " ".join(numbers[:1])
-        if name in _WORDS:
-            return ("\n" if self._facts else " ").join(map(self.of, given))
-        return ""
+            return f"{START}{''.join(given)}{END}"
+        if name in ("pagename", "fullpagename", "pagename:", "basepagename"):
+            return self._title
+        text = expand(name, given, named)
+        if text is not None and _HOLE not in text and _VALUE not in text:
+            return text
+        said = _without_marks(" ".join((*given, *named.values())))
+        if kind := kind_of(name):
+            self.losses.leave_out(kind, said)
+            return ""
+        shown = f"{{{{{' '.join(str(node.name).split())[:_LONGEST_NAME]}}}}}"
+        self.losses.leave_out(f"template {shown}", said or shown, max(1, words_in([said])))
+        return _VALUE if any(map(str.isdigit, said)) else _HOLE
+
+    def _call(self, node: Any) -> tuple[str, list[str], dict[str, str]]:
+        """Returns the name of a template, and its values without and with names."""
+        given, named = list[str](), dict[str, str]()
+        function, colon, first = str(node.name).partition(":")
+        if colon and (function.strip().startswith("#") or function.strip().lower() in _FUNCTIONS):
+            given.append(self.of(_parse(first)).strip())
+            name = f"{function.strip().lower()}:"
+        else:
+            name = " ".join(_COMMENT.sub("", str(node.name)).replace("_", " ").split()).lower()
+            name = name.removeprefix("template:").strip()
+        for one in node.params:
+            key, value = str(one.name).strip().lower(), self.of(one.value)
+            if not one.showkey or key == str(len(given) + 1):
+                given.append(value)
+            else:
+                named[key] = value.strip()
+        return name, given, named
 
     def _tag(self, name: str, node: Any) -> str:
         if name == "gallery" and self._add is not None:
@@ -190,55 +278,122 @@ class _Words:
                 space, _, rest = file.partition(":")
                 inside = space.strip().lower() in self._spaces.files or _FOREIGN.fullmatch(file.strip())
                 self._add(rest if inside else file, caption)
-        if name in _DROPPED_TAGS:
-            return ""
+        for reason, names in _NO_TEXT.items():
+            if name in names:
+                self.losses.leave_out(reason, str(node.contents or "") if reason else "")
+                return ""
+        if name == "table":
+            return self._table(node)
         if node.wiki_markup in ("*", "#", ";", ":"):
             return ""
         if name == "sup":
             return f"{START}{self.of(node.contents)}{END}"
-        start = "\n" if name in ("br", "hr", "p", "div", "li", "dd", "dt", "blockquote") else ""
+        start = "\n" if name in _LINES else ""
         return f"{start}{self.of(node.contents)}{start}"
 
+    def _table(self, node: Any) -> str:
+        if _NAVIGATION.search(str(node.get("class").value) if node.has("class") else ""):
+            self.losses.leave_out("navigation", self.of(node.contents))
+            return ""
+        content = node.contents if node.wiki_markup or node.contents is None else _parse(str(node.contents))
+        captions, rows = list[str](), list[list[Cell]]()
+        for row in _rows(content):
+            cells = [self._cell(cell) for cell in row]
+            captions += [cell.text[1:].strip() for cell in cells if cell.text.startswith("+")]
+            rows.append([cell for cell in cells if not cell.text.startswith("+")])
+        return "\n".join(("", *captions, *table_lines(rows, self.losses), ""))
 
-def _infoboxes(code: Any, spaces: Namespaces, image: str | None) -> tuple[list[str], str | None]:
-    """Returns lines `label: value` of a page's infoboxes, and the image file that they show."""
-    facts: list[str] = []
-    main = other = None
-    words = _Words(spaces, facts=True)
-    for box in code.ifilter_templates(recursive=False):
-        name = str(box.name).strip().lower()
-        if "infobox" not in name and name not in ("taxobox", "speciesbox", "automatic taxobox", "chembox"):
-            continue
+    def _cell(self, node: Any) -> Cell:
+        text = self.value(node.contents)
+        return Cell(text, str(node.tag).strip().lower() == "th", _span(node, "rowspan"), _span(node, "colspan"))
+
+
+def _rows(code: Any) -> Iterator[list[Any]]:
+    """Yields the cells of the rows of a table; those before its first row are one, too."""
+    first: list[Any] = []
+    for node in code.nodes if code is not None else ():
+        tag = str(node.tag).strip().lower() if type(node).__name__ == "Tag" else ""
+        if tag in ("td", "th"):
+            first.append(node)
+        elif tag in ("tr", "thead", "tbody", "tfoot"):
+            yield from [first] if first else []
+            first = []
+            yield from _rows(node.contents)
+    yield from [first] if first else []
+
+
+def _span(node: Any, name: str) -> int:
+    number = str(node.get(name).value).strip() if node.has(name) else ""
+    return int(number) if number.isdecimal() else 1
+
+
+def _without_marks(text: str) -> str:
+    """Returns a text without marks of unknown templates, and without the brackets and spaces around them."""
+    if _HOLE not in text and _VALUE not in text:
+        return text
+    text = re.sub(rf"\(\s*[{_HOLE}{_VALUE}][\s,;:{_HOLE}{_VALUE}]*\)", "", text)
+    text = re.sub(rf"(?<=\()[{_HOLE}{_VALUE}][\s,;:]*|[{_HOLE}{_VALUE}]", "", text)
+    return re.sub(r"\s+([.,;:!?)])", r"\1", " ".join(text.split()))
+
+
+def _is_infobox(node: Any) -> bool:
+    name = str(node.name).strip().lower()
+    return "infobox" in name or name in ("taxobox", "speciesbox", "automatic taxobox", "chembox")
+
+
+class _Infobox:
+    """The facts and the image of a page's infoboxes.
+
+    Args:
+        image: The parameter that names the main image, if it is an unusual one.
+    """
+
+    def __init__(self, image: str | None) -> None:
+        self.facts: list[tuple[str, str]] = []
+        self.main: str | None = None
+        self.other: str | None = None
+        self._image = image
+
+    def read(self, box: Any, words: _Words) -> None:
+        """Adds an infobox, and those inside it; other templates are ignored."""
+        if not _is_infobox(box):
+            return
         for parameter in box.params:
             label = str(parameter.name).strip()
             file = _FILE.fullmatch(str(parameter.value).strip().partition("|")[0].rstrip("]"))
             shown = file[1].strip() if file and _IMAGE.search(file[1].strip()) else None
-            if label.lower() == image or (image is None and label.lower() in _MAIN):
-                main = main or shown
+            inner = [one for one in parameter.value.ifilter_templates(recursive=False) if _is_infobox(one)]
+            for one in inner:
+                self.read(one, words)
+            if label.lower() == self._image or (self._image is None and label.lower() in _MAIN):
+                self.main = self.main or shown
             elif shown:  # a map or a flag, or the main image under an unusual name
-                unusual = "image" in label.lower() and "map" not in label.lower() and image is None
-                other = other or (shown if unusual else None)
-            elif not _NO_FACT.fullmatch(label):
-                lines = _lines(words.of(parameter.value)).splitlines()
-                value = ", ".join(line.strip(" ,") for line in lines)
-                if value and len(value) <= _LONGEST_FACT:
-                    facts.append(f"{label.replace('_', ' ').capitalize()}: {value}")
-    return facts, main or other
+                unusual = "image" in label.lower() and "map" not in label.lower() and self._image is None
+                self.other = self.other or (shown if unusual else None)
+            elif value := words.value(parameter.value):
+                if inner or not _NO_FACT.fullmatch(label):
+                    self.facts.append((label.replace("_", " ").capitalize(), value))
+                else:
+                    words.losses.leave_out("settings of infoboxes", value)
 
 
-def _image(name: str, options: str, section: int) -> ArticleImage | None:
+def _caption(options: str) -> str:
+    """Returns the caption among the options of an image."""
+    texts = [one.strip() for one in _split(options)]
+    captions = [one for one in texts if not _OPTION.fullmatch(one) and not _SIZE.fullmatch(one)]
+    words = _Words("", Namespaces(), Losses())
+    return words.lines(words.of(_parse(captions[-1]))).replace("\n", " ") if captions and captions[-1] else ""
+
+
+def _image(name: str, options: str, caption: str, section: int) -> ArticleImage | None:
     """Returns an image in the text, or `None` if it is an icon or not an image."""
     name = " ".join(name.replace("_", " ").split())
     if not _IMAGE.search(name) or ICON.search(name):
         return None
-    caption = ""
-    for option in map(str.strip, _split(options)):
-        if (size := _SIZE.fullmatch(option)) is not None:
-            if max(int(side or 0) for side in size.groups()) < SMALLEST:
-                return None
-        elif not _OPTION.fullmatch(option):
-            caption = option
-    return ArticleImage(name, section, _lines(_Words(Namespaces()).of(_parse(caption))).replace("\n", " "))
+    sizes = filter(None, (_SIZE.fullmatch(option.strip()) for option in _split(options)))
+    if any(max(int(side or 0) for side in size.groups()) < SMALLEST for size in sizes):
+        return None
+    return ArticleImage(name, section, caption)
 
 
 def _split(options: str) -> Iterator[str]:
@@ -252,12 +407,6 @@ def _split(options: str) -> Iterator[str]:
         else:
             part += token
     yield part
-
-
-def _lines(text: str) -> str:
-    """Returns text without leftover markup, one line per paragraph."""
-    lines = (" ".join(line.split()) for line in _MARKUP.sub("", write_superscripts(text)).splitlines())
-    return "\n".join(line for line in lines if line.strip(" .,;:-\u2013|"))
 
 
 def _parse(source: str) -> Any:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
-from indexes.formats.fields import Names, field_of
-from indexes.formats.losses import Losses
+from indexes.formats.fields import field_of
+from indexes.formats.reading import Reading
 from indexes.formats.rows import entities_of
 from indexes.formats.skipped import Entry
 from indexes.formats.streams import opened
@@ -26,7 +26,7 @@ _SETTINGS = (_LANGUAGE, "{http://www.w3.org/XML/1998/namespace}space")
 _LONGEST_NAME = 50
 
 
-def read_xml(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
+def read_xml(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the entries of an XML file, which are the repeated elements closest to the root, or of a folder's files.
 
     Their child elements and attributes are the fields.
@@ -34,7 +34,7 @@ def read_xml(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
     Raises:
         ValueError: The file is damaged, contains no list, or no entry has a field given in `names`.
     """
-    yield from entities_of(_in_folder(path) if path.is_dir() else _rows(path), names, str(path), losses)
+    yield from entities_of(_in_folder(path) if path.is_dir() else _rows(path), reading, str(path))
 
 
 def xml_files(path: Path) -> list[Path]:

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from indexes.extras import optional
-from indexes.formats.fields import Names
 from indexes.formats.html import Furniture, Measure, furniture_of, read_page
-from indexes.formats.losses import Losses
+from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry
 from indexes.svg import size_of
 from retriever.images import ImageError
@@ -36,7 +35,7 @@ _LONGEST_CHAIN = 16
 """Most redirects in a row; more are a loop."""
 
 
-def read_zim(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
+def read_zim(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the articles of a ZIM file in the file's order, with their places.
 
     Every HTML page with text is an article, except redirects, whose titles become other names of the articles, and the
@@ -45,25 +44,29 @@ def read_zim(path: Path, names: Names, losses: Losses) -> Iterator[Entry]:
     is the page's path. Images are named by their paths in the file.
 
     Raises:
-        ValueError: libzim or selectolax is not installed, or the file cannot be read at all.
+        ValueError: libzim is not installed, or the file cannot be read at all.
     """
     archive = open_zim(path)
-    optional("selectolax.lexbor", "zim")
     main = _target(archive.main_entry) if archive.has_main_entry else ""
-    furniture = furniture_of(list(_sample(archive, main)))
+    furniture = furniture_of(list(_sample(archive, main)), reading)
     measure = _measuring(archive)
     redirects = _redirects(archive)
-    entity = partial(_entity, measure=measure, furniture=furniture, names=names)
+    entity = partial(_entity, measure=measure, furniture=furniture, reading=reading)
     found = False
-    for one in _articles(path, archive, main, redirects, entity):
+    for one in _articles(path, archive, main, redirects, reading, entity):
         found = True
         yield one
     if not found and main:
-        yield from _articles(path, archive, "", redirects, entity)
+        yield from _articles(path, archive, "", redirects, reading, entity)
 
 
 def _articles(
-    path: Path, archive: Any, main: str, redirects: _Redirects, read: Callable[[bytes, Any], Entity | None]
+    path: Path,
+    archive: Any,
+    main: str,
+    redirects: _Redirects,
+    reading: Reading,
+    read: Callable[[bytes, Any], Entity | None],
 ) -> Iterator[Entry]:
     """Yields the articles of an archive except the page at `main`, with their places."""
     for number in range(archive.entry_count):
@@ -76,6 +79,7 @@ def _articles(
             yield where, ValueError(f"{where}: damaged ({error}); fetch the file again")
             continue
         if html is not None:
+            reading.losses.at(where)
             try:
                 found = read(html, entry)
             except ValueError as error:
@@ -128,8 +132,8 @@ def is_zim(path: Path) -> bool:
         return file.read(len(MAGIC)) == MAGIC
 
 
-def _entity(html: bytes, entry: Any, measure: Measure, furniture: Furniture, names: Names) -> Entity | None:
-    page = read_page(html, entry.path, entry.title, measure, furniture, names)
+def _entity(html: bytes, entry: Any, measure: Measure, furniture: Furniture, reading: Reading) -> Entity | None:
+    page = read_page(html, entry.path, entry.title, measure, reading, furniture)
     if page is None:
         return None
     return page.entity(page.canonical if _is_its_own(page.canonical, entry.path) else entry.path)

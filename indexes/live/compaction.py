@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from indexes.formats.losses import texts_of, words_in
 from indexes.growing import new_array, save_array
 from indexes.ids import hash_id, other_ids, save_ids
 from indexes.keys import Keys
@@ -86,7 +87,7 @@ def _write(version: Version, out: Path) -> None:
     shown = _write_thumbnails(base, sources, out)
     hashes = hash_thumbnails(out, len(sources))
     shared = shared_images(hashes, Articles(out / "entities.jsonl"))
-    report = _report(base, len(sources)) | {"shared_images": shared.to_json()}
+    report = _report(version, len(sources), shown) | {"shared_images": shared.to_json()}
     write_report(out, _image_problems(base, sources), report)
     counts = Counts(
         entities=len(sources),
@@ -259,9 +260,14 @@ def _link(old: Path, new: Path) -> None:
     shutil.copyfile(old, new)
 
 
-def _report(base: Index, entities: int) -> Report:
-    """Returns the old report without its part about main images; the build's skipped entries stay in it."""
-    report = {name: part for name, part in read_report(base.folder).items() if name not in PROBLEMS}
+def _report(version: Version, entities: int, shown: int) -> Report:
+    """Returns the old report without its part about main images; what the build left out stays in it."""
+    report = {name: part for name, part in read_report(version.base.folder).items() if name not in PROBLEMS}
+    if "words" in report:  # not in indexes of older versions
+        gone = sum(words_in(texts_of(version.base.entity(row))) for row in version.removed.values())
+        new = sum(words_in(texts_of(entry.change.entity)) for entry in version.entries.values())
+        report["words"] = {name: words + new - gone for name, words in report["words"].items()}
+        report["pictures"] = report["pictures"] | {"found": shown}
     if "skipped" in report:  # not in indexes of older versions
         report["skipped"] = report["skipped"] | {"of": entities + report["skipped"]["count"]}
     return report

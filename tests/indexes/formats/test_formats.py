@@ -91,7 +91,7 @@ def test_jsonl(tmp_path: Path) -> None:
     path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")  # a trailing blank line is no entity
     france, empty, italy = read_knowledge_base(path)
     assert italy.image == "it.jpg" and italy.images == (ArticleImage("it.jpg", 0, "Flag"), ArticleImage("rome.jpg"))
-    assert france.sections == (Section("Flag", "Blue.", 1),)
+    assert france.sections == (Section("REFERENCES", "x", 0), Section("Flag", "Blue.", 1))
     assert (france.image, france.url) == ("flag/fr.jpg", "")
     assert (empty.title, empty.url, empty.image) == ("Émpty", "https://e.example", None)
 

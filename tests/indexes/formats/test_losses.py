@@ -27,7 +27,7 @@ def test_each_word_is_kept_or_left_out() -> None:
     losses.leave_out("badges", "b.svg", unit="images")
     losses.leave_out("comments", "")  # nothing
     losses.keep_entity(Entity("a", "Fox", (Section("Fox", "One two.", 0), Section("Diet", "Part: A; Part: B", 1))))
-    losses.repeat("Part:")  # a column's name
+    losses.repeat(1)  # a column's name
     assert losses.to_json() == {
         "words": {"source": 10, "kept": 6},
         "pictures": {"files": 0, "found": 0, "rule": ""},

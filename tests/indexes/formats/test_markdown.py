@@ -54,7 +54,7 @@ def test_fields_of_ones_own(tmp_path: Path) -> None:
 def test_front_matter(tmp_path: Path, front: str, title: str, image: str | None) -> None:
     (entity,) = read(tmp_path, {"note.md": front + "Text.\n", "fox.png": "", "b.png": ""}).values()
     assert (entity.title, entity.image) == (title, image)
-    assert texts(entity) == [(title, "Text.")]
+    assert texts(entity)[0] == (title, "Text.")
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ x = **1
             "note",
             "A bold and slanted, struck, marked code, link, the frog, Toad. It goes on\n"
             "here and here. 100 % sure & more\n"
-            "Beware of the frog\none\ntwo\nName | Age\nFox | 3\nMore\ninside\nx = **1",
+            "Beware of the frog\none\ntwo\nName: Fox; Age: 3\nMore\ninside\nx = **1\nA footnote.",
             0,
         ),
     )

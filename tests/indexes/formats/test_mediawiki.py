@@ -84,7 +84,7 @@ def test_a_dump_with_redirects(tmp_path: Path) -> None:
     assert fox.names == ("Vulpes vulpes", "Foxes")
     assert fox.sections == (
         Section("Red fox", "The red fox is a fox. It\nlives here.", 0),
-        Section("Diet", "It eats:\nmice\nbirds", 1),
+        Section("Diet", "It eats:\nmice\nbirds\n12", 1),
         Section("Winter", "Berries.\nAnd 5 km of walking.", 2),
         Section("Facts", "Status: Least concern\nFirst seen: 1758-01-07\nFood: mice, birds\nWeight: 6 kg", 5),
     )

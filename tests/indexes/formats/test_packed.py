@@ -73,7 +73,7 @@ def test_parquet_has_the_fields_of_jsonl(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "kb.jsonl", *ROWS)
     found = list(read_knowledge_base(path))
     assert found == list(read_knowledge_base(tmp_path / "kb.jsonl"))
-    assert found[0].sections == (Section("A", "one", 0), Section("B", "two", 2))
+    assert found[0].sections == (Section("A", "one", 0), Section("References", "[1]", 1), Section("B", "two", 2))
     assert found[0].images == (ArticleImage("a.jpg", 2, ""),) and found[0].image == "a.jpg"
     assert (found[1].image, found[1].images, found[1].url) == ("b.jpg", (), "")
 

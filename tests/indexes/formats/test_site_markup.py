@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from indexes.formats import guess_format, read_knowledge_base
-from indexes.formats.site_markup import without_site_markup
+from indexes.formats.losses import Losses
+from indexes.formats.site_markup import Note, without_site_markup
 from indexes.formats.skipped import SkippedEntries
 from retriever.types import ArticleImage, Entity, Section
 
@@ -95,15 +96,20 @@ def test_mdx(tmp_path: Path) -> None:
     (tmp_path / "docs" / "fox.mdx").write_text(MDX)
     assert guess_format(tmp_path) == "markdown"
     (fox,) = read(tmp_path)
-    assert fox.sections == (Section("The fox", "It is red.\nimport kept from './kept.png';\n<Card />", 0),)
+    assert fox.sections == (
+        Section("The fox", "It is red.\nimport kept from './kept.png';\n<Card />", 0),
+        Section("Facts", "Description: An animal.", 1),
+    )
     assert fox.images == (ArticleImage("img/fox.png", 0, "A fox"),)
 
 
-def test_lines_and_images_that_notes_share_are_left_out(tmp_path: Path) -> None:
-    footer = "\n\nFound a mistake? Open an issue on our tracker.\n\n![](logo.png)"
+def test_lines_of_links_that_notes_share_are_left_out(tmp_path: Path) -> None:
+    links = "[Home](index.md) | [All foxes](foxes.md)"
+    footer = f"\n\nIt eats plants and animals.\n\n![](den.png)\n\n{links}"
     found = read(tmp_path, **{f"n{n}": f"# Note {n}\n\nText {n}, of its own.{footer}" for n in range(6)})
-    assert [one.sections for one in found] == [(Section(f"Note {n}", f"Text {n}, of its own.", 0),) for n in range(6)]
-    assert not any(one.images or one.image for one in found)
+    text = "Text {}, of its own.\nIt eats plants and animals."
+    assert [one.sections for one in found] == [(Section(f"Note {n}", text.format(n), 0),) for n in range(6)]
+    assert all(one.image == "den.png" for one in found)
 
 
 def test_files_about_a_repository_packages_and_badges_are_no_content(tmp_path: Path) -> None:
@@ -138,13 +144,13 @@ def test_a_note_of_a_vault_is_called_as_its_file(tmp_path: Path) -> None:
         },
     )
     assert (first.title, second.title, third.title) == ("An inbox", "Red fox", "Wolf")
-    assert second.sections == (Section("Index", "B", 1),) and third.sections == (Section("Wolf", "C", 0),)
+    assert second.sections == (Section("Index", "B", 0),) and third.sections == (Section("Wolf", "C", 0),)
     assert third.image == "w.png"
 
 
 def test_code_is_left_alone() -> None:
     code = "```\n{% raw %}\n:::tip\n!!! note\n    x\n```\n"
-    assert without_site_markup(code) == code
+    assert without_site_markup(code, Note(Losses())) == code
 
 
 @pytest.mark.parametrize(

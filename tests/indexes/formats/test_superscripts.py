@@ -6,8 +6,12 @@ import pytest
 
 from indexes.formats.facts import plain
 from indexes.formats.html import read_page
-from indexes.formats.markdown_text import Piece, parse
+from indexes.formats.html_text import Piece
+from indexes.formats.losses import Losses
+from indexes.formats.markdown_text import parse
+from indexes.formats.reading import Reading
 from indexes.formats.wikitext import Namespaces, read_wikitext
+from retriever.types import Section
 
 CASES = {
     "10<sup>6</sup> people on 5 km<sup>2</sup>": "10^6 people on 5 km^2",
@@ -26,35 +30,35 @@ CASES = {
 
 @pytest.mark.parametrize("html", CASES)
 def test_html(html: str) -> None:
-    pytest.importorskip("selectolax")
     box = f"<table class='infobox'><tr><th>Area</th><td>{html}</td></tr></table>"
-    page = read_page(f"<html><body>{box}<p>{html}</p></body></html>".encode(), "a.html", "A", lambda _: (0, 0))
+    page = read_page(
+        f"<html><body>{box}<p>{html}</p></body></html>".encode(), "a.html", "A", lambda _: (0, 0), Reading()
+    )
     assert page is not None
-    assert page.sections == [("A", CASES[html]), ("Facts", f"Area: {CASES[html]}")]
+    assert page.sections == (Section("A", CASES[html], 0), Section("Facts", f"Area: {CASES[html]}", 1))
 
 
 @pytest.mark.parametrize("html", CASES)
 def test_markdown_and_fields_of_rows(html: str) -> None:
-    assert parse(html) == [Piece(CASES[html])]
-    assert parse(f"<p>{html}</p>") == [Piece(CASES[html])]
+    assert parse(html, Losses()) == [Piece(CASES[html])]
+    assert parse(f"<p>{html}</p>", Losses()) == [Piece(CASES[html])]
     assert plain(html) == CASES[html]
 
 
 @pytest.mark.parametrize("html", CASES)
 def test_wikitext(html: str) -> None:
     pytest.importorskip("mwparserfromhell")
-    assert read_wikitext(html, "A", Namespaces()).sections == [("A", CASES[html])]
+    assert read_wikitext(html, "A", Namespaces(), Reading()).sections == [("A", CASES[html])]
 
 
 def test_templates_of_wikitext() -> None:
     pytest.importorskip("mwparserfromhell")
     text = "10{{sup|6}} t of CO{{sub|2}}"
-    assert read_wikitext(text, "A", Namespaces()).sections == [("A", "10^6 t of CO2")]
+    assert read_wikitext(text, "A", Namespaces(), Reading()).sections == [("A", "10^6 t of CO2")]
 
 
 def test_links_to_footnotes() -> None:
-    pytest.importorskip("selectolax")
     html = '<p>A fox<sup id="r"><a href="#f">1</a></sup> of 2 m<sup>2</sup>.</p>'
-    page = read_page(f"<html><body>{html}</body></html>".encode(), "a.html", "A", lambda _: (0, 0))
-    assert page is not None and page.sections == [("A", "A fox of 2 m^2.")]
-    assert parse(html) == [Piece("A fox of 2 m^2.")]
+    page = read_page(f"<html><body>{html}</body></html>".encode(), "a.html", "A", lambda _: (0, 0), Reading())
+    assert page is not None and page.sections == (Section("A", "A fox of 2 m^2.", 0),)
+    assert parse(html, Losses()) == [Piece("A fox of 2 m^2.")]

@@ -68,10 +68,10 @@ def test_wiki6m_errors_name_line_and_field(tmp_path: Path, change: dict[str, Any
         wiki(tmp_path, {}, change)
 
 
-def test_a_text_without_headings_is_cut_between_paragraphs() -> None:
+def test_a_text_without_headings_is_divided() -> None:
     paragraphs = ["a " * 100, "b " * 150, "c", "d " * 300, "e"]
     parts = list(split_text("T", "\n\n".join(paragraphs)))
-    assert [(title, len(text.split())) for title, text in parts] == [("T", 250), ("T", 1), ("T", 300), ("T", 1)]
+    assert [(title, len(text.split())) for title, text in parts] == [("T", 250), ("T", 250), ("T", 52)]
     assert " ".join(text for _, text in parts).split() == " ".join(paragraphs).split()
     assert list(split_text("T", " \n")) == []
     assert list(split_text("T", "== A ==\nx\n==B==\n")) == [("A", "x")]
@@ -115,10 +115,12 @@ def test_markdown(tmp_path: Path) -> None:
     zebra, fox, untitled = read_knowledge_base(tmp_path)
     assert (fox.id, fox.title, fox.url) == ("fox", "Red fox", "https://e.example/fox")
     assert fox.sections == (
-        Section("Red fox", "A wild animal. It runs.", 0),
+        Section("Fox", "A wild animal. It runs.", 0),  # the front matter has another title
         Section("Diet", "Mice.", 1),
         Section("Winter", "Berries.\n## no heading, ![no picture](x.png)", 2),
+        Section("References", "[1]", 3),
         Section("Range", "Europe.", 4),
+        Section("Facts", "Tags: animals", 5),
     )
     assert fox.images == (
         ArticleImage("animals/img/fox_(red).jpg", 0, "A fox (male)"),

@@ -9,8 +9,6 @@ from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_ba
 from indexes.sources import find_main, open_images
 from retriever.types import Section
 
-pytest.importorskip("selectolax")
-
 
 def write_site(folder: Path, count: int) -> Path:
     for number in range(count):
@@ -101,6 +99,6 @@ def test_what_some_sites_have(tmp_path: Path) -> None:
     Image.new("RGB", (120, 110), "blue").save(tmp_path / "grid.png")
     found = {entity.id: entity for entity in read_knowledge_base(tmp_path)}
     first, second = found["0.html"], found["1.html"]
-    assert (first.title, first.image) == ("Page 0 Our site", None)
-    assert (second.image, [image.url for image in second.images]) == ("1.png", ["1.png"])
+    assert (first.title, first.image) == ("Page 0 Our site", "grid.png")  # it has no other
+    assert (second.image, [image.url for image in second.images]) == ("1.png", ["grid.png", "1.png"])
     assert second.sections == (Section("Page 1 Our site", "Text 1.", 0), Section("More words", "Of 1.", 1))

@@ -16,7 +16,6 @@ from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.paths import contents
 
 pytest.importorskip("libzim")
-pytest.importorskip("selectolax")
 
 png = partial(image_bytes, size=(180, 120))
 FOX = """<!DOCTYPE html><html><head><meta charset="UTF-8"><title>Red fox</title>
@@ -97,9 +96,10 @@ def test_articles_with_sections_and_images(zim: Path) -> None:
     assert fox.title == "Red fox" and fox.names == ("Vulpes vulpes",) and not band.names
     assert fox.sections == (
         Section("Red fox", "The red fox is a fox.", 0),
-        Section("Diet", "It eats: much\nmice\nbirds", 1),
+        Section("Diet", "It eats:\nmuch\nmice\nbirds", 1),
         Section("Winter", "Some berries too.\nAnd fish.", 2),
         Section("Range", "Europe.", 4),
+        Section("Facts", "Kingdom: Animalia", 5),
     )
     assert fox.image == "_assets_/fox red.png"
     assert fox.images == (
@@ -138,7 +138,7 @@ def test_an_index_of_a_zim_file(zim: Path, tmp_path: Path) -> None:
     assert contents(tmp_path / "once") == contents(tmp_path / "again")
     assert index.manifest.name == "foxes" and index.manifest.inputs.kb_format == "zim"
     row = index.row_of("https://en.wikipedia.org/wiki/Red_fox")
-    assert row is not None and len(index.section_rows(row)) == 4 and index.image_path(row) is not None
+    assert row is not None and len(index.section_rows(row)) == 5 and index.image_path(row) is not None
     assert index.row_of("http://en.wikipedia.org/wiki/Vulpes%20vulpes") == row  # the name of a redirect
     assert index.row_of("Vulpes vulpes") is None
     assert index.manifest.counts.with_image == 2
@@ -190,11 +190,11 @@ def test_a_page_of_kiwix_loses_what_is_no_article(tmp_path: Path) -> None:
     assert song.sections == (
         Section("Song (tune)", "A song. It is sung often.", 0),
         Section("Weekly", "First.", 2),
-        Section("Europe", "Second.", 3),
+        Section("Europe", "Second.\n12", 3),
         Section(
             "Facts",
             "Single by Ray\nReleased: 1986\nLabel: Columbia, Atlantic\nPopulation, Total: 5 people\n"
-            "Writers: Joel, Charles",
+            "Writers: Joel, Charles\nBefore: Other song",
             6,
         ),
     )
@@ -267,9 +267,11 @@ def test_a_crawl_of_a_website(tmp_path: Path) -> None:
         pages[f"e.example/badge-{number}.png"] = ("", png("blue"))
     found = list(read_knowledge_base(write_zim(tmp_path / "crawl.zim", pages)))
     assert len(found) == 8
-    assert [entity.sections[0].text for entity in found] == [f"What number {n} is about." for n in range(8)]
+    assert [entity.sections[0].text for entity in found] == [
+        f"What number {n} is about.\nGet it in our shop." for n in range(8)
+    ]
     assert [entity.image for entity in found] == [f"e.example/photo{n}.png" for n in range(8)]
-    assert all(len(entity.images) == 1 for entity in found)
+    assert all(entity.images[0].url == "e.example/store.png" and len(entity.images) == 2 for entity in found)
 
 
 def test_any_extension_and_split_archives(zim: Path, tmp_path: Path) -> None:

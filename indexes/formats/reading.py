@@ -1,0 +1,26 @@
+"""What readers of knowledge bases are told besides the path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from indexes.formats.fields import Names
+from indexes.formats.losses import Losses
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How to read a knowledge base.
+
+    Attributes:
+        names: The names of an entity's fields there, if they differ from the usual ones.
+        losses: Counts what is left out.
+        dropped: Whether to leave out a section with a given title, and those below it.
+        keep_all: Whether to keep navigation, comments and the like.
+    """
+
+    names: Names = field(default_factory=dict)
+    losses: Losses = field(default_factory=Losses)
+    dropped: Callable[[str], bool] = lambda title: False
+    keep_all: bool = False

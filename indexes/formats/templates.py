@@ -1,0 +1,400 @@
+"""The words that common templates of Wikipedia produce: quantities, dates, lists, quotations, currencies, languages.
+
+A template's value is whole or absent: `expand` returns `None` for templates that it does not know, and for parameters
+that it cannot read.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Arguments = Sequence[str]
+Named = Mapping[str, str]
+_Function = Callable[[Arguments, Named], str | None]
+
+_NUMBER = re.compile(
+    r"[+\-\u2212\u2013]?(?:\d[\d,.\s\u00a0]*|\.\d+)(?:[+/\u2044]\d+(?:[/\u2044]\d+)?)?(?:[eE][+-]?\d+)?"
+)
+_BETWEEN = {
+    **{sign: "\u2013" for sign in ("-", "\u2013")},
+    **{sign: " to " for sign in ("to", "to(-)", "to-")},
+    **{sign: " \u00d7 " for sign in ("x", "\u00d7", "xx", "by", "*")},
+    **{sign: " ± " for sign in ("+/-", "±")},
+    **{sign: f" {sign} " for sign in ("and", "or", "+")},
+    **{sign: f"{sign} " for sign in (",", ", and", ", or")},
+    **{"and(-)": " and ", "/": "/"},
+}
+"""What stands between the values of a range."""
+_UNITS = {
+    "c": "°C", "f": "°F", "k": "K", "sqkm": "km^2", "sqmi": "sq mi", "sqft": "sq ft", "sqin": "sq in", "sqyd": "sq yd",
+    "sqm": "m^2", "cuft": "cu ft", "cuin": "cu in", "cuyd": "cu yd", "cumi": "cu mi", "ftin": "ft", "usgal": "US gal",
+    "impgal": "imp gal", "lt": "long tons", "st": "short tons", "lbs": "lb", "acre-ft": "acre-feet", "kn": "knots",
+    "mph": "mph", "foot": "ft", "feet": "ft", "inch": "in", "inches": "in", "mile": "mi", "miles": "mi", "deg": "°",
+}  # fmt: skip
+_PREFIXES = {
+    name: pair.partition("=")[0].replace("_", " ")
+    for pair in (
+        *(
+            "US$=USD,US$",
+            "$=$",
+            "€=EUR,€,EURO",
+            "£=GBP,£",
+            "¥=JPY,¥,YEN",
+            "CN¥=CNY,CN¥,RMB",
+            "₹=INR,₹",
+            "A$=AUD,A$,AU$",
+        ),
+        *("C$=CAD,C$,CA$", "NZ$=NZD,NZ$", "HK$=HKD,HK$", "S$=SGD,S$", "₩=KRW,₩", "₽=RUB,₽", "R$=BRL,R$", "Mex$=MXN"),
+        *(
+            "CHF_=CHF",
+            "SEK_=SEK",
+            "NOK_=NOK",
+            "DKK_=DKK",
+            "PLN_=PLN",
+            "₺=TRY,₺",
+            "R=ZAR",
+            "₱=PHP,₱",
+            "฿=THB",
+            "₪=ILS,NIS",
+        ),
+        "₴=UAH,₴",
+    )
+    for name in pair.partition("=")[2].split(",")
+}
+"""What stands before an amount of money, by currency."""
+_SCALES = {"c": " crore", "l": " lakh", "k": " thousand", "t": " trillion", "m": " million", "b": " billion"}
+_DASH = "\u2013"
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July", "August", "September", "October"),
+    *("November", "December"),
+)
+
+
+def expand(name: str, given: Arguments, named: Named) -> str | None:
+    """Returns the words of a template, `None` if they are unknown.
+
+    Args:
+        name: Its name, in lower case and with spaces; a parser function's ends with a colon and has no argument in it.
+        given: The values without a name, as words.
+        named: The values with a name.
+
+    Example:
+        >>> expand("convert", ["341", "-", "345", "m", "ft"], {}), expand("val", ["52"], {"u": "m"})
+        ('341\u2013345 m', '52 m')
+        >>> expand("convert", ["high", "m"], {}) is expand("mystery", ["3"], {}) is None
+        True
+    """
+    function = _FUNCTIONS.get(name)
+    if function is None:
+        function = next((one for one, pattern in _PATTERNS if pattern.fullmatch(name)), None)
+    return None if function is None else function([one.strip() for one in given], named)
+
+
+def number(text: str) -> str | None:
+    """Returns a number with its thousands separated by commas, as `formatnum` writes it; `None` for other text."""
+    plain = text.strip().replace(",", "")
+    found = re.fullmatch(r"([+\-\u2212]?)(\d+)(\.\d+)?", plain)
+    if found is None:
+        return text.strip() if _NUMBER.fullmatch(text.strip()) else None
+    return f"{found[1]}{int(found[2]):,}{found[3] or ''}"
+
+
+def calculated(text: str) -> str | None:
+    """Returns the value of an arithmetic expression, as `#expr` writes it; `None` for one that cannot be calculated."""
+    rounded = re.fullmatch(r"(.*?)\bround\s+(\d)\s*", text)
+    source = (rounded[1] if rounded else text).replace("^", "**").replace("\u2212", "-").replace(",", "")
+    source = re.sub(r"\bmod\b", "%", re.sub(r"\bdiv\b", "/", source)).strip()
+    try:
+        value = _value(ast.parse(source, mode="eval").body)
+    except (SyntaxError, ValueError, ZeroDivisionError, OverflowError, RecursionError, MemoryError):
+        return None
+    value = round(value, int(rounded[2])) if rounded else value
+    return str(int(value)) if float(value).is_integer() else f"{value:.12g}"
+
+
+_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+}
+
+
+def _value(node: ast.expr) -> float:
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return float(node.value)  # type: ignore[arg-type]  # checked above
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return float(_OPERATORS[type(node.op)](_value(node.left), _value(node.right)))
+    raise ValueError
+
+
+def unit(code: str) -> str:
+    """Returns a unit as it is written: `sqmi` as "sq mi", `km2` as "km^2"."""
+    code = code.strip().removeprefix("e6").removeprefix("e3")
+    known = _UNITS.get(code.lower())
+    if known is not None and (len(code) > 1 or code.isupper()):
+        return known
+    return re.sub(r"(?<=[A-Za-z])([23])(?!\d)", r"^\1", code)
+
+
+def _quantity(given: Arguments, named: Named) -> str | None:
+    """Returns the quantity to convert, without its conversion: ranges, compounds such as 6 ft 2 in, and fractions."""
+    parts, place = list[str](), 0
+    while True:
+        if place >= len(given) or not _NUMBER.fullmatch(given[place]):
+            return None
+        value = given[place].replace("+", " ") if "/" in given[place] else given[place]
+        place += 1
+        while place + 1 < len(given) and given[place] in _BETWEEN and _NUMBER.fullmatch(given[place + 1]):
+            value += _BETWEEN[given[place]] + given[place + 1]
+            place += 2
+        if place >= len(given) or not given[place] or _NUMBER.fullmatch(given[place]):
+            return None
+        scale = " million" if given[place].startswith("e6") else " thousand" if given[place].startswith("e3") else ""
+        parts.append(f"{value}{scale} {unit(given[place])}")
+        place += 1
+        if not (place + 1 < len(given) and _NUMBER.fullmatch(given[place]) and not _NUMBER.fullmatch(given[place + 1])):
+            return " ".join(parts)
+
+
+def _scientific(given: Arguments, named: Named) -> str | None:
+    if not given or not _NUMBER.fullmatch(given[0]):
+        return None
+    text, above, below = number(given[0]) or given[0], *[*given[1:3], "", ""][:2]
+    if above and below:
+        text += f" +{above.lstrip('+')} -{below.lstrip('-')}"
+    elif above:
+        text += f" ± {above}"
+    if power := named.get("e", "").strip():
+        text += f"\u00d710^{power}" if re.fullmatch(r"\d+", power) else f"\u00d710^({power})"
+    per = next((named[key] for key in ("up", "upl") if key in named), "")
+    units = unit(next((named[key] for key in ("u", "ul") if named.get(key)), ""))
+    units += f"/{unit(per)}" if per else ""
+    return f"{named.get('p', '')}{text}{named.get('s', '')} {units}".strip()
+
+
+def _fraction(given: Arguments, named: Named) -> str | None:
+    parts = [one for one in given if one]
+    if not parts or not all(map(_NUMBER.fullmatch, parts)):
+        return None
+    whole, above, below = ["", "1", parts[0]] if len(parts) == 1 else ["", *parts] if len(parts) == 2 else parts[:3]
+    return f"{whole} {above}/{below}".strip()
+
+
+def _measure(given: Arguments, named: Named) -> str | None:
+    """Returns a height or weight: `ft=6|in=2`."""
+    units = ("m", "cm", "ft", "in", "kg", "st", "lb", "oz")
+    parts = [f"{named[one].strip()} {one}" for one in units if _NUMBER.fullmatch(named.get(one, "").strip())]
+    return " ".join(parts) or _quantity(given, named)
+
+
+def _date(given: Arguments, named: Named) -> str | None:
+    """Returns a date as numbers, or as it is written."""
+    given = [one for one in given if one]
+    if not given:
+        return None
+    digits = [part.zfill(2) for part in _leading_digits(given)[:3]]
+    return "-".join(digits) or given[0]
+
+
+def _leading_digits(given: Arguments) -> list[str]:
+    end = next((number for number, one in enumerate(given) if not one.isdecimal()), len(given))
+    return list(given[:end])
+
+
+def _about(word: str) -> _Function:
+    def dated(given: Arguments, named: Named) -> str | None:
+        years = [one for one in given if one]
+        return f"{word} {_DASH.join(years[:2])}" if years else None
+
+    return dated
+
+
+def _as_of(given: Arguments, named: Named) -> str | None:
+    if named.get("alt"):
+        return named["alt"]
+    year, month, day = [*given, "", "", ""][:3]
+    if not year:
+        return None
+    called = _MONTHS[int(month) - 1] if month.isdecimal() and 1 <= int(month) <= 12 else month
+    word = "since" if named.get("since") else "as of"
+    return " ".join(filter(None, (word if named.get("lc") else word.capitalize(), day, called, year)))
+
+
+def _money(prefix: str) -> _Function:
+    def amount(given: Arguments, named: Named) -> str | None:
+        if not given or not given[0]:
+            return prefix.strip() or None
+        scale = _SCALES.get(given[1].lower(), "") if len(given) > 1 else ""
+        return f"{prefix}{number(given[0]) or given[0]}{scale}" if re.search(r"\d", given[0]) else None
+
+    return amount
+
+
+def _currency(given: Arguments, named: Named) -> str | None:
+    code = given[1] if len(given) > 1 else named.get("2", "USD")
+    prefix = _PREFIXES.get(code.upper(), f"{code} ")
+    return _money(prefix)(given[:1], named)
+
+
+def _quote(given: Arguments, named: Named) -> str | None:
+    text = next(
+        (named[key] for key in ("text", "quote", "content", "original") if named.get(key)), given[0] if given else ""
+    )
+    names = ("author", "sign", "by", "title", "source", "character", "translation")
+    said = [value for key in names if (value := named.get(key, "").strip())] or [one for one in given[1:3] if one]
+    return f"\n{text}\n{', '.join(said)}\n" if text else None
+
+
+def _items(given: Arguments, named: Named) -> str | None:
+    return "\n".join(one for one in given if one)
+
+
+def _titled_items(given: Arguments, named: Named) -> str | None:
+    return "\n".join(filter(None, (named.get("title", ""), *given)))
+
+
+def _argument(place: int) -> _Function:
+    return lambda given, named: given[place] if place < len(given) and given[place] else None
+
+
+def _last(given: Arguments, named: Named) -> str | None:
+    return given[-1] if given else None
+
+
+def _shown(given: Arguments, named: Named) -> str | None:
+    """Returns the words of a link to an article in another language."""
+    return named.get("lt") or next((one for one in given if one), None)
+
+
+def _beside(given: Arguments, named: Named) -> str | None:
+    """Returns a word with its form in another script: `{{nihongo|Fox|狐}}`."""
+    others = ", ".join(one for one in given[1:3] if one)
+    first = given[0] if given else ""
+    return f"{first} ({others})" if first and others else first or others or None
+
+
+def _marriage(given: Arguments, named: Named) -> str | None:
+    if not given:
+        return None
+    years = _DASH.join(one for one in given[1:3] if one)
+    return f"{given[0]} (m. {years})" if years else given[0]
+
+
+def _text(text: str) -> _Function:
+    return lambda given, named: text
+
+
+def _if(given: Arguments, named: Named) -> str | None:
+    tested, then, other = [*given, "", "", ""][:3]
+    return then if tested else other
+
+
+def _answer(word: str) -> _Function:
+    return lambda given, named: given[0] if given and given[0] else word
+
+
+def _joined(given: Arguments, named: Named) -> str | None:
+    return " ".join(given[:2])
+
+
+_NAMES: tuple[tuple[_Function, str], ...] = (
+    (_quantity, "convert|cvt|convinfobox"),
+    (_scientific, "val"),
+    (_fraction, "frac|fraction|sfrac|frac2"),
+    (_measure, "height|weight"),
+    (_about("c."), "circa|c.|ca|ca.|approx"),
+    (_about("fl."), "floruit|fl.|fl"),
+    (_about("r."), "reign|r."),
+    (_as_of, "as of|asof"),
+    (_date, "date|dts"),
+    (_money("₹"), "inrconvert|indian rupee|indian rupees"),
+    (_currency, "currency|monnaie"),
+    (
+        _quote,
+        "quote|blockquote|cquote|quotation|bq|quote box|centered pull quote|poemquote|poem quote|pull quote|zitat",
+    ),
+    (
+        _items,
+        "br list|brlist|ubl|unbulleted list|ublist|blist|bulleted list|hlist|flatlist|flat list|plainlist|plain list",
+    ),
+    (_items, "cslist|csv|ordered list|olist|unbulleted|startplainlist|endplainlist|comma separated entries|enum"),
+    (_titled_items, "collapsible list|hidden"),
+    (
+        _last,
+        "lang|langue|langx|transl|transliteration|translit|script|url|flag|flagcountry|flagu|flagdeco|country",
+    ),
+    (_last, "sort|sort2|color|colour|font color|fontcolor|resize|font|bg"),
+    (_shown, "ill|interlanguage link|illm|link-interwiki|ill-wd|lien"),
+    (_beside, "nihongo|nihongo2|nihongo3|korean"),
+    (_marriage, "marriage|married"),
+    (
+        _argument(0),
+        "nowrap|no wrap|nobr|small|smaller|big|larger|sc|smallcaps|em|strong|center|noitalic|nobold|mono|code|tt",
+    ),
+    (_argument(0), "var|mvar|math|sub|abbr|tooltip|abbrlink|hover title|nts|formatprice|-"),
+    (_joined, "linktext|sortname|gaps"),
+    (_text(" \u2013 "), "snd|spaced ndash|spnd|sndash|spaced en dash|snds|\u2013"),
+    (_text("\u2013"), "ndash|en dash|nsndns"),
+    (_text("\u2014"), "mdash|em dash|\u2014"),
+    (_text(" "), "nbsp|space|thinsp|hair space|nbs|spaces|thin space|em space"),
+    (_text(" · "), "·|•|dot|middot|bull|bullet|\\|pipe"),
+    (_text("="), "="),
+    (_text("'"), "'"),
+    (_text("'s"), "'s"),
+    (_text(""), "shy|zwsp|wbr|zwj|zwnj|clear|clr"),
+    (_answer("Yes"), "yes|tick|check|aye"),
+    (_answer("No"), "no|cross|x mark|nay"),
+    (_answer("N/A"), "n/a"),
+    (_answer("TBA"), "tba"),
+    (_answer("Won"), "won"),
+    (_answer("Nominated"), "nom|nominated"),
+    (_argument(0), "lc:|uc:|lcfirst:|ucfirst:"),
+    (_if, "#if:"),
+    (lambda given, named: number(given[0]) if given else None, "formatnum:"),
+    (lambda given, named: calculated(given[0]) if given else None, "#expr:"),
+)
+"""Templates by name, in lower case; those whose words depend on today's date are unknown."""
+_FUNCTIONS: dict[str, _Function] = {
+    **{name.lower(): _money(prefix) for name, prefix in _PREFIXES.items()},
+    **{name: function for function, names in _NAMES for name in names.split("|")},
+    "!": _text("|"),
+}
+_PATTERNS: tuple[tuple[_Function, re.Pattern[str]], ...] = (
+    (
+        _date,
+        re.compile(r"(?:birth|death|start|end|film|opening|release|launch|founding|established)[ -]?(?:date|year).*"),
+    ),
+    (_date, re.compile(r"(?:dob|bda|b-da|dda|sda|birthdate|deathdate).*")),
+    (_argument(0), re.compile(r"lang-[a-z-]+|zh-?[a-z]*")),
+)
+_NO_WORDS = {
+    "footnote marks and references": r"efn|refn|sfnp?|harv\w*|r|rp|ref|note|notetag|cite .*|citation.*|cn|fact"
+    r"|by whom.*|when\??|who\??|which\??|verify.*|dubious.*|better source.*|page needed.*|full citation.*|isbn|doi"
+    r"|failed verification.*|webarchive|issn|oclc|dead link.*|clarify.*|reflist|notelist.*|refbegin|refend|references"
+    r"|anchors?|specify.*|vague.*|update.*",
+    "notices": r"short description|use .* (?:dates|english|spelling)|good article|featured (?:article|list)|pp(?:-.*)?"
+    r"|about|distinguish.*|for\d?|redirect.*|hatnote.*|main|main article|see also|further.*|other uses.*|unreferenced.*"
+    r"|more citations.*|stub|.*[ -]stub|refimprove.*|multiple issues|cleanup.*|orphan.*|italic title.*|displaytitle:"
+    r"|defaultsort:|lowercase.*|engvar.*|no footnotes|tone|notability|expand .*|sister project.*|commons.*|portal.*"
+    r"|wiki(?:tionary|quote|source|voyage|species|data).*|subject bar",
+    "navigation": r"navbox.*|authority control.*|toc.*|taxonbar|s-\w+|succession box|(?:start|end) box|sidebar.*"
+    "|.* sidebar",
+    "coordinates": r"coord.*|geobox coor.*",
+    "pronunciations": r"ipa.*|respell.*|pronunciation.*|audio.*|listen.*|pron.*",
+    "flags and icons": r"flag ?icon.*|icon|increase|decrease|steady|profit|loss|gold\d*|silver\d*|bronze\d*|hs",
+}
+"""Templates without words of the article, by what they are."""
+_KINDS = {kind: re.compile(pattern) for kind, pattern in _NO_WORDS.items()}
+
+
+def kind_of(name: str) -> str:
+    """Returns what a template without words of the article is, "" for others."""
+    return next((kind for kind, pattern in _KINDS.items() if pattern.fullmatch(name)), "")
