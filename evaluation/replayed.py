@@ -16,7 +16,7 @@ from indexes.store import Index
 from retriever.borders import without_border
 from retriever.codecs import EncodedTokens, encode_tokens, unpack_tokens
 from retriever.pipeline import Retriever
-from retriever.protocols import Finish, FusionEncoder, TextReranker
+from retriever.protocols import Finish, FusionEncoder, Step, TextReranker
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.token_codec import TokenCodec
@@ -94,6 +94,7 @@ class Replay:
         step2: Supplies the settings of step 2.
         step3: Supplies the settings of step 3.
         trim_borders: Whether uniform borders are cropped from query images.
+        device: Where the models are.
     """
 
     candidates: list[list[Candidate]]
@@ -102,12 +103,14 @@ class Replay:
     step2: FusionRerank
     step3: SectionRerank
     trim_borders: bool
+    device: torch.device
 
     def retriever(self, index: ReencodedIndex) -> Retriever[ReencodedIndex]:
         """Returns the pipeline on the re-encoded tokens, for the same queries only."""
         second = FusionRerank(self.fusion, index, self.step2.alpha, self.step2.mode)
         third = SectionRerank(self.reranker, index, self.step3.beta)
-        return Retriever([_Known(self.candidates), second, third], index, trim_borders=self.trim_borders, splits=False)
+        steps: list[Step] = [_Known(self.candidates), second, third]
+        return Retriever(steps, index, trim_borders=self.trim_borders, splits=False, device=self.device)
 
 
 def replayed(retriever: Retriever[Index], queries: Sequence[Query]) -> Replay:
@@ -124,9 +127,8 @@ def replayed(retriever: Retriever[Index], queries: Sequence[Query]) -> Replay:
         raise wrong
     shown = [without_border(query) for query in queries] if retriever.trim_borders else queries
     candidates = step1.start(shown)([[] for _ in shown]) if shown else []
-    return Replay(
-        candidates, _EncodedOnce(step2.fusion), _ScoredOnce(step3.reranker), step2, step3, retriever.trim_borders
-    )
+    encoded, scored = _EncodedOnce(step2.fusion), _ScoredOnce(step3.reranker)
+    return Replay(candidates, encoded, scored, step2, step3, retriever.trim_borders, retriever.device)
 
 
 class _Known:

@@ -34,7 +34,7 @@ class OMGM:
     """Answers questions about images from an index, with the source of every answer.
 
     Create one with `OMGM.open` or `OMGM.build`, or from your own parts. It is thread-safe; models run one batch at a
-    time.
+    time, and on a GPU two, each in other steps.
 
     Args:
         retriever: The retrieval steps over an index.

@@ -16,8 +16,7 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 
-from omgm.downloads.weights import free_bytes
-from retriever.wording import gigabytes
+from omgm.downloads.weights import free_bytes, gigabytes
 
 PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 INSTALL = 'pip install -c constraints.txt "{}"'

@@ -100,7 +100,7 @@ def open_retriever(
     inputs = opened.manifest.inputs
     recognition = _build_recognition(profile, encoder, fusion, inputs.image_keys, inputs.tokens)
     pin = opened.pinned if isinstance(opened, LiveIndex) else nullcontext
-    return Retriever(steps, opened, recognition, pin, profile.search.trim_borders)
+    return Retriever(steps, opened, recognition, pin, profile.search.trim_borders, device=opened.device)
 
 
 def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: FusionEncoder, doing: str) -> Editor:

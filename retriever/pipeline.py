@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Generic, TypeVar
 
+import torch
+
 from retriever.borders import without_border
 from retriever.protocols import EntityIndex, Finish, Step
 from retriever.recognition import Recognition
 from retriever.streams import free_threads, own_stream, side_by_side
+from retriever.turns import Turns
 from retriever.types import Candidate, Query, RetrievalResult
 
 IndexT = TypeVar("IndexT", bound=EntityIndex)
@@ -21,7 +23,7 @@ _Stage = tuple[Step, Callable[[], AbstractContextManager[object]]]
 
 
 class Retriever(Generic[IndexT]):
-    """Runs its steps one after the other on a whole batch of queries (implements `QueryRetriever`).
+    """Runs its steps one after the other on a whole batch of queries (implements `PipelinedRetriever`).
 
     Assign to `steps` to add, drop or replace one; any object with a `name` and a `start` is a `Step`:
 
@@ -29,6 +31,9 @@ class Retriever(Generic[IndexT]):
         retriever.steps = [Mine() if step.name == "step3" else step for step in retriever.steps]
 
     Batches in progress finish with the steps they began with.
+
+    A CPU works on one batch at a time. On a GPU, the next batch runs its first steps while a batch is in its last one;
+    no step ever works on two batches.
 
     Args:
         steps: The first step finds the candidates, the others rescore them; each has its own name.
@@ -38,6 +43,11 @@ class Retriever(Generic[IndexT]):
             context yields an object that keeps the rows readable as long as it is held. Every batch runs in one.
         trim_borders: Whether to cut uniform borders off query images.
         splits: Whether a batch may be split across cores; not if a step knows its batch in advance.
+        device: Where the steps' models are.
+
+    Attributes:
+        models: Any other code that runs the models must do so in `with retriever.models`; no batch is in a step
+            meanwhile.
 
     Raises:
         ValueError: There are no steps, or two have the same name.
@@ -51,13 +61,16 @@ class Retriever(Generic[IndexT]):
         pin: Callable[[], AbstractContextManager[object]] = nullcontext,
         trim_borders: bool = False,
         splits: bool = True,
+        device: torch.device | str = "cpu",
     ) -> None:
         self.index = index
         self.trim_borders = trim_borders
         self.recognition = recognition
-        self.models = threading.Lock()  # held during a batch; any other code that runs the models must hold it, too
+        self.device = torch.device(device)
+        self.models = Turns(2 if self.device.type == "cuda" else 1)
         self._pin, self._splits = pin, splits
         self.steps = steps
+        self._entered = self._stages
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -71,57 +84,55 @@ class Retriever(Generic[IndexT]):
             raise ValueError("a pipeline needs at least one step, got none")
         if len(set(names)) != len(names):
             raise ValueError(f"every step needs a name of its own, got {', '.join(names)}")
-        self._stages: list[_Stage] = [(step, own_stream()) for step in steps]
+        self._stages: list[_Stage] = [(step, own_stream(self.device)) for step in steps]
 
-    def retrieve(self, queries: Sequence[Query], steps: int | None = None) -> list[RetrievalResult]:
+    @property
+    def in_flight(self) -> int:
+        """How many batches can be in progress at once: 1 on a CPU, 2 on a GPU."""
+        return len(self.models)
+
+    def retrieve(
+        self, queries: Sequence[Query], steps: int | None = None, free: Callable[[], object] = bool
+    ) -> list[RetrievalResult]:
         """Returns one result per query, in order.
 
         On a CPU with cores to spare, each core takes a share of the queries; the steps of a single query start side by
-        side.
+        side. On a GPU, the last step starts when the others have finished.
 
         Args:
             queries: The queries.
             steps: How many of the steps to run; by default all. With fewer, `recognized` stays `None`.
+            free: Called as soon as another batch may begin, if that is before this one ends.
         """
         if self.trim_borders:
             queries = [without_border(query) for query in queries]
-        with self.models, self._pin() as version:
-            stages, threads = self._stages[:steps], free_threads()
-            shares = min(len(queries), threads if self._splits else 1)
-            share_of = partial(self._retrieve, stages=stages, version=version, threads=threads // max(shares, 1))
-            calls = [partial(share_of, share) for share in _split(queries, shares)]
-            with side_by_side(calls, threads) as results:
-                return [result for share in results for result in share()]
+        with self.models.batch() as move_on, self._pin() as version:
+            stages = self._stages
+            if stages is not self._entered:  # replaced; the batch ahead may be in a step that is now in the first part
+                self.models.settle()
+                self._entered = stages
+            threads = 1 if self.in_flight > 1 else free_threads()
+            shares = [_Share(part) for part in _split(queries, threads if self._splits else 1)]
+            chosen, first = stages[:steps], len(stages) - (self.in_flight - 1)
+            _run(shares, chosen[:first], threads)
+            if chosen[first:]:
+                move_on()
+                free()
+                _run(shares, chosen[first:], threads)
+            complete = len(chosen) == len(stages)
+            return [result for share in shares for result in self._results(share, complete, version)]
 
-    def _retrieve(
-        self, queries: Sequence[Query], stages: Sequence[_Stage], version: object, threads: int
-    ) -> list[RetrievalResult]:
-        candidates: list[list[Candidate]] = [[] for _ in queries]
-        timings: dict[str, float] = {}
-        rankings: list[dict[str, list[tuple[int, float]]]] = [{} for _ in queries]
-        finishes = []
-        with side_by_side([partial(_start, step, stream, queries) for step, stream in stages], threads) as starts:
-            for (step, _), start in zip(stages, starts, strict=True):
-                started = time.perf_counter()
-                finishes.append(start())
-                timings[step.name] = (time.perf_counter() - started) * 1000
-        for (step, stream), finish in zip(stages, finishes, strict=True):
-            started = time.perf_counter()
-            with stream():
-                candidates = finish(candidates)
-            timings[step.name] += (time.perf_counter() - started) * 1000
-            for ranking, ranked in zip(rankings, candidates, strict=True):
-                ranking[step.name] = [(candidate.row, candidate.score) for candidate in ranked]
+    def _results(self, share: _Share, complete: bool, version: object) -> list[RetrievalResult]:
         return [
             RetrievalResult(
                 query.id,
                 ranked,
-                dict(timings),
+                dict(share.timings),
                 ranking,
-                self._recognized(query, ranked) if len(stages) == len(self._stages) else None,
+                self._recognized(query, ranked) if complete else None,
                 version,
             )
-            for query, ranked, ranking in zip(queries, candidates, rankings, strict=True)
+            for query, ranked, ranking in zip(share.queries, share.candidates, share.rankings, strict=True)
         ]
 
     def _recognized(self, query: Query, ranked: Sequence[Candidate]) -> float | None:
@@ -134,8 +145,43 @@ class Retriever(Generic[IndexT]):
         return self.recognition.probability(ranked)
 
 
+class _Share:
+    """Queries that one thread takes through the steps, with what the steps have found so far."""
+
+    def __init__(self, queries: Sequence[Query]) -> None:
+        self.queries = queries
+        self.candidates: list[list[Candidate]] = [[] for _ in queries]
+        self.timings: dict[str, float] = {}
+        self.rankings: list[dict[str, list[tuple[int, float]]]] = [{} for _ in queries]
+
+    def run(self, stages: Sequence[_Stage], threads: int) -> None:
+        """Starts all steps, side by side where threads are free, and then finishes them one after the other."""
+        finishes = []
+        with side_by_side([partial(_start, step, stream, self.queries) for step, stream in stages], threads) as starts:
+            for (step, _), start in zip(stages, starts, strict=True):
+                started = time.perf_counter()
+                finishes.append(start())
+                self.timings[step.name] = (time.perf_counter() - started) * 1000
+        for (step, stream), finish in zip(stages, finishes, strict=True):
+            started = time.perf_counter()
+            with stream():
+                self.candidates = finish(self.candidates)
+            self.timings[step.name] += (time.perf_counter() - started) * 1000
+            for ranking, ranked in zip(self.rankings, self.candidates, strict=True):
+                ranking[step.name] = [(candidate.row, candidate.score) for candidate in ranked]
+
+
+def _run(shares: Sequence[_Share], stages: Sequence[_Stage], threads: int) -> None:
+    """Runs steps on the shares of a batch, side by side."""
+    calls = [partial(share.run, stages, threads // len(shares)) for share in shares]
+    with side_by_side(calls, threads) as ends:
+        for end in ends:
+            end()
+
+
 def _split(queries: Sequence[Query], shares: int) -> list[Sequence[Query]]:
-    """Splits queries into consecutive shares whose sizes differ by at most one."""
+    """Splits queries into at most `shares` consecutive shares whose sizes differ by at most one; none is empty."""
+    shares = min(len(queries), shares)
     bounds = [len(queries) * number // shares for number in range(shares + 1)] if shares else [0]
     return [queries[start:end] for start, end in itertools.pairwise(bounds)]
 

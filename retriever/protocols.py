@@ -130,8 +130,9 @@ class Step(Protocol):
         """Starts everything that needs no candidates (image towers, tokenizers) and returns the rest as a function.
 
         All steps are started before the first one finishes, so that their towers run concurrently: in streams on a GPU,
-        in threads on a CPU with cores to spare. Threads may also share a batch, so a step must be able to start and
-        finish several parts of it at once.
+        in threads on a CPU with cores to spare. Only the last step on a GPU starts when the others have finished: it
+        runs beside the others of the next batch. On a CPU, threads may also share a batch, so a step must be able to
+        start and finish several parts of it at once.
         """
 
 
@@ -144,6 +145,18 @@ class QueryRetriever(Protocol):
 
     def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
         """Returns one result per query, in order."""
+
+
+@runtime_checkable
+class PipelinedRetriever(Protocol):
+    """An optional extension of a retriever that can work on several batches at once, each in other steps."""
+
+    @property
+    def in_flight(self) -> int:
+        """How many batches can be in progress at once."""
+
+    def retrieve(self, queries: Sequence[Query], *, free: Callable[[], object]) -> list[RetrievalResult]:
+        """Returns one result per query, in order; calls `free` as soon as another batch may begin."""
 
 
 class Generator(Protocol):

@@ -16,21 +16,25 @@ import torch
 ResultT = TypeVar("ResultT")
 
 
-def own_stream() -> Callable[[], AbstractContextManager[Any]]:
-    """Creates a CUDA stream and returns a factory of contexts that enter it; without CUDA, the contexts do nothing.
+def own_stream(device: torch.device) -> Callable[[], AbstractContextManager[Any]]:
+    """Creates a CUDA stream and returns a factory of contexts that enter it; on a CPU, the contexts do nothing.
 
     A step starts and finishes in its own stream and returns candidates as Python objects, which synchronizes with that
     stream alone. No tensor crosses from one stream to another.
+
+    Args:
+        device: Where the models are. Only for a GPU is CUDA asked anything, since each process that uses it takes
+            memory of the GPU.
     """
-    if not torch.cuda.is_available():
+    if device.type != "cuda" or not torch.cuda.is_available():
         return nullcontext
-    torch.cuda.synchronize()  # weights and stores must be complete before a stream reads them
-    return partial(torch.cuda.stream, torch.cuda.Stream())
+    torch.cuda.synchronize(device)  # weights and stores must be complete before a stream reads them
+    return partial(torch.cuda.stream, torch.cuda.Stream(device))
 
 
 def free_threads() -> int:
-    """Returns how many threads may run models at once: 1 on a GPU, or if PyTorch's own threads use all cores."""
-    return 1 if torch.cuda.is_available() else max(1, _cores() // torch.get_num_threads())
+    """Returns how many threads may run models on the CPU at once: 1 if PyTorch's own threads use all cores."""
+    return max(1, _cores() // torch.get_num_threads())
 
 
 @contextmanager

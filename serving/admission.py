@@ -38,7 +38,7 @@ class Admission:
 
     The expected wait is the number of requests ahead times the median seconds per query over the last batches, so it
     adapts to the batch size. Two full batches are always admitted: one to run, and one to keep the models busy after
-    it. Until the first batch has been measured, no more than that is admitted.
+    it; three if two run at the same time. Until the first batch has been measured, no more than that is admitted.
 
     In a burst, requests may wait twice `max_wait_s`: otherwise, if many requests came at the same moment, most would be
     refused, and soon after the models would be idle. A burst begins when less than half a batch is inside and nothing
@@ -49,14 +49,19 @@ class Admission:
     Args:
         settings: Uses `max_batch`, `max_queue`, `max_wait_s` and `timeout_s`.
         clock: Returns the time in seconds.
+        in_flight: How many batches can run at the same time.
     """
 
-    def __init__(self, settings: ServingSettings, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, settings: ServingSettings, clock: Callable[[], float] = time.monotonic, in_flight: int = 1
+    ) -> None:
         self._settings, self._clock = settings, clock
         self._uploading: dict[Ticket, None] = {}  # the oldest first
         self._late: dict[Ticket, None] = {}  # uploads that no longer hold a place; the oldest first
         self._uploaded: set[Ticket] = set()
-        self._running, self._running_since = 0, 0.0
+        self._always = (1 + in_flight) * settings.max_batch
+        self._batches: deque[int] = deque()  # the sizes of the running batches; the oldest first
+        self._since = 0.0  # when the oldest began to run, or the one before it ended
         self._per_query, self._per_image, self._per_answer = _RecentMedian(), _RecentMedian(), _RecentMedian()
         self._answering = 0
         self._burst_at = self._refused_at = -math.inf  # when a burst could last begin; the last refusal
@@ -75,16 +80,16 @@ class Admission:
     def wait(self) -> float:
         """Returns the estimated seconds until the models are free for a request that arrives now."""
         per_query = self.seconds_per_query()
-        return max(0.0, self.inside * per_query - min(self._elapsed(), self._running * per_query))
+        return max(0.0, self.inside * per_query - min(self._elapsed(), sum(self._batches) * per_query))
 
     def refusal(self) -> ApiError | None:
         """Returns the error for a request that arrives now, or `None` if it is admitted."""
         settings, inside = self._settings, self.inside
-        if inside - self._running >= settings.max_queue:
+        if inside - sum(self._batches) >= settings.max_queue:
             return self._refused(self.seconds_per_query(), self.wait())
         wait, longest = self.wait(), self._longest_wait(inside)
         unknown = self._per_query.value == 0  # no batch has ended yet, so there is no estimate
-        if inside >= 2 * settings.max_batch and (unknown or wait > longest):
+        if inside >= self._always and (unknown or wait > longest):
             return self._refused(wait - settings.max_wait_s, wait)
         # With less than a batch of answers in progress, the estimate may be outdated.
         answer = self._per_answer.value
@@ -136,13 +141,19 @@ class Admission:
 
     def batch_started(self, size: int) -> None:
         """Records that a batch has started."""
-        self._running, self._running_since = size, self._clock()
+        if not self._batches:
+            self._since = self._clock()
+        self._batches.append(size)
 
     def batch_ended(self, seconds: float) -> None:
-        """Records how long the running batch took, in seconds."""
-        if self._running:
-            self._per_query.append(seconds / self._running)
-        self._running = 0
+        """Records that the oldest batch has ended.
+
+        Args:
+            seconds: How long it took; if that is less, how long ago the one before it ended.
+        """
+        if self._batches:
+            self._per_query.append(seconds / self._batches.popleft())
+        self._since = self._clock()
 
     def decoded(self, seconds: float) -> None:
         """Records how long one image took to decode, in seconds."""
@@ -176,7 +187,7 @@ class Admission:
             self._per_answer.append(self._clock() - started - paused)
 
     def _elapsed(self) -> float:
-        return self._clock() - self._running_since if self._running else 0.0
+        return self._clock() - self._since if self._batches else 0.0
 
     def _longest_wait(self, inside: int) -> float:
         """Returns how long a request may wait, in seconds; begins a burst if there is little to do."""

@@ -195,13 +195,8 @@ def create_app(
         problem = service.batcher.problem()
         if problem:
             raise ApiError(503, "not_ready", problem)
-        return ReadyOut(
-            status="ready",
-            index=service.view.about(),
-            tokens=service.view.tokens(),
-            generator=generator.name,
-            waiting=service.batcher.waiting,
-        )
+        waiting = service.batcher.waiting
+        return ReadyOut(status="ready", index=service.view.about(), generator=generator.name, waiting=waiting)
 
     @app.get("/info", responses=errors())
     async def info() -> InfoOut:

@@ -1,4 +1,4 @@
-"""Dynamic batching: one worker thread retrieves for several concurrent requests at once."""
+"""Dynamic batching: a worker thread retrieves for several concurrent requests at once; on a GPU, there are two."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from retriever.types import Query, RetrievalResult
 from retriever.wording import counted
@@ -21,7 +22,8 @@ from serving.settings import ServingSettings
 
 logger = logging.getLogger(__name__)
 
-Retrieve = Callable[[Sequence[Query]], list[RetrievalResult]]
+Retrieve = Callable[..., list[RetrievalResult]]
+"""`retrieve` of a `QueryRetriever`, or that of a `PipelinedRetriever`."""
 Outcome = RetrievalResult | Exception
 
 
@@ -33,49 +35,68 @@ class _QueueEntry:
     queued: float
 
 
-class Batcher:
-    """A queue in front of `retrieve`, which runs in a single worker thread.
+@dataclass(slots=True, eq=False)
+class _Batch:
+    entries: list[_QueueEntry]
+    started: float
 
-    As soon as the thread is free, it takes all queries that have gathered as its next batch: a lone query does not
+
+class Batcher:
+    """A queue in front of `retrieve`, which runs in a worker thread, or in several if it can work on several batches.
+
+    As soon as `retrieve` can begin another batch, a worker takes all queries that have gathered: a lone query does not
     wait, batches grow with the load, and a busy event loop does not delay them. If a batch fails, its queries are
-    retried one by one, so that only the bad one gets the error. If the thread dies, all waiting queries fail, `problem`
-    reports it, and new queries are rejected.
+    retried one by one, so that only the bad one gets the error. If a worker dies, its queries and all waiting ones
+    fail, `problem` reports it, and new queries are rejected.
 
     Args:
         retrieve: Returns one result for each query, in order.
         settings: Uses `max_batch` and `timeout_s`.
         admission: Notified when a batch starts and ends.
         metrics: Records the size and duration of batches.
+        in_flight: How many batches `retrieve` can work on at once. If that is more than one, it takes `free`, which it
+            calls when another batch may begin, see `PipelinedRetriever`.
     """
 
-    def __init__(self, retrieve: Retrieve, settings: ServingSettings, admission: Admission, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        retrieve: Retrieve,
+        settings: ServingSettings,
+        admission: Admission,
+        metrics: Metrics,
+        in_flight: int = 1,
+    ) -> None:
         self._retrieve = retrieve
         self._settings = settings
         self._admission = admission
         self._metrics = metrics
+        self._in_flight = in_flight
+        self._changed = threading.Condition()  # guards the attributes below, up to `_died`
         self._pending: deque[_QueueEntry] = deque()
-        self._changed = threading.Condition()  # guards `_pending` and `_closing`
-        self._closing = False
-        self._running: list[_QueueEntry] = []
-        self._running_since = 0.0
-        self._thread: threading.Thread | None = None
+        self._running: list[_Batch] = []  # the oldest first
+        self._entering: _Batch | None = None  # the one after which no other batch may begin yet
+        self._ended = 0.0  # when the last batch ended
+        self._closing = self._died = False
+        self._working = 0  # number of workers; only the event loop changes it
         self._finished = asyncio.Event()
 
     async def start(self) -> None:
-        """Starts the worker."""
+        """Starts the workers."""
         loop = asyncio.get_running_loop()
-        self._thread = threading.Thread(target=self._work, args=(loop,), name="retrieve", daemon=True)
-        self._thread.start()
+        for _ in range(self._in_flight):
+            threading.Thread(target=self._work, args=(loop,), name="retrieve", daemon=True).start()
+            self._working += 1
 
     async def stop(self) -> None:
-        """Rejects new queries, finishes the waiting ones and ends the worker; gives up after `timeout_s`."""
+        """Rejects new queries, finishes the waiting ones and ends the workers; gives up after `timeout_s`."""
         with self._changed:
             self._closing = True
-            self._changed.notify()
-        if self._thread is not None:
+            self._changed.notify_all()
+        if self._working:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._finished.wait(), self._settings.timeout_s)
-        self._fail("the service has shut down")
+        running = [entry for batch in self._running for entry in batch.entries]
+        self._fail([*running, *self._pending], "the service has shut down")
 
     @property
     def waiting(self) -> int:
@@ -83,14 +104,15 @@ class Batcher:
         return len(self._pending)
 
     def problem(self) -> str | None:
-        """Returns why no query can be answered, or `None` if the worker is healthy."""
+        """Returns why no query can be answered, or `None` if the workers are healthy."""
         if self._closing:
             return "the service is shutting down"
-        if self._thread is None:
-            return "the batch worker has not started"
-        if self._finished.is_set():
+        if self._died:
             return "the batch worker has died; restart the service"
-        busy = time.monotonic() - self._running_since if self._running else 0.0
+        if not self._working:
+            return "the batch worker has not started"
+        with self._changed:
+            busy = time.monotonic() - self._running[0].started if self._running else 0.0
         if busy > self._settings.timeout_s:
             return f"the batch worker has been stuck for {busy:.0f} s"
         return None
@@ -129,42 +151,62 @@ class Batcher:
             raise
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Retrieves batch after batch until the service closes; runs in the worker's thread."""
-        failure: BaseException | None = None
+        """Retrieves batch after batch until the service closes; runs in a worker's thread."""
+        batch, failure = None, None
         try:
             while batch := self._take(loop):
-                self._running_since, self._running = time.monotonic(), batch
-                loop.call_soon_threadsafe(self._admission.batch_started, len(batch))
-                outcomes = self._outcomes([entry.query for entry in batch])
-                seconds = time.monotonic() - self._running_since
-                waits = [self._running_since - entry.queued for entry in batch]
-                self._running = []
-                loop.call_soon_threadsafe(self._deliver, batch, outcomes, seconds, waits)
+                loop.call_soon_threadsafe(self._admission.batch_started, len(batch.entries))
+                outcomes = self._outcomes(batch, [entry.query for entry in batch.entries])
+                loop.call_soon_threadsafe(self._deliver, batch, outcomes, *self._end(batch))
         except BaseException as error:  # even SystemExit and the like: the callers must be notified
             failure = error
+            with self._changed:
+                self._died = True
+                self._changed.notify_all()
         with suppress(RuntimeError):  # the event loop is closed, so nobody is waiting any more
-            loop.call_soon_threadsafe(self._ended, failure)
+            loop.call_soon_threadsafe(self._leave, batch, failure)
 
-    def _take(self, loop: asyncio.AbstractEventLoop) -> list[_QueueEntry]:
-        """Waits for the next batch and returns it; it is empty only if the service is closing and no query waits."""
+    def _take(self, loop: asyncio.AbstractEventLoop) -> _Batch | None:
+        """Waits for the next batch and returns it; `None` if the service is closing and no query waits."""
         with self._changed:
-            while True:
-                batch: list[_QueueEntry] = []
+            while not self._died:
+                entries: list[_QueueEntry] = []
                 now = time.monotonic()
-                while self._pending and len(batch) < self._settings.max_batch:
+                while self._entering is None and self._pending and len(entries) < self._settings.max_batch:
                     entry = self._pending.popleft()
                     if entry.deadline > now:
-                        batch.append(entry)
+                        entries.append(entry)
                     else:
                         loop.call_soon_threadsafe(_resolve, entry, out_of_time(self._settings.timeout_s))
-                if batch or self._closing:
+                if entries:
+                    self._entering = batch = _Batch(entries, now)
+                    self._running.append(batch)
                     return batch
+                if self._closing and not self._pending:
+                    return None
                 self._changed.wait()
+            return None
 
-    def _outcomes(self, queries: Sequence[Query]) -> list[Outcome]:
-        """Returns a result or an error for each query; runs in the worker's thread."""
+    def _free(self, batch: _Batch) -> None:
+        """Lets the next batch begin; does nothing if it already may."""
+        with self._changed:
+            if self._entering is batch:
+                self._entering = None
+                self._changed.notify()
+
+    def _end(self, batch: _Batch) -> tuple[float, float]:
+        """Ends a batch; returns the seconds it took, and those since the batch before it ended, if that is less."""
+        self._free(batch)
+        with self._changed:
+            before, self._ended = self._ended, time.monotonic()
+            self._running.remove(batch)
+            return self._ended - batch.started, self._ended - max(batch.started, before)
+
+    def _outcomes(self, batch: _Batch, queries: Sequence[Query]) -> list[Outcome]:
+        """Returns a result or an error for each query of a batch; runs in a worker's thread."""
+        options = {"free": partial(self._free, batch)} if self._in_flight > 1 else {}
         try:
-            results = list(self._retrieve(queries))
+            results = list(self._retrieve(queries, **options))
             if len(results) != len(queries):
                 asked = counted(len(queries), "query")
                 raise RuntimeError(f"the retriever returned {counted(len(results), 'result')} for {asked}")
@@ -173,30 +215,27 @@ class Batcher:
             if len(queries) == 1:
                 return [error]
             logger.warning("a batch of %d queries failed (%r); retrying them one by one", len(queries), error)
-        return [outcome for query in queries for outcome in self._outcomes([query])]
+        return [outcome for query in queries for outcome in self._outcomes(batch, [query])]
 
-    def _deliver(
-        self, batch: Sequence[_QueueEntry], outcomes: Sequence[Outcome], seconds: float, waits: list[float]
-    ) -> None:
-        self._admission.batch_ended(seconds)
+    def _deliver(self, batch: _Batch, outcomes: Sequence[Outcome], seconds: float, alone: float) -> None:
+        self._admission.batch_ended(alone)
         timings = (outcome.timings_ms for outcome in outcomes if isinstance(outcome, RetrievalResult))
-        self._metrics.batch(waits, seconds, next(timings, {}))
-        for entry, outcome in zip(batch, outcomes, strict=True):
+        self._metrics.batch([batch.started - entry.queued for entry in batch.entries], seconds, next(timings, {}))
+        for entry, outcome in zip(batch.entries, outcomes, strict=True):
             _resolve(entry, outcome)
 
-    def _ended(self, failure: BaseException | None) -> None:
-        """Fails all queries that are still waiting after the worker has ended."""
-        self._finished.set()
+    def _leave(self, batch: _Batch | None, failure: BaseException | None) -> None:
+        """Notes that a worker has ended; if it has died, its queries and all waiting ones fail."""
+        self._working -= 1
+        if not self._working:
+            self._finished.set()
         if failure is not None:
             logger.error("the batch worker died", exc_info=failure)
-        self._fail("the batch worker died before answering")
+        self._fail([*(batch.entries if batch else ()), *self._pending], "the batch worker died before answering")
 
-    def _fail(self, message: str) -> None:
-        with self._changed:
-            held = [*self._running, *self._pending]
-        for entry in held:
+    def _fail(self, entries: Sequence[_QueueEntry], message: str) -> None:
+        for entry in entries:
             _resolve(entry, ApiError(503, "not_ready", message))
-        self._running = []
 
 
 def _resolve(entry: _QueueEntry, outcome: Outcome) -> None:

@@ -17,7 +17,7 @@ from generators.stop import stopped, until_stop
 from llm.chat import ChatError
 from retriever.evidence import answer_span, generation_request
 from retriever.image_cache import ImageCache, set_content
-from retriever.protocols import Generator, QueryRetriever
+from retriever.protocols import Generator, PipelinedRetriever, QueryRetriever
 from retriever.types import Generation, GenerationRequest, Query, RetrievalResult
 from serving.admission import Admission
 from serving.batcher import Batcher
@@ -71,11 +71,12 @@ class Service:
         self.view = IndexView(self.index)
         self.generator = generator
         self.settings = settings
-        self.admission = Admission(settings)
+        in_flight = retriever.in_flight if isinstance(retriever, PipelinedRetriever) else 1
+        self.admission = Admission(settings, in_flight=in_flight)
         self._cache = cache
         self.traces = traces
         self.metrics = Metrics(self.admission, cache)
-        self.batcher = Batcher(retriever.retrieve, settings, self.admission, self.metrics)
+        self.batcher = Batcher(retriever.retrieve, settings, self.admission, self.metrics, in_flight)
         self._decoders = anyio.CapacityLimiter(settings.decode_threads)
 
     async def retrieve(self, checked: CheckedRequest, request_id: str) -> PendingAnswer:

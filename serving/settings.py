@@ -42,7 +42,7 @@ class ServingSettings(BaseModel):
         max_k: Largest `k` that a request may ask for.
         max_batch: Maximum number of queries that are retrieved together.
         max_wait_s: Longest expected wait for the models in seconds, in a burst twice that; requests that would wait
-            longer are rejected with 429. Two full batches are always accepted.
+            longer are rejected with 429. Two full batches are always accepted, on a GPU three.
         max_queue: Maximum number of waiting requests, however fast they would be answered: a limit on memory.
         timeout_s: Longest time in seconds from the end of the upload to the answer.
         header_timeout_s: Longest time in seconds for receiving the headers of a request.

@@ -222,8 +222,9 @@ class TableRuns:
         raise ValueError(f"there is no run named {name!r}")
 
     def _steps(self, index: Index, *later: Step, k: int | None = None) -> Retriever[Index]:
-        first = EntitySearch(self.components.encoder, index, k or self.components.k)
-        return Retriever([first, *later], index, trim_borders=self.components.trim_borders)
+        parts = self.components
+        first = EntitySearch(parts.encoder, index, k or parts.k)
+        return Retriever([first, *later], index, trim_borders=parts.trim_borders, device=index.device)
 
     def _replay(self, choose: Callable[[QueryRecord], SectionChoice]) -> RecordedRetriever:
         return RecordedRetriever(self.main, read_records(self.folder("full") / RECORDS), choose)

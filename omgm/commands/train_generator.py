@@ -170,6 +170,7 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
     from indexes.live.layout import current_files
     from indexes.manifest import read_manifest
     from omgm.opening import open_retriever
+    from omgm.parts import placement
     from training.generator.samples import SAMPLES, make_samples
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not (args.out / SAMPLES).is_file():
@@ -194,7 +195,8 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
         },
     )
     gc.collect()
-    torch.cuda.empty_cache()
+    if placement(profile)[0] == "cuda":
+        torch.cuda.empty_cache()
     return path
 
 

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from functools import partial
 
 import pytest
+import torch
 from PIL import Image
 
 from indexes.store import Index
@@ -26,9 +27,47 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 
 @pytest.fixture
 def spare_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     monkeypatch.setattr("torch.get_num_threads", lambda: 1)
     monkeypatch.setattr(streams, "_cores", lambda: 2)
+
+
+def test_each_step_starts_and_finishes_in_its_own_stream(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    log: list[str] = []
+
+    class PretendStream:
+        def __init__(self, device: torch.device) -> None:
+            self.name = f"{device} {len(log)}"
+            log.append(f"new {self.name}")
+
+        def __enter__(self) -> None:
+            log.append(f"in {self.name}")
+
+        def __exit__(self, *_: object) -> None:
+            log.append(f"out of {self.name}")
+
+    class Step:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def start(self, queries: object) -> Finish:
+            log.append(f"start {self.name}")
+
+            def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
+                log.append(f"finish {self.name}")
+                return candidates
+
+            return finish
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.synchronize", lambda device: None)
+    monkeypatch.setattr("torch.cuda.Stream", PretendStream)
+    monkeypatch.setattr("torch.cuda.stream", lambda stream: stream)
+    retriever = Retriever([Step("a"), Step("b")], index, device="cuda")
+    retriever.retrieve([Query(Image.new("RGB", (1, 1)), "")])
+    one, two = "cuda 0", "cuda 1"
+    works = [("start a", one), ("finish a", one), ("start b", two), ("finish b", two)]
+    assert log[:2] == [f"new {one}", f"new {two}"]
+    assert log[2:] == [line for work, name in works for line in (f"in {name}", work, f"out of {name}")]
 
 
 def test_calls_run_at_the_same_time_where_a_core_is_free(spare_core: None) -> None:

@@ -15,10 +15,10 @@ from serving.settings import ServingSettings
 class Door:
     """An admission with its own clock."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, in_flight: int = 1, **settings: Any) -> None:
         self.now = 100.0
         chosen = {"max_batch": 2, "max_wait_s": 1.0, "timeout_s": 30.0, "decode_threads": 2, **settings}
-        self.admission = Admission(ServingSettings(**chosen), lambda: self.now)
+        self.admission = Admission(ServingSettings(**chosen), lambda: self.now, in_flight)
 
     def run_batch(self, size: int, seconds: float) -> None:
         self.admission.batch_started(size)
@@ -141,6 +141,38 @@ def test_two_full_batches_are_always_let_in() -> None:
     door.run_batch(16, 100.0)
     door.enter(32)
     assert door.refusal()[0] == 429
+
+
+def test_with_two_batches_in_flight_three_full_ones_are_let_in() -> None:
+    door = Door(in_flight=2, max_wait_s=0.0, max_batch=16)
+    door.run_batch(16, 100.0)
+    door.enter(48)
+    assert door.refusal()[0] == 429
+
+
+def test_the_wait_counts_two_batches_in_flight() -> None:
+    door = Door(in_flight=2, max_batch=4, max_queue=4)
+    door.run_batch(4, 2.0)  # 0.5 s per query
+    tickets = door.enter(4)
+    door.admission.batch_started(4)
+    door.enter(4)
+    door.now += 1.0
+    assert door.admission.wait() == pytest.approx(3.0)  # 4 s of work, the first second of which is done
+    door.admission.batch_started(4)
+    door.now += 0.5
+    assert door.admission.wait() == pytest.approx(2.5)
+    door.admission.batch_ended(1.5)
+    for ticket in tickets:
+        door.admission.leave(ticket)
+    assert door.admission.seconds_per_query() == pytest.approx(0.4375)  # between 0.5 and 0.375
+    assert door.admission.wait() == pytest.approx(4 * 0.4375)
+    door.enter(3)
+    assert door.admission.refusal() is None  # what runs does not fill the queue
+    door.now += 1.0
+    door.admission.batch_ended(1.0)  # after the one before it
+    assert door.admission.seconds_per_query() == pytest.approx(0.375)  # of 0.5, 0.375 and 0.25
+    door.now += 60.0
+    assert door.admission.wait() == pytest.approx(7 * 0.375)  # time without a batch is no progress
 
 
 def test_a_batch_that_takes_unusually_long_counts_before_it_ends() -> None:

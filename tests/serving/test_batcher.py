@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -13,12 +14,18 @@ import pytest
 from PIL import Image
 
 from retriever.image_cache import ImageCache
+from retriever.pipeline import Retriever
+from retriever.protocols import Finish
+from retriever.turns import Turns
 from retriever.types import Candidate, Query, RetrievalResult
 from serving.admission import Admission
 from serving.batcher import Batcher, Retrieve
 from serving.errors import ApiError
 from serving.metrics import Metrics
+from serving.service import Service
 from serving.settings import ServingSettings
+from serving.tracing import Traces
+from tests.fakes.world import FakeGenerator, FakeIndex
 
 
 class Widths:
@@ -42,13 +49,52 @@ class Widths:
         return [RetrievalResult(query.id, [Candidate(query.image.width)], {"step": 1.0}) for query in queries]
 
 
+class TwoSteps:
+    """A retriever that works on two batches at once: one in step 1 and one in step 2.
+
+    A batch waits in a step until that is opened: "1ab" for the batch of a and b in step 1, "1*" for all in step 1.
+    "poison 1" raises in step 1, "fatal 1" ends the worker there.
+    """
+
+    def __init__(self, *opened: str) -> None:
+        self._turns = Turns(2)
+        self._changed = threading.Condition()
+        self._opened = set(opened)
+        self.log: list[str] = []
+
+    def open(self, *names: str) -> None:
+        with self._changed:
+            self._opened.update(names)
+            self._changed.notify_all()
+
+    def __call__(self, queries: Sequence[Query], free: Callable[[], object]) -> list[RetrievalResult]:
+        names = "".join(query.id for query in queries)
+        with self._turns.batch() as move_on:
+            self._step(1, names, queries)
+            move_on()
+            free()
+            self._step(2, names, queries)
+            return [RetrievalResult(query.id, [Candidate(query.image.width)], {"step": 1.0}) for query in queries]
+
+    def _step(self, number: int, names: str, queries: Sequence[Query]) -> None:
+        with self._changed:
+            self.log.append(f"{number}{names}")
+            assert self._changed.wait_for(lambda: self._opened & {f"{number}{names}", f"{number}*"}, 10)
+        for query in queries:
+            if query.question == f"poison {number}":
+                raise ValueError(f"bad {query.id}")
+            if query.question == f"fatal {number}":
+                raise SystemExit("gone")
+
+
 def query(name: str, width: int = 1, question: str = "?") -> Query:
     return Query(Image.new("RGB", (width, 1)), question, name)
 
 
 def batcher_of(retrieve: Retrieve, settings: ServingSettings) -> Batcher:
-    admission = Admission(settings)
-    return Batcher(retrieve, settings, admission, Metrics(admission, ImageCache(0)))
+    in_flight = 2 if isinstance(retrieve, TwoSteps) else 1
+    admission = Admission(settings, in_flight=in_flight)
+    return Batcher(retrieve, settings, admission, Metrics(admission, ImageCache(0)), in_flight)
 
 
 @asynccontextmanager
@@ -61,6 +107,8 @@ async def running(retrieve: Retrieve, **settings: Any) -> AsyncIterator[Batcher]
     finally:
         if isinstance(retrieve, Widths):
             retrieve.gate.set()
+        if isinstance(retrieve, TwoSteps):
+            retrieve.open("1*", "2*")
         await batcher.stop()
 
 
@@ -241,5 +289,186 @@ def test_not_started() -> None:
         batcher = batcher_of(Widths(), ServingSettings())
         assert batcher.problem() == "the batch worker has not started"
         await batcher.stop()
+
+    run(test)
+
+
+def test_the_next_batch_begins_when_the_first_step_is_free() -> None:
+    async def test() -> None:
+        steps = TwoSteps()
+        async with running(steps) as batcher:
+            tasks = [asyncio.create_task(batcher.submit(query("a")))]
+            await until(lambda: steps.log == ["1a"])
+            tasks += [asyncio.create_task(batcher.submit(query(name))) for name in "bcd"]
+            await until(lambda: batcher.waiting == 3)  # gather in the meantime
+            steps.open("1a")
+            await until(lambda: steps.log == ["1a", "2a", "1bcd"])
+            tasks += [asyncio.create_task(batcher.submit(query(name))) for name in "ef"]
+            await until(lambda: batcher.waiting == 2)
+            steps.open("1bcd", "2a")
+            assert (await tasks[0]).query_id == "a"
+            await until(lambda: steps.log[3:] == ["2bcd", "1ef"])
+            steps.open("1ef", "2bcd", "2ef")
+            assert [result.query_id for result in await asyncio.gather(*tasks)] == list("abcdef")
+
+    run(test)
+
+
+def test_a_service_on_a_gpu_has_two_batches_in_flight() -> None:
+    meet = threading.Barrier(2, timeout=10).wait
+
+    class Meeting:
+        """A step in which the batch of one query meets that of another in another step."""
+
+        def __init__(self, name: str, meets: str) -> None:
+            self.name, self.meets = name, meets
+
+        def start(self, queries: Sequence[Query]) -> Finish:
+            if queries[0].id == self.meets:
+                meet()
+            return lambda _: [[Candidate(0)] for _ in queries]
+
+    async def test() -> None:
+        retriever = Retriever([Meeting("step1", "b"), Meeting("step2", "a")], FakeIndex(), device="cuda")
+        service = Service(retriever, FakeGenerator(), ServingSettings(max_batch=1), ImageCache(0), Traces(None))
+        await service.batcher.start()
+        results = await asyncio.gather(*(service.retrieve_query(query(name)) for name in "ab"))
+        assert [result.query_id for result in results] == ["a", "b"]
+        await service.batcher.stop()
+
+    run(test)
+
+
+def test_a_lone_query_does_not_wait_for_another() -> None:
+    async def test() -> None:
+        async with running(TwoSteps("1*", "2*")) as batcher:
+            for name in "abc":
+                assert (await batcher.submit(query(name))).query_id == name
+
+    run(test)
+
+
+def test_two_batches_at_once_give_each_caller_its_own_result() -> None:
+    async def test() -> None:
+        chance = random.Random(1)
+        steps = TwoSteps("1*", "2*")
+        async with running(steps, max_batch=3) as batcher:
+
+            async def ask(number: int) -> None:
+                await asyncio.sleep(chance.random() / 50)
+                question = chance.choice(["?", "?", "?", "poison 1", "poison 2"])
+                try:
+                    result = await batcher.submit(query(f"({number})", number + 1, question))
+                except ValueError as error:
+                    assert (question[:6], str(error)) == ("poison", f"bad ({number})")
+                else:
+                    assert (question, result.query_id, result.candidates[0].row) == ("?", f"({number})", number + 1)
+
+            await asyncio.gather(*map(ask, range(150)))
+            assert batcher.problem() is None
+
+    run(test)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_batch_that_fails_beside_another_fails_alone(step: int) -> None:
+    async def test() -> None:
+        steps = TwoSteps("1*")
+        async with running(steps) as batcher:
+            first = asyncio.create_task(batcher.submit(query("a")))
+            await until(lambda: steps.log == ["1a", "2a"])
+            names, questions = "bcd", ["?", f"poison {step}", "?"]
+            tasks = [
+                asyncio.create_task(batcher.submit(query(name, 1, question)))
+                for name, question in zip(names, questions, strict=True)
+            ]
+            await until(lambda: "1b" in "".join(steps.log))
+            steps.open("2*")
+            assert (await first).query_id == "a"
+            b, c, d = await asyncio.gather(*tasks, return_exceptions=True)
+            assert isinstance(b, RetrievalResult) and isinstance(d, RetrievalResult)
+            assert (b.query_id, str(c), d.query_id) == ("b", "bad c", "d")
+            assert batcher.problem() is None
+
+    run(test)
+
+
+def test_stopping_finishes_both_batches_and_what_waits() -> None:
+    async def test() -> None:
+        steps = TwoSteps("1a")
+        async with running(steps, max_batch=2) as batcher:
+            tasks = [asyncio.create_task(batcher.submit(query("a")))]
+            await until(lambda: steps.log == ["1a", "2a"])
+            tasks += [asyncio.create_task(batcher.submit(query(name))) for name in "bcdef"]
+            await until(lambda: len(steps.log) == 3)
+            stop = asyncio.create_task(batcher.stop())
+            await until(lambda: batcher.problem() == "the service is shutting down")
+            steps.open("1*", "2*")
+            await stop
+            assert [result.query_id for result in await asyncio.gather(*tasks)] == list("abcdef")
+
+    run(test)
+
+
+def test_stopping_gives_up_on_stuck_batches() -> None:
+    async def test() -> None:
+        steps = TwoSteps("1a")
+        async with running(steps, timeout_s=0.2) as batcher:
+            tasks = [asyncio.create_task(batcher.submit(query("a")))]
+            await until(lambda: steps.log == ["1a", "2a"])
+            tasks += [asyncio.create_task(batcher.submit(query("b")))]
+            await until(lambda: steps.log == ["1a", "2a", "1b"])
+            tasks += [asyncio.create_task(batcher.submit(query("c")))]
+            await until(lambda: batcher.waiting == 1)
+            await until(lambda: "stuck" in str(batcher.problem()))
+            await batcher.stop()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            assert [(r.status, r.message) for r in results if isinstance(r, ApiError)] == [
+                (503, "the service has shut down")
+            ] * 3
+
+    run(test)
+
+
+def test_a_worker_that_dies_lets_the_other_one_finish() -> None:
+    async def test() -> None:
+        steps = TwoSteps("1a")
+        async with running(steps) as batcher:
+            alive = asyncio.create_task(batcher.submit(query("a")))
+            await until(lambda: steps.log == ["1a", "2a"])
+            tasks = [asyncio.create_task(batcher.submit(query("b", question="fatal 1")))]
+            await until(lambda: steps.log == ["1a", "2a", "1b"])
+            tasks += [asyncio.create_task(batcher.submit(query(name))) for name in "cd"]
+            await until(lambda: batcher.waiting == 2)
+            steps.open("1b")
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            assert [(r.status, r.code) for r in results if isinstance(r, ApiError)] == [(503, "not_ready")] * 3
+            assert batcher.problem() == "the batch worker has died; restart the service"
+            with pytest.raises(ApiError):
+                await batcher.submit(query("late"))
+            steps.open("2a")
+            assert (await alive).query_id == "a"
+            await until(lambda: batcher._working == 0)
+        assert steps.log == ["1a", "2a", "1b"]
+
+    run(test)
+
+
+def test_callers_who_leave_two_batches_are_dropped() -> None:
+    async def test() -> None:
+        steps = TwoSteps("1a")
+        async with running(steps) as batcher:
+            first = asyncio.create_task(batcher.submit(query("a")))
+            await until(lambda: steps.log == ["1a", "2a"])
+            second = asyncio.create_task(batcher.submit(query("b")))
+            await until(lambda: steps.log == ["1a", "2a", "1b"])
+            leaves, stays = (asyncio.create_task(batcher.submit(query(name))) for name in "cd")
+            await until(lambda: batcher.waiting == 2)
+            for task in (first, second, leaves):
+                task.cancel()
+            await until(lambda: batcher.waiting == 1)
+            steps.open("1*", "2*")
+            assert (await stays).query_id == "d"
+        assert steps.log == ["1a", "2a", "1b", "2b", "1d", "2d"]
 
     run(test)
