@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -30,12 +31,16 @@ from indexes.manifest import (
     read_manifest,
 )
 from indexes.published import fetch_index, push_index, save_index
+from indexes.residency import Residency
+from indexes.row_file import RowFile
 from indexes.search import BestKeySearch, GpuSearch
 from indexes.thumbnails import check_thumbnails
-from indexes.tokens import TokenStore
+from indexes.tokens import HostTokens, TokenStore
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.types import Entity, FloatArray, IntArray, StoredTokens
 
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
 _CACHED_ENTITIES = 4096
 
 
@@ -43,7 +48,7 @@ class Index:
     """A read-only, thread-safe index (implements `retriever.protocols.EntityIndex`).
 
     Only vectors are held in memory; articles, summaries and tokens are read from files on demand. If the device is a
-    GPU, the vectors are on the GPU, and so are the tokens if they fit.
+    GPU, the vectors are on the GPU, and so are the tokens if they fit (`residency`).
 
     Args:
         folder: A complete index.
@@ -74,11 +79,11 @@ class Index:
         self._search = open_search(folder, manifest.search, device, gpu_search)  # the tokens get the remaining memory
         if manifest.counts.further_keys:
             self._search = BestKeySearch(self._search, manifest.counts.entities, load_owners(folder, manifest))
-        tokens, scales = _load(folder / "tokens.npy"), _load(folder / "token_scales.npy")
-        self._stored_tokens = tokens.dtype, tokens.shape, scales.shape
-        self._tokens = TokenStore(manifest.inputs.codec, tokens, scales, device)
+        tokens, scales = _open(RowFile, folder / "tokens.npy"), _open(RowFile, folder / "token_scales.npy")
         self._cached_entity = lru_cache(_CACHED_ENTITIES)(self._articles.__getitem__)
-        self._check_shapes()
+        self._check_shapes(tokens, scales)
+        self.token_store = TokenStore(manifest.inputs.codec, tokens, scales, device)
+        logger.info("%s: %s", folder, self.residency)
 
     @classmethod
     def open(
@@ -290,9 +295,14 @@ class Index:
         rows = self.token_rows(row)
         return rows[len(rows) - _count(self._labeled_owners, row) :]
 
+    @property
+    def residency(self) -> Residency:
+        """Where the tokens are, and why."""
+        return self.token_store.residency
+
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Returns stored tokens; each span is the `token_rows` of an entity or a prefix of them."""
-        return self._tokens.gather(spans)
+        return self.token_store.gather(spans)
 
     def tokens(self, rows: IntArray) -> torch.Tensor:
         """Returns stored tokens, decoded, float32 [len(rows), tokens, H], normalized over H up to rounding.
@@ -300,22 +310,22 @@ class Index:
         Raises:
             IndexError: A row is out of range.
         """
-        return self._tokens.read(rows)
+        return self.token_store.read(rows)
 
-    def stored_tokens(self, rows: range) -> tuple[NDArray[Any], NDArray[np.float16]]:
+    def stored_tokens(self, rows: range) -> HostTokens:
         """Returns tokens as stored: values [len(rows), M, W] and scales [len(rows), M], or [0, 0] without scales."""
-        return self._tokens.stored(rows)
+        return self.token_store.stored(rows)
 
-    def _check_shapes(self) -> None:
+    def _check_shapes(self, tokens: RowFile, scales: RowFile) -> None:
         counts = self.manifest.counts
         for name, found, expected in [
             ("entities.jsonl", len(self._articles), counts.entities),
             ("summaries.jsonl", len(self._summaries), counts.entities),
             ("entity_ids.npy", (len(self._ids), int((self._ids[1] >= 0).sum())), (2, counts.entities)),
             ("token_offsets.npy", self._token_offsets.shape, (counts.entities + 1,)),
-            ("tokens.npy", self._stored_tokens[0], self.manifest.inputs.codec.dtype),
-            ("tokens.npy", self._stored_tokens[1], self.manifest.stored_shape),
-            ("token_scales.npy", self._stored_tokens[2], self.manifest.scales_shape),
+            ("tokens.npy", tokens.dtype, self.manifest.inputs.codec.dtype),
+            ("tokens.npy", tokens.shape, self.manifest.stored_shape),
+            ("token_scales.npy", scales.shape, self.manifest.scales_shape),
             (
                 SEARCH if SEARCH in self.manifest.files else KEY_IDS,
                 self._search.shape,
@@ -327,8 +337,12 @@ class Index:
 
 
 def _load(path: Path) -> NDArray[Any]:
+    return _open(lambda path: np.asarray(np.load(path, mmap_mode="r", allow_pickle=False)), path)
+
+
+def _open(read: Callable[[Path], T], path: Path) -> T:
     try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        return read(path)
     except ValueError as error:
         raise ValueError(f"{path}: {error}; {REBUILD}") from error
 

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 
 from omgm.devices import device_of
 from omgm.downloads.hub import hub_model, local_folder, named_models
-from omgm.downloads.weights import free_bytes, gigabytes
+from omgm.downloads.weights import free_bytes
 from omgm.local_servers import PORTS, local_server_findings
 from omgm.machine import (
     Device,
@@ -35,7 +35,7 @@ from omgm.machine import (
 )
 from omgm.profile import CONFIGS, is_folder, load_profile
 from omgm.settings import Profile
-from retriever.wording import counted
+from retriever.wording import counted, gigabytes
 
 PUBLISHED = {
     "BAAI/EVA-CLIP-8B": (32.9, 8.2),

@@ -16,7 +16,8 @@ from typing import Literal
 
 from packaging.requirements import Requirement
 
-from omgm.downloads.weights import free_bytes, gigabytes
+from omgm.downloads.weights import free_bytes
+from retriever.wording import gigabytes
 
 PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 INSTALL = 'pip install -c constraints.txt "{}"'

@@ -1,4 +1,4 @@
-"""Formats counts for messages."""
+"""Formats counts and sizes for messages."""
 
 from __future__ import annotations
 
@@ -13,3 +13,13 @@ def counted(number: int, noun: str) -> str:
     if number != 1:
         noun = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("ch") else "s")
     return f"{number:,} {noun}"
+
+
+def gigabytes(size: float) -> str:
+    """Returns a size in bytes for people: GB of 10^9 bytes, MB if it is small.
+
+    Example:
+        >>> gigabytes(4.9e11), gigabytes(2_500_000)
+        ('490.0 GB', '2.5 MB')
+    """
+    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"

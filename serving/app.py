@@ -195,8 +195,13 @@ def create_app(
         problem = service.batcher.problem()
         if problem:
             raise ApiError(503, "not_ready", problem)
-        waiting = service.batcher.waiting
-        return ReadyOut(status="ready", index=service.view.about(), generator=generator.name, waiting=waiting)
+        return ReadyOut(
+            status="ready",
+            index=service.view.about(),
+            tokens=service.view.tokens(),
+            generator=generator.name,
+            waiting=service.batcher.waiting,
+        )
 
     @app.get("/info", responses=errors())
     async def info() -> InfoOut:

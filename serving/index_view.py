@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
+from indexes.store import Index
 from retriever.protocols import EntityIndex
 from retriever.types import Candidate
 from serving.schemas import (
@@ -33,6 +34,10 @@ class IndexView:
     def about(self) -> IndexOut:
         """Returns the name and size of the index."""
         return IndexOut(name=self._index.name, entities=len(self._index))
+
+    def tokens(self) -> str | None:
+        """Returns where the tokens are and why, in words; `None` for an index that is not in files."""
+        return str(self._index.residency) if isinstance(self._index, Index) else None
 
     def article(self, row: int) -> ArticleOut:
         """Returns an article."""

@@ -282,6 +282,8 @@ class ReadyOut(ResponseModel):
 
     status: str
     index: IndexOut
+    tokens: str | None
+    """Where the index's tokens are and why, in words: on the GPU, or on disk because they do not fit."""
     generator: str
     """Name of the generator."""
     waiting: int

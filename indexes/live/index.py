@@ -6,19 +6,19 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from indexes.keys import IMAGE_WEIGHT
 from indexes.live import layout
 from indexes.live.changes import Addition, Change, Origin, to_bytes
 from indexes.live.compaction import write_generation
+from indexes.live.following import FollowingIndex, hold
 from indexes.live.log import ChangeLog, sync_folder
-from indexes.live.opening import open_current, read_changes
-from indexes.live.reading import VersionedIndex
+from indexes.live.opening import Opened, open_current
 from indexes.live.version import Entry, Version
 from indexes.lock import locked
 from indexes.manifest import read_manifest
@@ -28,39 +28,25 @@ from retriever.protocols import DualEncoder, FusionEncoder
 
 logger = logging.getLogger(__name__)
 
-GRACE = 60.0
-"""Seconds for which replaced files stay readable, since the web page fetches images that earlier responses named."""
 
-
-class LiveIndex(VersionedIndex):
+class LiveIndex(FollowingIndex):
     """An index that any process can read and one process at a time can change.
 
-    Results stay readable while their version is held, and for `GRACE` seconds after a compaction; then the files that
-    it replaced are removed. `manifest` describes the current files; its counts do not include changes.
+    Results stay readable while their version is held, and for a minute after a compaction; then the files that it
+    replaced are removed. `manifest` describes the current files; its counts do not include changes.
 
     Args:
         root: The index's folder; `folder` is that of the current files.
-        base: The files of the current generation.
-        generation: The number of the current generation.
-        changes: The changes since then, oldest first.
-        models: The models that the files were checked against.
+        opened: The current files and changes.
+        open_files: Opens the files in a folder.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        base: Index,
-        generation: int,
-        changes: Sequence[Change],
-        models: tuple[DualEncoder | None, FusionEncoder | None] = (None, None),
-    ) -> None:
-        super().__init__(root, base, changes)
-        self._generation, self._models = generation, models
-        self._seen, self._ends = layout.State((None, None), ()), dict[str, int]()
-        self._failure = ""  # of the last `refresh`, if it should be retried
+    def __init__(self, root: Path, opened: Opened, open_files: Callable[[Path], Index]) -> None:
+        super().__init__(root, opened, open_files)
+        self._generation = opened.files.generation  # of the log
         self._writer: ExitStack | None = None  # holds the lock; `None` if the index is only read
         self._log: ChangeLog | None = None
-        self._changing, self._compacting = threading.Lock(), threading.Lock()
+        self._compacting = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
 
     @classmethod
@@ -107,72 +93,12 @@ class LiveIndex(VersionedIndex):
                 device=device,
                 image_weight=image_weight,
                 gpu_search=gpu_search,
-                verify=verify,
             )
-            seen, ends = layout.state_of(folder), dict[str, int]()
-            index = cls(folder, *open_current(folder, open_files, ends), (encoder, fusion))
-            index._seen, index._ends = seen, ends
+            index = cls(folder, open_current(folder, partial(open_files, verify=verify)), open_files)
             if write:
                 index._continue_log()
-                index._writer = held.pop_all()
+                index._writer, index._follows = held.pop_all(), False
             return index
-
-    @contextmanager
-    def pinned(self) -> Iterator[Version]:
-        """Yields the current version after a `refresh`; this context uses it until the end of the block."""
-        self.refresh()
-        with super().pinned() as version:
-            yield version
-
-    def is_behind(self) -> bool:
-        """Returns whether another process has changed the index since `refresh`, judged by the state of a few files."""
-        try:
-            return self._writer is None and layout.state_of(self.root) != self._seen
-        except OSError:  # `refresh` reports it
-            return True
-
-    def refresh(self) -> bool:
-        """Applies changes made by another process, unless this one is the writer; returns whether there were any.
-
-        If nothing has changed, this only checks the state of a few files. If the other process's changes cannot be
-        read, the index stays as it is: until the next change if they are damaged, until the next call after an
-        `OSError`.
-        """
-        if not self.is_behind():
-            return False
-        if not self._changing.acquire(blocking=False):
-            return False  # another thread is doing it
-        before, failure = self._seen, ""
-        try:
-            return self._follow()
-        except (ValueError, OSError) as error:
-            if isinstance(error, OSError):
-                self._seen, failure = before, str(error)
-            if not failure or failure != self._failure:
-                logger.exception("%s: cannot read another process's changes; serving the last state", self.root)
-            return False
-        finally:
-            self._failure = failure
-            self._changing.release()
-
-    def _follow(self) -> bool:
-        before, self._seen = self._seen, layout.state_of(self.root)  # first, so that the next call sees later changes
-        if self._seen.files == (None, None):  # it is being rebuilt
-            return False
-        ends = dict(self._ends)
-        # A log is shorter, or differs, if the last changes could not be written completely and were undone.
-        if before.files == self._seen.files and all(size >= ends.get(name, 0) for name, size in self._seen.logs):
-            with suppress(ValueError):
-                changes = read_changes(self.root, self._current.base, ends)
-                if layout.state_of(self.root).files == before.files:  # otherwise these may be changes to other files
-                    self._current, self._ends = self._after(self._current, changes), ends
-                    return bool(changes)
-        encoder, fusion = self._models
-        open_files = partial(Index.open_files, encoder=encoder, fusion=fusion, **self._options())
-        base, self._generation, changes = open_current(self.root, open_files, ends)
-        _hold(self._current)
-        self._current, self._ends = self._after(self._moved(base), changes), ends
-        return True
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Makes changes; on return, they are on disk, and every later search sees them.
@@ -213,30 +139,24 @@ class LiveIndex(VersionedIndex):
                 log.close()
             target = layout.files_of(self.root, generation)
             write_generation(version, target)
-            base = Index.open_files(target, **self._options())
+            base = self._open_files(target)
             with self._changing:
                 before = layout.generation_of(self.root)
                 layout.set_generation(self.root, generation)
                 self._switch(version, base, before)
                 self._thumbnails.keep(entry.change.thumbnail for entry in list(self._entries.values()))
-            for path in sorted((self.root / layout.LIVE).glob("??????.log")):
-                if int(path.stem) < generation:
-                    path.unlink()
             return True
 
     def close(self) -> None:
-        """Lets other processes change the index, after waiting for a running compaction; the index stays readable."""
+        """Lets other processes change the index, after waiting for threads; the index stays readable."""
+        super().close()
         with self._compacting, self._changing:
             if self._log is not None:
                 self._log.close()
             self._log = None
             if self._writer is not None:
                 self._writer.close()
-            self._writer = None
-
-    def _options(self) -> dict[str, Any]:
-        """Returns the options with which this index opened its files, for those of the next generation."""
-        return {"device": self.device, "image_weight": self.image_weight, "gpu_search": self.gpu_search}
+            self._writer, self._follows = None, True
 
     def _commit(self, batch: Sequence[_Waiting]) -> None:
         """Writes the changes of several callers with one sync; called by one thread at a time."""
@@ -285,16 +205,9 @@ class LiveIndex(VersionedIndex):
         ids = (current.removed.keys() | compacted.entries.keys()) - current.entries.keys()
         later: list[tuple[str, Entry | None]] = [(entity_id, None) for entity_id in sorted(ids)]
         later += [(i, entry) for i, entry in current.entries.items() if compacted.entries.get(i) is not entry]
-        self._current = self._moved(base).changed(later)
-        _hold(current)
+        self._current, self._files = self._moved(base).changed(later), layout.identify(self.root)
+        hold(current)
         weakref.finalize(old, _drop, self.root, before)
-
-    def _moved(self, base: Index) -> Version:
-        """Returns a version with only the new files; its entities get new rows."""
-        start, self._next_row = self._next_row, self._next_row + len(base)
-        self._bases = [(s, one) for s, one in self._bases if one() is not None] + [(start, weakref.ref(base))]
-        self.folder, self.manifest = base.folder, base.manifest
-        return Version(base, start)
 
 
 class _Waiting:
@@ -304,13 +217,6 @@ class _Waiting:
         self.changes = changes
         self.open = True
         self.error: BaseException | None = None
-
-
-def _hold(version: Version) -> None:
-    """Keeps a version readable for `GRACE` seconds."""
-    timer = threading.Timer(GRACE, bool, [version])  # only keeps a reference until then
-    timer.daemon = True
-    timer.start()
 
 
 def _drop(root: Path, generation: int) -> None:

@@ -3,7 +3,7 @@
     INDEX/                the files that `build-index` wrote: generation 0, removed after the first compaction
     INDEX/live/current    the number of the current generation, as text; 0 without this file
     INDEX/live/000002/    generation 2, a complete index that a compaction wrote
-    INDEX/live/000002.log the changes since generation 2
+    INDEX/live/000002.log the changes since generation 2, kept as long as files of this or an older generation
     INDEX/live/images/    thumbnails of changed entities, named by a hash of their content
 
 A compaction first starts the log of the next generation, then writes its folder, then replaces `current`. Until then,
@@ -70,34 +70,66 @@ def log_of(folder: Path, generation: int) -> Path:
 
 def logs(folder: Path) -> list[Path]:
     """Returns the logs of changes since the current generation, oldest first."""
-    first = generation_of(folder)
+    return logs_since(folder, generation_of(folder))
+
+
+def logs_since(folder: Path, generation: int) -> list[Path]:
+    """Returns the logs of changes since a generation, oldest first."""
     found = sorted((folder / LIVE).glob("??????.log"))
-    return [path for path in found if int(path.stem) >= first]
+    return [path for path in found if int(path.stem) >= generation]
+
+
+Status = tuple[int, int, int]
+"""Inode, size and modification time of a file."""
 
 
 class State(NamedTuple):
     """A state of the files of an index, for detecting changes: equal states mean equal content.
 
     Attributes:
-        files: Inode, size and modification time of the file that names the generation and, before any compaction, of
-            the manifest.
+        files: The status of the file that names the generation and, before any compaction, of the manifest.
         logs: Names and sizes of the logs.
     """
 
-    files: tuple[tuple[int, int, int] | None, ...]
+    files: tuple[Status | None, Status | None]
     logs: tuple[tuple[str, int], ...]
 
 
 def state_of(folder: Path) -> State:
     """Returns the state of an index without reading any file."""
-    current, logs = _status(folder / LIVE / _CURRENT), list[tuple[str, int]]()
+    current, logs = status_of(folder / LIVE / _CURRENT), list[tuple[str, int]]()
     for path in sorted((folder / LIVE).glob("??????.log")):
-        if (status := _status(path)) is not None:
+        if (status := status_of(path)) is not None:
             logs.append((path.name, status[1]))
-    return State((current, None if current else _status(folder / MANIFEST)), tuple(logs))
+    return State((current, None if current else status_of(folder / MANIFEST)), tuple(logs))
 
 
-def _status(path: Path) -> tuple[int, int, int] | None:
+NO_FILES = (None, None)
+"""`State.files` of an index that is being rebuilt, or of none."""
+
+
+class Files(NamedTuple):
+    """Identifies the current files of an index: equal values mean the same files.
+
+    Attributes:
+        generation: Their generation.
+        state: As in `State.files`.
+        manifest: The status of their manifest, which tells them from files of another build.
+    """
+
+    generation: int
+    state: tuple[Status | None, Status | None]
+    manifest: Status | None
+
+
+def identify(folder: Path) -> Files:
+    """Returns what identifies the current files; raises errors like `generation_of`."""
+    generation = generation_of(folder)
+    return Files(generation, state_of(folder).files, status_of(files_of(folder, generation) / MANIFEST))
+
+
+def status_of(path: Path) -> Status | None:
+    """Returns the status of a file, or `None` if there is none."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -129,15 +161,23 @@ def settled_files(folder: Path) -> Path:
 
 
 def remove_generation(folder: Path, generation: int) -> None:
-    """Removes the files of a generation unless it is current; of generation 0, only those of the index itself."""
+    """Removes the files of a generation unless it is current, and the logs that no older files need any more.
+
+    Of generation 0, only the files of the index itself are removed.
+    """
     if generation == generation_of(folder):  # it was rebuilt
         return
     if generation:
         shutil.rmtree(files_of(folder, generation), ignore_errors=True)
-        return
-    for name in (MANIFEST, *ALL_FILES):
-        (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / THUMBNAILS, ignore_errors=True)
+    else:
+        for name in (MANIFEST, *ALL_FILES):
+            (folder / name).unlink(missing_ok=True)
+        shutil.rmtree(folder / THUMBNAILS, ignore_errors=True)
+    left = [number for _, number, kind in _numbered(folder) if not kind]
+    oldest = 0 if (folder / MANIFEST).exists() else min(left, default=0)
+    for path, number, kind in _numbered(folder):
+        if kind == ".log" and number < oldest:
+            path.unlink(missing_ok=True)
 
 
 def discard(folder: Path) -> None:
@@ -152,7 +192,7 @@ def remove_leftovers(folder: Path) -> None:
     for path, generation, kind in _numbered(folder):
         if kind == ".log":
             if generation < counts:
-                path.unlink()
+                path.unlink(missing_ok=True)
         elif generation != counts or kind:
             shutil.rmtree(path)
     if counts and (folder / MANIFEST).exists():

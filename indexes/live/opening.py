@@ -1,9 +1,11 @@
-"""Opens the current files of an index and reads the changes made since."""
+"""Opens the current files of an index, if need be in a thread, and reads the changes made since."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from indexes.live import layout
 from indexes.live.changes import Addition, Change, Origin, from_bytes
@@ -11,37 +13,97 @@ from indexes.live.log import read_log
 from indexes.store import Index
 
 
-def open_current(
-    folder: Path, open_files: Callable[[Path], Index], ends: dict[str, int]
-) -> tuple[Index, int, list[Change]]:
-    """Returns the current files of an index, their generation, and later changes; sets `ends` like `read_changes`."""
+class Opened(NamedTuple):
+    """The current files of an index, open.
+
+    Attributes:
+        base: The files.
+        files: What identifies them.
+        changes: The changes since then, oldest first.
+        ends: Where to continue reading each log, by its name.
+        state: The state of the index shortly before; changes made since then may be missing.
+    """
+
+    base: Index
+    files: layout.Files
+    changes: list[Change]
+    ends: dict[str, int]
+    state: layout.State
+
+
+def open_current(folder: Path, open_files: Callable[[Path], Index]) -> Opened:
+    """Opens the current files of an index and reads the changes since then.
+
+    Raises:
+        ValueError: They are damaged, or do not match a model.
+        OSError: They cannot be read.
+    """
     while True:
-        ends.clear()
-        generation = layout.generation_of(folder)
+        state, files, ends = layout.state_of(folder), layout.identify(folder), dict[str, int]()
         try:
-            base = open_files(layout.files_of(folder, generation))
-            changes = read_changes(folder, base, ends)
+            base = open_files(layout.files_of(folder, files.generation))
+            changes = read_changes(folder, files.generation, base, ends)
         except (ValueError, OSError):
-            if layout.generation_of(folder) == generation:
+            if layout.identify(folder) == files:
                 raise
-        else:  # a compaction may have replaced the files in the meantime
-            if layout.generation_of(folder) == generation:
-                return base, generation, changes
+        else:  # others may have replaced the files in the meantime
+            if layout.identify(folder) == files:
+                return Opened(base, files, changes, ends, state)
 
 
-def read_changes(folder: Path, base: Index, ends: dict[str, int]) -> list[Change]:
+class Opening:
+    """A thread that opens the current files of an index.
+
+    Args:
+        folder: The index's folder.
+        open_files: Opens the files in a folder.
+    """
+
+    def __init__(self, folder: Path, open_files: Callable[[Path], Index]) -> None:
+        self._folder, self._open_files = folder, open_files
+        self._result: Opened | Exception | None = None
+        self._thread = threading.Thread(target=self._run, name="open new files")
+        self._thread.start()
+
+    def is_running(self) -> bool:
+        """Returns whether the thread is still at it."""
+        return self._thread.is_alive()
+
+    def wait(self) -> None:
+        """Waits until the thread has ended."""
+        self._thread.join()
+
+    def result(self) -> Opened | None:
+        """Returns what the thread has opened; `None` in a forked process, which the thread is not part of.
+
+        Raises:
+            Exception: What went wrong.
+        """
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
+
+    def _run(self) -> None:
+        try:
+            self._result = open_current(self._folder, self._open_files)
+        except Exception as error:  # raised by `result`
+            self._result = error
+
+
+def read_changes(folder: Path, generation: int, base: Index, ends: dict[str, int]) -> list[Change]:
     """Returns the changes in the logs of an index.
 
     Args:
         folder: The index's folder.
-        base: The files of the current generation.
+        generation: The generation of `base`, which need not be the current one.
+        base: The files of that generation.
         ends: Where to begin in each log that was read before, by its name; updated to the end of the last record.
 
     Raises:
         ValueError: A log is damaged, or belongs to another index.
     """
     changes: list[Change] = []
-    for path in layout.logs(folder):
+    for path in layout.logs_since(folder, generation):
         known = ends.get(path.name)
         for record in read_log(path) if known is None else read_log(path, known):
             try:

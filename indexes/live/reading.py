@@ -6,20 +6,20 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from indexes.labeled_keys import labeled_keys, labeled_numbers
 from indexes.live import layout
 from indexes.live.changes import Addition, Change
 from indexes.live.thumbnails import Thumbnails
 from indexes.live.version import Entry, Version
+from indexes.residency import Residency
 from indexes.store import Index
-from indexes.tokens import TokenStore
+from indexes.tokens import HostTokens
 from retriever.types import Entity, FloatArray, IntArray, StoredTokens
 from retriever.wording import counted
 
@@ -131,52 +131,36 @@ class VersionedIndex(Index):
         count = home.change.token_sections if isinstance(home, Entry) else len(home.section_rows(own))
         return range(row * _SPREAD, row * _SPREAD + count)
 
-    def labeled_tokens(self, row: int) -> tuple[NDArray[Any], NDArray[np.float16]]:
+    def labeled_tokens(self, row: int) -> HostTokens:
         """Returns the tokens of an entity's labeled images, see `Index.stored_tokens`; raises errors like `entity`."""
         home, own = self._at(row)
         if isinstance(home, Entry):
-            first = len(home.change.tokens) - home.change.labeled_tokens
-            return home.change.tokens[first:], home.change.scales[first:]
+            count = len(home.change.tokens)
+            return _tokens(home, range(count - home.change.labeled_tokens, count))
         return home.stored_tokens(home.labeled_rows(own))
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Returns stored tokens; each span is the `token_rows` of an entity or a prefix of them."""
-        homes = [self._at(span.start // _SPREAD) if span else None for span in spans]
-        bases = list(dict.fromkeys(home[0] for home in homes if home and isinstance(home[0], Index)))
-        if len(bases) <= 1 and not any(home and isinstance(home[0], Entry) for home in homes):
-            base = bases[0] if bases else self.version.base
-            pairs = zip(homes, spans, strict=True)
-            return base.gather([base.token_rows(home[1])[: len(span)] if home else range(0) for home, span in pairs])
-        found: dict[int, StoredTokens] = {}
-        for base in bases:
-            own = {place: home[1] for place, home in enumerate(homes) if home and home[0] is base}
-            stored = base.gather([base.token_rows(row)[: len(spans[place])] for place, row in own.items()])
-            for place, first in zip(own, stored.first.tolist(), strict=True):
-                found[place] = _part(stored, first, len(spans[place]))
-        for place, home in enumerate(homes):
-            if home and isinstance(home[0], Entry):
-                found[place] = self._store(home[0]).gather([range(len(spans[place]))])
-        parts = [found[place] for place in sorted(found)]
-        scales = [part.scales for part in parts if part.scales is not None]
-        return StoredTokens(
-            torch.cat([part.values for part in parts]),
-            torch.cat(scales) if scales else None,
-            np.cumsum([0, *map(len, spans)], dtype=np.int64)[:-1],
-        )
+        base = self.version.base
+        places = {span: self._place(span) if span else (base, span) for span in spans}
+        # What is not in the current files is in memory, or belongs to a version that is no longer the current one.
+        own = {span: rows for span, (home, rows) in places.items() if home is base}
+        others = {span: _tokens(home, rows) for span, (home, rows) in places.items() if home is not base}
+        stored = base.token_store.gather([*own.values()], [*others.values()])
+        first = dict(zip([*own, *others], stored.first.tolist(), strict=True))
+        return replace(stored, first=np.array([first[span] for span in spans], np.int64))
 
     def tokens(self, rows: IntArray) -> torch.Tensor:
         """Returns stored tokens, decoded; see `Index.tokens`."""
-        parts = []
-        for row in np.asarray(rows, np.int64).tolist():
-            home, own = self._at(row // _SPREAD)
-            place = row % _SPREAD
-            if isinstance(home, Entry):
-                if place >= len(home.change.tokens):
-                    raise IndexError(f"token row {row}: entity {home.change.id!r} has {len(home.change.tokens)}")
-                parts.append(self._store(home).read(np.array([place], np.int64)))
-            else:
-                parts.append(home.tokens(np.array([home.token_rows(own)[place]], np.int64)))
-        return torch.cat(parts) if parts else self.version.base.tokens(np.empty(0, np.int64))
+        store = self.version.base.token_store
+        spans = [range(row, row + 1) for row in np.asarray(rows, np.int64).tolist()]
+        parts = [store.decode(_tokens(*self._place(span))) for span in spans]
+        return torch.cat(parts) if parts else store.read(np.empty(0, np.int64))
+
+    @property
+    def residency(self) -> Residency:
+        """Where the tokens of the current files are, and why; those of later changes are in memory."""
+        return self.version.base.residency
 
     def save_pretrained(self, folder: str | Path, *, license: str | None = None) -> None:
         """Copies the files of the index; see `Index.save_pretrained`.
@@ -226,9 +210,18 @@ class VersionedIndex(Index):
                 return base, row - start
         raise IndexError(f"there is no entity at row {row}")
 
-    def _store(self, entry: Entry) -> TokenStore:
-        change = entry.change
-        return TokenStore(self.manifest.inputs.codec, change.tokens, change.scales, self.device)
+    def _place(self, span: range) -> tuple[Entry | Index, range]:
+        """Returns where the tokens of a span are: an entry or the index of some files, and the rows there.
+
+        Raises:
+            IndexError: There is no such row.
+        """
+        row, start = divmod(span.start, _SPREAD)
+        home, own = self._at(row)
+        rows = range(len(home.change.tokens)) if isinstance(home, Entry) else home.token_rows(own)
+        if start + len(span) > len(rows):
+            raise IndexError(f"entity {self.entity(row).id!r} has {len(rows)} rows of tokens, not {start + len(span)}")
+        return home, rows[start : start + len(span)]
 
     def _after(self, version: Version, changes: Sequence[Change]) -> Version:
         """Returns the version after changes; changed entities get new rows."""
@@ -242,8 +235,9 @@ class VersionedIndex(Index):
         return version.changed(entries) if entries else version
 
 
-def _part(stored: StoredTokens, first: int, count: int) -> StoredTokens:
-    """Returns only the tokens of one span; if all tokens are on the GPU, `stored` contains all of them."""
-    part = slice(first, first + count)
-    scales = None if stored.scales is None else stored.scales[part]
-    return StoredTokens(stored.values[part], scales, np.zeros(1, np.int64))
+def _tokens(home: Entry | Index, rows: range) -> HostTokens:
+    """Returns tokens of an entry or of files as stored."""
+    if isinstance(home, Index):
+        return home.stored_tokens(rows)
+    part = slice(rows.start, rows.stop)
+    return HostTokens(home.change.tokens[part], home.change.scales[part])

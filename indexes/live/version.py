@@ -14,6 +14,7 @@ from indexes.keys import as_query
 from indexes.live.changes import Addition
 from indexes.search import best_of_each
 from indexes.store import Index
+from retriever.transfer import to_device
 from retriever.types import FloatArray, IntArray
 
 _SPARE = 64
@@ -94,23 +95,42 @@ class Version:
 
     def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
         """Returns scores and rows, both [B, k], best first; see `Index.search`."""
-        scores, rows = self._search_base(vectors, k)
         if not len(self._keys[1]):
-            return scores, rows
-        keys, owners = self._keys
-        inputs = self.base.manifest.inputs
-        queries = as_query(vectors.detach().float().cpu(), inputs.candidates, self.base.image_weight)
-        scores = np.concatenate([scores, (queries @ torch.from_numpy(keys).T).numpy()], axis=1)
+            return self._search_base(vectors, k)
+        changed = self._score_changed(vectors)  # first: it is complete when the search of the files has returned
+        scores, rows = self._search_base(vectors, k)
+        owners = self._keys[1]
+        scores = np.concatenate([scores, changed.numpy()], axis=1)
         rows = np.concatenate([rows, np.broadcast_to(owners, (len(rows), len(owners)))], axis=1)
         return best_of_each(scores, rows, k)
 
+    @torch.inference_mode()
+    def _score_changed(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Returns the scores of the changed entities' keys, float32 [B, D], in host memory.
+
+        On a GPU, nothing waits: the values are there once later work of the stream has been waited for, as the search
+        of the files does to get its own results.
+        """
+        device, manifest = torch.device(self.base.device), self.base.manifest
+        queries = as_query(vectors.detach().float(), manifest.inputs.candidates, self.base.image_weight)
+        scores = to_device(queries, device) @ to_device(self._keys[0], device).float().T
+        if device.type != "cuda":
+            return scores
+        return torch.empty(scores.shape, pin_memory=True).copy_(scores, non_blocking=manifest.counts.searchable > 0)
+
     @cached_property
-    def _keys(self) -> tuple[FloatArray, IntArray]:
-        """The keys of changed entities, float32 [D, length], and the rows that they belong to."""
+    def _keys(self) -> tuple[torch.Tensor, IntArray]:
+        """The keys of changed entities [D, length] in host memory, and the rows that they belong to.
+
+        They are float32; for a GPU, float16 in page-locked memory. Nothing is lost: they were rounded to it.
+        """
         entries = self.entries.values()
         keys = [np.empty((0, self.base.manifest.key_length), np.float32), *(entry.change.keys for entry in entries)]
         rows = [entry.row for entry in entries for _ in entry.change.keys]
-        return np.concatenate(keys), np.array(rows, np.int64)
+        joined = torch.from_numpy(np.concatenate(keys))
+        if torch.device(self.base.device).type == "cuda":
+            joined = joined.half().pin_memory()
+        return joined, np.array(rows, np.int64)
 
     @cached_property
     def _removed_rows(self) -> IntArray:

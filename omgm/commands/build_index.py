@@ -25,7 +25,7 @@ from omgm.commands.common import (
     reading_of,
     seed_of,
 )
-from retriever.wording import counted
+from retriever.wording import counted, gigabytes
 
 if TYPE_CHECKING:
     from indexes.estimate import Estimate
@@ -124,7 +124,6 @@ def run(args: argparse.Namespace) -> None:
 
 def _estimate_lines(estimate: Estimate) -> list[str]:
     """Formats an estimate as lines of text."""
-    from omgm.downloads.weights import gigabytes
 
     def listed(parts: dict[str, str]) -> str:
         return ", ".join(f"{name} {value}" for name, value in parts.items())

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.common import add_json, add_profile, print_json, profile_of
-from retriever.wording import counted
+from retriever.wording import counted, gigabytes
 
 if TYPE_CHECKING:
     from omgm.downloads.weights import Plan
@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> None:
     profile = profile_of(args)
 
     from omgm.downloads.hub import models_of
-    from omgm.downloads.weights import ModelUnavailable, check_disk, fetch, gigabytes, make_plan
+    from omgm.downloads.weights import ModelUnavailable, check_disk, fetch, make_plan
 
     def say(text: str) -> None:
         print(text, file=sys.stderr if args.json else sys.stdout, flush=True)

@@ -19,6 +19,7 @@ from tqdm import tqdm
 from indexes.progress import progress_bar
 from omgm.downloads.hub import HubModel
 from retriever.hub import UNWANTED, explain
+from retriever.wording import gigabytes
 
 MARGIN = 1 << 30
 """Bytes of disk space that a download must leave free."""
@@ -152,11 +153,6 @@ def free_bytes(folder: Path) -> int:
     """Returns the free bytes of the disk that a folder is on, or would be created on."""
     folder = folder.expanduser().absolute()
     return shutil.disk_usage(next(one for one in (folder, *folder.parents) if one.exists())).free
-
-
-def gigabytes(size: float) -> str:
-    """Formats a size for people: GB of 10^9 bytes, MB if it is small."""
-    return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
 def _wanted(name: str, model: HubModel) -> bool:

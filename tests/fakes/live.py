@@ -6,7 +6,7 @@ import json
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from PIL import Image
@@ -57,6 +57,13 @@ class World:
         self.options: dict[str, Any] = {"candidates": "combined", "tokens": "int8"} | options
         self.images.mkdir(parents=True)
         self.build(articles, self.index)
+
+    @classmethod
+    def at(cls, folder: Path) -> Self:
+        """Returns a world that exists, for another process."""
+        world = object.__new__(cls)
+        world.folder, world.index, world.images = folder, folder / "index", folder / "images"
+        return world
 
     def paint(self, entities: Iterable[Entity]) -> None:
         """Writes the images of articles that have one."""

@@ -43,6 +43,15 @@ class Card:
         found += [Wait("synchronization", f"{one.filename}:{one.lineno}") for one in waits]
 
 
+@pytest.fixture(scope="package", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Runs small models in one thread: more would wait for each other longer than they compute."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(params=["pretended", pytest.param("card", marks=CARD)])
 def cuda(request: pytest.FixtureRequest) -> Iterator[Device]:
     """A CUDA device."""

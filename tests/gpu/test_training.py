@@ -1,4 +1,4 @@
-"""Trainings on a device: they run to the end, and wait at most once per step."""
+"""Trainings on a device: they finish, resume, and wait at most once per step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
 
 def reranker(world: TrainingWorld, start: Path, recipe: str | None) -> Train:
     config = RerankerTrainingConfig(
-        recipe=recipe, validation_share=0.25, validate_every=100, batch_size=4, device="cuda", workers=0, minutes=None
+        recipe=recipe, validation_share=0.25, validate_every=100, batch_size=2, device="cuda", workers=0, minutes=None
     )
 
     def train(out: Path, steps: int) -> Path:
@@ -68,8 +68,12 @@ def check(cuda: Device, train: Train, out: Path) -> None:
     assert counts[1] - counts[0] <= 2, [wait for wait in waits if "training" in wait.place]
     [curve] = (out / "3").rglob("curve.csv")
     assert all(math.isfinite(float(row["loss"])) for row in csv.DictReader(curve.read_text().splitlines()))
-    for path in folder.rglob("*.safetensors"):
-        assert all(np.isfinite(value).all() for value in load_file(path).values())
+    files = {path.name: load_file(path) for path in folder.glob("*.safetensors")}
+    assert files and all(np.isfinite(value).all() for state in files.values() for value in state.values())
+    again = train(out / "3", 3)  # is finished
+    for path in again.glob("*.safetensors"):
+        for name, value in load_file(path).items():
+            np.testing.assert_array_equal(value, files[path.name][name], err_msg=name)
 
 
 @pytest.mark.parametrize("recipe", ["in-batch", "mined", "paper"])

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,16 @@ import pytest
 import torch
 
 from indexes.build import build_index
+from indexes.row_file import RowFile
 from indexes.store import Index
-from indexes.tokens import TokenStore, copied
-from retriever.codecs import EncodedTokens, decode_tokens, encode_tokens
+from indexes.tokens import HostTokens, TokenStore, copied, join
+from retriever.codecs import EncodedTokens, decode_tokens, encode_tokens, unpack_tokens
 from retriever.pipeline import Retriever
 from retriever.protocols import Step
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.token_codec import TokenCodec
+from retriever.types import StoredTokens
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.retriever.test_pipeline import FRANCE, IRELAND, YELLOW
@@ -51,10 +55,10 @@ def test_spans_are_gathered_in_the_order_asked() -> None:
 def test_a_store_is_copied_in_parts(tmp_path: Path) -> None:
     values = np.arange(5 * 2 * 3, dtype=np.int8).reshape(5, 2, 3)
     np.save(tmp_path / "values.npy", values)
-    mapped = np.load(tmp_path / "values.npy", mmap_mode="r")
     for rows in (1, 2, 5, 9):
-        copy = copied(mapped, torch.device("cpu"), rows)
-        assert copy.dtype == torch.int8 and copy.tolist() == values.tolist()
+        for source in (values, RowFile(tmp_path / "values.npy")):
+            copy = copied(source, torch.device("cpu"), rows)
+            assert copy.dtype == torch.int8 and copy.tolist() == values.tolist()
     assert copied(values[:0], torch.device("cpu")).shape == (0, 2, 3)
 
 
@@ -66,31 +70,102 @@ def test_int8_rows_are_read_with_their_scales() -> None:
     assert found.values.dtype == torch.int8 and found.scales is not None and found.scales.tolist() == [[2.0]]
 
 
-@pytest.mark.parametrize("name", ["float16", "int8", "int4", "bit1", "pool2+int4"])
-def test_a_store_in_device_memory_returns_the_same_tokens(name: str) -> None:
+def stores(name: str, rows: int, folder: Path) -> tuple[dict[str, TokenStore], HostTokens]:
+    """Returns a store of random tokens in files, the same in memory, and as if on a GPU, and the tokens as stored."""
     codec = TokenCodec.parse(name)
-    exact = torch.nn.functional.normalize(torch.randn(9, 4, 16, generator=torch.Generator().manual_seed(0)), dim=-1)
+    exact = torch.nn.functional.normalize(torch.randn(rows, 4, 16, generator=torch.Generator().manual_seed(0)), dim=-1)
     encoded = encode_tokens(exact, codec)
     scales = np.empty((0, 0), np.float16) if encoded.scales is None else encoded.scales.numpy()
-    mapped, resident = (TokenStore(codec, encoded.values.numpy(), scales) for _ in range(2))
+    arrays = HostTokens(encoded.values.numpy(), scales)
+    paths = folder / "tokens.npy", folder / "token_scales.npy"
+    for path, array in zip(paths, arrays, strict=True):
+        np.save(path, array)
+    resident = TokenStore(codec, *arrays)
     resident._resident = encoded  # as held in GPU memory
-    spans = [range(5, 8), range(2, 2), range(0, 1), range(5, 8)]
-    found = [store.gather(spans) for store in (mapped, resident)]
-    for span, *firsts in zip(spans, *(stored.first.tolist() for stored in found), strict=True):
-        ours, theirs = (
-            EncodedTokens(
-                stored.values[first : first + len(span)],
-                None if stored.scales is None else stored.scales[first : first + len(span)],
-            )
-            for stored, first in zip(found, firsts, strict=True)
-        )
-        assert torch.equal(ours.values, theirs.values)
-        assert (ours.scales is None) == (theirs.scales is None) == (name in ("float16", "bit1"))
-        if ours.scales is not None and theirs.scales is not None:
-            assert torch.equal(ours.scales, theirs.scales)
-            decoded = ours.values.float() * ours.scales.float()[..., None]
-            torch.testing.assert_close(decoded, mapped.read(np.array(span, np.int64)))
-    assert all(len(store.gather([]).first) == 0 for store in (mapped, resident))
+    return {
+        "files": TokenStore(codec, RowFile(paths[0]), RowFile(paths[1])),
+        "memory": TokenStore(codec, *arrays),
+        "resident": resident,
+    }, arrays
+
+
+def some_spans(generator: np.random.Generator, rows: int) -> list[range]:
+    """Returns empty, repeated, touching, overlapping and nested spans, some at both ends, in any order."""
+    cuts = np.sort(generator.integers(0, rows + 1, 6)).tolist()
+    spans = [range(start, stop) for start, stop in itertools.pairwise([0, *cuts, rows])]
+    spans += [range(rows - 1, rows), range(rows, rows), range(cuts[1], cuts[4]), range(cuts[2], cuts[2])]
+    chosen = generator.choice(len(spans), generator.integers(0, 12)).tolist()
+    return [spans[one] for one in chosen]
+
+
+def part_of(stored: StoredTokens, first: int, count: int) -> EncodedTokens:
+    """Returns the tokens of one span."""
+    scales = None if stored.scales is None else stored.scales[first : first + count]
+    return EncodedTokens(stored.values[first : first + count], scales)
+
+
+@pytest.mark.parametrize("name", ["float16", "int8", "int4", "bit1", "pool2+int4", "pool2+float16"])
+def test_every_store_returns_what_is_stored(name: str, tmp_path: Path) -> None:
+    """However spans overlap, and together with tokens from elsewhere."""
+    rows, codec = 40, TokenCodec.parse(name)
+    found, arrays = stores(name, rows, tmp_path)
+    others = [
+        HostTokens(arrays.values[:n] ^ 1 if codec.packed else -arrays.values[:n], arrays.scales[:n]) for n in (3, 0, 1)
+    ]
+    generator = np.random.default_rng(0)
+    for trial in range(60):
+        spans, more = some_spans(generator, rows), others[: trial % 4]
+        expected = [HostTokens(arrays.values[s.start : s.stop], arrays.scales[s.start : s.stop]) for s in spans] + more
+        for store in found.values():
+            stored = store.gather(spans, more)
+            assert len(stored.first) == len(expected) and stored.values.is_contiguous()
+            for first, (values, scales) in zip(stored.first.tolist(), expected, strict=True):
+                part = EncodedTokens(torch.from_numpy(values), torch.from_numpy(scales) if codec.scaled else None)
+                wanted = part if codec.kind == "bit1" else unpack_tokens(part, codec)
+                own = part_of(stored, first, len(values))
+                assert torch.equal(own.values, wanted.values)
+                assert (own.scales is None) == (wanted.scales is None)
+                assert own.scales is None or wanted.scales is None or torch.equal(own.scales, wanted.scales)
+
+
+@pytest.mark.parametrize("name", ["float16", "int8", "int4", "bit1"])
+def test_rows_are_decoded_from_every_store(name: str, tmp_path: Path) -> None:
+    found, arrays = stores(name, 9, tmp_path)
+    whole = found["memory"].decode(arrays)
+    for store in found.values():
+        for rows in ([], [8], [3, 3, 0, 8, 4], range(9)):
+            assert torch.equal(store.read(np.array(rows, np.int64)), whole[list(rows)])
+        for span in (range(0), range(2, 9), range(8, 9)):
+            assert all(map(np.array_equal, store.stored(span), found["memory"].stored(span)))
+            assert torch.equal(store.decode(store.stored(span)), whole[span.start : span.stop])
+        with pytest.raises(IndexError, match="within 0 to 8"):
+            store.read(np.array([0, 9]))
+
+
+def test_what_overlaps_or_touches_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, asked = stores("int8", 40, tmp_path)[0]["files"], list[tuple[int, int]]()
+    real = os.preadv
+
+    def counted(file: int, buffers: list[memoryview], offset: int) -> int:
+        asked.append((offset, buffers[0].nbytes))
+        return real(file, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", counted)
+    spans = [range(20, 24), range(24, 30), range(3, 5), range(20, 24), range(22, 26), range(5, 5), range(0, 3)]
+    store.gather(spans)
+    values, scales = 4 * 16, 4 * 2  # bytes per row
+    assert asked == [
+        (128 + 20 * values, 10 * values),
+        (128, 5 * values),
+        (128 + 20 * scales, 10 * scales),
+        (128, 5 * scales),
+    ]
+
+
+def test_spans_are_joined_in_the_order_of_their_parts() -> None:
+    joined, first = join([range(7, 9), range(1, 1), range(0, 2), range(5, 7), range(2, 3), range(0, 1)])
+    assert joined == [range(5, 9), range(0, 3)]
+    assert first.tolist() == [2, 4, 4, 0, 6, 4]
 
 
 @pytest.fixture(scope="module")

@@ -122,6 +122,11 @@ def test_an_article_by_json_is_found_at_once(live: Live) -> None:
     }
 
 
+def test_readiness_says_where_the_tokens_are(live: Live) -> None:
+    tokens = live.request("GET", "/health/ready").json()["tokens"]
+    assert tokens == "tokens take 0.0 MB: read from disk for each batch"
+
+
 def test_further_images_of_an_article_are_fetched(tmp_path: Path) -> None:
     files = {f"{seed}.png": encoded(painting(seed)) for seed in (50, 51)} | {"bad.png": b"none"}
     with serve_web(files) as web:

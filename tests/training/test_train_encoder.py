@@ -163,18 +163,6 @@ def test_of_many_entities_some_are_validated_against(world: Path, monkeypatch: p
     assert (trained["entities"], trained["labeled images validated on"]) == (4, 1)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_gpu_trains_and_resumes(world: Path) -> None:
-    config = TrainingConfig(steps=4, minutes=None, learning_rate=3e-3, device="cuda")
-    folder = train_encoder(world / "start", data_of(world), world / "out", config, progress=False)
-    before, after = load_file(world / "start" / "model.safetensors"), load_file(folder / "model.safetensors")
-    assert any((before[name] != after[name]).any() for name in before)
-    again = train_encoder(world / "start", data_of(world), world / "out", config, progress=False)
-    for name, value in load_file(again / "model.safetensors").items():
-        np.testing.assert_array_equal(value, after[name], err_msg=name)
-
-
 def test_images_of_unknown_entities_are_left_out(world: Path, caplog: pytest.LogCaptureFixture) -> None:
     stray = LabeledImage("stray", world / "images" / "Red.png", "nowhere")
     first, *photographs = photographs_in(world)

@@ -147,7 +147,7 @@ def test_only_the_best_are_removed(tmp_path: Path) -> None:
 
 def test_a_reader_sees_one_version(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a pinned thread found stays unchanged and readable while all of it is replaced and compacted away."""
-    monkeypatch.setattr("indexes.live.index.GRACE", 0)
+    monkeypatch.setattr("indexes.live.following.GRACE", 0)
     earlier = set(threading.enumerate())  # including timers of other tests, which run for a minute
     editor = world.editor()
     index, query = editor.index, FakeEncoder().encode_images([painting(1)])

@@ -28,18 +28,6 @@ def test_on_the_cpu_it_is_the_function_itself() -> None:
     assert seen == [3, 0]
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@torch.inference_mode()
-def test_a_graph_gives_what_the_module_gives() -> None:
-    torch.manual_seed(0)
-    module = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 8)).cuda().eval()
-    run = graphed(module, (1, 4))
-    for count in (1, 3, 4, 3, 1, 9):  # captured, padded, replayed, and too large for a graph
-        given = torch.randn(count, 16, device="cuda")
-        torch.testing.assert_close(run(given), module(given))
-
-
 class OnGPU(torch.Tensor):
     """A fake: a tensor on the CPU that says it is on a GPU."""
 
