@@ -86,7 +86,7 @@ train-reranker: mine-negatives  ## mine negatives, then train step 2 on TRAIN_QU
 	$(OMGM) train-reranker --profile $(PROFILE) --kb $(KB) --images $(IMAGES) --dataset $(DATASET) \
 		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --negatives $(NEGATIVES) --out $(OUT) $(ARGS)
 
-train-generator: index .venv/peft.stamp  ## fine-tune the chat model BASE on TRAIN_QUERIES with retrieved evidence
+train-generator: index .venv/peft.stamp  ## fine-tune the chat model BASE (8 billion parameters: 80 GB) on TRAIN_QUERIES with retrieved evidence
 	$(OMGM) train-generator --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
 		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --base $(BASE) --out $(OUT) $(ARGS)
 

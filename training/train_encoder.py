@@ -32,6 +32,7 @@ from training.encoder_data import EncoderData, read_entities
 from training.feeder import Feeder
 from training.images import ImageLoader, StoredImages, load_images
 from training.loop import BETTER_BY, train
+from training.memory import naming_memory_settings
 from training.questions import is_held_out
 from training.record import Provenance, TrainingRecord
 
@@ -41,6 +42,7 @@ RUN = "encoder-run"  # folder under `out` with the curve, the checkpoint and the
 LEARNING_RATE = 1e-3
 MOST_QUERIES, MOST_KEYS = 1000, 50_000
 """Most held-out images, and most entities to search for them; a whole large knowledge base would not fit."""
+_LESS_MEMORY = "end other programs that use the GPU, or train on the CPU with --set device=cpu"
 
 
 def train_encoder(
@@ -67,6 +69,8 @@ def train_encoder(
     Raises:
         ValueError: The encoder is not a `SmallCLIP`, no entity has an image, or none of the labeled entities is in
             the knowledge base.
+        FloatingPointError: The loss is not finite.
+        MemoryError: The device runs out of memory; the message says what to do.
     """
     model = ClipEncoder.load(encoder, config.device)
     if not isinstance(model.model.config, SmallCLIPConfig):
@@ -118,7 +122,7 @@ def train_encoder(
     optimization = config.optimization(LEARNING_RATE)
     held_out_rows = [row for _, row in validation]
     validate = _validation(model, summaries, images, list(main), held_out_rows, rng) if validation else None
-    with closing(feeder):
+    with closing(feeder), naming_memory_settings(_LESS_MEMORY):
         metrics = train(
             network,
             loss_of,

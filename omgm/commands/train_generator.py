@@ -55,16 +55,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--learning-rate", type=float, default=2e-5, metavar="R", help="peak learning rate (%(default)s)"
     )
     training.add_argument(
-        "--batch-size", type=positive, default=16, metavar="N", help="samples per GPU and forward pass (%(default)s)"
+        "--batch-size", type=positive, default=4, metavar="N", help="samples per GPU and forward pass (%(default)s)"
     )
     training.add_argument(
-        "--accumulate", type=positive, default=8, metavar="N", help="gradient accumulation steps (%(default)s)"
+        "--accumulate", type=positive, default=32, metavar="N", help="gradient accumulation steps (%(default)s)"
     )
     training.add_argument("--rank", type=positive, default=128, metavar="R", help="the adapter's rank (%(default)s)")
     training.add_argument("--lora-alpha", type=positive, default=256, metavar="A", help="its scale (%(default)s)")
     training.add_argument("--max-tokens", type=positive, metavar="N", help="longest sample; by default all it reads")
     training.add_argument(
-        "--gradient-checkpointing", action="store_true", help="less memory, about a third more computation"
+        "--gradient-checkpointing",
+        action=argparse.BooleanOptionalAction,
+        help="much less memory, about a third more computation; by default on a GPU",
     )
     training.add_argument(
         "--save-every", type=positive, default=50, metavar="N", help="steps between checkpoints (%(default)s)"

@@ -48,7 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of matrix products (float32 on a CPU with a frozen tower or without AMX, else bfloat16)",
     )
     add = parser.add_argument_group("memory and data").add_argument
-    add("--tokens-per-forward", type=positive, metavar="N", help="tokens that go through the Q-Former at once (8192)")
+    add(
+        "--tokens-per-forward",
+        type=positive,
+        metavar="N",
+        help="tokens that go through the Q-Former at once, at most (8192, or 32768 on a GPU)",
+    )
     add("--workers", type=int, metavar="N", help="processes that decode images; by default one per core beside a GPU")
     add("--max-bad", type=float, metavar="SHARE", help="share of bad questions that is accepted, in 0..1 (0.05)")
 

@@ -12,24 +12,28 @@ VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorTrainingConfig:
-    """Settings of a LoRA training. In a resumed run, only `device`, `workers` and `save_every` may change.
+    """Settings of a LoRA training.
 
-    The defaults are those of the paper's appendix C.3 and of LLaVA-1.5's published LoRA training: 8 * 16 samples per
-    step, rank 128, alpha 256, dropout 0.05, a cosine schedule with a warm-up of 0.03 and no weight decay.
+    In a resumed run, only `device`, `workers`, `save_every` and `gradient_checkpointing` may change.
+
+    The defaults are those of the paper's appendix C.3 and of LLaVA-1.5's published LoRA training: 128 samples per step,
+    rank 128, alpha 256, dropout 0.05, a cosine schedule with a warm-up of 0.03 and no weight decay. The samples of a
+    step are divided so that models of 8 billion parameters fit a GPU of 80 GB (docs/training.md has the arithmetic).
 
     Attributes:
         epochs: Number of passes over the samples.
         steps: Stop after this many steps; `None` leaves it to `epochs`.
         learning_rate: Peak learning rate.
         warmup: Share of the steps, in 0..1, until the learning rate reaches its peak.
-        batch_size: Samples per forward pass and device.
+        batch_size: Samples per forward pass and device; more need more memory, and are padded more.
         accumulate: Forward passes per step.
         rank: Rank of the adapter's matrices.
         lora_alpha: The adapter's product is scaled by `lora_alpha / rank`.
         dropout: Dropout before the adapter's matrices.
         max_tokens: Longest sample in tokens; `None` is the model's limit. Only sections are cut to fit.
         seed: Seed of the adapter's initial values, the order of the samples and dropout.
-        gradient_checkpointing: Whether to recompute activations instead of storing them, which takes much less memory.
+        gradient_checkpointing: Whether to recompute activations instead of storing them, which takes much less memory
+            and about a third more computation; `None` does so on a GPU. The results are the same.
         save_every: Steps between two checkpoints.
         workers: Processes that load images and tokenize.
         device: "cpu" or "cuda".
@@ -43,14 +47,14 @@ class GeneratorTrainingConfig:
     steps: int | None = None
     learning_rate: float = 2e-5
     warmup: float = 0.03
-    batch_size: int = 16
-    accumulate: int = 8
+    batch_size: int = 4
+    accumulate: int = 32
     rank: int = 128
     lora_alpha: int = 256
     dropout: float = 0.05
     max_tokens: int | None = None
     seed: int = 0
-    gradient_checkpointing: bool = False
+    gradient_checkpointing: bool | None = None
     save_every: int = 50
     workers: int = 0
     device: str = "cpu"
@@ -72,6 +76,11 @@ class GeneratorTrainingConfig:
             raise ValueError(f"workers must be at least 0, got {self.workers}")
         if self.dtype not in ("float32", "bfloat16"):
             raise ValueError(f"dtype must be float32 or bfloat16 for training, got {self.dtype}")
+
+    @property
+    def checkpointing(self) -> bool:
+        """`gradient_checkpointing`, or its default."""
+        return self.device != "cpu" if self.gradient_checkpointing is None else self.gradient_checkpointing
 
     @property
     def max_lora_rank(self) -> int:

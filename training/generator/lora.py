@@ -64,7 +64,7 @@ def add_adapter(model: PreTrainedModel, config: GeneratorTrainingConfig) -> Peft
         bias="none",
         task_type="CAUSAL_LM",
     )
-    if config.gradient_checkpointing:
+    if config.checkpointing:
         # Reentrant checkpointing would lose all gradients, since no input requires one.
         enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
         enable({"use_reentrant": False})

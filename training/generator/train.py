@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import shutil
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm import tqdm
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, TrainingArguments
 
-from indexes.progress import progress_bar
 from retriever.files import sha256_of, write_json
 from retriever.models.folder import RECORD_NAME
 from retriever.run_note import check_note
-from training.curve import Curve
 from training.generator.config import GeneratorTrainingConfig
 from training.generator.lora import add_adapter, load_base, require_peft, save_adapter
 from training.generator.rendering import Collator, PromptSettings, Renderer
 from training.generator.samples import count_left_out, read_samples
+from training.generator.watch import LossTrainer, Watch
+from training.memory import naming_memory_settings
 
 logger = logging.getLogger(__name__)
 
@@ -67,36 +64,34 @@ def train_generator(
         ValueError: peft is not installed, the base is unsuitable, a sample cannot be rendered, or `out` has a run with
             other settings.
         FloatingPointError: The loss is not finite.
+        MemoryError: The device runs out of memory; the message names the settings to reduce.
     """
     require_peft()
     name = name or str(base.resolve())
+    settings = asdict(config) | {"gradient_checkpointing": config.checkpointing}
     identity = {
         "base": name,
         "revision": revision,
         "samples": sha256_of(samples),
         **asdict(prompt),
-        **{key: value for key, value in asdict(config).items() if key not in _MAY_CHANGE},
+        **{key: value for key, value in settings.items() if key not in _MAY_CHANGE},
     }
     arguments = _arguments(out / CHECKPOINTS, config)
     if not _begun(out, identity, write=arguments.should_save) or not (out / RECORD_NAME).is_file():
         given = read_samples(samples)
         renderer = Renderer(base, prompt, config.max_tokens)
         renderer(given[0])  # fails before the weights are loaded if the base is unsuitable
-        model = add_adapter(load_base(base, getattr(torch, config.dtype)), config)
-        trainer = Trainer(
-            model=model,
-            args=arguments,
-            train_dataset=given,
-            data_collator=Collator(renderer),
-            callbacks=[_Watch(out, progress)],
-        )
-        trainer.remove_callback(PrinterCallback)  # a line per step, which the bar and the curve make redundant
-        trainer.train(resume_from_checkpoint=_last_checkpoint(out / CHECKPOINTS))
+        with naming_memory_settings(_less_memory(config)):
+            model = add_adapter(load_base(base, getattr(torch, config.dtype)), config)
+            trainer = LossTrainer(model=model, args=arguments, train_dataset=given, data_collator=Collator(renderer))
+            trainer.add_callback(Watch(out, progress, trainer.take_loss))
+            trainer.remove_callback(PrinterCallback)  # the bar and the curve show what it would print
+            trainer.train(resume_from_checkpoint=_last_checkpoint(out / CHECKPOINTS))
         losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
         report = {
             "kind": "generator",
             "base": {"model": name, "revision": revision},
-            "settings": {**asdict(prompt), **asdict(config)},
+            "settings": {**asdict(prompt), **settings},
             "data": {"samples": len(given), "left_out": count_left_out(samples), "sha256": identity["samples"]},
             "metrics": {
                 "steps": trainer.state.global_step,
@@ -122,6 +117,15 @@ def train_generator(
     return content
 
 
+def _less_memory(config: GeneratorTrainingConfig) -> str:
+    """Returns what reduces the memory of a training."""
+    checkpointing = "" if config.checkpointing else "--gradient-checkpointing, "
+    return (
+        f"use {checkpointing}a smaller --batch-size (with a proportionally larger --accumulate for the same step), a "
+        "smaller --max-tokens, or a smaller --rank"
+    )
+
+
 def _arguments(folder: Path, config: GeneratorTrainingConfig) -> TrainingArguments:
     arguments = TrainingArguments(
         output_dir=str(folder),
@@ -142,9 +146,10 @@ def _arguments(folder: Path, config: GeneratorTrainingConfig) -> TrainingArgumen
         remove_unused_columns=False,  # the collator takes the samples themselves
         save_steps=config.save_every,
         save_total_limit=1,
-        logging_steps=1,
-        logging_nan_inf_filter=False,
-        disable_tqdm=True,  # `_Watch` has a bar that also suits logs
+        logging_strategy="no",  # `Watch` logs every step without waiting for it
+        logging_nan_inf_filter=False,  # waits after every pass
+        accelerator_config={"non_blocking": True},  # batches are pinned, which is the default
+        disable_tqdm=True,  # `Watch` has a bar that also suits logs
         report_to="none",
     )
     if arguments.n_gpu > 1:
@@ -155,68 +160,13 @@ def _arguments(folder: Path, config: GeneratorTrainingConfig) -> TrainingArgumen
     return arguments
 
 
-class _Watch(TrainerCallback):
-    """Shows a progress bar, writes the curve step by step, and stops if the loss is not finite.
-
-    Args:
-        out: Folder of the curve.
-        progress: Whether to show the bar.
-    """
-
-    def __init__(self, out: Path, progress: bool) -> None:
-        self._out, self._progress = out, progress
-        self._curve: Curve | None = None
-        self._bar: tqdm[Any] | None = None
-        self._started = 0.0
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Opens the curve, keeping its rows up to the step that the run resumes from."""
-        self._started = time.monotonic()
-        if state.is_world_process_zero:
-            self._curve = Curve(self._out, state.global_step)
-            self._started -= float(self._curve.rows[-1]["seconds"]) if self._curve.rows else 0.0
-            self._bar = progress_bar(
-                total=state.max_steps,
-                initial=state.global_step,
-                desc="generator",
-                unit="step",
-                shown=self._progress,
-            )
-
-    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Adds a row.
-
-        Raises:
-            FloatingPointError: The loss is not finite.
-        """
-        logs: dict[str, float] = kwargs["logs"]
-        if "loss" not in logs:  # the summary at the end
-            return
-        if not math.isfinite(logs["loss"]):
-            step = state.global_step
-            raise FloatingPointError(f"loss is {logs['loss']} at step {step}; a lower learning_rate may help")
-        if self._curve is not None:
-            seconds = time.monotonic() - self._started
-            self._curve.add(state.global_step, logs["loss"], logs["learning_rate"], seconds, {})
-        if self._bar is not None:
-            self._bar.set_postfix_str(f"loss {logs['loss']:.3f}", refresh=False)
-            self._bar.update(state.global_step - self._bar.n)
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Draws the curve."""
-        if self._curve is not None:
-            self._curve.close()
-        if self._bar is not None:
-            self._bar.close()
-
-
 def _begun(out: Path, identity: dict[str, Any], *, write: bool) -> bool:
     """Returns whether this run was started before; if not, prepares its folder."""
     note = out / CHECKPOINTS / "run.json"
     if write and not note.is_file():
         (out / RECORD_NAME).unlink(missing_ok=True)  # left by another run, whose checkpoints were deleted
         note.parent.mkdir(parents=True, exist_ok=True)
-    return check_note(note, identity, write=write)
+    return check_note(note, identity, write=write, adapt={"gradient_checkpointing": lambda: None})
 
 
 def _checkpoints(folder: Path) -> list[Path]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -133,9 +133,10 @@ class BatchMaker:
         order: Which samples a step sees.
         rank: The number of this process.
         negatives: How negatives are drawn, see `training.reranker.recipes.Recipe`.
-        tokens_per_forward: Tokens per forward pass, padding and query tokens included.
+        tokens_per_forward: Most tokens per forward pass, padding and query tokens included.
         queries: Number of query tokens.
         padding: Token id of padding.
+        group: Groups the lengths of texts into forward passes of at most `tokens_per_forward`.
     """
 
     samples: SampleSet
@@ -147,6 +148,7 @@ class BatchMaker:
     tokens_per_forward: int
     queries: int
     padding: int
+    group: Callable[[Sequence[int], int], list[list[int]]] = by_length
 
     def __call__(self, number: int) -> SampleBatch:
         """Returns the batch with a number, counted over the parts of all steps."""
@@ -171,7 +173,7 @@ class BatchMaker:
         views = {view: row for row, view in enumerate(sorted({pair[:2] for pair in different}))}
         features = self.store.read([row for row, _ in views], [view for _, view in views])
         lengths = [self.queries + self.texts.length(text) for _, _, text in different]
-        parts = by_length(lengths, self.tokens_per_forward)
+        parts = self.group(lengths, self.tokens_per_forward)
         texts = [self._texts([different[i] for i in part], views) for part in parts]
         place = {pair: number for number, pair in enumerate(different)}
         return torch.tensor([place[pair] for pair in wanted], dtype=torch.int64), Pairs(features, texts)

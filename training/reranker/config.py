@@ -28,7 +28,10 @@ class RerankerTrainingConfig(TrainingConfig):
             attention would outweigh the gain of bfloat16.
         max_tokens: Length in tokens to which training texts are cut, if the model itself reads more; `None` uses the
             model's default. Validation texts are cut at the model's own limit, as in an index.
-        tokens_per_forward: Tokens of texts and queries, padding included, per forward pass of the Q-Former.
+        tokens_per_forward: Most tokens of texts and queries, padding included, per forward pass of the Q-Former; `None`
+            uses 8192 on a CPU, whose caches prefer small passes, and 32,768 on a GPU, which small passes would make
+            wait for the CPU (`training.reranker.grouping` has the arithmetic). All passes of a part of a step are kept
+            for its backward pass, so memory depends on this only through padding.
         workers: Processes that decode images; `None` uses one per free core with a GPU, and none on a CPU, whose cores
             the image tower needs.
         max_bad: Share of bad questions, in 0..1, above which the training does not start.
@@ -43,7 +46,7 @@ class RerankerTrainingConfig(TrainingConfig):
     warmup: float | None = None
     precision: Precision | None = None
     max_tokens: int | None = None
-    tokens_per_forward: int = 8192
+    tokens_per_forward: int | None = None
     workers: int | None = None
     max_bad: float = 0.05
 
@@ -62,3 +65,13 @@ class RerankerTrainingConfig(TrainingConfig):
                 raise ValueError(f"{name} must be between 0 and 1, got {share}")
         if self.workers is not None and self.workers < 0:
             raise ValueError(f"workers must be at least 0, got {self.workers}")
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it trains on a GPU."""
+        return self.device != "cpu"
+
+    @property
+    def most_tokens(self) -> int:
+        """`tokens_per_forward`, or its default."""
+        return self.tokens_per_forward or (32_768 if self.on_gpu else 8192)

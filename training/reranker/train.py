@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from retriever.batching import by_length
 from retriever.models.precision import fastest_dtype
 from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_folder import read_layout
@@ -23,12 +24,14 @@ from training.checkpoint import CHECKPOINT_NAME
 from training.config import Optimization
 from training.feeder import Feeder
 from training.loop import train
+from training.memory import naming_memory_settings
 from training.processes import Processes, joined
 from training.record import Provenance, TrainingRecord
 from training.reranker.batches import BatchMaker, Order
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.data import RerankerData, Serving
 from training.reranker.fusion_weight import best_alpha, best_beta
+from training.reranker.grouping import least_padding
 from training.reranker.in_batch import InBatchMaker, TowerFeatures
 from training.reranker.model import InBatchReranker, Reranker
 from training.reranker.recipes import MODEL_DEFAULTS, RECIPES, ModelDefaults, Recipe
@@ -42,6 +45,11 @@ DATA_NAME = "data"
 _BETTER_BY = ("section_recall", "validation_loss")
 """Recall@1 on a hundred held-out images is uncertain by several points. Section recall depends on both the entity and
 the section, and tells good weights from bad ones more reliably."""
+
+_LESS_MEMORY = (
+    "use a smaller --batch-size (with a proportionally larger --accumulate for the same step) or a smaller "
+    "--tokens-per-forward"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +99,7 @@ def train_reranker(
         FloatingPointError: The loss is not finite.
         MemoryError: The device runs out of memory; the message names the settings to reduce.
     """
-    with joined(config.device) as processes:
+    with joined(config.device) as processes, naming_memory_settings(_LESS_MEMORY):
         return _train(fusion, data, out, config, sections, provenance, progress, processes)
 
 
@@ -149,28 +157,25 @@ def _train(
         "recipe": asdict(recipe),
         "precision": str(precision).removeprefix("torch."),
         "max_tokens": max_tokens,
-        "tokens_per_forward": config.tokens_per_forward,
+        "tokens_per_forward": config.most_tokens,
         "validation_share": config.validation_share,
         "serving": data.serving.recorded(),
     }
-    try:
-        with _naming_memory_settings():
-            result = train(
-                model,
-                loss_of,
-                out=out,
-                optimization=optimization,
-                validate=None if validation is None else lambda: validation.metrics(model),
-                validate_every=config.validate_every,
-                save_every=config.validate_every,
-                better_by=_BETTER_BY,
-                settings=settings,
-                wrapped=wrapped,
-                processes=processes,
-                progress=progress,
-            )
-    finally:
-        feeder.close()
+    with closing(feeder):
+        result = train(
+            model,
+            loss_of,
+            out=out,
+            optimization=optimization,
+            validate=None if validation is None else lambda: validation.metrics(model),
+            validate_every=config.validate_every,
+            save_every=config.validate_every,
+            better_by=_BETTER_BY,
+            settings=settings,
+            wrapped=wrapped,
+            processes=processes,
+            progress=progress,
+        )
     logger.info("trained: %s; waited for data for %.1f s of %.0f", result, feeder.waited, result["seconds"])
     alpha, beta, metrics = _weights(validation, model, training_set, sections)
     if processes.first:
@@ -191,20 +196,6 @@ def _train(
         ).save(out / "fusion")
     processes.wait()
     return TrainedReranker(out / "fusion", alpha, beta, {**result, **metrics})
-
-
-@contextmanager
-def _naming_memory_settings() -> Iterator[None]:
-    """Turns an out-of-memory error into one that names the settings to reduce."""
-    try:
-        yield
-    except RuntimeError as error:
-        if not isinstance(error, torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
-            raise
-        raise MemoryError(
-            "out of memory: use a smaller --batch-size (with a proportionally larger --accumulate for the same step) "
-            "or a smaller --tokens-per-forward"
-        ) from error
 
 
 def _recipe(config: RerankerTrainingConfig, defaults: ModelDefaults) -> tuple[str, Recipe]:
@@ -243,9 +234,10 @@ def _parts(
         order,
         processes.rank,
         recipe.negatives,
-        config.tokens_per_forward,
+        config.most_tokens,
         start.token_shape[0],
         padding,
+        least_padding if config.on_gpu else by_length,
     )
     served = replace(make, texts=training_set.texts())  # an index cuts texts at the model's own limit
     validation = Validation(samples, served, processes, serving) if len(samples.validation) else None

@@ -14,6 +14,14 @@ def test_the_defaults_are_the_papers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("device", "given", "expected"),
+    [("cpu", None, False), ("cuda", None, True), ("cuda:1", None, True), ("cpu", True, True), ("cuda", False, False)],
+)
+def test_activations_are_recomputed_on_a_gpu(device: str, given: bool | None, expected: bool) -> None:
+    assert GeneratorTrainingConfig(device=device, gradient_checkpointing=given).checkpointing is expected
+
+
+@pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),

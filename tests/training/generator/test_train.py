@@ -15,6 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from transformers import Trainer
 
 from training.generator import train as module
 from training.generator.config import GeneratorTrainingConfig
@@ -248,9 +249,53 @@ def test_a_training_in_bfloat16_keeps_the_adapter_in_float32(llava: Path, sample
     assert rows(half)[0]["loss"] == pytest.approx(rows(exact)[0]["loss"], rel=0.02)
 
 
-def test_a_loss_that_is_not_finite_ends_the_training(llama: Path, samples: Path, tmp_path: Path) -> None:
-    with pytest.raises(FloatingPointError, match=r"loss is (nan|inf) at step \d+; a lower learning_rate may help"):
-        train(llama, samples, tmp_path, replace(SMALL, learning_rate=1e30))
+@pytest.mark.parametrize("save_every", [1, 2, 100])
+def test_a_loss_that_is_not_finite_ends_the_training(
+    llama: Path, samples: Path, tmp_path: Path, save_every: int
+) -> None:
+    """The rate of the first step is 0, and the second step ruins the weights."""
+    with pytest.raises(FloatingPointError, match=r"loss is (nan|inf) at step 3; a lower learning_rate may help"):
+        train(llama, samples, tmp_path, replace(SMALL, learning_rate=1e30, save_every=save_every))
+    assert [row["step"] for row in rows(tmp_path)] == [1, 2] and all(
+        math.isfinite(row["loss"]) for row in rows(tmp_path)
+    )
+    saved = {path.name for path in (tmp_path / "checkpoints").glob("checkpoint-*")}
+    assert saved == {1: {"checkpoint-2"}, 2: {"checkpoint-2"}, 100: set()}[save_every]
+    assert not (tmp_path / "adapter").exists()
+
+
+def test_too_little_memory_names_the_settings(
+    llama: Path, samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def training_step(*args: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Trainer, "training_step", training_step)
+    with pytest.raises(MemoryError, match=r"out of memory: use --gradient-checkpointing, a smaller --batch-size .*"):
+        train(llama, samples, tmp_path / "plain")
+    with pytest.raises(MemoryError, match=r"out of memory: use a smaller --batch-size .*--max-tokens, .*--rank"):
+        train(llama, samples, tmp_path / "sparing", replace(SMALL, gradient_checkpointing=True))
+
+
+def test_a_run_that_lacks_memory_may_resume_with_recomputed_activations(
+    llama: Path, samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(llama, samples, tmp_path / "whole")
+    stepped = Trainer.training_step
+
+    def training_step(self: Trainer, *args: Any) -> Tensor:
+        if self.state.global_step == 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return stepped(self, *args)
+
+    monkeypatch.setattr(Trainer, "training_step", training_step)
+    with pytest.raises(MemoryError):
+        train(llama, samples, tmp_path / "out")
+    monkeypatch.setattr(Trainer, "training_step", stepped)
+    report = train(llama, samples, tmp_path / "out", replace(SMALL, gradient_checkpointing=True))
+    assert report["settings"]["gradient_checkpointing"] is True
+    losses = [[row["loss"] for row in rows(tmp_path / name)] for name in ("whole", "out")]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6)
 
 
 def test_without_peft_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from training.reranker.config import RerankerTrainingConfig
         ({"max_tokens": 0}, "max_tokens must be at least 1, got 0"),
         ({"epochs": 0.0}, r"epochs must be a finite number above 0, got 0\.0"),
         ({"accumulate": 0}, "accumulate must be at least 1, got 0"),
+        ({"tokens_per_forward": 0}, "tokens_per_forward must be at least 1, got 0"),
         ({"warmup": 1.5}, r"warmup must be between 0 and 1, got 1\.5"),
         ({"max_bad": -0.1}, r"max_bad must be between 0 and 1, got -0\.1"),
         ({"workers": -1}, "workers must be at least 0, got -1"),
@@ -34,3 +35,11 @@ from training.reranker.config import RerankerTrainingConfig
 def test_settings_out_of_range_are_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RerankerTrainingConfig(**given)
+
+
+@pytest.mark.parametrize(
+    ("device", "given", "expected"),
+    [("cpu", None, 8192), ("cuda", None, 32_768), ("cuda:1", None, 32_768), ("cpu", 512, 512), ("cuda", 512, 512)],
+)
+def test_a_forward_pass_is_larger_on_a_gpu(device: str, given: int | None, expected: int) -> None:
+    assert RerankerTrainingConfig(device=device, tokens_per_forward=given).most_tokens == expected
