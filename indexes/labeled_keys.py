@@ -1,4 +1,4 @@
-"""Keys of labeled images in an index; they are kept when an article changes, since they are not part of it."""
+"""Keys of one entity in an index, to keep them when its article changes: those of labeled images, or the others."""
 
 from __future__ import annotations
 
@@ -33,16 +33,30 @@ def labeled_numbers(folder: Path, manifest: Manifest, row: int) -> IntArray:
     labeled = load_labeled(folder, manifest)
     if not len(labeled):
         return labeled
-    first, last = np.searchsorted(load_owners(folder, manifest), [row, row + 1])
-    further = manifest.counts.entities + np.arange(first, last, dtype=np.int64)
-    own = np.concatenate([np.array([row], np.int64), further])
+    own = _numbers(folder, manifest, row)
     found: IntArray = own[np.isin(own, labeled)]
     return found
 
 
 def labeled_keys(folder: Path, manifest: Manifest, row: int) -> FloatArray:
     """Returns those keys of an entity that are labeled images, float32 [keys, length of a key]."""
-    numbers = labeled_numbers(folder, manifest, row)
+    return _read(folder, manifest, labeled_numbers(folder, manifest, row))
+
+
+def article_keys(folder: Path, manifest: Manifest, row: int) -> FloatArray:
+    """Returns those keys of an entity that are not labeled images, float32 [keys, length of a key]."""
+    numbers = _numbers(folder, manifest, row)
+    return _read(folder, manifest, numbers[~np.isin(numbers, labeled_numbers(folder, manifest, row))])
+
+
+def _numbers(folder: Path, manifest: Manifest, row: int) -> IntArray:
+    """Returns the numbers that an entity's keys have if it is searchable."""
+    first, last = np.searchsorted(load_owners(folder, manifest), [row, row + 1])
+    further = manifest.counts.entities + np.arange(first, last, dtype=np.int64)
+    return np.concatenate([np.array([row], np.int64), further])
+
+
+def _read(folder: Path, manifest: Manifest, numbers: IntArray) -> FloatArray:
     if not len(numbers):
         return np.empty((0, manifest.key_length), np.float32)
     stored = StoredVectors(folder, manifest.search)

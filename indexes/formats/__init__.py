@@ -63,6 +63,7 @@ def read_knowledge_base(
     names: Names | None = None,
     skipped: SkippedEntries | None = None,
     losses: Losses | None = None,
+    only: Path | None = None,
 ) -> Iterator[Entity]:
     """Yields the entities of a knowledge base in the file's order, holding only a few of them in memory.
 
@@ -75,6 +76,7 @@ def read_knowledge_base(
         names: The names of an entity's fields there, if they differ from the usual ones.
         skipped: Counts skipped entries and limits their share; by default to 1 %.
         losses: Counts what is kept and what is left out.
+        only: A file or a folder inside the folder `path`; entities from elsewhere are left out.
 
     Raises:
         ValueError: The format is unknown, the file is damaged, or too many entries cannot be used. The message names
@@ -90,6 +92,8 @@ def read_knowledge_base(
     seen = SeenHashes()
     ledger = Losses() if losses is None else losses
     for where, entry in reader(path, Reading(names or {}, ledger, dropped)):
+        if only is not None and not where.startswith((f"{only}/", f"{only}:")) and where != str(only):
+            continue
         skipped.total += 1
         ledger.at(where)
         if not isinstance(entry, ValueError) and (reason := _unusable(entry, seen)):

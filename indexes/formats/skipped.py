@@ -31,15 +31,16 @@ class SkippedEntries:
 
     Args:
         max_bad: Share of entries that may be bad, in 0..1. At 0, the first bad entry is an error.
+        quiet: Whether to log nothing, since the same entries are read again.
 
     Raises:
         ValueError: `max_bad` is out of range.
     """
 
-    def __init__(self, max_bad: float = MAX_BAD) -> None:
+    def __init__(self, max_bad: float = MAX_BAD, quiet: bool = False) -> None:
         if not 0 <= max_bad <= 1:
             raise ValueError(f"max_bad must be between 0 and 1, got {max_bad:g}")
-        self.max_bad = max_bad
+        self.max_bad, self._quiet = max_bad, quiet
         self.total, self.count = 0, 0
         self.listed: list[dict[str, str]] = []
         self._examples: list[str] = []
@@ -74,7 +75,7 @@ class SkippedEntries:
         """
         if self.count > self.max_bad * self.total:
             raise self._too_many(path, "of ")
-        if self.count:
+        if self.count and not self._quiet:
             share = 100 * self.count / self.total
             logger.warning("%d of %d entries skipped (%.3g %%): %s", self.count, self.total, share, self._named())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from indexes.article_images import LABELED, MAIN_ONLY, ImageUse, MainImage, choose_further, keys_with_tokens
+from indexes.article_images import (
+    LABELED,
+    MAIN_ONLY,
+    FurtherImages,
+    ImageUse,
+    MainImage,
+    choose_further,
+    keys_with_tokens,
+)
 from indexes.chat_summarizer import ChatSummarizer
 from indexes.grounds import has_no_ground
 from indexes.image_stage import FURTHER_KEYS, MAIN_KEYS, SCALES, TOKENS, EntityImages, ImageModels
@@ -42,6 +51,7 @@ class Article(NamedTuple):
         image: The decoded main image.
         names: The names of readable further images, by URL.
         further: These images, decoded, by name.
+        kept: The thumbnail in the index, if the article keeps the images that it has there; `image` is decoded from it.
     """
 
     entity: Entity
@@ -49,6 +59,7 @@ class Article(NamedTuple):
     image: Image.Image | None = None
     names: Mapping[str, str] = {}
     further: Mapping[str, Image.Image] = {}
+    kept: bytes = b""
 
 
 class Editor:
@@ -85,6 +96,11 @@ class Editor:
         self._summarizing = threading.Lock()
         self._dropped = title_rule(inputs.drop_sections)
         self._compacting = threading.Lock()
+
+    @property
+    def image_use(self) -> ImageUse:
+        """Which images of an article the index uses."""
+        return self.index.manifest.inputs.image_use
 
     def put(self, articles: Sequence[Article]) -> None:
         """Adds articles, or replaces those with the same ids; on return, they are on disk and searchable.
@@ -129,8 +145,28 @@ class Editor:
         if article.image is None and self.index.main_is_labeled(row):
             return True
         path = self.index.image_path(row)
-        small = None if article.image is None else thumbnail(article.image)
-        return small == (None if path is None else path.read_bytes())
+        return _small(article) == (b"" if path is None else path.read_bytes())
+
+    def keeping_images(self, article: Article) -> Article:
+        """Returns an article, if it has no main image, with the images that its entity has in the index, if any.
+
+        The keys and tokens of these images stay as they are. Only the tokens of its sections are computed anew if its
+        text has changed, from the thumbnail.
+        """
+        if article.image is not None or (row := own_row(self.index, article.entity.id)) is None:
+            return article
+        path = self.index.image_path(row)
+        if path is None or self.index.main_is_labeled(row):
+            return article
+        entity, content = article.entity, path.read_bytes()
+        if not any(main_candidates(entity)):
+            old = self.index.entity(row)
+            unlabeled = tuple(image for image in old.images if not image.url.startswith(LABELED))
+            entity = replace(entity, image=old.image, images=unlabeled)
+        with Image.open(io.BytesIO(content)) as image:
+            return Article(
+                entity, MainImage(next(iter(main_candidates(entity)), "")), image.convert("RGB"), kept=content
+            )
 
     def close(self) -> None:
         """Lets other processes change the index (see `LiveIndex.close`) and closes the summarizer's connections."""
@@ -174,24 +210,29 @@ class Editor:
             if MAIN_KEYS in parts and item.main.readable:
                 more = slice(further, further := further + len(item.further.keys))
                 vectors = np.concatenate([parts[MAIN_KEYS][row : row + 1], parts[FURTHER_KEYS][more], kept])
-            tokens, scales = untold, unscaled
+            tokens, scales, shown = untold, unscaled, len(item.shown)
             if TOKENS in parts and (made := len(item.texts) + len(item.shown)):
                 own = slice(sections, sections := sections + made)
                 tokens = parts[TOKENS][own]
                 scales = parts[SCALES][own] if manifest.inputs.codec.scaled else unscaled
+            if article.kept and (old := self.index.row_of(article.entity.id)) is not None:
+                vectors = np.concatenate([self.index.article_keys(old)[:, : self.encoder.dimension], kept])
+                old_tokens, old_scales = self.index.image_tokens(old)
+                tokens, shown = np.concatenate([tokens, old_tokens]), len(old_tokens)
+                scales = np.concatenate([scales, old_scales]) if manifest.inputs.codec.scaled else unscaled
             if len(kept_tokens):
                 tokens = np.concatenate([tokens, kept_tokens])
                 scales = np.concatenate([scales, kept_scales]) if manifest.inputs.codec.scaled else unscaled
             keys = self._keys(vectors, texts[row : row + 1])
             about = article.entity, summary, article.main, item.small or b""
-            additions.append(Addition(*about, keys, tokens, scales, len(kept), len(kept_tokens), len(item.shown)))
+            additions.append(Addition(*about, keys, tokens, scales, len(kept), len(kept_tokens), shown))
         return additions
 
     def _labeled(self, entity: Entity) -> tuple[Entity, NDArray[Any], tuple[NDArray[Any], NDArray[np.float16]]]:
         """Returns an article with the labeled images of the one that it replaces, their vectors [n, D] and tokens."""
         none = np.empty((0, self.encoder.dimension), np.float32)
         untold = np.empty(0, np.uint8), np.empty(0, np.float16)
-        if not self.index.manifest.inputs.image_use.labeled:
+        if not self.image_use.labeled:
             return entity, none, untold
         with self.index.pinned():
             row = self.index.row_of(entity.id)
@@ -206,14 +247,16 @@ class Editor:
         """Returns the images of an article as a build reads them."""
         if article.image is None:
             return EntityImages(article.main)
-        use, name = self.index.manifest.inputs.image_use, str(article.main.path)
-        further = choose_further(article.entity, article.main, use, article.names.get, has_no_ground(article.image))
+        use, name = self.image_use, str(article.main.path)
+        further = FurtherImages()
+        if not article.kept:
+            further = choose_further(article.entity, article.main, use, article.names.get, has_no_ground(article.image))
         return EntityImages(
             MainImage(name),
-            thumbnail(article.image),
+            _small(article),
             further,
             texts=section_texts(article.entity) if self.fusion is not None else (),
-            shown=keys_with_tokens(name, further.keys, use) if self.fusion is not None else (),
+            shown=keys_with_tokens(name, further.keys, use) if self.fusion is not None and not article.kept else (),
             images={name: article.image, **article.further},
         )
 
@@ -250,6 +293,17 @@ class Editor:
             logger.exception("%s: could not be compacted; will try again later", self.index.root)
         finally:
             self._compacting.release()
+
+
+def own_row(index: LiveIndex, entity_id: str) -> int | None:
+    """Returns the row of the entity with this very id, not of one that has it as another name."""
+    row = index.row_of(entity_id)
+    return row if row is not None and index.entity(row).id == entity_id else None
+
+
+def _small(article: Article) -> bytes:
+    """Returns the thumbnail of an article's main image, empty without one."""
+    return b"" if article.image is None else article.kept or thumbnail(article.image)
 
 
 def article_of(entity: Entity, source: ImageSource | None, use: ImageUse = MAIN_ONLY) -> Article:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from indexes.labeled_keys import labeled_keys, labeled_numbers
+from indexes.labeled_keys import article_keys, labeled_keys, labeled_numbers
 from indexes.live import layout
 from indexes.live.changes import Addition, Change
 from indexes.live.thumbnails import Thumbnails
@@ -112,6 +112,13 @@ class VersionedIndex(Index):
             return home.change.keys[len(home.change.keys) - home.change.labeled :]
         return labeled_keys(home.folder, home.manifest, own)
 
+    def article_keys(self, row: int) -> FloatArray:
+        """Returns the other keys of a searchable entity, float32 [keys, length]; raises like `entity`."""
+        home, own = self._at(row)
+        if isinstance(home, Entry):
+            return home.change.keys[: len(home.change.keys) - home.change.labeled]
+        return article_keys(home.folder, home.manifest, own)
+
     def main_is_labeled(self, row: int) -> bool:
         """Returns whether a labeled image replaces an entity's missing main image; raises errors like `entity`."""
         home, own = self._at(row)
@@ -138,6 +145,15 @@ class VersionedIndex(Index):
             count = len(home.change.tokens)
             return _tokens(home, range(count - home.change.labeled_tokens, count))
         return home.stored_tokens(home.labeled_rows(own))
+
+    def image_tokens(self, row: int) -> HostTokens:
+        """Returns the tokens of the images of an entity's article, see `Index.stored_tokens`; raises like `entity`."""
+        home, own = self._at(row)
+        if isinstance(home, Entry):
+            first = home.change.token_sections
+            return _tokens(home, range(first, first + home.change.image_tokens))
+        rows = home.token_rows(own)
+        return home.stored_tokens(rows[len(home.section_rows(own)) : len(rows) - len(home.labeled_rows(own))])
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Returns stored tokens; each span is the `token_rows` of an entity or a prefix of them."""

@@ -77,10 +77,10 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_max_bad(parser: argparse.ArgumentParser) -> None:
-    """Adds `--max-bad` and `--strict`, which is the same as 0."""
+def add_max_bad(parser: argparse.ArgumentParser, listed: str = " and listed in report.json") -> None:
+    """Adds `--max-bad` and `--strict`, which is the same as 0; `listed` says where bad entries are listed."""
     how = parser.add_mutually_exclusive_group()
-    help = "share of bad entries that is accepted, in 0..1 (0.01); they are skipped and listed in report.json"
+    help = f"share of bad entries that is accepted, in 0..1 (0.01); they are skipped{listed}"
     how.add_argument("--max-bad", type=float, metavar="SHARE", help=help)
     how.add_argument("--strict", action="store_const", const=0.0, dest="max_bad", help="stop at the first bad entry")
 

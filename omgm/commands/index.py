@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from contextlib import closing
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omgm.commands.common import (
     add_action,
     add_index,
     add_json,
+    add_max_bad,
     add_profile,
     add_reading,
     describe,
@@ -23,6 +24,9 @@ from omgm.commands.common import (
 )
 from omgm.commands.numbers import positive
 from retriever.wording import counted
+
+if TYPE_CHECKING:
+    from retriever.types import Entity
 
 COMPACT_AFTER = 50_000
 """Number of changes after which `add` compacts: until then they are in memory, some 20 KB each."""
@@ -47,6 +51,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             action.add_argument("kb", type=Path, metavar="FILE", help="the articles, in any format of build-index")
             action.add_argument("--images", type=Path, metavar="DIR", help="the folder with their images")
             add_reading(action)
+            add_max_bad(action, listed="")
+            action.add_argument(
+                "--accept-missing",
+                action="store_true",
+                help="go on if most images are not there now; entities keep the images that they have in the index",
+            )
+            action.add_argument(
+                "--prune", action="store_true", help="remove the entities of the index that FILE does not have"
+            )
             action.add_argument(
                 "--batch-size", type=positive, default=32, metavar="N", help="articles at a time (%(default)s)"
             )
@@ -71,37 +84,49 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
     from indexes.formats import guess_format, read_knowledge_base
     from indexes.formats.losses import Losses, warning_of
-    from indexes.live.editor import article_of
+    from indexes.formats.skipped import MAX_BAD, SkippedEntries
+    from indexes.live.updating import root_of, update
     from indexes.progress import progress_bar
     from indexes.sources import open_images, with_images_called
     from omgm.opening import open_editor
     from omgm.parts import build_encoder, build_fusion
 
     reading = reading_of(args)
-    kb_format = reading["kb_format"] or guess_format(kb)
-    source = open_images(images, kb, kb_format)
-    losses = Losses(str(kb))
-    counts = {"added": 0, "replaced": 0, "unchanged": 0}
     opened = open_editor(profile, args.index, build_encoder(profile), build_fusion(profile), "adds to it")
     with closing(opened) as editor:
         editor.compact_after = COMPACT_AFTER
-        dropped, use = editor.index.manifest.inputs.drop_sections, editor.index.manifest.inputs.image_use
-        entities = read_knowledge_base(kb, kb_format, dropped, names=reading["names"], losses=losses)
-        articles = iter(progress_bar(with_images_called(entities, source), desc="add", unit="entity"))
-        while batch := [article_of(entity, source, use) for entity in islice(articles, args.batch_size)]:
-            new = [article for article in batch if not editor.holds(article)]
-            replaced = sum(editor.index.row_of(article.entity.id) is not None for article in new)
-            if new:
-                editor.put(new)
-            counts["added"] += len(new) - replaced
-            counts["replaced"] += replaced
-            counts["unchanged"] += len(batch) - len(new)
+        inputs, only = editor.index.manifest.inputs, None
+        if (root := root_of(kb, editor.index)) is not None:
+            kb, only = root, kb.resolve()
+        kb_format = reading["kb_format"] or (guess_format(kb) if only is None else inputs.kb_format)
+        source, losses = open_images(images, kb, kb_format), Losses(str(kb))
+
+        def read(compare: bool) -> Iterator[Entity]:
+            skipped = SkippedEntries(reading.get("max_bad", MAX_BAD), quiet=compare)
+            entities = read_knowledge_base(
+                kb,
+                kb_format,
+                inputs.drop_sections,
+                names=reading["names"],
+                skipped=skipped,
+                losses=None if compare else losses,
+                only=only,
+            )
+            yield from with_images_called(
+                progress_bar(entities, desc="compare" if compare else "add", unit="entity"), source
+            )
+            if compare and args.prune and skipped.count:
+                bad = counted(skipped.count, "entry")
+                raise ValueError(f"{kb}: {bad} cannot be used, so --prune might remove what is in them; fix them first")
+
+        options = {"accept_missing": args.accept_missing, "prune": args.prune}
+        counts = update(editor, read, source, batch=args.batch_size, **options)
         ledger = losses.to_json()
         report = counts | {"entities": len(editor.index), "changes": editor.index.changes} | ledger
-    listed = ", ".join(f"{count} {what}" for what, count in counts.items())
+    listed = ", ".join(f"{counts[what]} {what}" for what in ("added", "replaced", "unchanged"))
     held = counted(report["entities"], "entity")
-    text = f"{args.index}: {listed}; {held}{_advice(args.index, report['changes'])}"
-    return report, "\n".join(filter(None, (text, warning_of(ledger))))
+    lines = [f"{args.index}: {listed}; {held}{_advice(args.index, report['changes'])}", *_said(counts, kb)]
+    return report, "\n".join(filter(None, (*lines, warning_of(ledger))))
 
 
 def _remove(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
@@ -144,12 +169,13 @@ def _verify(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 
 def _info(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from indexes.live.counting import count
     from indexes.live.index import LiveIndex
     from indexes.live.layout import logs
     from indexes.lock import holder
 
     index = LiveIndex.open(args.index)
-    inputs = index.manifest.inputs
+    inputs, counts = index.manifest.inputs, count(index.version)
     report = {
         "entities": len(index),
         "changes": index.changes,
@@ -158,16 +184,31 @@ def _info(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         "files": str(index.folder),
         "writer": holder(args.index),
         **describe(index),
+        "counts": counts.model_dump(mode="json"),
     }
     changes = f"{counted(index.changes, 'change')} since the files were written"
     lines = [
         f"{index.name}: {counted(len(index), 'entity')}, {changes}",
+        f"{counts.with_image:,} with an image; {counted(counts.sections, 'section')}, "
+        f"{counts.token_sections:,} with tokens",
         f"files: {report['files']}, {report['bytes']:,} bytes and thumbnails; log: {report['log_bytes']:,} bytes",
         f"encoder {inputs.encoder}, fusion encoder {inputs.fusion}, tokens {inputs.tokens}, "
         f"candidates {inputs.candidates}, summaries {inputs.summarizer}",
         f"written by {report['writer']}" if report["writer"] else "no process writes to it",
     ]
     return report, "\n".join(lines)
+
+
+def _said(counts: dict[str, int], kb: Path) -> Iterator[str]:
+    """Yields what an update kept, lost and removed of what was in the index."""
+    if kept := counts["images_kept"]:
+        yield f"{counted(kept, 'entity')} without an image now: the images of the index were kept"
+    if lost := counts["images_lost"]:
+        yield f"{counted(lost, 'entity')} lost their image: {kb} names none any more"
+    if pruned := counts["pruned"]:
+        yield f"{counted(pruned, 'entity')} removed: not in {kb}"
+    if absent := counts["not_in_file"]:
+        yield f"{counted(absent, 'entity')} of the index not in {kb}; they stay, unless you add --prune"
 
 
 def _advice(index: Path, changes: int) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from indexes.build import build_index
 from indexes.live.index import LiveIndex
 from indexes.lock import locked
 from indexes.report import read_problems
@@ -59,7 +60,8 @@ def test_add_remove_compact(world: World, capsys: Capture) -> None:
     report = printed(capsys)
     assert report.pop("words") == {"source": 352, "kept": 352} and report.pop("left_out") == []
     assert report.pop("pictures")["rule"] == ""
-    assert report == {"added": 2, "replaced": 1, "unchanged": 1, "entities": 4, "changes": 3}
+    kept = {"images_kept": 0, "images_lost": 0, "pruned": 0, "not_in_file": 0}
+    assert report == {"added": 2, "replaced": 1, "unchanged": 1, "entities": 4, "changes": 3} | kept
     assert index(world, "add", kb, "--images", world.images) == 0
     assert "0 added, 0 replaced, 4 unchanged; 4 entities, 3 changes not compacted" in capsys.readouterr().out
     assert index(world, "remove", "kb/b", "kb/nobody") == 2
@@ -103,7 +105,8 @@ def test_info_and_verify(world: World, capsys: Capture) -> None:
     assert index(world, "info", "--json") == 0
     report = printed(capsys)
     assert (report["entities"], report["changes"], report["writer"]) == (1, 1, None)
-    assert report["counts"]["entities"] == 2
+    assert report["counts"] | {"searchable": 1} == report["counts"]
+    assert (report["counts"]["entities"], report["counts"]["sections"], report["counts"]["with_image"]) == (1, 2, 1)
     assert report["log_bytes"] == (world.index / "live" / "000000.log").stat().st_size
     with locked(world.index, "serves it"):
         assert index(world, "info") == 0
@@ -163,3 +166,77 @@ def test_articles_with_names_of_their_own(world: World, capsys: Capture) -> None
     kb.write_text(json.dumps({"key": "kb/z", "label": "Z", "text": "Words."}) + "\n")
     assert index(world, "add", kb, "--images", world.images, "--map", "id=key", "--json") == 0
     assert printed(capsys)["added"] == 1
+
+
+def test_an_update_without_the_images_is_refused_or_keeps_them(world: World, capsys: Capture) -> None:
+    kb, empty = write_kb(world), world.folder / "unmounted"
+    empty.mkdir()
+    for images in ((), ("--images", empty)):
+        assert index(world, "add", kb, *images) == 2
+        error = capsys.readouterr().err
+        assert "2 of 2 entities that have an image in the index have none now, the first 'kb/a'" in error
+        assert "nothing was changed" in error and "--accept-missing" in error
+    assert LiveIndex.open(world.index).changes == 0
+    assert index(world, "add", kb, "--images", empty, "--accept-missing") == 0
+    assert "2 entities without an image now: the images of the index were kept" in capsys.readouterr().out
+    opened = LiveIndex.open(world.index)
+    row = opened.row_of("kb/a")
+    assert row is not None and opened.entity(row).title == "a 1" and opened.image_path(row) is not None
+    assert index(world, "info", "--json") == 0
+    assert printed(capsys)["counts"]["with_image"] == 2  # not those of c and d, which are new
+
+
+def test_entities_that_are_not_in_the_file_stay_unless_pruned(world: World, capsys: Capture) -> None:
+    kb = world.folder / "one.jsonl"
+    kb.write_text(json.dumps(as_row(article("a"))) + "\n", encoding="utf-8")
+    assert index(world, "add", kb, "--images", world.images) == 0
+    assert f"1 entity of the index not in {kb}; they stay, unless you add --prune" in capsys.readouterr().out
+    kb.write_text(json.dumps(as_row(article("a"))) + '\n{"id": "kb/b"}\n', encoding="utf-8")
+    assert index(world, "add", kb, "--images", world.images, "--prune", "--max-bad", "0.5") == 2
+    assert "1 entry cannot be used, so --prune might remove what is in them" in capsys.readouterr().err
+    kb.write_text(json.dumps(as_row(article("z"))) + "\n", encoding="utf-8")
+    assert index(world, "add", kb, "--images", world.images, "--prune") == 2
+    assert "--prune would remove all 2" in capsys.readouterr().err
+    kb.write_text(json.dumps(as_row(article("a"))) + "\n", encoding="utf-8")
+    assert index(world, "add", kb, "--images", world.images, "--prune", "--json") == 0
+    report = printed(capsys)
+    assert (report["pruned"], report["not_in_file"], report["unchanged"], report["entities"]) == (1, 0, 1, 1)
+
+
+def test_too_many_bad_entries_change_nothing(world: World, capsys: Capture) -> None:
+    kb = world.folder / "bad.jsonl"
+    kb.write_text(json.dumps(as_row(article("a", 1))) + '\n{"id": "x"}\n', encoding="utf-8")
+    world.paint([article("a", 1)])
+    assert index(world, "add", kb, "--images", world.images) == 2
+    assert "--max-bad 0.5" in capsys.readouterr().err and LiveIndex.open(world.index).changes == 0
+    assert index(world, "add", kb, "--images", world.images, "--max-bad", "0.5") == 0
+    assert "0 added, 1 replaced" in capsys.readouterr().out
+
+
+def test_a_note_or_a_folder_inside_the_built_one_has_the_same_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    for name, model in (("encoder", FakeEncoder), ("fusion", FakeFusion), ("summarizer", FakeSummarizer)):
+        monkeypatch.setattr(parts, f"build_{name}", lambda profile, cache=None, model=model: model())
+    vault, out = tmp_path / "vault", tmp_path / "index"
+    (vault / "animals" / "birds").mkdir(parents=True)
+    for name in ("Fox", "animals/Fox", "animals/birds/Owl"):
+        (vault / f"{name}.md").write_text(f"# {name} here\n\nThe one at {name} is 3 years old.\n")
+    options: dict[str, Any] = {"encoder": FakeEncoder(), "fusion": FakeFusion(), "summarizer": FakeSummarizer()}
+    build_index(vault, None, out, progress=False, candidates="summary", **options)
+
+    def add(*arguments: str | Path) -> dict[str, Any]:
+        assert main(["index", "add", "--index", str(out), "--json", *map(str, arguments)]) == 0
+        return {what: count for what, count in printed(capsys).items() if what in ("added", "replaced", "unchanged")}
+
+    (vault / "animals" / "Fox.md").write_text("# animals/Fox here\n\nThe one at animals/Fox is 8 years old.\n")
+    assert add(vault / "animals" / "Fox.md") == {"added": 0, "replaced": 1, "unchanged": 0}
+    assert add(vault / "animals") == {"added": 0, "replaced": 0, "unchanged": 2}
+    (vault / "animals" / "birds" / "Hen.md").write_text("# Hen\n\nIt is new.\n")
+    assert add(vault / "animals" / "birds" / "Hen.md") == {"added": 1, "replaced": 0, "unchanged": 0}
+    monkeypatch.chdir(vault / "animals")
+    assert add("birds") == {"added": 0, "replaced": 0, "unchanged": 2}
+    assert add(vault) == {"added": 0, "replaced": 0, "unchanged": 4}
+    opened = LiveIndex.open(out)
+    ids = [opened.entity(row).id for row in opened.rows()]
+    assert ids == ["Fox", "animals/Fox", "animals/birds/Owl", "animals/birds/Hen"]
