@@ -19,6 +19,7 @@ _IMPORTED = {
     "omgm/integrations/langchain.py": "langchain_core",
     "omgm/integrations/llamaindex.py": "llama_index",
     "omgm/mcp_server.py": "mcp",
+    "retriever/kernels/fp8_triton.py": "triton",
     "retriever/kernels/maxsim_triton.py": "triton",
 }
 """Modules that cannot be imported without a package from an extra."""

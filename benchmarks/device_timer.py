@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from evaluation.metrics import percentile
+from retriever.kernels.fp8 import rounded
 
 Row = dict[str, Any]
 REACHABLE = 0.8
@@ -28,11 +30,12 @@ class DeviceTimer:
     Attributes:
         peak_tflops: TFLOP/s of a large square product.
         peak_gbps: GB/s of a large copy, counting reads and writes.
+        peak_fp8_tflops: TFLOP/s of a large square product in FP8, if the device has it.
     """
 
     def __init__(self, device: str, runs: int) -> None:
         self.device, self.runs = device, runs
-        self.peak_tflops = self.peak_gbps = float("nan")
+        self.peak_tflops = self.peak_gbps = self.peak_fp8_tflops = float("nan")
 
     def wait(self) -> None:
         """Waits until the device is idle."""
@@ -80,6 +83,8 @@ class DeviceTimer:
             "gbps": round(gbps, 1),
             "of_peak_bytes": round(gbps / self.peak_gbps, 3),
         }
+        if in_fp8 := counter.get_flop_counts()["Global"].get(torch.ops.aten._scaled_mm, 0):
+            row["fp8_gflop"] = round(in_fp8 / 1e9, 2)
         if self.device == "cuda":
             row["memory_gb"] = round(torch.cuda.max_memory_allocated() / 1e9, 2)
             row["reserved_gb"] = round(torch.cuda.memory_reserved() / 1e9, 2)
@@ -87,8 +92,14 @@ class DeviceTimer:
 
     def bound(self, parts: Iterable[Row]) -> float:
         """Returns the least milliseconds of parts that run one after another: each by its FLOPs or its bytes."""
-        rate = REACHABLE * self.peak_tflops
-        return float(sum(max(part["gflop"] / rate, part["read_mb"] / self.peak_gbps) for part in parts))
+        return float(sum(max(self._product_ms(part), part["read_mb"] / self.peak_gbps) for part in parts))
+
+    def _product_ms(self, part: Row) -> float:
+        in_fp8 = float(part.get("fp8_gflop", 0))
+        times = (float(part["gflop"]) - in_fp8) / self.peak_tflops
+        if in_fp8:
+            times += in_fp8 / self.peak_fp8_tflops
+        return times / REACHABLE
 
     def find_peaks(self, side: int, copied: int, dtype: torch.dtype) -> Row:
         """Measures the peak with one large matrix product and one large copy, counting reads and writes."""
@@ -98,4 +109,11 @@ class DeviceTimer:
         product = percentile(self.times(lambda: a @ b), 50) or float("nan")
         copy = percentile(self.times(lambda: target.copy_(source)), 50) or float("nan")
         self.peak_tflops, self.peak_gbps = 2 * side**3 / product / 1e9, 2 * copied / copy / 1e6
-        return {"matmul_side": side, "tflops": round(self.peak_tflops, 2), "copy_gbps": round(self.peak_gbps, 1)}
+        peaks = {"matmul_side": side, "tflops": round(self.peak_tflops, 2), "copy_gbps": round(self.peak_gbps, 1)}
+        if self.device == "cuda" and torch.cuda.get_device_capability() >= (8, 9):
+            (left, rows), (right, columns) = rounded(a), rounded(b)
+            multiply = partial(torch._scaled_mm, scale_a=rows, scale_b=columns.t(), out_dtype=torch.bfloat16)
+            product = percentile(self.times(lambda: multiply(left, right.t())), 50) or float("nan")
+            self.peak_fp8_tflops = 2 * side**3 / product / 1e9
+            peaks["fp8_tflops"] = round(self.peak_fp8_tflops, 2)
+        return peaks

@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -220,5 +221,5 @@ def _placed(device: str, dtype: torch.dtype) -> Iterator[None]:
 
 
 def weight_bytes(module: nn.Module) -> int:
-    """Returns the size of a module's weights in bytes."""
-    return sum(weight.nbytes for weight in module.parameters())
+    """Returns the size of a module's weights in bytes; those in FP8 are buffers."""
+    return sum(weight.nbytes for weight in chain(module.parameters(), module.buffers()))

@@ -5,9 +5,9 @@
 
 The GPU's peak is measured in the same run, with one large matrix product and one large copy. Each part is timed alone,
 with a synchronization before and after, and then the whole retrieval as the service runs it, with and without CUDA
-graphs. FLOPs are PyTorch's own count; bytes are those that a pass must read: weights, vectors, tokens. The bound of a
-retrieval is the sum over its parts of the longer of two times: of their FLOPs at four fifths of the peak, or of their
-bytes. Writes `gpu.json` and `gpu.md`.
+graphs, and with step 1's image tower in FP8. FLOPs are PyTorch's own count; bytes are those that a pass must read:
+weights, vectors, tokens. The bound of a retrieval is the sum over its parts of the longer of two times: of their FLOPs
+at four fifths of the peak, or of their bytes. Writes `gpu.json` and `gpu.md`.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from indexes.progress import progress_bar
 from retriever.files import write_json, write_whole
 from retriever.maxsim import max_sim_spans
 from retriever.models.encoder import ClipEncoder
+from retriever.models.fp8 import check_fp8, use_fp8
 from retriever.pipeline import Retriever
 from retriever.protocols import Step
 from retriever.step1_search import EntitySearch
@@ -68,40 +69,67 @@ class FullSize:
         self.fusion = build_fusion(sizes, device, dtype)
         self.reranker = build_reranker(sizes, device, dtype)
         self.index = SyntheticIndex(sizes, self.fusion.token_shape, device)
+
+    @property
+    def retriever(self) -> Retriever[SyntheticIndex]:
+        """The retrieval, with the present models."""
         steps: list[Step] = [
             EntitySearch(self.encoder, self.index, 20),
             FusionRerank(self.fusion, self.index, 0.9),
             SectionRerank(self.reranker, self.index, 0.2),
         ]
-        self.retriever = Retriever(steps, self.index)
+        return Retriever(steps, self.index)
 
-    def use_cuda_graphs(self) -> None:
-        """Captures the image towers as CUDA graphs."""
-        self.encoder.use_cuda_graphs()
-        self.fusion.use_cuda_graphs()
+    def use_fp8(self) -> None:
+        """Rounds step 1's image tower to FP8; captured graphs of it are dropped."""
+        before = self.encoder
+        use_fp8(before.model.vision.blocks, before.model.device)
+        self.encoder = ClipEncoder(before.model, before.tokenizer, before.pixels, before.max_tokens, "random")
 
 
 @torch.inference_mode()
-def measure(timer: DeviceTimer, models: FullSize, batches: Sequence[int], graphs: bool) -> Iterator[Row]:
+def measure(
+    timer: DeviceTimer, models: FullSize, batches: Sequence[int], graphs: bool, fp8: bool = False
+) -> Iterator[Row]:
     """Measures each part and the whole retrieval for each batch size; yields each row as soon as it is known."""
-    bounds = {}
+    parts: dict[int, list[Row]] = {}
     for batch in progress_bar(batches, desc="batch sizes", unit="size"):
-        rows = []
+        parts[batch] = []
         for row in measure_parts(timer, models, batch):
-            rows.append(row)
+            parts[batch].append(row)
             yield row
-        bounds[batch] = timer.bound(rows)
-        yield measure_retrieval(timer, models, batch, "retrieval", bounds[batch])
+        yield measure_retrieval(timer, models, batch, "retrieval", parts[batch])
     if graphs:
-        models.use_cuda_graphs()
+        models.encoder.use_cuda_graphs()
+        models.fusion.use_cuda_graphs()
         for batch in progress_bar(batches, desc="with CUDA graphs", unit="size"):
             asked = queries(batch)
             images, questions = [q.image for q in asked], [q.question for q in asked]
-            encode, fuse = models.encoder.encode_images, models.fusion.encode
-            yield timer.row("1 image tower, graph", batch, partial(encode, images))
-            yield timer.row("2 tower and Q-Former, graph", batch, partial(fuse, images, questions))
-            yield measure_retrieval(timer, models, batch, "retrieval, graphs", bounds[batch])
+            yield image_tower(timer, models, batch, "1 image tower, graph")
+            yield timer.row("2 tower and Q-Former, graph", batch, partial(models.fusion.encode, images, questions))
+            yield measure_retrieval(timer, models, batch, "retrieval, graphs", parts[batch])
     yield from sections_alone(timer, models)
+    if not fp8:
+        return
+    models.use_fp8()
+    for batch in progress_bar(batches, desc="with FP8", unit="size"):
+        row = image_tower(timer, models, batch, "1 image tower, FP8")
+        yield row
+        parts[batch] = [row if part["part"] == "1 image tower" else part for part in parts[batch]]
+        if not graphs:
+            yield measure_retrieval(timer, models, batch, "retrieval, FP8", parts[batch])
+    if graphs:
+        models.encoder.use_cuda_graphs()
+        for batch in progress_bar(batches, desc="with FP8 and graphs", unit="size"):
+            yield image_tower(timer, models, batch, "1 image tower, FP8, graph")
+            yield measure_retrieval(timer, models, batch, "retrieval, FP8, graphs", parts[batch])
+
+
+def image_tower(timer: DeviceTimer, models: FullSize, batch: int, part: str) -> Row:
+    """Measures step 1's image tower."""
+    images = [query.image for query in queries(batch)]
+    moved = weight_bytes(models.encoder.model.vision)
+    return timer.row(part, batch, partial(models.encoder.encode_images, images), moved)
 
 
 def measure_parts(timer: DeviceTimer, models: FullSize, batch: int) -> Iterator[Row]:
@@ -118,7 +146,7 @@ def measure_parts(timer: DeviceTimer, models: FullSize, batch: int) -> Iterator[
     best = [index.entity(row) for row in candidates[::20]]
     passages = [[section_passage(e.title, s.title, s.text) for s in e.sections] for e in best]
     yield timer.row("1 images to the device", batch, partial(prepare, encoder, images))
-    yield timer.row("1 image tower", batch, partial(encoder.encode_images, images), weight_bytes(encoder.model.vision))
+    yield image_tower(timer, models, batch, "1 image tower")
     yield timer.row("1 search", batch, partial(index.search, vectors, 20), index.search_on_device.nbytes)
     yield timer.row("2 tower and Q-Former", batch, partial(fusion.encode, images, questions), weight_bytes(fusion))
     yield timer.row(
@@ -135,13 +163,13 @@ def measure_parts(timer: DeviceTimer, models: FullSize, batch: int) -> Iterator[
     )
 
 
-def measure_retrieval(timer: DeviceTimer, models: FullSize, batch: int, part: str, bound_ms: float) -> Row:
-    """Measures the whole retrieval and its share of the bound."""
-    asked = queries(batch)
-    row = timer.row(part, batch, partial(models.retriever.retrieve, asked))
+def measure_retrieval(timer: DeviceTimer, models: FullSize, batch: int, part: str, parts: Sequence[Row]) -> Row:
+    """Measures the whole retrieval and its share of the bound of its parts."""
+    asked, retriever, bound_ms = queries(batch), models.retriever, timer.bound(parts)
+    row = timer.row(part, batch, partial(retriever.retrieve, asked))
     row["bound_queries_per_s"] = round(1000 * batch / bound_ms, 1)
     row["of_bound"] = round(bound_ms / row["p50_ms"], 3)
-    row["steps_ms"] = models.retriever.retrieve(asked)[0].timings_ms
+    row["steps_ms"] = retriever.retrieve(asked)[0].timings_ms
     return row
 
 
@@ -157,6 +185,16 @@ def sections_alone(timer: DeviceTimer, models: FullSize) -> Iterator[Row]:
     for count in (4, 8, 16, 32):
         score = partial(models.reranker.score, ["where is it?"], [texts[:count]])
         yield timer.row(f"3 cross-encoder, {count} sections", 1, score)
+
+
+def has_fp8(device: str, dtype: torch.dtype) -> bool:
+    """Returns whether a device computes in FP8, and says why not."""
+    try:
+        check_fp8(device, dtype)
+    except ValueError as error:
+        print(f"FP8 is not measured: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 def as_markdown(report: Row) -> str:
@@ -204,7 +242,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     batches = [int(batch) for batch in args.batches.split(",")]
     models = FullSize(PAPER if large else TINY, device, dtype)
     rows: list[Row] = []
-    for row in measure(timer, models, batches, graphs=device == "cuda"):
+    for row in measure(timer, models, batches, graphs=device == "cuda", fp8=has_fp8(device, dtype)):
         rows.append(row)
         record(row)
     where = machine()

@@ -158,7 +158,7 @@ def steps(number: int, out: Path, work: Path, card: bool, size: str) -> list[Ste
     if number == 1:
         embedded = ("--folder", str(work / "embedded"), "--countries", "196" if card else "8")
         whole = [
-            Step("tests", ("-m", "pytest", "-m", "gpu", "-W", "default", "tests/gpu"), 20, 240),
+            Step("tests", ("-m", "pytest", "-m", "gpu", "-W", "default", "-vv", "tests/gpu"), 20, 300),
             Step("embedded profile", ("benchmarks/gpu_embedded.py", *embedded, *lines), 20, 180),
         ]
         if size == "paper":  # else parts 2 and 3 are just these

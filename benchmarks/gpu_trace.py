@@ -136,6 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--batch", type=int, default=16, metavar="N", help="queries per batch (%(default)s)")
     parser.add_argument("--batches", type=int, default=2, metavar="N", help="traced batches (%(default)s)")
     parser.add_argument("--graphs", action="store_true", help="capture the image towers as CUDA graphs")
+    parser.add_argument("--fp8", action="store_true", help="run step 1's image tower in FP8")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where trace.json.gz and kernels.md go")
     parser.add_argument("--lines", type=Path, metavar="FILE", help="append the summary to a file of JSON lines")
     args = parser.parse_args(argv)
@@ -147,20 +148,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     models = FullSize(
         PAPER if args.size == "paper" else TINY, device, torch.bfloat16 if device == "cuda" else torch.float32
     )
+    if args.fp8:
+        models.use_fp8()
     if args.graphs:
-        models.use_cuda_graphs()
-    asked = queries(args.batch)
+        models.encoder.use_cuda_graphs()
+        models.fusion.use_cuda_graphs()
+    asked, retriever = queries(args.batch), models.retriever
     for _ in range(_WARM_UP):
-        models.retriever.retrieve(asked)
+        retriever.retrieve(asked)
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
     with profile(activities=activities, record_shapes=True) as profiler:
         for _ in range(args.batches):
-            models.retriever.retrieve(asked)
+            retriever.retrieve(asked)
         if device == "cuda":
             torch.cuda.synchronize()
     summary = summarize(kernels_of(profiler.events(), device), args.batches)
-    title = f"{device_name()}, commit {commit()}, batch {args.batch}{', CUDA graphs' if args.graphs else ''}"
-    recorder(args.lines, benchmark="trace")({"batch": args.batch, "graphs": args.graphs, **summary})
+    title = f"{device_name()}, commit {commit()}, batch {args.batch}{', CUDA graphs' * args.graphs}{', FP8' * args.fp8}"
+    recorder(args.lines, benchmark="trace")({"batch": args.batch, "graphs": args.graphs, "fp8": args.fp8, **summary})
     args.out.mkdir(parents=True, exist_ok=True)
     write_whole(args.out / "kernels.md", as_markdown(summary, title).encode())
     profiler.export_chrome_trace(str(args.out / "trace.json.gz"))

@@ -48,7 +48,9 @@ def build_encoder(profile: Profile, cache: ImageCache | None = None) -> DualEnco
     """Loads the model of step 1, which caches what it computes from images in `cache`."""
     device, dtype = placement(profile)
     settings = profile.encoder
-    load = partial(ClipEncoder.load, long_texts=settings.long_texts, key_sizes=settings.key_sizes, fused=True)
+    load = partial(
+        ClipEncoder.load, long_texts=settings.long_texts, key_sizes=settings.key_sizes, fused=True, fp8=settings.fp8
+    )
     encoder = _loaded(profile, "encoder", load, device, dtype)
     encoder.cache = cache
     if profile.cuda_graphs:

@@ -20,11 +20,13 @@ class EncoderSettings(_Table):
 
     Attributes:
         key_sizes: Sides in pixels at which entity images are encoded; an image's key is the mean of these vectors.
+        fp8: Whether the linear layers of EVA-CLIP's image tower run in FP8.
     """
 
     model: str = Field(min_length=1)
     long_texts: Literal["cut", "windows"] = "cut"
     key_sizes: tuple[Annotated[int, Field(ge=16)], ...] = ()
+    fp8: bool = False
 
 
 class SearchSettings(_Table):

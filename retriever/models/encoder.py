@@ -96,6 +96,7 @@ class ClipEncoder(Published):
         long_texts: LongTexts = "cut",
         key_sizes: Sequence[int] = (),
         fused: bool = False,
+        fp8: bool = False,
     ) -> Self:
         """Loads the encoder in `folder`; its files determine the kind of model.
 
@@ -108,12 +109,14 @@ class ClipEncoder(Published):
             key_sizes: See the class.
             fused: Whether to fuse the embedded model for fast inference; it can then not be trained. See
                 `SmallVision.fuse`.
+            fp8: Whether to round the linear layers of EVA-CLIP's image tower to FP8; see `retriever.models.fp8`.
 
         Raises:
-            ValueError: The folder or one of its files is missing, or the kind of model is unknown.
+            ValueError: The folder or one of its files is missing, the kind of model is unknown, or it or the device
+                cannot use FP8.
         """
         fingerprint = encoder_fingerprint(folder, long_texts, key_sizes)
-        parts = load_parts(folder, device, dtype, fused)
+        parts = load_parts(folder, device, dtype, fused, fp8)
         return cls(
             parts.model,
             parts.tokenizer,

@@ -10,6 +10,7 @@ from transformers import AutoModel, AutoTokenizer, CLIPTokenizer
 
 from retriever.files import read_object
 from retriever.models.eva_weights import load_eva_clip
+from retriever.models.fp8 import check_fp8, use_fp8
 from retriever.models.pixels import CONFIG_NAME as PIXELS_NAME
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIPConfig  # registers the embedded profile's model type
@@ -37,15 +38,18 @@ class EncoderParts(NamedTuple):
     fixed_length: bool = False
 
 
-def load_parts(folder: Path, device: str, dtype: torch.dtype, fused: bool) -> EncoderParts:
+def load_parts(folder: Path, device: str, dtype: torch.dtype, fused: bool, fp8: bool = False) -> EncoderParts:
     """Loads the parts of the encoder in `folder`; see `ClipEncoder.load`.
 
     Raises:
-        ValueError: The folder or one of its files is missing, or the kind of model is unknown.
+        ValueError: The folder or one of its files is missing, the kind of model is unknown, or it or the device cannot
+            use FP8.
     """
     config = read_config(folder)
     if _is_eva_clip(config):
-        return _load_eva(folder, device, dtype)
+        return _load_eva(folder, device, dtype, fp8)
+    if fp8:
+        raise ValueError(f"{folder}: only EVA-CLIP can use FP8; set encoder.fp8 = false")
     kind = config.get("model_type")
     if kind is not None:
         return _load_clip(folder, kind, device, dtype, fused)
@@ -56,8 +60,17 @@ def load_parts(folder: Path, device: str, dtype: torch.dtype, fused: bool) -> En
     return EncoderParts(*load_open_clip(folder, device, dtype), fixed_length=True)
 
 
-def _load_eva(folder: Path, device: str, dtype: torch.dtype) -> EncoderParts:
-    model = load_eva_clip(folder, device, dtype)
+def _load_eva(folder: Path, device: str, dtype: torch.dtype, fp8: bool) -> EncoderParts:
+    if fp8:
+        try:
+            check_fp8(device, dtype)
+        except ValueError as error:
+            raise ValueError(f"{error}, or set encoder.fp8 = false") from error
+        model = load_eva_clip(folder, "cpu", dtype)  # so that the device only ever holds the rounded weights
+        use_fp8(model.vision.blocks, device)
+        model.to(device)
+    else:
+        model = load_eva_clip(folder, device, dtype)
     # The published folder has no preprocessor_config.json; its documentation says to use CLIP's.
     given = (folder / PIXELS_NAME).is_file()
     pixels = PixelPreparation.load(folder) if given else PixelPreparation(model.config.image_size, crop=True)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,8 @@ def test_the_bound_of_a_part_is_its_flops_or_its_bytes() -> None:
     tower = {"gflop": 16_000, "read_mb": 2_000}  # 16 TFLOP at 800 TFLOP/s: 20 ms; 2 GB at 2 TB/s: 1 ms
     scan = {"gflop": 80, "read_mb": 5_000}  # 0.1 ms; 2.5 ms
     assert timer.bound([tower, scan]) == pytest.approx(22.5)
+    timer.peak_fp8_tflops = 2000
+    assert timer.bound([tower | {"fp8_gflop": 12_000}, scan]) == pytest.approx(5 + 7.5 + 2.5)
     assert "16" in BATCHES.split(",")
 
 
@@ -41,7 +44,7 @@ def test_every_part_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[st
     first, *others = (json.loads(line) for line in lines.read_text().splitlines())
     assert first["peaks"] == report["peaks"]
     assert others == [{"benchmark": "gpu", **row} for row in report["rows"]]
-    rows = {row["part"].split(",")[0]: row for row in report["rows"] if row["batch"] == 2}
+    rows = {re.sub(r", \d+ sections", "", row["part"]): row for row in report["rows"] if row["batch"] == 2}
     assert list(rows) == [
         "1 images to the device",
         "1 image tower",
@@ -50,11 +53,16 @@ def test_every_part_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[st
         "2 MaxSim",
         "3 cross-encoder",
         "retrieval",
+        "1 image tower, FP8",
+        "retrieval, FP8",
     ]
     assert all(row["p50_ms"] > 0 for row in rows.values())
     vision = TINY.encoder.vision
     expected = 2 * image_flops(28, 14, vision.width, vision.layers, vision.mlp_width, TINY.encoder.projection_dim) / 1e9
     assert rows["1 image tower"]["gflop"] == pytest.approx(expected, abs=0.005)
+    values = sum(2 * (3 * w + w + 2 * m) * w for w, m in [(vision.width, vision.mlp_width)])  # of two blocks
+    saved = rows["1 image tower"]["read_mb"] - rows["1 image tower, FP8"]["read_mb"]
+    assert saved == pytest.approx((4 - 1) * values / 1e6, rel=0.2)  # from float32; scales come on top
     assert rows["1 search"]["read_mb"] == pytest.approx(2_000 * 48 * 2 / 1e6, abs=0.005)  # float16
     whole = rows["retrieval"]
     assert whole["of_bound"] == pytest.approx(

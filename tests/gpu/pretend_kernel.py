@@ -1,4 +1,4 @@
-"""MaxSim's Triton kernel for a device that is not there: the same arguments, computed with PyTorch."""
+"""Triton kernels for a device that is not there: the same arguments, computed with PyTorch."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from unittest import mock
 import torch
 from torch import Tensor
 
-from retriever.kernels import maxsim_torch
+from retriever.kernels import fp8, maxsim_torch
 
 
 class _Kernel:
-    """Stands in for `retriever.kernels.maxsim_triton.kernel`."""
+    """Stands in for a kernel."""
 
-    def __getitem__(self, grid: tuple[int, int]) -> Callable[..., None]:
-        return _launch
+    def __init__(self, launch: Callable[..., None]) -> None:
+        self._launch = launch
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        return self._launch
 
 
-def _launch(*tensors: Tensor | None, **_: Any) -> None:
+def _max_sim(*tensors: Tensor | None, **_: Any) -> None:
     queries, tokens, scales, query_of, first, counts, _ends, scores = (
         None if tensor is None else tensor.as_subclass(Tensor) for tensor in tensors
     )
@@ -31,9 +34,15 @@ def _launch(*tensors: Tensor | None, **_: Any) -> None:
     scores.copy_(maxsim_torch.max_sim_pairs(queries, tokens, scales, pairs))
 
 
-def kernel_patches() -> Iterator[AbstractContextManager[Any]]:
-    """Yields what replaces the kernel, if Triton is installed."""
-    if find_spec("triton") is not None:
-        from retriever.kernels import maxsim_triton
+def _round_rows(rows: Tensor, *places: Tensor, **_: Any) -> None:
+    for place, computed in zip(places, fp8.rounded_by_pytorch(rows), strict=True):
+        place.copy_(computed)
 
-        yield mock.patch.object(maxsim_triton, "kernel", _Kernel())
+
+def kernel_patches() -> Iterator[AbstractContextManager[Any]]:
+    """Yields what replaces the kernels, if Triton is installed."""
+    if find_spec("triton") is not None:
+        from retriever.kernels import fp8_triton, maxsim_triton
+
+        yield mock.patch.object(maxsim_triton, "kernel", _Kernel(_max_sim))
+        yield mock.patch.object(fp8_triton, "kernel", _Kernel(_round_rows))
