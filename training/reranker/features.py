@@ -25,6 +25,7 @@ from retriever.files import replacing, write_whole
 from retriever.images import ImageError
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
+from training.batch import moved
 from training.processes import Processes
 from training.reranker.feature_store import FeatureStore
 from training.reranker.image_table import ImageTable
@@ -170,11 +171,11 @@ def _compute(
 def _forward(fusion: QFormerFusion, views: Tensor) -> Tensor:
     device = fusion.query_tokens.device
     parts = []
-    for part in views.split(2 * BATCH):
-        pixels = fusion.pixels.normalize(part.to(device).float() / 255)
+    for part in moved(views, device).split(2 * BATCH):
+        pixels = fusion.pixels.normalize(part.float() / 255)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            parts.append(fusion.vision_features(pixels).bfloat16().cpu())
-    return torch.cat(parts)
+            parts.append(fusion.vision_features(pixels).bfloat16())
+    return torch.cat(parts).cpu()
 
 
 @dataclass(frozen=True, slots=True)
