@@ -95,7 +95,7 @@ def retriever_of(index: Any, models: Models, reranker: TextReranker | None = Non
         FusionRerank(models.fusion, index, alpha=0.75),
         SectionRerank(reranker or BM25(), index, beta=0.2),
     ]
-    return Retriever(steps, index)
+    return Retriever(steps, index, device=index.device)
 
 
 def rankings(retriever: Retriever[Any], queries: Sequence[Query]) -> list[list[tuple[str, list[int]]]]:
