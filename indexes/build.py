@@ -76,6 +76,7 @@ def build_index(
     fusion: FusionEncoder | None,
     kb_format: str | None = None,
     drop_sections: Sequence[str] | None = None,
+    keep_navigation: bool = False,
     names: Names | None = None,
     max_bad: float = MAX_BAD,
     batch_size: int = 32,
@@ -110,6 +111,7 @@ def build_index(
         fusion: Step 2's model; `None` leaves the token store empty, to measure step 1 alone.
         kb_format: See `read_knowledge_base`.
         drop_sections: Titles of sections to leave out, see `dropped_titles`.
+        keep_navigation: See `read_knowledge_base`.
         names: The names of an entity's fields in the knowledge base, if they differ from the usual ones.
         max_bad: Share of bad entries, in 0..1, above which the build fails. They are skipped; `report.json` lists them.
         batch_size: Entities per batch; a kill loses at most one batch, or only the unfinished summaries.
@@ -150,6 +152,7 @@ def build_index(
         knowledge_base=hash_knowledge_base(kb, kb_format, names),
         kb_format=kb_format,
         drop_sections=dropped_titles(kb_format, drop_sections),
+        keep_navigation=keep_navigation,
         pictures=UNKNOWN,
         summarizer=summarizer.name,
         candidates=candidates,
@@ -178,7 +181,9 @@ def build_index(
         parts = claim(out, inputs, overwrite)
         if not (parts / MANIFEST).exists():  # otherwise, the build was killed while publishing
             skipped, losses = SkippedEntries(max_bad), Losses(str(kb))
-            read = partial(read_knowledge_base, kb, kb_format, drop_sections, names=names)
+            read = partial(
+                read_knowledge_base, kb, kb_format, drop_sections, names=names, keep_navigation=keep_navigation
+            )
             entities = with_images_called(read(skipped=skipped, losses=losses), own_images)
             if labels:
                 entities = labels.attach(entities, lambda: read(skipped=SkippedEntries(max_bad)))

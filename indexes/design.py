@@ -13,6 +13,7 @@ class IndexDesign(TypedDict):
     """Arguments of `indexes.build.build_index`; see there."""
 
     drop_sections: Sequence[str] | None
+    keep_navigation: bool
     candidates: Candidates
     tokens: str
     search: SearchChoice

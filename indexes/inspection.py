@@ -18,10 +18,11 @@ from indexes.formats.losses import Losses, summary_of, table_of
 from indexes.formats.skipped import SeenHashes, SkippedEntries
 from indexes.ids import hash_id
 from indexes.images import FETCHABLE, thumbnail
+from indexes.languages import is_foreign
 from indexes.progress import progress_bar
+from indexes.sections import FACTS
 from indexes.sources import ImageSource, find_main, images_beside, main_candidates, open_images, with_images_called
 from retriever.images import ImageError
-from retriever.lexical import english_share
 from retriever.types import Entity
 from retriever.unspaced import count_words
 from retriever.wording import counted
@@ -29,7 +30,6 @@ from retriever.wording import counted
 LISTED = 5
 """Number of examples shown for each problem."""
 _START, _PAGE_START = 160, 1200
-_SECTIONS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def inspect_knowledge_base(
         result.sections += len(entity.sections)
         result.without_text += not entity.sections
         result.repeated_titles += not titles.add(hash_id(entity.title))
-        result.not_english += _is_not_english(entity)
+        result.not_english += is_foreign(section.text for section in entity.sections if section.title != FACTS)
         _look_up(entity, source, result)
         if len(chosen) < count:
             chosen.append((result.entities, entity))
@@ -194,16 +194,6 @@ def html_page(result: Inspection) -> bytes:
     return template.render(
         name=result.path.name, summary=list(_summary_lines(result)), ledger=result.ledger(), cards=cards
     ).encode()
-
-
-def _is_not_english(entity: Entity) -> bool:
-    """Returns whether the beginnings of an article's sections are probably in another language than English.
-
-    The share of English words was at least 0.8 in English paragraphs, and nearly always below 0.6 in those of eight
-    other languages.
-    """
-    text = "\n".join(section.text[:_START] for section in entity.sections[:_SECTIONS])
-    return english_share(text) < 0.6
 
 
 def _look_up(entity: Entity, source: ImageSource | None, result: Inspection) -> None:

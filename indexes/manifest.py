@@ -81,6 +81,7 @@ class Inputs(_Model):
     knowledge_base: str
     kb_format: str
     drop_sections: tuple[str, ...] = DROPPED_BY_REFERENCE
+    keep_navigation: bool = False
     pictures: str
     summarizer: str
     candidates: Candidates

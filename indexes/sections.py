@@ -73,6 +73,16 @@ def split_article(sections: Iterable[tuple[str, str]], article: str, losses: Los
     return tuple(found)
 
 
+def spoken(sections: Iterable[tuple[str, str]], article: str) -> Iterator[tuple[str, str]]:
+    """Yields sections, those without text whose title is a sentence or a fact as text under the article's title."""
+    for title, text in sections:
+        says = not text.strip() and title != article and _SAYS.search(title) is not None
+        yield (article, title) if says else (title, text)
+
+
+_SAYS = re.compile(r"\w+\W+\w+\W+\w.*[.!?\u2026\u3002\uff01\uff1f\u061f]$|\w:\s+\S")
+
+
 def title_rule(titles: Iterable[str]) -> Callable[[str], bool]:
     """Returns a function that tells whether to drop a section with a given title.
 
@@ -149,7 +159,8 @@ def split_text(title: str, text: str) -> Iterator[tuple[str, str]]:
     """
     parts = _HEADING.split(text.strip())
     if len(parts) > 1:
-        yield from ((name, body.strip()) for name, body in zip([title, *parts[1::2]], parts[::2], strict=True) if body)
+        names = [title, *(name.strip() or title for name in parts[1::2])]
+        yield from ((name, body.strip()) for name, body in zip(names, parts[::2], strict=True) if body)
         return
     lines = "\n".join(line.strip() for line in text.splitlines() if line.strip())
     yield from ((title, part) for part in parts_of(lines) if part)

@@ -29,6 +29,7 @@ def design_of(profile: Profile) -> IndexDesign:
     """Returns the settings of a profile that determine the contents of an index."""
     return {
         "drop_sections": profile.index.drop_sections,
+        "keep_navigation": profile.index.keep_navigation,
         "candidates": profile.search.candidates,
         "tokens": profile.fusion.tokens,
         "search": profile.search.kind,
@@ -138,7 +139,14 @@ def estimate(
     skipped = SkippedEntries(max_bad)
     with parts.opened_summarizer(profile) as summarizer:
         return estimate_build(
-            read_knowledge_base(kb, kb_format, profile.index.drop_sections, names=names, skipped=skipped),
+            read_knowledge_base(
+                kb,
+                kb_format,
+                profile.index.drop_sections,
+                names=names,
+                keep_navigation=profile.index.keep_navigation,
+                skipped=skipped,
+            ),
             open_images(images, kb, kb_format),
             summarizer=summarizer,
             encoder=parts.build_encoder(profile),

@@ -28,7 +28,7 @@ _SETTINGS: Any = {
     "encoder": {"model", "key_sizes", "long_texts"},
     "fusion": {"model", "tokens", "section_images"},
     "search": {"candidates", "image_keys", "kind"},
-    "index": {"drop_sections"},
+    "index": {"drop_sections", "keep_navigation"},
     "summarizer": {"kind", "model", "max_words"},
 }
 """Settings that determine the contents of an index; none of them is secret."""

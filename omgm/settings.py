@@ -56,10 +56,12 @@ class IndexSettings(_Table):
 
     Attributes:
         drop_sections: Titles of sections to drop, case-insensitive; `*` matches any text. By default, lists such as
-            "References" and "See also", and for E-VQA's files those that the paper's code drops.
+            "References" and "See also" of encyclopedias, and for E-VQA's files those that the paper's code drops.
+        keep_navigation: Whether to keep lists of links, comments and the like on pages and in notes.
     """
 
     drop_sections: tuple[str, ...] | None = None
+    keep_navigation: bool = False
 
 
 class FusionSettings(_Table):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from indexes.formats import guess_format, read_knowledge_base
 from indexes.formats.fields import Names
@@ -22,6 +23,7 @@ class KnowledgeBase:
         kb_format: See `indexes.formats`; guessed when `None`.
         names: Names of an entity's fields in the knowledge base, where they differ from the usual ones.
         drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
+        keep_navigation: As in the index; see `indexes.formats.read_knowledge_base`.
     """
 
     kb: Path
@@ -29,6 +31,7 @@ class KnowledgeBase:
     kb_format: str | None = None
     names: Names | None = None
     drop_sections: Sequence[str] | None = None
+    keep_navigation: bool = False
 
     def articles(self) -> Iterator[Entity]:
         """Yields the articles.
@@ -36,7 +39,8 @@ class KnowledgeBase:
         Raises:
             ValueError: The file is malformed.
         """
-        return read_knowledge_base(self.kb, self.kb_format, self.drop_sections, names=self.names)
+        options: dict[str, Any] = {"names": self.names, "keep_navigation": self.keep_navigation}
+        return read_knowledge_base(self.kb, self.kb_format, self.drop_sections, **options)
 
     def image_source(self) -> ImageSource:
         """Returns the images; raises as `image_source`."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from generators.reader.features import candidates
 from generators.reader.model import WEIGHTS_FILE, SpanModel, outcome
 from generators.reader.question import analyze, limitation
-from generators.reader.rules import adjustments
+from generators.reader.rules import adjustments, whole_quantity
 from generators.reader.tokens import stems_of, tokenize_text
 from retriever.types import Evidence, FloatArray, Generation, GenerationRequest
 
@@ -47,7 +47,8 @@ def choose(model: SpanModel, question: str, text: str, title: str) -> Choice | N
     scores, null = model.scores(tokens, asked, found)
     scores = scores + adjustments(tokens, asked, found)
     best = int(scores.argmax())
-    start, end = int(tokens.starts[found.first[best]]), int(tokens.ends[found.last[best]])
+    first, last = whole_quantity(tokens, int(found.first[best]), int(found.last[best]))
+    start, end = int(tokens.starts[first]), int(tokens.ends[last])
     return Choice(start, end, outcome(scores, null, best, found))
 
 

@@ -1,4 +1,4 @@
-"""Rules for what the training data hardly cover: ranges, units and shades stay whole, and the kind of answer fits."""
+"""Rules for what the training data hardly cover: ranges, quantities and shades stay whole, the kind of answer fits."""
 
 from __future__ import annotations
 
@@ -10,6 +10,15 @@ from generators.reader.tokens import UNITS, Flags, Tokens, is_color
 from retriever.types import FloatArray
 
 _JOINS = frozenset(("to", "or", "-", "\u2013", "\u2014"))
+_PARTS = {
+    **dict.fromkeys(("ft", "foot", "feet"), ("in", "inch", "inches")),
+    **dict.fromkeys(("st", "stone"), ("lb", "lbs", "pound", "pounds")),
+    **dict.fromkeys(("lb", "lbs", "pound", "pounds"), ("oz", "ounce", "ounces")),
+    **dict.fromkeys(("h", "hour", "hours"), ("min", "minute", "minutes")),
+    **dict.fromkeys(("min", "minute", "minutes"), ("s", "second", "seconds")),
+    **dict.fromkeys(("year", "years"), ("month", "months")),
+}
+"""Units, each with the names of its parts."""
 _SHADES = frozenset(("dark", "light", "bright", "pale", "deep", "dull", "vivid"))
 _NUMERIC = frozenset(("how many", "how high", "how long", "how old", "how much"))
 CLAUSE = 2.0
@@ -37,6 +46,15 @@ def adjustments(tokens: Tokens, question: AnalyzedQuestion, found: Candidates) -
             allowed = _narrowed(allowed, ~_cuts_unit(tokens, found))
         bonus += CLAUSE * _clause_cover(tokens, question)[tokens.clause[found.first]] * number
     return np.where(allowed, bonus, -np.inf).astype(np.float32)
+
+
+def whole_quantity(tokens: Tokens, first: int, last: int) -> tuple[int, int]:
+    """Returns the first and last token of an answer with all parts of a quantity: "6 ft 1 in" for "6 ft"."""
+    for start in range(max(0, first - 3), min(last + 1, len(tokens.lower) - 3)):
+        unit, part = tokens.lower[start + 1], tokens.lower[start + 3]
+        if tokens.number[start] and tokens.number[start + 2] and part in _PARTS.get(unit, ()):
+            first, last = min(first, start), max(last, start + 3)
+    return first, last
 
 
 def _narrowed(allowed: Flags, wanted: Flags) -> Flags:

@@ -61,6 +61,7 @@ def read_knowledge_base(
     drop_sections: Sequence[str] | None = None,
     *,
     names: Names | None = None,
+    keep_navigation: bool = False,
     skipped: SkippedEntries | None = None,
     losses: Losses | None = None,
     only: Path | None = None,
@@ -74,6 +75,7 @@ def read_knowledge_base(
         format: A key of `FORMATS`; guessed if `None`.
         drop_sections: Titles of sections to drop, see `dropped_titles`.
         names: The names of an entity's fields there, if they differ from the usual ones.
+        keep_navigation: Whether to keep lists of links, comments and the like on pages and in notes.
         skipped: Counts skipped entries and limits their share; by default to 1 %.
         losses: Counts what is kept and what is left out.
         only: A file or a folder inside the folder `path`; entities from elsewhere are left out.
@@ -91,7 +93,7 @@ def read_knowledge_base(
     dropped = title_rule(dropped_titles(format, drop_sections))
     seen = SeenHashes()
     ledger = Losses() if losses is None else losses
-    for where, entry in reader(path, Reading(names or {}, ledger, dropped)):
+    for where, entry in reader(path, Reading(names or {}, ledger, dropped, keep_navigation)):
         if only is not None and not where.startswith((f"{only}/", f"{only}:")) and where != str(only):
             continue
         skipped.total += 1

@@ -30,7 +30,7 @@ from indexes.formats.page_parts import (
     remove,
 )
 from indexes.formats.reading import Reading
-from indexes.sections import FACTS, split_article
+from indexes.sections import FACTS, split_article, spoken
 from retriever.types import ArticleImage, Entity, Section
 
 _WIKI = "#mw-content-text, body.mediawiki, .mw-parser-output, meta[name=generator][content^=MediaWiki]"
@@ -92,11 +92,13 @@ def read_page(
     Raises:
         ValueError: The page is nested too deeply.
     """
-    source = decode(html)
+    source, losses = decode(html), reading.losses
     if not source.lstrip().startswith("<"):  # scripts are often served as text/html
+        losses.leave_out("files that are no pages", path, unit="files")
         return None
-    tree, losses = LexborHTMLParser(source), reading.losses
+    tree = LexborHTMLParser(source)
     if tree.body is None or any(attribute(one, "http-equiv").lower() == "refresh" for one in tree.css("meta")):
+        losses.leave_out("pages without text" if tree.body is None else "pages that lead to others", path, unit="files")
         return None
     furniture = furniture or Furniture()
     given = {field: meta(tree, name) for field, name in reading.names.items()}
@@ -104,7 +106,7 @@ def read_page(
     shared = meta(tree, "og:image")
     is_wiki = tree.css_first(_WIKI) is not None
     shared_title = _one_line(meta(tree, "og:title"))
-    clean(tree, losses, is_wiki, reading.keep_all)
+    clean(tree, losses, is_wiki, reading.keep_navigation)
     prepare(tree.body, losses)
     root = content(tree)
     inside = {node.mem_id for node in root.css("h1")}
@@ -113,7 +115,7 @@ def read_page(
     title = given.get("title") or _title(title, shared_title, own_titles) or path
     remove([node for node in tree.css("h1") if node.mem_id not in inside and heading_of(node) == title])
     count_around(root, tree.body, losses)
-    if not (is_wiki or reading.keep_all):
+    if not (is_wiki or reading.keep_navigation):
         drop_unlikely(root, losses)
     article = _Article(path, title, measure, furniture, reading, is_wiki)
     nodes = [box for box in root.css(INFOBOX) if not is_inside(box, "infobox")]
@@ -123,9 +125,9 @@ def read_page(
     own = next(iter(photos_first(image.url for image in article.images)), None)
     remove(nodes)
     pieces = pieces_of(root, losses)
-    article.read(pieces if is_wiki or reading.keep_all else _without_edges(pieces, losses))
+    article.read(pieces if is_wiki or reading.keep_navigation else _without_edges(pieces, losses))
     facts = FACTS, "\n".join(line for box in boxes for line in box.lines)
-    sections = split_article([*article.sections(), facts], title, losses)
+    sections = split_article([*spoken(article.sections(), title), facts], title, losses)
     if not sections:
         losses.leave_out("pages without text", title, unit="files")
         return None
@@ -144,7 +146,7 @@ def furniture_of(pages: list[tuple[bytes, str]], reading: Reading) -> Furniture:
     Lines count if they are links, or above the title; sentences and facts of an article's body do not. For fewer than
     six pages, returns nothing.
     """
-    if len(pages) < _FEWEST or reading.keep_all:
+    if len(pages) < _FEWEST or reading.keep_navigation:
         return Furniture()
     half, tenth = len(pages) / 2, max(3, len(pages) / 10)
     found = Furniture()

@@ -26,7 +26,7 @@ from indexes.formats.reading import Reading
 from indexes.formats.site_markup import Note, without_site_markup
 from indexes.formats.skipped import Entry, SeenHashes, attempt
 from indexes.ids import hash_id
-from indexes.sections import split_article
+from indexes.sections import split_article, spoken
 from retriever.types import ArticleImage, Entity
 
 logger = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ class _Notes:
     def shared_by(self, files: Sequence[Path]) -> frozenset[str]:
         """Returns the lines of links that at least half of the given notes share; none for fewer than six notes."""
         counts: Counter[str] = Counter()
-        for file in files if len(files) >= _FEWEST and not self._reading.keep_all else ():
+        for file in files if len(files) >= _FEWEST and not self._reading.keep_navigation else ():
             with suppress(ValueError):  # reported when it is read
                 pieces = self._pieces(file, _text_of(file), Losses())
                 counts.update({one.text for one in pieces if isinstance(one, Piece) and one.is_links})
@@ -224,7 +224,7 @@ class _Notes:
         return Entity(
             id=_setting(settings, "id", str(file), {"id": "id"} | dict(names)) or posixpath.splitext(name)[0],
             title=title,
-            sections=split_article([*texts, *as_sections(facts, losses)], title, losses),
+            sections=split_article([*spoken(texts, title), *as_sections(facts, losses)], title, losses),
             image=next(iter(photos_first(mains)), None),
             url=_setting(settings, "url", str(file), names),
             images=tuple(found),

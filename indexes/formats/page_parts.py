@@ -64,21 +64,21 @@ def decode(html: bytes) -> str:
             return html.decode("windows-1252", errors="replace")
 
 
-def clean(tree: Any, losses: Losses, is_wiki: bool, keep_all: bool) -> None:
+def clean(tree: Any, losses: Losses, is_wiki: bool, keep_navigation: bool) -> None:
     """Removes what is not content on any page.
 
     Args:
         tree: The page.
         losses: Counts what is removed, unless no reader sees it.
         is_wiki: Whether it is a page of a MediaWiki.
-        keep_all: Whether to keep navigation, notices, forms and buttons.
+        keep_navigation: Whether to keep navigation, notices, forms and buttons.
     """
     remove(tree.css(_UNSEEN))
     _drop_license(tree)
     for reason, selector in _NO_CONTENT.items():
-        if not keep_all or reason in _MARKS:
+        if not keep_navigation or reason in _MARKS:
             remove(tree.css(selector), losses, reason)
-    if not keep_all:
+    if not keep_navigation:
         remove(tree.css(_OF_WIKIS) if is_wiki else [], losses, "navigation")
         whole = len(tree.body.text())
         remove([form for form in tree.css("form") if 2 * len(form.text()) < whole], losses, "forms and buttons")

@@ -17,10 +17,10 @@ class Reading:
         names: The names of an entity's fields there, if they differ from the usual ones.
         losses: Counts what is left out.
         dropped: Whether to leave out a section with a given title, and those below it.
-        keep_all: Whether to keep navigation, comments and the like.
+        keep_navigation: Whether to keep navigation, comments and the like.
     """
 
     names: Names = field(default_factory=dict)
     losses: Losses = field(default_factory=Losses)
     dropped: Callable[[str], bool] = lambda title: False
-    keep_all: bool = False
+    keep_navigation: bool = False

@@ -32,6 +32,8 @@ _PARTS = {
     "embed": r"!\[\[(?P<note>[^\[\]|\n]+)(?:\|[^\[\]\n]*)?\]\]",
     # a property within a text, as in Dataview
     "field": r"[(\[](?P<name>[^\W\d_][\w -]*)::[ \t]*(?P<said>(?:[^()\[\]\n]|\[\[[^\[\]\n]*\]\]|\([^()\n]*\))*)[)\]]",
+    # a definition, as in Pandoc
+    "definition": r"^(?P<term>[^\s:>#|`~*+=-][^\n]*)\n(?:[ \t]*\n)?(?P<meanings>(?::[ \t]+\S[^\n]*(?:\n|\Z))+)",
     # a footnote, which becomes a paragraph, and one within a text
     "footnote": r"^\[\^[^\[\]\s]+\]:[ \t]*",
     "inline_note": r"\^\[(?P<remark>[^\[\]\n]+)\]",
@@ -130,6 +132,9 @@ def _plain(found: re.Match[str], note: Note, imported: Mapping[str, str]) -> str
         return found[0] if is_image else f"\n\n{without_site_markup(note.embedded(found['note'].strip()), note)}\n\n"
     if found["field"] is not None:
         return _field(found, note)
+    if found["definition"] is not None:
+        meanings = ", ".join(line[1:].strip() for line in found["meanings"].splitlines())
+        return f"\n{found['term'].rstrip(' :')}: {meanings}\n\n"
     if found["footnote"] is not None:
         return "\n"
     if found["inline_note"] is not None:

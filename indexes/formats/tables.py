@@ -47,7 +47,7 @@ class Cell(NamedTuple):
 
 
 def table_lines(rows: Sequence[Sequence[Cell]], losses: Losses) -> list[str]:
-    """Returns a line per row: `Part: Spire; Height: 12 m`; rows of two columns without names are facts: `Height: 12 m`.
+    """Returns a line per row: `Part: Spire, Height: 12 m`; rows of two columns without names are facts: `Height: 12 m`.
 
     Values without text are left out; the others keep the names of their columns. A cell that spans rows is part of each
     of them; one that spans columns has all their names. A header that spans the table is put before the rows below it.
@@ -71,7 +71,7 @@ def table_lines(rows: Sequence[Sequence[Cell]], losses: Losses) -> list[str]:
             lines += [group] if group and group not in used else []
             group = cells[0][0].text
         elif parts := _parts(cells, names, width, used):
-            lines.append("; ".join([group, *parts] if group else parts))
+            lines.append(", ".join([group, *parts] if group else parts))
             used.add(group)
     lines += [group] if group and group not in used else []
     unused += [name for name in dict.fromkeys(names) if name not in used]

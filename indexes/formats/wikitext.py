@@ -74,6 +74,8 @@ _FUNCTIONS = frozenset(
 """Parser functions without `#`."""
 _NAVIGATION = re.compile(r"navbox|sidebar|toc\b|metadata|noprint|mbox")
 _LONGEST_NAME = 60
+_EMPTY = re.compile(r"(?<=\()\s*(?:[,;:]\s*)+|(?<=[,;])(?:\s*[,;])+(?=\s)|\s*[,;](?=\s*\))")
+"""Signs beside templates without words, in brackets and lists."""
 _EMPHASIS = re.compile(r"(?:'{5}|'{2,3})(?!')")
 """Emphasis marks; the first of four apostrophes is an apostrophe."""
 _FOREIGN = re.compile(rf"[^\s:\[\]|{{}}/]{{2,}}:[^:/\s][^:/]*{_SUFFIX}", re.IGNORECASE)
@@ -196,7 +198,7 @@ class _Words:
     def lines(self, text: str) -> str:
         """Returns text without leftover markup and without sentences that lack a value, one line per paragraph."""
         text = _MARKUP.sub(self._leftover, write_superscripts(text))
-        lines = (" ".join(line.split()) for line in text.splitlines())
+        lines = (_EMPTY.sub("", " ".join(line.split())) for line in text.splitlines())
         kept = (self._without_holes(line) if _HOLE in line or _VALUE in line else line for line in lines)
         return "\n".join(line for line in kept if line.strip(" .,;:-\u2013|"))
 

@@ -108,6 +108,7 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
                 kb_format,
                 inputs.drop_sections,
                 names=reading["names"],
+                keep_navigation=inputs.keep_navigation,
                 skipped=skipped,
                 losses=None if compare else losses,
                 only=only,

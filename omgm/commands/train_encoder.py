@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> None:
         trim_borders=profile.search.trim_borders,
         **reading_of(args),
         drop_sections=profile.index.drop_sections,
+        keep_navigation=profile.index.keep_navigation,
     )
     folder = train_encoder(
         model_folder(profile, "encoder"), data, args.out, config, provenance=provenance_of(profile.encoder.model)

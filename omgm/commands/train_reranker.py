@@ -88,6 +88,7 @@ def run(args: argparse.Namespace) -> None:
         kb_format=args.kb_format,
         names=reading_of(args)["names"],  # --max-bad applies to the questions
         drop_sections=profile.index.drop_sections,
+        keep_navigation=profile.index.keep_navigation,
         serving=Serving(
             trim_borders=profile.search.trim_borders,
             use=ImageUse(profile.search.image_keys, labeled=True) if keyed else MAIN_ONLY,

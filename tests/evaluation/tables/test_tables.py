@@ -83,7 +83,8 @@ def runs_of(
         beta=0.2,
         mode="cosine",
         design={
-            "drop_sections": None, "candidates": "summary", "tokens": tokens, "search": "flat", "search_uri": "",
+            "drop_sections": None, "keep_navigation": False,
+            "candidates": "summary", "tokens": tokens, "search": "flat", "search_uri": "",
             "image_weight": 0.5, "image_keys": 1, "section_images": True, "trim_borders": False,
         },
     )  # fmt: skip

@@ -171,3 +171,15 @@ def test_generator_interface() -> None:
     assert [answer.answer for answer in answers] == ["Herzog & de Meuron", None]
     assert asyncio.run(pieces(requests[0])) == ["Herzog & de Meuron", answers[0]]
     assert asyncio.run(pieces(requests[1])) == [answers[1]]
+
+
+@pytest.mark.parametrize(
+    ("fact", "question", "answer"),
+    [
+        ("Height: 6 ft 1 in", "How tall is she?", "6 ft 1 in"),
+        ("Weight: 11 st 4 lb", "What is her weight?", "11 st 4 lb"),
+        ("Length: 20 ft in all", "How long is it?", "20 ft"),
+    ],
+)
+def test_a_quantity_in_two_units_stays_whole(fact: str, question: str, answer: str) -> None:
+    assert read(question, f"Birth place: Oslo, Norway\n{fact}\nChildren: 3").answer == answer

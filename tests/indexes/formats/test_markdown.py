@@ -153,7 +153,7 @@ x = **1
             "note",
             "A bold and slanted, struck, marked code, link, the frog, Toad. It goes on\n"
             "here and here. 100 % sure & more\n"
-            "Beware of the frog\none\ntwo\nName: Fox; Age: 3\nMore\ninside\nx = **1\nA footnote.",
+            "Beware of the frog\none\ntwo\nName: Fox, Age: 3\nMore\ninside\nx = **1\nA footnote.",
             0,
         ),
     )
