@@ -14,7 +14,7 @@ import torch
 from retriever.borders import without_border
 from retriever.protocols import EntityIndex, Finish, Step
 from retriever.recognition import Recognition
-from retriever.streams import free_threads, own_stream, side_by_side
+from retriever.streams import free_threads, nothing_left_behind, own_stream, side_by_side
 from retriever.turns import Turns
 from retriever.types import Candidate, Query, RetrievalResult
 
@@ -106,7 +106,7 @@ class Retriever(Generic[IndexT]):
         """
         if self.trim_borders:
             queries = [without_border(query) for query in queries]
-        with self.models.batch() as move_on, self._pin() as version:
+        with self.models.batch() as move_on, self._pin() as version, nothing_left_behind(self.device):
             stages = self._stages
             if stages is not self._entered:  # replaced; the batch ahead may be in a step that is now in the first part
                 self.models.settle()

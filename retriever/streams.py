@@ -26,10 +26,25 @@ def own_stream(device: torch.device) -> Callable[[], AbstractContextManager[Any]
         device: Where the models are. Only for a GPU is CUDA asked anything, since each process that uses it takes
             memory of the GPU.
     """
-    if device.type != "cuda" or not torch.cuda.is_available():
+    if not _has_streams(device):
         return nullcontext
     torch.cuda.synchronize(device)  # weights and stores must be complete before a stream reads them
     return partial(torch.cuda.stream, torch.cuda.Stream(device))
+
+
+@contextmanager
+def nothing_left_behind(device: torch.device) -> Iterator[None]:
+    """If the block fails on a GPU, waits until all work that it began there is done.
+
+    Usually a step waits for its stream when it finishes. A step that has started and never finishes has not, and its
+    model would still compute when other code runs the model in another stream; CUDA graphs would then share memory.
+    """
+    try:
+        yield
+    except BaseException:
+        if _has_streams(device):
+            torch.cuda.synchronize(device)
+        raise
 
 
 def free_threads() -> int:
@@ -61,6 +76,10 @@ def side_by_side(calls: Sequence[Callable[[], ResultT]], threads: int) -> Iterat
         yield [calls[0], *(partial(_result, future, task) for future, task in zip(futures, tasks, strict=True))]
     finally:
         wait([future for future in futures if not future.cancel()])
+
+
+def _has_streams(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_available()
 
 
 def _result(future: Future[ResultT], task: Callable[[], ResultT]) -> ResultT:

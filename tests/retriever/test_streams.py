@@ -31,12 +31,14 @@ def spare_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "_cores", lambda: 2)
 
 
-def test_each_step_starts_and_finishes_in_its_own_stream(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def pretended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Pretends that there are CUDA streams; returns a log of them."""
     log: list[str] = []
 
     class PretendStream:
         def __init__(self, device: torch.device) -> None:
-            self.name = f"{device} {len(log)}"
+            self.name = f"{device} {sum(line.startswith('new') for line in log)}"
             log.append(f"new {self.name}")
 
         def __enter__(self) -> None:
@@ -45,29 +47,55 @@ def test_each_step_starts_and_finishes_in_its_own_stream(index: Index, monkeypat
         def __exit__(self, *_: object) -> None:
             log.append(f"out of {self.name}")
 
-    class Step:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def start(self, queries: object) -> Finish:
-            log.append(f"start {self.name}")
-
-            def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
-                log.append(f"finish {self.name}")
-                return candidates
-
-            return finish
-
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("torch.cuda.synchronize", lambda device: None)
+    monkeypatch.setattr("torch.cuda.synchronize", lambda device: log.append(f"wait for {device}"))
     monkeypatch.setattr("torch.cuda.Stream", PretendStream)
     monkeypatch.setattr("torch.cuda.stream", lambda stream: stream)
-    retriever = Retriever([Step("a"), Step("b")], index, device="cuda")
+    return log
+
+
+class Logged:
+    """A step that logs its work and fails in the work named `fails`."""
+
+    def __init__(self, name: str, log: list[str], fails: str = "") -> None:
+        self.name, self._log, self._fails = name, log, fails
+
+    def start(self, queries: object) -> Finish:
+        self._work("start")
+
+        def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
+            self._work("finish")
+            return candidates
+
+        return finish
+
+    def _work(self, part: str) -> None:
+        self._log.append(f"{part} {self.name}")
+        if part == self._fails:
+            raise ValueError("an image is damaged")
+
+
+def test_each_step_starts_and_finishes_in_its_own_stream(index: Index, pretended: list[str]) -> None:
+    retriever = Retriever([Logged("a", pretended), Logged("b", pretended)], index, device="cuda")
+    assert pretended == ["wait for cuda", "new cuda 0", "wait for cuda", "new cuda 1"]
+    pretended.clear()
     retriever.retrieve([Query(Image.new("RGB", (1, 1)), "")])
-    one, two = "cuda 0", "cuda 1"
-    works = [("start a", one), ("finish a", one), ("start b", two), ("finish b", two)]
-    assert log[:2] == [f"new {one}", f"new {two}"]
-    assert log[2:] == [line for work, name in works for line in (f"in {name}", work, f"out of {name}")]
+    works = [("start a", 0), ("finish a", 0), ("start b", 1), ("finish b", 1)]
+    assert pretended == [
+        line for work, number in works for line in (f"in cuda {number}", work, f"out of cuda {number}")
+    ]
+
+
+@pytest.mark.parametrize("fails", ["start", "finish"])
+def test_a_batch_that_fails_leaves_nothing_running(index: Index, pretended: list[str], fails: str) -> None:
+    """Regression: step 1's model still computed when the next user of the models came."""
+    steps = [Logged("a", pretended), Logged("b", pretended, fails), Logged("c", pretended)]
+    retriever = Retriever(steps, index, device="cuda")
+    with pytest.raises(ValueError, match="damaged"):
+        retriever.retrieve([Query(Image.new("RGB", (1, 1)), "")])
+    assert pretended[-3:] == [f"{fails} b", "out of cuda 1", "wait for cuda"]
+    with retriever.models:
+        pretended.append("the models are free")
 
 
 def test_calls_run_at_the_same_time_where_a_core_is_free(spare_core: None) -> None:
