@@ -10,10 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from selectolax.lexbor import LexborHTMLParser
-
 from indexes.formats.fields import looks_like_image
-from indexes.formats.html_text import Heading, Image, Piece, heading_of, lines_in, pieces_of, prepare
+from indexes.formats.html_text import Heading, Image, Piece, heading_of, lines_in, parse, pieces_of, prepare
 from indexes.formats.images import ICON, LARGE, SMALLEST, image_path, photos_first, sides_of, source_of
 from indexes.formats.infobox import INFOBOX, read_infobox
 from indexes.formats.losses import Losses, words_in
@@ -96,7 +94,7 @@ def read_page(
     if not source.lstrip().startswith("<"):  # scripts are often served as text/html
         losses.leave_out("files that are no pages", path, unit="files")
         return None
-    tree = LexborHTMLParser(source)
+    tree = parse(source)
     if tree.body is None or any(attribute(one, "http-equiv").lower() == "refresh" for one in tree.css("meta")):
         losses.leave_out("pages without text" if tree.body is None else "pages that lead to others", path, unit="files")
         return None

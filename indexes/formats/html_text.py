@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from selectolax.lexbor import LexborHTMLParser
-
 from indexes.formats.losses import Losses
 from indexes.formats.superscripts import END, START, write_superscripts
 from indexes.formats.tables import Cell, table_lines
@@ -71,9 +69,16 @@ class Piece:
     is_code: bool = False
 
 
+def parse(html: str) -> Any:
+    """Parses HTML; the parser is imported here, because a machine that reads other formats can do without it."""
+    from selectolax.lexbor import LexborHTMLParser
+
+    return LexborHTMLParser(html)
+
+
 def read_html(html: str, losses: Losses) -> list[Heading | Piece]:
     """Returns the parts of a piece of HTML."""
-    body = LexborHTMLParser(html).body
+    body = parse(html).body
     if body is None:
         return []
     for node in outermost(body.css(INVISIBLE)):
