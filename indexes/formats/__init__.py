@@ -187,7 +187,15 @@ def hash_knowledge_base(path: Path, format: str, names: Names | None = None) -> 
         return sha256_of(path)
     digest = hashlib.sha256(b"" if rows is None else rows(path).encode())
     for file in files:
-        digest.update(as_line([file.relative_to(path if path.is_dir() else path.parent).as_posix(), sha256_of(file)]))
+        digest.update(as_line([file.relative_to(path if path.is_dir() else path.parent).as_posix(), _hash_of(file)]))
     if names:
         digest.update(as_line(dict(sorted(names.items()))))
     return digest.hexdigest()
+
+
+def _hash_of(file: Path) -> str:
+    """Returns the SHA-256 of a file in a folder; one that may not be read is a bad entry, not the end."""
+    try:
+        return sha256_of(file)
+    except PermissionError:
+        return "unreadable"

@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import chain, islice
 from pathlib import Path
 
+from indexes.formats.encodings import encoding_of
 from indexes.formats.evqa import is_evqa
 from indexes.formats.json_rows import first_row, json_files
 from indexes.formats.markdown import article_files
@@ -114,7 +115,8 @@ def _by_content(path: Path) -> str | None:
     if not path.is_file():
         return None
     with opened(path) as file:
-        text = file.read(_LONGEST).decode("utf-8-sig", "replace").lstrip("\n\r ")
+        start = file.read(_LONGEST)
+    text = start.decode(encoding_of(start), "replace").lstrip("\ufeff\n\r ")
     first, second = islice(chain(filter(None, text.splitlines()), ("", "")), 2)
     if text[:1] in ("{", "["):
         return "evqa"

@@ -11,10 +11,12 @@ from typing import Any
 
 import yaml
 
+from indexes.formats.encodings import not_utf8
 from indexes.formats.fields import field_of, kind, unique_keys
+from indexes.formats.frames import are_columns, of_lists, rows_in
 from indexes.formats.front_matter import LOADER
 from indexes.formats.rows import BESIDE, lifted
-from indexes.formats.streams import opened, read_items, read_members, read_parts, starts_with
+from indexes.formats.streams import opened_text, read_items, read_members, read_parts, read_values, starts_with
 
 LONGEST_LINE = 1 << 24
 """Bytes of the first line to read to tell JSON lines from one object: E-VQA's is a single line of gigabytes."""
@@ -40,10 +42,10 @@ def read_rows(path: Path) -> Iterator[tuple[str, Any]]:
         yield from _in_folder(path)
     elif _is_yaml(path):
         yield from _in_value(_load(path), str(path))
-    elif starts_with(path, "["):
-        yield from ((f"{path}: item {number}", row) for number, row in read_items(path))
+    elif starts_with(path, "[") and not _has_more_lines(path):
+        yield from of_lists((f"{path}: item {number}", row) for number, row in read_items(path))
     elif has_lines(path):
-        yield from _in_lines(path)
+        yield from of_lists(_in_sequence(path) if _has_values(path) else _in_lines(path))
     else:
         yield from _in_object(path)
 
@@ -58,7 +60,7 @@ def json_files(path: Path) -> list[Path]:
 
 def first_row(path: Path) -> dict[str, Any] | None:
     """Returns the object in the first line of a file, or `None` if the line is not a JSON object."""
-    with opened(path) as file:
+    with opened_text(path) as file:
         try:
             row = json.loads(file.readline(LONGEST_LINE).decode("utf-8-sig"))
         except (ValueError, RecursionError):  # the reader will report what is wrong with the file
@@ -70,25 +72,58 @@ def has_lines(path: Path) -> bool:
     """Returns whether a file has one JSON value per line, judged by its name, or because its first line is a value."""
     if any(suffix.lower() in _LINES for suffix in path.suffixes[-2:]):
         return True
-    with opened(path) as file:
-        first = file.readline(LONGEST_LINE)
-        if not file.read(4096).strip():
-            return False
+    return _has_more_lines(path)
+
+
+def _first_line(path: Path) -> tuple[bool, bytes]:
+    """Returns whether the first line of a file is a JSON value, and the beginning of what follows."""
+    with opened_text(path) as file:
+        first, following = file.readline(LONGEST_LINE), file.read(4096).lstrip()
     try:
-        json.loads(first.decode("utf-8-sig"))
+        _value(first)
     except (ValueError, RecursionError):
-        return False
-    return True
+        return False, following
+    return True, following
+
+
+def _has_values(path: Path) -> bool:
+    """Returns whether a file with the name of JSON lines has objects of several lines each."""
+    is_value, following = _first_line(path)
+    return not is_value and following[:1] in (b'"', b"}")
+
+
+def _has_more_lines(path: Path) -> bool:
+    """Returns whether the first line of a file is a JSON value, and others follow."""
+    is_value, following = _first_line(path)
+    return is_value and bool(following)
+
+
+def _value(line: bytes) -> Any:
+    """Returns the JSON value in a line, after which a comma may stand, as in a list."""
+    text = line.decode("utf-8-sig").strip()
+    try:
+        return json.loads(text, object_pairs_hook=unique_keys)
+    except json.JSONDecodeError:
+        if not text.endswith(","):
+            raise
+        return json.loads(text[:-1], object_pairs_hook=unique_keys)
+
+
+def _in_sequence(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yields the values of a file that are on several lines each."""
+    yield from ((f"{path}: value {number}", row) for number, row in read_values(path))
 
 
 def _in_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    with opened(path) as file:
+    with opened_text(path) as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
             where = f"{path}: line {number}"
             try:
-                yield where, json.loads(line.decode("utf-8-sig"), object_pairs_hook=unique_keys)
+                yield where, _value(line)
+            except UnicodeDecodeError as error:
+                yield where, not_utf8(where, path, error)
             except (ValueError, RecursionError) as error:
                 yield where, ValueError(f"{where}: {error}")
 
@@ -98,10 +133,10 @@ def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
 
     Holds the object in memory only if it contains just texts, or if its longest list of objects is in another object.
     """
-    first = [value for _, number, value in islice(read_parts(path), 2) if number == 0]
-    if len(first) == 2 and all(isinstance(value, Mapping) for value in first) and _alike(*first):
-        for key, value in read_members(path):
-            yield f"{path}: entry {key!r}", _keyed(key, value)
+    first = {key: value for key, number, value in islice(read_parts(path), 2) if number == 0}
+    entries = [value for value in first.values() if isinstance(value, Mapping)]
+    if not are_columns(first) and len(entries) == len(first) == 2 and _alike(*entries):
+        yield from _keyed_rows(((f"{path}: entry {key!r}", key, value) for key, value in read_members(path)))
         return
     rest: dict[str, Any] = {}
     lengths: Counter[str] = Counter()
@@ -113,6 +148,9 @@ def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
             lengths[key] += 1
         else:
             others.add(key)
+    if not lengths or "schema" in rest:
+        yield from _of_object(dict(read_members(path)), str(path), itself=False)
+        return
     longest = max((key for key in lengths if key not in others), key=lengths.__getitem__, default="")
     if longest and lengths[longest] >= max(map(len, _lists(rest)), default=0):
         for key, number, value in read_parts(path):
@@ -152,7 +190,7 @@ def _load(file: Path) -> Any:
     Raises:
         ValueError: The file is neither, or not UTF-8.
     """
-    with opened(file) as content:
+    with opened_text(file) as content:
         text = content.read().decode("utf-8-sig")
     if not _is_yaml(file):
         return json.loads(text, object_pairs_hook=unique_keys)
@@ -185,6 +223,9 @@ def _of_object(value: Mapping[str, Any], where: str, itself: bool) -> Iterator[t
     An object with a title is a row: always if `itself` is set, otherwise only if it contains no list of objects. If it
     has an id, its title may be in a nested object (`lifted`).
     """
+    if not itself and (rows := rows_in(value)) is not None:
+        yield from of_lists((f"{where}: row {number}", row) for number, row in enumerate(rows, start=1))
+        return
     titled = _titled(value) or (field_of(value, "id", {})[1] is not None and _titled(lifted(value)))
     lists = [] if itself and titled else list(_lists(value))
     if lists:
@@ -193,7 +234,7 @@ def _of_object(value: Mapping[str, Any], where: str, itself: bool) -> Iterator[t
     elif titled:
         yield where, value
     elif _holds_objects(value):
-        yield from ((f"{where}: entry {key!r}", _keyed(key, one)) for key, one in value.items())
+        yield from _keyed_rows((f"{where}: entry {key!r}", key, one) for key, one in value.items())
     elif len(value) > 1 and all(isinstance(one, str) for one in value.values()) and not itself:
         yield from _of_texts(value, where)
     else:
@@ -228,6 +269,14 @@ def _holds_objects(value: Any) -> bool:
 
 def _titled(value: Mapping[str, Any]) -> bool:
     return field_of(value, "title", {})[1] is not None
+
+
+def _keyed_rows(entries: Iterable[tuple[str, str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yields the members of an object, with their places; keys that count rows are no ids."""
+    counts = True
+    for number, (where, key, value) in enumerate(entries):
+        counts = counts and key == str(number) and isinstance(value, Mapping) and _titled(value)
+        yield where, value if counts else _keyed(key, value)
 
 
 def _keyed(key: str, value: Any) -> Any:

@@ -11,8 +11,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
+from indexes.formats.encodings import BEGINNING, encoding_of, not_utf8
 from indexes.formats.fields import kind, unique_keys
 
 Stream = IO[bytes] | gzip.GzipFile | bz2.BZ2File
@@ -44,6 +45,25 @@ def opened(path: Path) -> Iterator[Stream]:
         raise ValueError(f"{path}: damaged or cut short ({error}); fetch it again") from error
 
 
+@contextmanager
+def opened_text(path: Path) -> Iterator[Stream]:
+    """Opens a text file as UTF-8, also a compressed one; UTF-16 and UTF-32 are converted while they are read.
+
+    Raises:
+        ValueError: As for `opened`, or the text is in another encoding, which the message names.
+    """
+    with opened(path) as file:
+        encoding = encoding_of(file.read(BEGINNING))
+        file.seek(0)
+        try:
+            if encoding == "utf-8-sig":
+                yield file
+            else:
+                yield cast(Stream, codecs.EncodedFile(cast(IO[bytes], file), "utf-8", encoding))
+        except UnicodeDecodeError as error:
+            raise not_utf8(str(path), path, error) from error
+
+
 def inner_name(path: Path) -> str:
     """Returns the name of the only file in a ZIP archive, ignoring those that macOS adds.
 
@@ -66,7 +86,7 @@ def read_members(path: Path) -> Iterator[tuple[str, Any]]:
     Raises:
         ValueError: The file is not such an object, is truncated or not UTF-8. The message names entry and byte.
     """
-    with opened(path) as file:
+    with opened_text(path) as file:
         window = _Window(path, file)
         for key in window.members():
             yield key, window.value()
@@ -81,7 +101,7 @@ def read_parts(path: Path) -> Iterator[tuple[str, int, Any]]:
     Raises:
         ValueError: The file is not such an object, is truncated or not UTF-8. The message names entry and byte.
     """
-    with opened(path) as file:
+    with opened_text(path) as file:
         window = _Window(path, file)
         for key in window.members():
             if window.peek() == "[":
@@ -97,7 +117,7 @@ def read_items(path: Path) -> Iterator[tuple[int, Any]]:
     Raises:
         ValueError: The file is not an array, is truncated or not UTF-8. The message names item and byte.
     """
-    with opened(path) as file:
+    with opened_text(path) as file:
         window = _Window(path, file)
         if window.peek() != "[":
             raise window.error(f"expected a list, but found {window.describe()}")
@@ -105,9 +125,25 @@ def read_items(path: Path) -> Iterator[tuple[int, Any]]:
         window.end("list")
 
 
+def read_values(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yields JSON values that follow each other, numbered from 1; a comma may stand between them.
+
+    Raises:
+        ValueError: As for `read_items`.
+    """
+    with opened_text(path) as file:
+        window, number = _Window(path, file), 0
+        while window.peek():
+            number += 1
+            window.place = f"value {number}: "
+            yield number, window.value()
+            if window.peek() == ",":
+                window.take()
+
+
 def starts_with(path: Path, character: str) -> bool:
     """Returns whether the first character of a text file, apart from white space, is `character`."""
-    with opened(path) as file:
+    with opened_text(path) as file:
         start = file.read(256).removeprefix(codecs.BOM_UTF8).decode("utf-8", errors="replace")
     return start.lstrip(_SPACE).startswith(character)
 
@@ -176,6 +212,8 @@ class _Window:
             raise self.error(f"expected ',' or {bracket!r}, but found {self.describe()}")
         if found == ",":
             self.take()
+            if self.peek() == bracket:
+                raise self.error(f"a comma before {bracket!r}, which JSON does not allow; remove it")
         return found == ","
 
     def end(self, what: str) -> None:
@@ -192,8 +230,7 @@ class _Window:
             except json.JSONDecodeError as error:
                 open_end = error.msg.startswith("Unterminated string") or error.pos >= len(self._text) - _MARGIN
                 if self._ended or not open_end:
-                    message = f"{error.msg}, at the file's end: is it cut short?" if open_end else error.msg
-                    raise self.error(message, error.pos) from error
+                    raise self.error(self._reason(error, open_end), error.pos) from error
             except (ValueError, RecursionError) as error:
                 raise self.error(str(error)) from error
             else:
@@ -202,9 +239,22 @@ class _Window:
                     return value
             self._more()
 
+    def _reason(self, error: json.JSONDecodeError, open_end: bool) -> str:
+        """Returns why text is not JSON, in the words of its author's mistake if it is a usual one."""
+        found = self._text[error.pos :].lstrip(_SPACE)[:1]
+        before = self._text[: error.pos].rstrip(_SPACE)[-1:]
+        if before == "," and found in ("}", "]"):
+            return f"a comma before {found!r}, which JSON does not allow; remove it"
+        if found == "'":
+            return "text in single quotes, which JSON does not have; was it written by Python's str instead of json?"
+        if found in ("/", "#"):
+            return "a comment, which JSON does not have; remove it"
+        return f"{error.msg}, at the file's end: is it cut short?" if open_end else error.msg
+
     def describe(self) -> str:
         """Describes what comes next."""
         kinds = {"": "the file's end", "[": "a list", "{": "an object", '"': "text"}
+        kinds |= dict.fromkeys("/#", "a comment, which JSON does not have")
         return kinds.get(self.peek(), repr(self.peek()))
 
     def error(self, message: str, at: int | None = None) -> ValueError:
@@ -221,9 +271,6 @@ class _Window:
             self._text, self._at = rest + self._utf8.decode(data, final=not data), 0
         except UnicodeDecodeError as error:
             byte = self._read - pending + error.start
-            found = f"0x{error.object[error.start]:02x}"
-            raise ValueError(
-                f"{self._path}: byte {byte}: not UTF-8 ({found}: {error.reason}); convert the file"
-            ) from error
+            raise not_utf8(f"{self._path}: byte {byte}", self._path, error) from error
         self._read += len(data)
         self._ended = not data

@@ -175,8 +175,7 @@ def test_evqa_encodings(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"kb\.json: byte 2: not UTF-8 \(0xe9: .*convert the file"):
         list(read_knowledge_base(path))
     path.write_bytes(article.encode("utf-16"))
-    with pytest.raises(ValueError, match=r"kb\.json: byte 0: not UTF-8 \(0xff"):
-        list(read_knowledge_base(path))
+    assert [entity.id for entity in read_knowledge_base(path)] == ["é"]
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7, 64])
@@ -248,7 +247,7 @@ def test_jsonl_cut_or_of_another_encoding(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"kb\.jsonl: line 2: "):
         list(read_knowledge_base(path))
     path.write_bytes(b'{"id": "a", "title": "\xe9", "sections": []}')
-    with pytest.raises(ValueError, match=r"kb\.jsonl: line 1: 'utf-8' codec"):
+    with pytest.raises(ValueError, match=r"kb\.jsonl: line 1: not UTF-8 \(0xe9: .* iconv --from-code WINDOWS-1252 "):
         list(read_knowledge_base(path))
 
 

@@ -53,7 +53,10 @@ def test_other_separators_and_names(tmp_path: Path) -> None:
         ("title,x\nFox,1\n,2\n", r"a\.csv: line 3: no title; .* --map title=NAME"),
         ("title,x\nFox,1,2\n", r"a\.csv: line 2: 3 values, but the header has 2 columns"),
         ("id,title\nFox,1\nFox,2\n", r"a\.csv: line 3 \('Fox'\): field 'id': 'Fox' occurs a second time"),
-        ('title,x\nFox,"1\n', r"a\.csv: after line 1: unexpected end of data"),
+        (
+            'title,x\nFox,"1\n',
+            r"a\.csv: line 2: unexpected end of data: a quotation mark that begins there is never closed",
+        ),
     ],
 )
 def test_bad_tables(tmp_path: Path, content: str, message: str) -> None:
