@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.maxsim import as_markdown
 from evaluation.codecs import CODECS
-from evaluation.run import commit
+from evaluation.commit import commit
 from indexes.tokens import TokenStore
 from retriever.codecs import encode_tokens
 from retriever.files import write_json

@@ -14,7 +14,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from evaluation.run import commit as commit_of_checkout
+from evaluation.commit import commit as commit_of_checkout
 from omgm.machine import nvidia_driver
 
 PACKAGES = ("torch", "triton", "transformers", "numpy", "pillow", "faiss-cpu", "faiss-gpu", "pydantic")

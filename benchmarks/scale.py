@@ -47,7 +47,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import updates
 from benchmarks.ingestion import FreeModels, write_knowledge_base
 from benchmarks.meter import Meter
-from evaluation.run import commit
+from evaluation.commit import commit
 from indexes import build as building
 from indexes.article_images import MainImage
 from indexes.entity_index import open_search

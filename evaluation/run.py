@@ -6,8 +6,6 @@ import atexit
 import hashlib
 import json
 import logging
-import os
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.ask import Asker
 from evaluation.calibration import calibration_of
+from evaluation.commit import commit
 from evaluation.datasets import Question, forget_listings
 from evaluation.datasets.coverage import unknown_entities
 from evaluation.journal import fill, warn_of_failures
@@ -214,16 +213,3 @@ def claim(
     """
     digest = hashlib.sha256("\n".join(map(repr, questions)).encode()).hexdigest()
     check_note(out / "run.json", {**header, "questions_sha256": digest}, adapt=adapt)
-
-
-def commit() -> str | None:
-    """Returns the commit of the code, with `-dirty` if there are uncommitted changes; `None` outside a repository."""
-    root = Path(__file__).resolve().parent.parent
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "-C", os.fspath(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
-    except (OSError, subprocess.SubprocessError) as error:
-        logger.warning("cannot determine the commit: %s", error)
-        return None

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.commit import commit
 from evaluation.judge import NOTES
 from evaluation.metrics import mean, percentile
-from evaluation.run import commit
 from evaluation.search.scores import can_score_requeries, final_score, requery_score
 from evaluation.search.trajectories import trajectory_figures
 from evaluation.search.verdicts import agreement, string_match

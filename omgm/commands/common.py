@@ -189,7 +189,7 @@ def write_trained(args: argparse.Namespace, key: str, model: Path, **defaults: o
 
 def provenance_of(model: str) -> Provenance:
     """Returns the starting point of a training, for its record: the model's hub name or folder, and the commit."""
-    from evaluation.run import commit
+    from evaluation.commit import commit
     from omgm.profile import is_folder
     from training.record import Provenance
 

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
     images = query_images_of(args)
 
     from evaluation.codecs import CODECS, as_markdown, measure_codecs
-    from evaluation.run import commit
+    from evaluation.commit import commit
     from omgm.opening import open_retriever
     from retriever.files import write_json, write_whole
 

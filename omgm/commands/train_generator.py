@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
     """Creates the samples, trains the adapter, writes `profile.toml` and prints how to serve the adapter."""
     profile = profile_of(args)
 
-    from evaluation.run import commit
+    from evaluation.commit import commit
     from omgm.downloads.hub import hub_model
     from omgm.profile import is_folder
     from training.generator.lora import require_peft
