@@ -64,7 +64,7 @@ class FullSize:
     """
 
     def __init__(self, sizes: Sizes, device: str, dtype: torch.dtype) -> None:
-        self.sizes = sizes
+        self.sizes, self.device = sizes, device
         self.encoder = build_encoder(sizes, device, dtype)
         self.fusion = build_fusion(sizes, device, dtype)
         self.reranker = build_reranker(sizes, device, dtype)
@@ -78,7 +78,7 @@ class FullSize:
             FusionRerank(self.fusion, self.index, 0.9),
             SectionRerank(self.reranker, self.index, 0.2),
         ]
-        return Retriever(steps, self.index)
+        return Retriever(steps, self.index, device=self.device)
 
     def use_fp8(self) -> None:
         """Rounds step 1's image tower to FP8; captured graphs of it are dropped."""
