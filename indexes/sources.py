@@ -241,11 +241,12 @@ def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | 
         ValueError: `images` is neither a folder nor a ZIM file.
     """
     other = None if images is None else _source(images, by_name=kb_format in _ROWS)
-    if kb_format not in OWN_IMAGES:
+    packed = kb_format == "parquet" and kb.is_file() and bool(open_dataset(kb).images)
+    if kb_format not in OWN_IMAGES and not packed:
         return other
     if kb_format == "zim" and not is_zim(kb):
         raise ValueError(f"{kb}: not a ZIM file; is it damaged, or is its download incomplete?")
-    own = DatasetImages(kb) if kb_format == "huggingface" else _source(kb)
+    own = DatasetImages(kb) if packed or kb_format == "huggingface" else _source(kb)
     if other is None or (images is not None and images.resolve() == kb.resolve()):
         return own
     return OwnAndOtherImages(own, other)

@@ -11,6 +11,7 @@ from typing import Any
 
 from indexes.extras import optional
 from indexes.formats.jsonl import entries_of
+from indexes.formats.parquet import ParquetImages, content_of, is_image
 from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry
 from indexes.formats.source_file import names_in, read_source_file
@@ -27,14 +28,14 @@ def read_huggingface(path: Path, reading: Reading) -> Iterator[Entry]:
         ValueError: datasets is not installed, or the data set cannot be loaded.
     """
     names = names_in(read_source_file(path), reading.names)
-    data = open_dataset(path)
+    data = _opened(path, path.read_bytes())
     rows = ((f"{path}: row {number + 1}", data.row(number)) for number in range(len(data)))
     yield from entries_of(rows, replace(reading, names=names), str(path))
 
 
 def hash_huggingface(path: Path) -> str:
     """Returns the SHA-256 of a data set's rows, including the bytes of images."""
-    digest, data = hashlib.sha256(), open_dataset(path)
+    digest, data = hashlib.sha256(), _opened(path, path.read_bytes())
     for number in range(len(data)):
         digest.update(as_line({name: str(value) for name, value in data.row(number).items()}))
         for column in data.images:
@@ -71,9 +72,11 @@ class DatasetRows:
         except Exception as error:  # the library raises errors of a dozen others
             raise ValueError(f"{path}: dataset {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
         features = dict(data.features)
-        self.images = [one for one, kind in features.items() if isinstance(kind, datasets.Image)]
-        for column in self.images:
+        declared = [one for one, kind in features.items() if isinstance(kind, datasets.Image)]
+        for column in declared:
             data = data.cast_column(column, datasets.Image(decode=False))
+        self.images = [*declared, *(one for one in features if is_image(data.features.arrow_schema.field(one)))]
+        self.images = list(dict.fromkeys(self.images))
         self._labels = {one: kind for one, kind in features.items() if isinstance(kind, datasets.ClassLabel)}
         self._plain = data.remove_columns(self.images)
         self._data = data
@@ -96,15 +99,13 @@ class DatasetRows:
         Raises:
             OSError: The image is in a file that cannot be read.
         """
-        value = self._data[number][column]
-        if value is None:
-            return None
-        data = value.get("bytes")
-        return bytes(data) if data is not None else Path(value["path"]).read_bytes()
+        return content_of(self._data[number][column])
 
 
-def open_dataset(path: Path) -> DatasetRows:
-    """Returns the data set that a TOML file names; cached for the same content of the file."""
+def open_dataset(path: Path) -> DatasetRows | ParquetImages:
+    """Returns the data set that a TOML file names, or a Parquet file; cached for the same content of the TOML file."""
+    if path.suffix.lower() == ".parquet":
+        return ParquetImages(path)
     return _opened(path, path.read_bytes())
 
 
