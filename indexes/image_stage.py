@@ -38,6 +38,7 @@ from retriever.files import naming
 from retriever.images import ImageError
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.token_codec import TokenCodec
+from retriever.transfer import to_device
 from retriever.types import IntArray
 
 logger = logging.getLogger(__name__)
@@ -266,7 +267,7 @@ class ImageModels:
             shape = self._codec.stored_shape(fusion.token_shape)
             return {TOKENS: np.empty((0, *shape), self._codec.dtype), SCALES: np.empty((0, shape[0]), np.float16)}
         tokens = section_tokens(fusion, views, texts)
-        tokens = tokens[torch.from_numpy(np.argsort(places)).to(tokens.device)]
+        tokens = tokens[to_device(torch.from_numpy(np.argsort(places)), tokens.device)]
         encoded = encode_tokens(tokens, self._codec)
         parts = {TOKENS: encoded.values.cpu().numpy()}
         return parts if encoded.scales is None else parts | {SCALES: encoded.scales.cpu().numpy()}

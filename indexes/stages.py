@@ -79,7 +79,7 @@ def finite(values: torch.Tensor) -> NDArray[Any]:
     Raises:
         ValueError: A value is not finite.
     """
-    if not values.isfinite().all():
-        raise ValueError("the encoder returned values that are not finite; check its weights")
     found: NDArray[Any] = values.cpu().numpy()
+    if not np.isfinite(found).all():
+        raise ValueError("the encoder returned values that are not finite; check its weights")
     return found

@@ -86,10 +86,11 @@ def test_a_build_gives_what_a_cpu_gives(cuda: Device, flags: Path, tmp_path: Pat
     assert built.manifest.counts == on_cpu.manifest.counts
     rows = np.arange(built.manifest.counts.token_sections)
     close = 0.02 if tokens != "bit1" else 0.2  # signs of values near zero may differ
-    difference = (built._tokens.read(rows) - on_cpu._tokens.read(rows)).abs().mean()
-    assert difference < close * on_cpu._tokens.read(rows).abs().mean()
-    batches = len(waits) - len(loading)
-    assert batches <= 8, [wait for wait in waits if wait not in loading]
+    difference = (built.tokens(rows) - on_cpu.tokens(rows)).abs().mean()
+    assert difference < close * on_cpu.tokens(rows).abs().mean()
+    # One batch of texts, one of images: vectors, the check of tokens, their values and scales.
+    others = [wait for wait in waits if wait not in loading]
+    assert len(others) <= (5 if tokens == "int8" else 4), others
 
 
 def test_search_gives_what_float64_gives(cuda: Device) -> None:
