@@ -98,6 +98,8 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         inputs, only = editor.index.manifest.inputs, None
         if (root := root_of(kb, editor.index)) is not None:
             kb, only = root, kb.resolve()
+            if args.prune:
+                raise ValueError(f"--prune would remove what is elsewhere in {kb}; add the whole folder with it")
         kb_format = reading["kb_format"] or (guess_format(kb) if only is None else inputs.kb_format)
         source, losses = open_images(images, kb, kb_format), Losses(str(kb))
 
@@ -126,7 +128,7 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         report = counts | {"entities": len(editor.index), "changes": editor.index.changes} | ledger
     listed = ", ".join(f"{counts[what]} {what}" for what in ("added", "replaced", "unchanged"))
     held = counted(report["entities"], "entity")
-    lines = [f"{args.index}: {listed}; {held}{_advice(args.index, report['changes'])}", *_said(counts, kb)]
+    lines = [f"{args.index}: {listed}; {held}{_advice(args.index, report['changes'])}", *_said(counts, only or kb)]
     return report, "\n".join(filter(None, (*lines, warning_of(ledger))))
 
 
@@ -209,7 +211,7 @@ def _said(counts: dict[str, int], kb: Path) -> Iterator[str]:
     if pruned := counts["pruned"]:
         yield f"{counted(pruned, 'entity')} removed: not in {kb}"
     if absent := counts["not_in_file"]:
-        yield f"{counted(absent, 'entity')} of the index not in {kb}; they stay, unless you add --prune"
+        yield f"{counted(absent, 'entity')} of the index not in {kb}; they stay (--prune with the whole removes them)"
 
 
 def _advice(index: Path, changes: int) -> str:

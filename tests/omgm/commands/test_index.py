@@ -190,7 +190,9 @@ def test_entities_that_are_not_in_the_file_stay_unless_pruned(world: World, caps
     kb = world.folder / "one.jsonl"
     kb.write_text(json.dumps(as_row(article("a"))) + "\n", encoding="utf-8")
     assert index(world, "add", kb, "--images", world.images) == 0
-    assert f"1 entity of the index not in {kb}; they stay, unless you add --prune" in capsys.readouterr().out
+    assert (
+        f"1 entity of the index not in {kb}; they stay (--prune with the whole removes them)" in capsys.readouterr().out
+    )
     kb.write_text(json.dumps(as_row(article("a"))) + '\n{"id": "kb/b"}\n', encoding="utf-8")
     assert index(world, "add", kb, "--images", world.images, "--prune", "--max-bad", "0.5") == 2
     assert "1 entry cannot be used, so --prune might remove what is in them" in capsys.readouterr().err
@@ -234,6 +236,8 @@ def test_a_note_or_a_folder_inside_the_built_one_has_the_same_ids(
     assert add(vault / "animals") == {"added": 0, "replaced": 0, "unchanged": 2}
     (vault / "animals" / "birds" / "Hen.md").write_text("# Hen\n\nIt is new.\n")
     assert add(vault / "animals" / "birds" / "Hen.md") == {"added": 1, "replaced": 0, "unchanged": 0}
+    assert main(["index", "add", "--index", str(out), str(vault / "animals"), "--prune"]) == 2
+    assert "--prune would remove what is elsewhere" in capsys.readouterr().err
     monkeypatch.chdir(vault / "animals")
     assert add("birds") == {"added": 0, "replaced": 0, "unchanged": 2}
     assert add(vault) == {"added": 0, "replaced": 0, "unchanged": 4}
