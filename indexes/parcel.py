@@ -35,7 +35,10 @@ class Parcel:
             size = math.prod(shape) * np.dtype(dtype).itemsize
             self._places.append((slice(end, end + size), torch.from_numpy(np.empty(0, dtype)).dtype, shape))
             end = -(-(end + size) // _ALIGNED) * _ALIGNED
-        self._buffer = torch.empty(end, dtype=torch.uint8, pin_memory=device.type == "cuda")
+        if device.type == "cuda":
+            self._buffer = torch.empty(end, dtype=torch.uint8, pin_memory=True)
+        else:  # NumPy asks the system for huge pages; filling small ones would take several times as long
+            self._buffer = torch.from_numpy(np.empty(max(end, 1), np.uint8))
         whole = self._buffer.numpy()
         kinds = (np.dtype(dtype) for _, dtype in contents)
         self.arrays: list[NDArray[np.generic]] = [

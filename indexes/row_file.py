@@ -7,7 +7,7 @@ import functools
 import math
 import os
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,12 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_SMALL = 4 << 20
-"""Bytes that are read faster by one thread, if the system fetches all of them at once, than by several."""
+_SMALL = 16 << 20
+"""Bytes that one thread copies from the page cache sooner than it could hand them to others."""
+_FEW = 2
+"""Reads for which other threads are not worth it: the values and the scales of one span."""
 _PIECE = 1 << 20
 """Bytes of a large read; several threads share it."""
 _THREADS = 16
 """Reads that wait for the disk at the same time, more than there are cores."""
+_CACHED_ONLY: int | None = getattr(os, "RWF_NOWAIT", None)
+"""Makes a read return at once with what is in memory; only on Linux."""
 
 
 class RowFile:
@@ -58,11 +62,14 @@ class RowFile:
         """Number of rows."""
         return self.shape[0]
 
-    def reads(self, span: range, into: NDArray[Any]) -> list[Read]:
-        """Returns what `read_all` has to do to read a span of rows into a contiguous array of the same shape."""
-        flat = into.reshape(-1).view(np.uint8)
-        start = self._start + span.start * self._stride
-        return [Read(self._file, start + at, flat[at : at + _PIECE], self.path) for at in range(0, flat.nbytes, _PIECE)]
+    def reads(self, spans: Iterable[range], into: NDArray[Any]) -> Iterator[Read]:
+        """Yields what `read_all` has to do to read spans of rows, end to end, into a contiguous array."""
+        view, at = into.reshape(-1).view(np.uint8).data, 0
+        for span in spans:
+            end, shift = at + len(span) * self._stride, self._start + span.start * self._stride - at
+            for start in range(at, end, _PIECE):
+                yield Read(self._file, start + shift, view[start : min(start + _PIECE, end)], self.path)
+            at = end
 
 
 Rows = NDArray[Any] | RowFile
@@ -74,7 +81,7 @@ class Read(NamedTuple):
 
     file: int
     offset: int
-    into: NDArray[np.uint8]
+    into: memoryview
     path: Path
 
     def run(self) -> None:
@@ -83,7 +90,7 @@ class Read(NamedTuple):
         Raises:
             OSError: They cannot be read, or the file ends before.
         """
-        view, offset = self.into.data, self.offset
+        view, offset = self.into, self.offset
         while view:  # a signal may interrupt a read
             count = os.preadv(self.file, [view], offset)
             if not count:
@@ -91,10 +98,15 @@ class Read(NamedTuple):
                 raise OSError(errno.EIO, f"ends at byte {size}; it was truncated while it was open", str(self.path))
             view, offset = view[count:], offset + count
 
-    def announce(self) -> None:
-        """Makes the system fetch the bytes from disk, where it can, without waiting for them."""
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self.file, self.offset, self.into.nbytes, os.POSIX_FADV_WILLNEED)
+    def cached(self) -> Read | None:
+        """Reads what the system has in memory, and returns what is left to do."""
+        if _CACHED_ONLY is None:
+            return self
+        try:
+            count = os.preadv(self.file, [self.into], self.offset, _CACHED_ONLY)
+        except OSError:  # nothing is in memory, or the file system cannot tell
+            return self
+        return None if count == self.into.nbytes else self._replace(offset=self.offset + count, into=self.into[count:])
 
 
 def read_spans(wanted: Iterable[tuple[Rows, Sequence[range], NDArray[Any]]]) -> None:
@@ -108,13 +120,10 @@ def read_spans(wanted: Iterable[tuple[Rows, Sequence[range], NDArray[Any]]]) -> 
     """
     reads: list[Read] = []
     for rows, spans, into in wanted:
-        at = 0
-        for span in spans:
-            part = into[at : (at := at + len(span))]
-            if isinstance(rows, RowFile):
-                reads += rows.reads(span, part)
-            else:
-                part[...] = rows[span.start : span.stop]
+        if isinstance(rows, RowFile):
+            reads += rows.reads(spans, into)
+        else:
+            np.concatenate([rows[:0], *(rows[span.start : span.stop] for span in spans)], out=into)
     read_all(reads)
 
 
@@ -124,20 +133,20 @@ def read_all(reads: Sequence[Read]) -> None:
     Raises:
         OSError: A file cannot be read.
     """
-    if len(reads) > 1 and sum(read.into.nbytes for read in reads) >= _SMALL:
-        shares = [functools.partial(_run, reads[number::_THREADS]) for number in range(min(_THREADS, len(reads)))]
-        others = [(_threads().submit(share), share) for share in shares[1:]]
-        shares[0]()
-        for future, share in others:
-            if future.cancel():  # all threads are busy with the reads of others
-                share()
-            else:
-                future.result()
+    if len(reads) <= _FEW:
+        _run(reads)
         return
-    if len(reads) > 1:
-        for read in reads:
-            read.announce()
-    _run(reads)
+    if sum(read.into.nbytes for read in reads) < _SMALL:
+        reads = [left for read in reads if (left := read.cached()) is not None]
+    shares = [functools.partial(_run, reads[number::_THREADS]) for number in range(min(_THREADS, len(reads)))]
+    others = [(_threads().submit(share), share) for share in shares[1:]]
+    for share in shares[:1]:
+        share()
+    for future, share in others:
+        if future.cancel():  # all threads are busy with the reads of others
+            share()
+        else:
+            future.result()
 
 
 def _run(reads: Sequence[Read]) -> None:

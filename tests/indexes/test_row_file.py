@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from indexes import row_file
-from indexes.row_file import Read, RowFile, read_spans
+from indexes.row_file import RowFile, read_spans
 from tests.paths import ROOT
 
 SHAPES = [((7,), "int64"), ((50, 3), "float16"), ((300, 4, 5), "int8"), ((300, 2, 16), "uint8"), ((0, 0, 0), "float16")]
@@ -105,28 +106,52 @@ def test_a_file_that_was_truncated_while_open(tmp_path: Path) -> None:
 
 def test_an_interrupted_read_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     array, real = saved(tmp_path / "a.npy", (300, 64), "int8"), os.preadv
-    monkeypatch.setattr(os, "preadv", lambda file, buffers, offset: real(file, [buffers[0][:100]], offset))
+
+    def preadv(file: int, buffers: list[memoryview], offset: int, flags: int = 0) -> int:
+        return real(file, [buffers[0][:100]], offset, flags)
+
+    monkeypatch.setattr(os, "preadv", preadv)
     assert np.array_equal(read(RowFile(tmp_path / "a.npy"), [range(5, 290)]), array[5:290])
 
 
-def test_without_advice_for_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on macOS."""
+@pytest.mark.parametrize(("cached", "shares"), [(1 << 20, 0), (100, 1), (0, 3)])
+def test_only_what_is_not_in_memory_is_read_by_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cached: int, shares: int
+) -> None:
     array = saved(tmp_path / "a.npy", (300, 64), "int8")
-    monkeypatch.delattr(os, "posix_fadvise", raising=False)
-    assert np.array_equal(
-        read(RowFile(tmp_path / "a.npy"), [range(2), range(9, 300)]), np.delete(array, range(2, 9), 0)
-    )
+    rows, real, waited = RowFile(tmp_path / "a.npy"), os.preadv, list[int]()
+
+    def preadv(file: int, buffers: list[memoryview], offset: int, flags: int = 0) -> int:
+        if not flags:
+            waited.append(buffers[0].nbytes)
+            return real(file, buffers, offset)
+        if not cached:
+            raise BlockingIOError
+        return real(file, [buffers[0][:cached]], offset)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    spans = [range(1), range(3, 4), range(9, 300)]
+    assert np.array_equal(read(rows, spans), np.concatenate([array[span.start : span.stop] for span in spans]))
+    assert len(waited) == shares and sum(waited) == sum(max(len(span) * 64 - cached, 0) for span in spans)
 
 
-def test_small_spans_are_announced_before_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved(tmp_path / "a.npy", (300, 64), "int8")
-    rows, done = RowFile(tmp_path / "a.npy"), list[str]()
-    monkeypatch.setattr(Read, "announce", lambda _: done.append("announce"))
-    monkeypatch.setattr(Read, "run", lambda _: done.append("run"))
-    read(rows, [range(2), range(9, 300)])
-    assert done == ["announce", "announce", "run", "run"]
-    read(rows, [range(3)])  # nothing to do meanwhile
-    assert done[4:] == ["run"]
+@pytest.mark.parametrize("error", [errno.EOPNOTSUPP, errno.EINVAL, None])
+def test_where_the_system_cannot_tell_what_is_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int | None
+) -> None:
+    """As on network file systems and on macOS."""
+    array, real = saved(tmp_path / "a.npy", (300, 64), "int8"), os.preadv
+
+    def preadv(file: int, buffers: list[memoryview], offset: int, flags: int = 0) -> int:
+        if flags:
+            raise OSError(error, "not supported")
+        return real(file, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    if error is None:
+        monkeypatch.setattr(row_file, "_CACHED_ONLY", None)
+    found = read(RowFile(tmp_path / "a.npy"), [range(2), range(9, 40), range(40, 300)])
+    assert np.array_equal(found, np.delete(array, range(2, 9), 0))
 
 
 def test_what_is_not_a_whole_array_is_refused(tmp_path: Path) -> None:

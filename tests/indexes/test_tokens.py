@@ -146,7 +146,7 @@ def test_what_overlaps_or_touches_is_read_once(tmp_path: Path, monkeypatch: pyte
     store, asked = stores("int8", 40, tmp_path)[0]["files"], list[tuple[int, int]]()
     real = os.preadv
 
-    def counted(file: int, buffers: list[memoryview], offset: int) -> int:
+    def counted(file: int, buffers: list[memoryview], offset: int, flags: int = 0) -> int:
         asked.append((offset, buffers[0].nbytes))
         return real(file, buffers, offset)
 
