@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.maxsim import as_markdown
-from evaluation.run import commit
+from evaluation.commit import commit
 from indexes.row_file import RowFile
 from indexes.tokens import TokenStore
 from retriever.files import write_json
