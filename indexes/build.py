@@ -24,7 +24,7 @@ from indexes.formats import (
     name_of,
     read_knowledge_base,
 )
-from indexes.formats.fields import Names
+from indexes.formats.fields import Names, image_pattern
 from indexes.formats.losses import Losses
 from indexes.formats.skipped import MAX_BAD, SkippedEntries
 from indexes.growing import save_array
@@ -47,11 +47,12 @@ from indexes.manifest import (
     describe_files,
     keys_are_images,
 )
+from indexes.matching import MatchReport, with_matched_images
 from indexes.reindex import change_search
 from indexes.report import image_problems, log_problems, read_reading, write_reading, write_report
 from indexes.search_kinds import SearchChoice, choose_kind
 from indexes.self_retrieval import measure_self_retrieval
-from indexes.sources import ImageSource, open_images, with_images_called
+from indexes.sources import ImageSource, open_images
 from indexes.stages import ARTICLE_FILES, BuildRun, write_articles
 from indexes.store import Index
 from indexes.summarizers import Summarizer
@@ -184,10 +185,12 @@ def build_index(
             read = partial(
                 read_knowledge_base, kb, kb_format, drop_sections, names=names, keep_navigation=keep_navigation
             )
-            entities = with_images_called(read(skipped=skipped, losses=losses), own_images)
+            matched, pattern = MatchReport(), image_pattern(names or {})
+            found = read(skipped=skipped, losses=losses)
+            entities = with_matched_images(found, own_images, pattern, matched, required=not labeled)
             if labels:
                 entities = labels.attach(entities, lambda: read(skipped=SkippedEntries(max_bad)))
-            articles = _read_articles(_with_report(entities, skipped, losses, parts), kb, parts, search)
+            articles = _read_articles(_with_report(entities, skipped, losses, matched, parts), kb, parts, search)
             inputs = with_images(inputs, articles, source)
             inputs = inputs.model_copy(update={"search": choose_kind(search, len(articles))})
             claim(out, inputs, overwrite, keep=ARTICLE_FILES)
@@ -327,9 +330,12 @@ def _read_articles(entities: Iterator[Entity], kb: Path, parts: Path, search: Se
     return articles
 
 
-def _with_report(entities: Iterator[Entity], skipped: SkippedEntries, losses: Losses, parts: Path) -> Iterator[Entity]:
+def _with_report(
+    entities: Iterator[Entity], skipped: SkippedEntries, losses: Losses, matched: MatchReport, parts: Path
+) -> Iterator[Entity]:
     """Yields entities, then writes what was skipped and left out, before the articles count as complete."""
     yield from entities
+    losses.images |= matched.counts()
     write_reading(parts, skipped, losses)
 
 

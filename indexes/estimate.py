@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ from indexes.lines import Lines, save_offsets
 from indexes.manifest import THUMBNAILS, Candidates, SearchKind, keys_are_images
 from indexes.progress import progress_bar
 from indexes.search_kinds import SearchChoice, bytes_per_key, choose_kind
-from indexes.sources import ImageSource, with_images_called
+from indexes.sources import ImageSource
 from indexes.stages import BuildRun, write_articles
 from indexes.summarizers import Summarizer
 from indexes.summary_file import summarize_all
@@ -69,7 +69,7 @@ class Estimate:
 
 
 def estimate_build(
-    entities: Iterable[Entity],
+    entities: Iterator[Entity],
     source: ImageSource | None,
     *,
     summarizer: Summarizer,
@@ -93,7 +93,6 @@ def estimate_build(
         ValueError: There are no entities, or too few for the kind of entity index.
     """
     started = time.perf_counter()
-    entities = with_images_called(entities, source)
     if not keys_are_images(candidates):
         use = use._replace(keys=1)
     elif labeled:

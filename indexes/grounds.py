@@ -19,7 +19,7 @@ from torch.nn import functional
 from indexes.article_images import GROUNDS
 from indexes.stages import finite
 from retriever.borders import MARGIN
-from retriever.images import ALPHA
+from retriever.images import ALPHA, GROUND
 from retriever.pooling import pool_tokens
 from retriever.protocols import DualEncoder, FusionEncoder, KeyEncoder
 
@@ -30,7 +30,7 @@ _SIDE = 256  # longest side in pixels: more than the embedded encoders read
 
 
 def has_no_ground(image: Image.Image) -> bool:
-    """Returns whether an image from `load_image` was partly transparent, so that its white background is not real."""
+    """Returns whether an image from `load_image` was partly transparent, so that its background is not real."""
     alpha = image.info.get(ALPHA)
     if alpha is None:
         return False
@@ -42,9 +42,9 @@ def on_grounds(image: Image.Image) -> list[Image.Image]:
     """Returns an image without a background, cropped to its visible part, on each of `COLORS`.
 
     Args:
-        image: An image from `load_image`, on white, with its alpha channel in `info` (see `has_no_ground`).
+        image: An image from `load_image`, with its alpha channel in `info` (see `has_no_ground`).
     """
-    alpha = image.info[ALPHA]
+    alpha, behind = image.info[ALPHA], image.info.get(GROUND, 255)
     left, top, right, bottom = alpha.point(lambda level: 255 if level > 16 else 0).getbbox()
     margin = MARGIN * max(right - left, bottom - top)
     box = (
@@ -57,9 +57,9 @@ def on_grounds(image: Image.Image) -> list[Image.Image]:
     image.thumbnail((_SIDE, _SIDE))
     alpha.thumbnail((_SIDE, _SIDE))
     grounds = [Image.new("RGB", image.size, color) for color in COLORS]
-    # On white, a pixel is alpha * color + (1 - alpha) * white; only the second term changes.
-    on_white, rest = np.asarray(image, np.float32), 1 - np.asarray(alpha, np.float32)[..., None] / 255
-    changed = [on_white + rest * (np.asarray(ground, np.float32) - 255) for ground in grounds]
+    # A pixel is alpha * color + (1 - alpha) * ground; only the second term changes.
+    shown, rest = np.asarray(image, np.float32), 1 - np.asarray(alpha, np.float32)[..., None] / 255
+    changed = [shown + rest * (np.asarray(ground, np.float32) - behind) for ground in grounds]
     return [Image.fromarray(pixels.round().clip(0, 255).astype(np.uint8)) for pixels in changed]
 
 

@@ -30,7 +30,7 @@ from indexes.image_records import IMAGES, ImageRecord, ImageRecords, read_record
 from indexes.images import thumbnail
 from indexes.lines import Articles, save_offsets
 from indexes.manifest import THUMBNAILS, keys_are_images
-from indexes.sources import ImageSource, find_main, main_candidates
+from indexes.sources import ImageSource, find_main, main_candidates, why_missing
 from indexes.stages import BuildRun, section_texts
 from indexes.workers import ModelName, in_batches
 from retriever.codecs import encode_tokens
@@ -192,7 +192,7 @@ class ReadImages:
             return EntityImages()
         name = find_main(source, entity)
         if name is None:
-            return EntityImages(MainImage(None, "missing", source.missing))
+            return EntityImages(MainImage(None, "missing", why_missing(source, entity)))
         try:
             images = {name: source.load(name)}
             small = thumbnail(images[name])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,15 +13,16 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from indexes.formats import guess_format, read_knowledge_base
-from indexes.formats.fields import Names
+from indexes.formats.fields import Names, image_pattern
 from indexes.formats.losses import Losses, summary_of, table_of
 from indexes.formats.skipped import SeenHashes, SkippedEntries
 from indexes.ids import hash_id
 from indexes.images import FETCHABLE, thumbnail
 from indexes.languages import is_foreign
+from indexes.matching import MatchReport, rule_lines, with_matched_images
 from indexes.progress import progress_bar
 from indexes.sections import FACTS
-from indexes.sources import ImageSource, find_main, images_beside, main_candidates, open_images, with_images_called
+from indexes.sources import ImageSource, find_main, images_beside, main_candidates, open_images, why_missing
 from retriever.images import ImageError
 from retriever.types import Entity
 from retriever.unspaced import count_words
@@ -60,6 +61,7 @@ class Inspection:
     skipped: SkippedEntries = field(default_factory=lambda: SkippedEntries(1))
     losses: Losses = field(default_factory=Losses)
     missing: list[str] = field(default_factory=list)
+    matched: MatchReport = field(default_factory=MatchReport)
     specimens: list[Specimen] = field(default_factory=list)
 
     def counts(self) -> dict[str, Any]:
@@ -74,6 +76,8 @@ class Inspection:
             "images_named": self.named,
             "images_found": self.found,
             "images_missing": self.missing,
+            "image_rules": self.matched.to_json(),
+            "image_files_refused": self.matched.refused[:LISTED],
             "entries_skipped": self.skipped.count,
             "skipped": self.skipped.listed[:LISTED],
             **self.ledger(),
@@ -81,7 +85,7 @@ class Inspection:
 
     def ledger(self) -> dict[str, Any]:
         """Returns what was kept and left out, for JSON."""
-        self.losses.images["found"] = self.found
+        self.losses.images |= self.matched.counts() | {"found": self.found}
         return self.losses.to_json()
 
 
@@ -116,8 +120,10 @@ def inspect_knowledge_base(
     draw = random.Random(seed)
     chosen: list[tuple[int, Entity]] = []
     titles = SeenHashes()
-    read = read_knowledge_base(path, format, names=names, skipped=result.skipped, losses=result.losses)
-    entities = with_images_called(read, source)
+    entities: Iterable[Entity] = read_knowledge_base(
+        path, format, names=names, skipped=result.skipped, losses=result.losses
+    )
+    entities = with_matched_images(entities, source, image_pattern(names or {}), result.matched)
     for entity in progress_bar(entities, desc="read", unit="entity", shown=progress):
         result.entities += 1
         result.sections += len(entity.sections)
@@ -173,6 +179,7 @@ def _summary_lines(result: Inspection) -> Iterator[str]:
     if result.missing:
         hint = f"; {FETCHABLE}" if any("://" in one.partition(" of ")[0] for one in result.missing) else ""
         yield f"{counted(result.named - result.found, 'image')} missing, such as {'; '.join(result.missing)}{hint}"
+    yield from rule_lines(result.matched)
     if result.skipped.count:
         listed = "; ".join(f"{one['place']}: {one['reason']}" for one in result.skipped.listed[:LISTED])
         yield f"{result.skipped.count} of {result.skipped.total} entries cannot be used: {listed}"
@@ -204,7 +211,8 @@ def _look_up(entity: Entity, source: ImageSource | None, result: Inspection) -> 
     if source is not None and find_main(source, entity) is not None:
         result.found += 1
     elif len(result.missing) < LISTED:
-        result.missing.append(f"{first} of {entity.id}")
+        why = "" if source is None else f" ({why_missing(source, entity)})"
+        result.missing.append(f"{first} of {entity.id}{why}")
 
 
 def _specimen(entity: Entity, source: ImageSource | None) -> Specimen:

@@ -66,7 +66,6 @@ class LabeledSource:
             digest.update(as_line("trimmed"))
         self.digest = digest.hexdigest()
         self._images = images
-        self.missing = "no such file" if source is None else source.missing
 
     def attach(
         self, entities: Iterator[Entity], again: Callable[[], Iterable[Entity]] | None = None
@@ -105,6 +104,10 @@ class LabeledSource:
         if url in self._paths:
             return url
         return None if self._source is None else self._source.find(url)
+
+    def why_missing(self, url: str) -> str:
+        """Returns the reason why `find` returns nothing."""
+        return "no such file" if self._source is None else self._source.why_missing(url)
 
     def size(self, name: str) -> int:
         """Returns the size in bytes of an image that `find` named."""

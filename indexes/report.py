@@ -60,7 +60,8 @@ def _summary(problems: Iterable[dict[str, Any]]) -> Report:
     entries: dict[str, list[dict[str, Any]]] = {problem: [] for problem in PROBLEMS}
     for entry in problems:
         problem = entry["problem"]
-        reasons[problem][entry.get("reason", "no reason recorded")] += 1
+        reason = entry.get("reason", "no reason recorded")
+        reasons[problem][reason.partition(": ")[0] if problem == "missing" else reason] += 1  # without examples
         if len(entries[problem]) < LISTED:
             entries[problem].append(entry)
     return {

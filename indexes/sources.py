@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from functools import cached_property, partial
-from itertools import islice
+from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
 from typing import Protocol
@@ -18,7 +12,7 @@ from PIL import Image
 from indexes.formats import OWN_IMAGES
 from indexes.formats.huggingface import open_dataset
 from indexes.formats.zim import is_zim, open_zim
-from indexes.images import IMAGE_SUFFIXES, find_image
+from indexes.image_files import ImageFiles
 from indexes.svg import load_any
 from retriever.images import ImageError
 from retriever.types import Entity
@@ -27,12 +21,11 @@ from retriever.types import Entity
 class ImageSource(Protocol):
     """Finds images by their URLs and reads them; thread-safe."""
 
-    @property
-    def missing(self) -> str:
-        """The reason why `find` returns nothing, for the report of a build."""
-
     def find(self, url: str) -> str | None:
         """Returns the name of the image at a URL or path, or `None` if there is none."""
+
+    def why_missing(self, url: str) -> str:
+        """Returns the reason why `find` returns nothing, for the report of a build; examples follow a colon."""
 
     def size(self, name: str) -> int:
         """Returns the size in bytes of an image that `find` named."""
@@ -46,62 +39,31 @@ class ImageSource(Protocol):
 
 
 class FolderImages:
-    """Images in a folder, found by the longest suffix of their URL.
+    """Images in a folder.
 
     Args:
         folder: The folder.
-        by_name: Whether an entity that names no image gets the one whose file is named after its id or title, and one
-            that names a file, with or without its extension, gets it from any folder inside this one, if no other file
-            has this name.
+        listed: Whether an image may be anywhere in the folder, see `ImageFiles`.
     """
 
-    missing = "no file, or only a link out of the folder, at any suffix of the URL's path"
-
-    def __init__(self, folder: Path, by_name: bool = False) -> None:
-        self._folder, self._by_name = folder, by_name
-
-    def called(self, entity: Entity) -> str | None:
-        """Returns the image that is named after an entity, if `by_name` is set."""
-        if not self._by_name:
-            return None
-        keys = (_stem(entity.id.rsplit("/", 1)[-1]), _stem(entity.title))
-        return next((self._stems[key] for key in keys if key and key in self._stems), None)
-
-    @cached_property
-    def _names(self) -> list[str]:
-        """The images in the folder, those nearest to the top first; empty if there are too many."""
-        files = (file for file in self._folder.rglob("*") if file.suffix.lower() in IMAGE_SUFFIXES)
-        names = [file.relative_to(self._folder).as_posix() for file in islice(files, _MOST_FILES + 1)]
-        return sorted(names, key=lambda name: (name.count("/"), name)) if len(names) <= _MOST_FILES else []
-
-    @cached_property
-    def _stems(self) -> dict[str, str]:
-        """The images in the folder by normalized file name; of several, the one nearest to the top."""
-        return {_stem(Path(name).stem): name for name in reversed(self._names)}
-
-    @cached_property
-    def _unique(self) -> dict[str, str]:
-        """The images in the folder by file name, without names that occur more than once."""
-        counts = Counter(name.rpartition("/")[2] for name in self._names)
-        return {last: name for name in self._names if counts[last := name.rpartition("/")[2]] == 1}
+    def __init__(self, folder: Path, listed: bool = True) -> None:
+        self.files = ImageFiles(folder, listed)
 
     def find(self, url: str) -> str | None:
         """Returns the image's path relative to the folder."""
-        found = find_image(self._folder, url)
-        if found is not None:
-            return found.relative_to(self._folder).as_posix()
-        if not self._by_name or "//" in url:
-            return None
-        last = url.rpartition("/")[2]
-        return self._unique.get(last) or (None if "." in last else self._stems.get(_stem(last)))
+        return self.files.find(url).name
+
+    def why_missing(self, url: str) -> str:
+        """Returns why there is no file, and which names are similar."""
+        return self.files.find(url).note
 
     def size(self, name: str) -> int:
         """Returns the file's size."""
-        return (self._folder / name).stat().st_size
+        return (self.files.folder / name).stat().st_size
 
     def load(self, name: str) -> Image.Image:
         """Returns the image in RGB."""
-        return load_any(self._folder / name)
+        return load_any(self.files.folder / name)
 
 
 class ZimImages:
@@ -113,8 +75,6 @@ class ZimImages:
     Raises:
         ValueError: libzim is not installed, or the file is not a ZIM file.
     """
-
-    missing = "no entry in the ZIM file at that path"
 
     def __init__(self, path: Path) -> None:
         self._path, self._archive = path, open_zim(path)
@@ -128,6 +88,10 @@ class ZimImages:
         """Returns the path in the file; redirects are not resolved."""
         with self._reading:
             return url if url and self._archive.has_entry_by_path(url) else None
+
+    def why_missing(self, url: str) -> str:
+        """Returns why there is no image."""
+        return "no entry in the ZIM file at that path"
 
     def size(self, name: str) -> int:
         """Returns the image's size."""
@@ -155,8 +119,6 @@ class DatasetImages:
         ValueError: datasets is not installed, or the data set cannot be loaded.
     """
 
-    missing = "no image in that column and row of the data set"
-
     def __init__(self, path: Path) -> None:
         self._path, self._rows = path, open_dataset(path)
         self._reading = Lock()
@@ -168,6 +130,10 @@ class DatasetImages:
     def find(self, url: str) -> str | None:
         """Returns the column and row, such as `image/12`."""
         return None if self._content(url) is None else url
+
+    def why_missing(self, url: str) -> str:
+        """Returns why there is no image."""
+        return "no image in that column and row of the data set"
 
     def size(self, name: str) -> int:
         """Returns the image's size."""
@@ -197,15 +163,20 @@ class OwnAndOtherImages:
     """
 
     def __init__(self, own: ImageSource, other: ImageSource) -> None:
-        self._own, self._other = own, other
-        self.missing = " and ".join(dict.fromkeys((own.missing, other.missing)))
+        self.own, self.other = own, other
 
     def find(self, url: str) -> str | None:
         """Returns the name of the image in the knowledge base, or else of that in the folder."""
-        if (name := self._own.find(url)) is not None:
+        if url.startswith(_OTHER):
+            return None if (other := self.other.find(url.removeprefix(_OTHER))) is None else f"{_OTHER}{other}"
+        if (name := self.own.find(url)) is not None:
             return name
-        other = self._other.find(url)
+        other = self.other.find(url)
         return None if other is None else f"{_OTHER}{other}"
+
+    def why_missing(self, url: str) -> str:
+        """Returns why neither has the image."""
+        return " and ".join(dict.fromkeys((self.own.why_missing(url), self.other.why_missing(url))))
 
     def size(self, name: str) -> int:
         """Returns the image's size."""
@@ -218,15 +189,12 @@ class OwnAndOtherImages:
         return source.load(name)
 
     def _of(self, name: str) -> tuple[ImageSource, str]:
-        return (self._other, name.removeprefix(_OTHER)) if name.startswith(_OTHER) else (self._own, name)
+        return (self.other, name.removeprefix(_OTHER)) if name.startswith(_OTHER) else (self.own, name)
 
 
 _OTHER = "images:"
-_ROWS = frozenset({"csv", "jsonl", "parquet", "sql", "xml"})
-"""Formats whose images may be named after their rows, or be in any subfolder."""
-_MOST_FILES = 200_000
-_ACCENTS = re.compile("[\u0300-\u036f]")
-"""Accents of Latin, Greek and Cyrillic letters; combining marks of other scripts distinguish words."""
+_PUBLISHED = frozenset({"evqa", "infoseek", "wiki6m", "mediawiki"})
+"""Formats of encyclopedias with millions of images, which are at the paths of their URLs."""
 
 
 def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | None:
@@ -240,7 +208,7 @@ def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | 
     Raises:
         ValueError: `images` is neither a folder nor a ZIM file.
     """
-    other = None if images is None else _source(images, by_name=kb_format in _ROWS)
+    other = None if images is None else _source(images, listed=kb_format not in _PUBLISHED)
     packed = kb_format == "parquet" and kb.is_file() and bool(open_dataset(kb).images)
     if kb_format not in OWN_IMAGES and not packed:
         return other
@@ -252,9 +220,9 @@ def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | 
     return OwnAndOtherImages(own, other)
 
 
-def _source(images: Path, by_name: bool = False) -> ImageSource:
+def _source(images: Path, listed: bool = True) -> ImageSource:
     if images.is_dir():
-        return FolderImages(images, by_name)
+        return FolderImages(images, listed)
     if is_zim(images):
         return ZimImages(images)
     raise ValueError(f"images: {images} is neither a folder nor a ZIM file")
@@ -268,35 +236,24 @@ def images_beside(kb: Path, kb_format: str) -> Path | None:
     return kb if kb.is_dir() else kb.parent
 
 
+def listings(source: ImageSource) -> list[tuple[str, ImageFiles]]:
+    """Returns the folders of a source whose files may belong to entities that do not name them.
+
+    Each comes with the prefix that the names of its images have in the source.
+    """
+    if isinstance(source, OwnAndOtherImages):
+        return [*listings(source.own), *((f"{_OTHER}{prefix}", files) for prefix, files in listings(source.other))]
+    return [("", source.files)] if isinstance(source, FolderImages) and source.files.listed else []
+
+
 def find_main(source: ImageSource, entity: Entity) -> str | None:
-    """Returns the name of an entity's main image: `Entity.image`, or else the first of `Entity.images` that is found.
-
-    If none is found, this is the image named after the entity, if the source supports that. That image also takes
-    precedence if only the last part of a URL matches, since many images are called `icon.svg`.
-    """
-    called = partial(source.called, entity) if isinstance(source, FolderImages) else lambda: None
-    for url in main_candidates(entity):
-        if (name := source.find(url)) is not None:
-            by_last_part = "://" in url and "/" not in name
-            return (called() if by_last_part else None) or name
-    return called()
+    """Returns the name of an entity's main image: `Entity.image`, else the first of `Entity.images` that is found."""
+    return next((name for url in main_candidates(entity) if (name := source.find(url)) is not None), None)
 
 
-def with_images_called(entities: Iterable[Entity], source: ImageSource | None) -> Iterator[Entity]:
-    """Yields entities; an entity without an image gets the one that is named after it, if there is one."""
-    for entity in entities:
-        name = find_main(source, entity) if source is not None and not any(main_candidates(entity)) else None
-        yield entity if name is None else replace(entity, image=name)
-
-
-def _stem(name: str) -> str:
-    """Normalizes the name of an image or an entity: case, accents, punctuation and leading zeros.
-
-    "Red Fox" is "red-fox", "Citroën" is "citroen", and "007" is "7", but "1-10" is not "11-0".
-    """
-    name = _ACCENTS.sub("", unicodedata.normalize("NFD", name.casefold()))
-    words = re.sub(r"(?<!\d)[\W_]+|[\W_]+(?!\d)", "", re.sub(r"(?<=\d)[\W_]+(?=\d)", "-", name))
-    return (words.lstrip("0") or "0") if words.isdecimal() else words
+def why_missing(source: ImageSource, entity: Entity) -> str:
+    """Returns the reason why the first image that an entity names is not found."""
+    return source.why_missing(next(iter(main_candidates(entity))))
 
 
 def main_candidates(entity: Entity) -> Iterable[str]:

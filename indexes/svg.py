@@ -6,13 +6,16 @@ SVG of a few hundred bytes can keep a core busy up to the renderer's limit.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from xml.etree.ElementTree import Element, ParseError, fromstring
 
@@ -26,6 +29,7 @@ from retriever.images import ImageError, load_image, open_image
 ImageFile = bytes | str | os.PathLike[str]
 """The content of a file, or its path."""
 
+_DECLARATION = re.compile(r"\s*<\?xml\b[^<>]*\?>")
 _LARGEST = 32 << 20
 _HEAD = 4096
 _RENDERER = Path(__file__).with_name("svg_renderer.py")
@@ -127,5 +131,8 @@ def _svg_in(file: ImageFile) -> bytes | None:
                 data = packed.read(_LARGEST)
         except (OSError, EOFError, zlib.error):
             return None
+    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        with suppress(UnicodeDecodeError):
+            data = _DECLARATION.sub("", data.decode("utf-16"), count=1).encode()  # it would name another encoding
     start = data[:_HEAD].lstrip(b"\xef\xbb\xbf \t\r\n")
     return data if start.startswith(b"<") and b"<svg" in data[: 16 * _HEAD] and len(data) < _LARGEST else None

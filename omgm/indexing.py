@@ -13,9 +13,10 @@ from indexes.build import build_index
 from indexes.design import IndexDesign
 from indexes.estimate import SAMPLE, Estimate, estimate_build
 from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
-from indexes.formats.fields import GUESSES, Names
+from indexes.formats.fields import GUESSES, Names, image_pattern
 from indexes.formats.skipped import MAX_BAD, SkippedEntries
 from indexes.labeled_images import LabeledImage
+from indexes.matching import with_matched_images
 from indexes.sources import open_images
 from indexes.store import Index
 from indexes.summarizers import Summarizer
@@ -138,16 +139,18 @@ def estimate(
     sample = max(SAMPLE, 2 * profile.summarizer.concurrency if chat else 0)  # so that requests run concurrently
     skipped = SkippedEntries(max_bad)
     with parts.opened_summarizer(profile) as summarizer:
+        source = open_images(images, kb, kb_format)
+        entities = read_knowledge_base(
+            kb,
+            kb_format,
+            profile.index.drop_sections,
+            names=names,
+            keep_navigation=profile.index.keep_navigation,
+            skipped=skipped,
+        )
         return estimate_build(
-            read_knowledge_base(
-                kb,
-                kb_format,
-                profile.index.drop_sections,
-                names=names,
-                keep_navigation=profile.index.keep_navigation,
-                skipped=skipped,
-            ),
-            open_images(images, kb, kb_format),
+            with_matched_images(entities, source, image_pattern(names or {}), required=not labeled),
+            source,
             summarizer=summarizer,
             encoder=parts.build_encoder(profile),
             fusion=parts.build_fusion(profile),

@@ -1,4 +1,4 @@
-"""Reads images the same way everywhere: known formats only, upright, RGB, transparency on white."""
+"""Reads images the same way everywhere: known formats only, upright, RGB, transparency on white or what contrasts."""
 
 from __future__ import annotations
 
@@ -6,17 +6,23 @@ import functools
 import io
 import os
 import struct
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageFile, UnidentifiedImageError
 
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "HEIF")
+from retriever.gray_levels import DEEP_MODES, to_eight_bits
+from retriever.image_marks import Problem, is_targa, why_unidentified
+
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "HEIF", "ICO", "PPM", "TGA")
 """Supported formats, by Pillow's names. Its other readers are never used: the EPS reader starts Ghostscript."""
 
 ALPHA = "omgm_alpha"
 """The key in an image's `info` for its alpha channel (mode L), if it had one: 255 is opaque."""
+
+GROUND = "omgm_ground"
+"""The key in an image's `info` for the gray level behind its transparent parts, if it is not white."""
 
 MAX_ASPECT = 100
 """Highest ratio of longer to shorter side: resizing the shorter side of a thinner image could exhaust memory."""
@@ -24,12 +30,16 @@ MAX_ASPECT = 100
 ImageInput = Image.Image | NDArray[Any] | bytes | str | os.PathLike[str] | IO[bytes]
 """An image in memory, the bytes of a file, or a file: its path or a stream."""
 
-Problem = Literal["unknown_format", "damaged", "too_many_pixels", "too_thin", "unreadable"]
-
-_MAGIC = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"\0\0\0\x0cjP  ", b"\xff\x4f\xff\x51")
-_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
-_AVIF_BRANDS = (b"avif", b"avis")
+_ANIMATED = ("GIF", "PNG", "WEBP", "AVIF", "TIFF")
+"""Formats whose first frame may be empty; that of photographs with several (MPO) is not."""
+_FRAMES = 10
+_NOISE = 3
+"""Levels by which the pixels of a single color may differ."""
 _ORIENTATION = 0x0112
+_WHITE, _PALE = 255, 232
+"""Gray levels of white, and of the darkest color that is hardly visible on it."""
+_HIDDEN = 0.97
+"""Share of the visible pixels that may be pale before white hides the image."""
 _TURNS: dict[object, Image.Transpose] = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -86,14 +96,21 @@ def load_image(
     if isinstance(source, str | os.PathLike):
         name = name or os.fspath(source)
     with open_image(source, name, max_pixels=max_pixels) as opened:
-        image = _decode(opened, max_side, name)
+        image = _decode(opened, max_side, name, first_shown=True)
         return image.copy() if image is opened else image
 
 
-def prepare_image(image: Image.Image) -> Image.Image:
-    """Returns an image as models take it: upright, RGB, transparency on white, 16-bit gray scaled to 8 bits.
+def is_plain(image: Image.Image) -> bool:
+    """Returns whether an image has only one color, as one that a decoder does not understand may come out."""
+    extrema = image.convert("RGB").getextrema()
+    return all(high - low <= _NOISE for low, high in extrema)  # type: ignore[misc]  # one pair per channel
 
-    An image that needs no preparation is returned itself.
+
+def prepare_image(image: Image.Image) -> Image.Image:
+    """Returns an image as models take it: upright, RGB, its first frame that shows anything, with 8 bits.
+
+    Transparency becomes white or, if white would hide what is visible, black. Gray with more bits is scaled by its
+    range (`retriever.gray_levels`). An image that needs no preparation is returned itself.
     """
     return _prepare(image, None)
 
@@ -116,11 +133,11 @@ def open_image(
     elif not hasattr(file, "read"):
         raise TypeError(f"an image must be a path, bytes, a stream, a PIL image or an array, got {type(file).__name__}")
     try:
-        image = Image.open(file, formats=_decoders())
+        image = Image.open(file, formats=("TGA",) if is_targa(file, name) else _decoders())
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise ImageError("too_many_pixels", "far too many pixels", name) from error
     except UnidentifiedImageError as error:
-        raise _unidentified(_first_bytes(file), name) from error
+        raise ImageError(*why_unidentified(file, "HEIF" in _decoders(), FORMATS), name) from error
     except Exception as error:  # damaged bytes make Pillow's readers raise nearly anything
         raise _damaged(error, name) from error
     try:
@@ -131,8 +148,10 @@ def open_image(
     return image
 
 
-def _decode(image: Image.Image, max_side: int | None, name: str) -> Image.Image:
+def _decode(image: Image.Image, max_side: int | None, name: str, first_shown: bool = False) -> Image.Image:
     try:
+        if first_shown and image.format in _ANIMATED:
+            _seek_first_shown(image)
         return _prepare(image, max_side)
     except Exception as error:  # as in open_image
         raise _damaged(error, name) from error
@@ -168,10 +187,21 @@ def _prepared(image: Image.Image, max_side: int | None) -> Image.Image:
         return shrunk
     rgb = _to_rgb(shrunk)
     upright, alpha = _turned(rgb, turn), rgb.info.get(ALPHA)
-    upright.info = {}  # drops the orientation, so that preparing the image again does not turn it again
+    # Without the orientation, so that preparing the image again does not turn it again.
+    upright.info = {GROUND: rgb.info[GROUND]} if GROUND in rgb.info else {}
     if alpha is not None:
         upright.info[ALPHA] = _turned(alpha, turn)
     return upright
+
+
+def _seek_first_shown(image: Image.Image) -> None:
+    """Goes to the first frame with more than one color or, if there is none among the first ones, to the first."""
+    frames = getattr(image, "n_frames", 1)
+    for frame in range(min(frames, _FRAMES) if frames > 1 else 0):
+        image.seek(frame)
+        if not is_plain(_to_rgb(image)):
+            return
+    image.seek(0)
 
 
 def _turned(image: Image.Image, turn: Image.Transpose | None) -> Image.Image:
@@ -193,14 +223,22 @@ def _shrunk(image: Image.Image, side: int) -> Image.Image:
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I;16"):  # Pillow's own conversion would clip at 255
-        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        rgb = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
-        rgb.info[ALPHA] = image.getchannel("A")
-        return rgb
-    return image.convert("RGB")
+    if image.mode in DEEP_MODES:
+        image = to_eight_bits(image)
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    image = image.convert("RGBA")
+    ground = _ground_of(image)
+    rgb = Image.alpha_composite(Image.new("RGBA", image.size, (ground, ground, ground, 255)), image).convert("RGB")
+    rgb.info = {ALPHA: image.getchannel("A"), **({} if ground == _WHITE else {GROUND: ground})}
+    return rgb
+
+
+def _ground_of(image: Image.Image) -> int:
+    """Returns the gray level to put behind an RGBA image: white, or black if what is visible is nearly white."""
+    seen = np.asarray(image.getchannel("A"), np.float32)
+    pale = seen[np.asarray(image.convert("RGB").convert("L")) >= _PALE].sum()
+    return 0 if seen.any() and pale >= _HIDDEN * seen.sum() else _WHITE
 
 
 def _orientation(image: Image.Image) -> object:
@@ -232,33 +270,13 @@ def _check_size(image: Image.Image, max_pixels: int | None, name: str) -> None:
 
 @functools.cache
 def _decoders() -> tuple[str, ...]:
-    """Returns the formats that can be decoded here; Pillow itself has no HEIC decoder."""
+    """Returns the formats that can be decoded here and recognized by their start; Pillow has no HEIC decoder."""
     try:
         import pillow_heif
     except ImportError:
-        return tuple(format for format in FORMATS if format != "HEIF")
+        return tuple(format for format in FORMATS if format not in ("TGA", "HEIF"))
     pillow_heif.register_heif_opener()
-    return FORMATS
-
-
-def _first_bytes(file: str | IO[bytes]) -> bytes:
-    if isinstance(file, str):
-        with open(file, "rb") as stream:
-            return stream.read(16)
-    file.seek(0)
-    return file.read(16)
-
-
-def _unidentified(data: bytes, name: str) -> ImageError:
-    if not data:
-        return ImageError("unknown_format", "empty, not an image", name)
-    brand = data[8:12] if data[4:8] == b"ftyp" else b""
-    if brand in _HEIC_BRANDS and "HEIF" not in _decoders():
-        return ImageError("unknown_format", "HEIC, which needs pillow-heif (pip install pillow-heif)", name)
-    webp = data.startswith(b"RIFF") and data[8:12] == b"WEBP"
-    if webp or brand in _HEIC_BRANDS + _AVIF_BRANDS or data.startswith(_MAGIC):
-        return ImageError("damaged", "truncated or damaged: its header cannot be read", name)
-    return ImageError("unknown_format", f"not an image of a known format ({', '.join(FORMATS)})", name)
+    return tuple(format for format in FORMATS if format != "TGA")
 
 
 def _damaged(error: Exception, name: str) -> ImageError:

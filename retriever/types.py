@@ -39,7 +39,8 @@ class Entity:
     """An article of the knowledge base. `id` is its key (a URL in E-VQA); `image` names its main image, if any.
 
     `images` are all images of the article, in order; the first available one replaces a missing main image. `names` are
-    alternative names of the article, such as redirects to it.
+    alternative names of the article, such as redirects to it. `named_after` has pairs of a field and its value in the
+    source that image files may be called after; it is only known while a knowledge base is read.
     """
 
     id: str
@@ -49,6 +50,7 @@ class Entity:
     url: str = ""
     images: tuple[ArticleImage, ...] = ()
     names: tuple[str, ...] = ()
+    named_after: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from indexes.formats.evqa import read_evqa
-from indexes.formats.fields import Names
+from indexes.formats.fields import Names, without_pattern
 from indexes.formats.guess import PACKED
 from indexes.formats.guess import guess_format as guess_format
 from indexes.formats.huggingface import hash_huggingface, read_huggingface
@@ -93,7 +93,7 @@ def read_knowledge_base(
     dropped = title_rule(dropped_titles(format, drop_sections))
     seen = SeenHashes()
     ledger = Losses() if losses is None else losses
-    for where, entry in reader(path, Reading(names or {}, ledger, dropped, keep_navigation)):
+    for where, entry in reader(path, Reading(without_pattern(names or {}), ledger, dropped, keep_navigation)):
         if only is not None and not where.startswith((f"{only}/", f"{only}:")) and where != str(only):
             continue
         skipped.total += 1

@@ -6,6 +6,7 @@ import ast
 import html
 import json
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, time
 from decimal import Decimal
@@ -36,6 +37,7 @@ _SENTENCE = 40
 """If an object has a title and one other value of at least this many characters, that value is its text."""
 _ADDRESSES = "addresses and ids"
 _LONGEST_LIST = 30
+_SHORT, _MOST_VALUES = 100, 100
 _DEEPEST = 3
 _MARKUP = re.compile(
     r"</?(?:p|br|hr|div|ul|ol|li|dl|dt|dd|b|i|u|em|strong|small|a|h\d|span|font|img|table|blockquote|pre|code|kbd|sup|sub)\b[^<>]*>",
@@ -48,6 +50,21 @@ _FORMS = frozenset(map(folded, (*_LANGUAGES, "html", "markdown", "plain", "raw",
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})*")
 _REFERENCES = ("id", "ids", "url", "uri", "href")
 """Last words of the names of fields that only refer elsewhere."""
+
+
+def short_values(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields the short texts and whole numbers in a row with the names of their fields; dots lead into objects."""
+    waiting: deque[tuple[str, Any]] = deque(row.items())
+    for _ in range(_MOST_VALUES):
+        if not waiting:
+            return
+        name, value = waiting.popleft()
+        if isinstance(value, Mapping):
+            waiting += [(f"{name}.{inner}", one) for inner, one in value.items()]
+        elif isinstance(value, list | tuple):
+            waiting += [(name, one) for one in value]
+        elif isinstance(value, str | int) and not isinstance(value, bool) and 0 < len(str(value)) <= _SHORT:
+            yield str(name), str(value)
 
 
 def facts_of(name: str, value: Any, losses: Losses) -> Iterator[tuple[str, str]]:

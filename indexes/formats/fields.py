@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from indexes.images import IMAGE_SUFFIXES
+from indexes.image_names import IMAGE_SUFFIXES
 
 GUESSES: dict[str, tuple[str, ...]] = {
     "id": (
@@ -55,7 +55,12 @@ _ALSO_WORDS = frozenset(("logo", "cover", "poster", "banner", "thumb", "artwork"
 _IN_HTML = re.compile(r"<img\b[^<>]*?\ssrc\s*=\s*[\"'](?!data:)([^\"'<>]+)", re.IGNORECASE)
 
 Names = Mapping[str, str]
-"""The names of an entity's fields in a knowledge base, as far as they are given; dots lead into objects."""
+"""The names of an entity's fields in a knowledge base, as far as they are given; dots lead into objects.
+
+For `image`, this may also be a rule of `indexes.image_rules`, or `NO_IMAGES`.
+"""
+NO_IMAGES = "none"
+"""The value for `--map image=…` with which entities have only the images that they name, even if there are none."""
 
 
 def parse_names(pairs: Iterable[str], fields: Collection[str] = GUESSES, flag: str = "--map") -> dict[str, str]:
@@ -73,6 +78,17 @@ def parse_names(pairs: Iterable[str], fields: Collection[str] = GUESSES, flag: s
             raise ValueError(f"{flag}: unknown field {field.strip()!r}; fields are {', '.join(fields)}")
         names[field.strip()] = name.strip()
     return names
+
+
+def image_pattern(names: Names) -> str:
+    """Returns the rule that `--map image=…` gives instead of a field, such as `{id}*`, "" if it gives none."""
+    value = names.get("image", "")
+    return value if value == NO_IMAGES or re.search(r"[{*]", value) else ""
+
+
+def without_pattern(names: Names) -> Names:
+    """Returns names of fields without a rule for images."""
+    return {field: name for field, name in names.items() if field != "image"} if image_pattern(names) else names
 
 
 def field_of(row: Mapping[str, Any], field: str, names: Names) -> tuple[str, Any]:

@@ -15,7 +15,7 @@ from indexes.formats.streams import inner_name, opened
 from indexes.formats.website import page_files
 from indexes.formats.xml_rows import root_of, xml_files
 from indexes.formats.zim import is_zim
-from indexes.images import IMAGE_SUFFIXES
+from indexes.image_names import IMAGE_SUFFIXES
 from retriever.files import is_pointer
 from retriever.wording import counted
 

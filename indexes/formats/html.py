@@ -69,10 +69,18 @@ class Page(NamedTuple):
 
 Measure = Callable[[str], tuple[int, int]]
 """Returns the width and height of an image in the file, (0, 0) if it is not there."""
+Resolve = Callable[[str, str], str]
+"""Returns the path of an image, or its URL if it is remote, from what a page names and the path of the page."""
 
 
 def read_page(
-    html: bytes, path: str, title: str, measure: Measure, reading: Reading, furniture: Furniture | None = None
+    html: bytes,
+    path: str,
+    title: str,
+    measure: Measure,
+    reading: Reading,
+    furniture: Furniture | None = None,
+    resolve: Resolve = image_path,
 ) -> Page | None:
     """Returns the article in a page, or `None` if the page has no text or only redirects to another one.
 
@@ -86,6 +94,7 @@ def read_page(
         measure: Returns the size of an image if the page does not state it.
         reading: How to read it; `names` are those of `<meta>` tags for title, image or URL.
         furniture: Boilerplate to leave out.
+        resolve: Returns the path in the file of an image that a page names.
 
     Raises:
         ValueError: The page is nested too deeply.
@@ -115,7 +124,7 @@ def read_page(
     count_around(root, tree.body, losses)
     if not (is_wiki or reading.keep_navigation):
         drop_unlikely(root, losses)
-    article = _Article(path, title, measure, furniture, reading, is_wiki)
+    article = _Article(path, title, measure, furniture, reading, is_wiki, resolve)
     nodes = [box for box in root.css(INFOBOX) if not is_inside(box, "infobox")]
     boxes = [read_infobox(box, title, losses) for box in nodes]
     for box in boxes:
@@ -129,7 +138,7 @@ def read_page(
     if not sections:
         losses.leave_out("pages without text", title, unit="files")
         return None
-    named = [image_path(src, path) for src in (given.get("image"), shared) if src]
+    named = [resolve(src, path) for src in (given.get("image"), shared) if src]
     named = [name for name in named if name not in furniture.links | furniture.images]
     remote = [name for name in named if "//" in name]
     own = own if "image" not in given else None
@@ -138,7 +147,7 @@ def read_page(
     return Page(title, url, sections, tuple(article.images), main, frozenset(article.links))
 
 
-def furniture_of(pages: list[tuple[bytes, str]], reading: Reading) -> Furniture:
+def furniture_of(pages: list[tuple[bytes, str]], reading: Reading, resolve: Resolve = image_path) -> Furniture:
     """Finds what pages (content, path) share: titles and lines on half of them, images on a tenth and at least three.
 
     Lines count if they are links, or above the title; sentences and facts of an article's body do not. For fewer than
@@ -150,7 +159,7 @@ def furniture_of(pages: list[tuple[bytes, str]], reading: Reading) -> Furniture:
     found = Furniture()
     for _ in range(2):  # what is above the title is known once the titles of the site itself are
         titles, links, images = Counter[str](), Counter[str](), Counter[str]()
-        for page in _readable(pages, reading, found):
+        for page in _readable(pages, reading, found, resolve):
             titles[page.title] += 1
             links.update(page.links)
             images.update({image.url for image in page.images})
@@ -164,11 +173,14 @@ def furniture_of(pages: list[tuple[bytes, str]], reading: Reading) -> Furniture:
     return found
 
 
-def _readable(pages: Iterable[tuple[bytes, str]], reading: Reading, known: Furniture) -> Iterator[Page]:
+def _readable(
+    pages: Iterable[tuple[bytes, str]], reading: Reading, known: Furniture, resolve: Resolve
+) -> Iterator[Page]:
+    known = Furniture(known.titles)
     for html, path in pages:
         with suppress(ValueError):  # reported when it is read
             uncounted = replace(reading, losses=Losses())
-            page = read_page(html, path, "", lambda name: (LARGE, LARGE), uncounted, Furniture(known.titles))
+            page = read_page(html, path, "", lambda name: (LARGE, LARGE), uncounted, known, resolve)
             if page is not None:
                 yield page
 
@@ -177,13 +189,21 @@ class _Article:
     """Collects sections and images in the order of the page."""
 
     def __init__(
-        self, path: str, title: str, measure: Measure, furniture: Furniture, reading: Reading, is_wiki: bool
+        self,
+        path: str,
+        title: str,
+        measure: Measure,
+        furniture: Furniture,
+        reading: Reading,
+        is_wiki: bool,
+        resolve: Resolve,
     ) -> None:
         self.images: list[ArticleImage] = []
         self.links: set[str] = set()
         self._sections: list[tuple[int, str, list[str]]] = [(1, title, [])]
         self._path, self._title, self._measure, self._furniture = path, title, measure, furniture
         self._reading, self._losses, self._is_wiki = reading, reading.losses, is_wiki
+        self._resolve = resolve
         self._sizes: dict[str, int] = {}
         self._is_above = False  # the heading with the title
 
@@ -231,7 +251,7 @@ class _Article:
                 self._add(caption, False)
 
     def _take(self, image: Image) -> bool:
-        name = image_path(source_of(image.attributes), self._path)
+        name = self._resolve(source_of(image.attributes), self._path)
         if not name or name in self._sizes:
             return bool(name)
         if name in self._furniture.links or ICON.search(posixpath.basename(name)):

@@ -16,11 +16,18 @@ ICON = re.compile(
     re.IGNORECASE,
 )
 """File names of icons."""
+_APP_ICON = re.compile(r"apple-touch|android-chrome|mstile|favicon", re.IGNORECASE)
 BADGE = re.compile(
     r"\b(?:shields\.io|badgen\.net|badges?|travis-ci|codecov|contrib\.rocks|star-history|buymeacoffee)\b|actions/workflows/",
     re.IGNORECASE,
 )
 """URLs of badges that show a project's status."""
+
+
+def is_icon(path: str) -> bool:
+    """Returns whether an image file is an icon of a page or a program, judged by its name."""
+    name = posixpath.basename(path)
+    return ICON.search(name) is not None or _APP_ICON.search(name) is not None
 
 
 def source_of(attributes: dict[str, str | None]) -> str:
@@ -47,7 +54,12 @@ def image_path(source: str, page: str) -> str:
 
 def photos_first(names: Iterable[str]) -> list[str]:
     """Returns the names of images, SVG last, because it needs an extra."""
-    return sorted(names, key=lambda name: name.lower().endswith((".svg", ".svgz")))
+    return sorted(names, key=is_drawing)
+
+
+def is_drawing(name: str) -> bool:
+    """Returns whether an image is an SVG, judged by its name."""
+    return name.lower().endswith((".svg", ".svgz"))
 
 
 def sides_of(attributes: dict[str, str | None]) -> Iterator[float]:

@@ -6,26 +6,27 @@ import logging
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
+from indexes.entity_keys import OWN_FILE
 from indexes.formats.embeds import part_of
-from indexes.formats.facts import as_sections, plain
+from indexes.formats.facts import as_sections, plain, short_values
 from indexes.formats.fields import Names, field_of, images_of, looks_like_image, string_of
 from indexes.formats.front_matter import facts_in, resources_in, split_front_matter
 from indexes.formats.html_text import Heading, Image, Piece
-from indexes.formats.images import BADGE, photos_first
+from indexes.formats.images import BADGE, photos_first, source_of
 from indexes.formats.losses import Losses
 from indexes.formats.markdown_text import is_icon, note_name, parse
 from indexes.formats.reading import Reading
 from indexes.formats.site_markup import Note, without_site_markup
 from indexes.formats.skipped import Entry, SeenHashes, attempt
 from indexes.ids import hash_id
+from indexes.image_files import ImageFiles
 from indexes.sections import split_article, spoken
 from retriever.types import ArticleImage, Entity
 
@@ -64,11 +65,11 @@ def read_markdown(path: Path, reading: Reading) -> Iterator[Entry]:
     Raises:
         ValueError: The folder contains no Markdown file.
     """
-    files, images = _listed(path)
+    files = article_files(path)
     if not files:
         raise ValueError(f"{path}: no Markdown file (*.md) in this folder")
     names, losses = reading.names, reading.losses
-    notes = _Notes(path, files, reading, _Images(images))
+    notes = _Notes(path, files, reading, ImageFiles(path))
     shared = notes.shared_by(files[:: max(len(files) // _SAMPLE, 1)])
     ids, unseen = SeenHashes(), set(names)
     for file in files:
@@ -88,61 +89,16 @@ def read_markdown(path: Path, reading: Reading) -> Iterator[Entry]:
 
 def article_files(path: Path) -> list[Path]:
     """Returns the Markdown files under a folder in order; hidden files and folders are left out."""
-    return _listed(path)[0]
-
-
-def _listed(path: Path) -> tuple[list[Path], list[str]]:
-    """Returns the Markdown files under a folder in order, and the paths of all other files in it."""
     if not path.is_dir():
         raise ValueError(f"{path}: not a folder; Markdown is read from a folder of *.md files")
     articles: list[str] = []
-    others: list[str] = []
     for file in path.rglob("*"):
         name = file.relative_to(path)
         hidden = any(part.startswith(".") or part in _PACKAGES for part in name.parts)
-        if not hidden and file.stem not in _PROJECT_FILES and file.is_file():
-            (articles if file.suffix.lower() in _SUFFIXES else others).append(name.as_posix())
-    return [path / name for name in sorted(articles)], sorted(others)
-
-
-class _Images:
-    """Finds the files that links to images refer to.
-
-    Args:
-        files: The paths of all files in the folder.
-    """
-
-    def __init__(self, files: Iterable[str]) -> None:
-        self._files = frozenset(files)
-        self._named: dict[str, list[str]] = {}
-        for file in self._files:
-            self._named.setdefault(posixpath.basename(file).lower(), []).append(file)
-
-    def resolve(self, target: str, article: str) -> str:
-        """Returns an image's path in the folder, or its URL; "" for one embedded in the text.
-
-        A path may be relative to its article or to the folder, or just the unique name of a file, as in notes and site
-        generators. If no such file exists, returns the path relative to the article.
-        """
-        if target.startswith("data:"):
-            return ""
-        if "://" in target or target.startswith("//"):
-            return target
-        start = "" if target.startswith("/") else posixpath.dirname(article)
-        written = target.lstrip("/")
-        plain_name = unquote(re.split(r"[?#]", written)[0])  # without `?raw=true`
-        tried = [
-            posixpath.normpath(posixpath.join(base, name))
-            for name in (written, unquote(written), plain_name)
-            for base in (start, "")
-        ]
-        for path in tried:
-            if path in self._files:
-                return path
-        alike = sorted(self._named.get(posixpath.basename(tried[-1]).lower(), ()), key=lambda file: (len(file), file))
-        if alike and (len(alike) == 1 or "/" not in written):
-            return alike[0]
-        return posixpath.normpath(posixpath.join(start, plain_name))
+        article = file.suffix.lower() in _SUFFIXES and file.stem not in _PROJECT_FILES
+        if article and not hidden and file.is_file():
+            articles.append(name.as_posix())
+    return [path / name for name in sorted(articles)]
 
 
 class _Notes:
@@ -155,7 +111,7 @@ class _Notes:
         images: Finds images.
     """
 
-    def __init__(self, folder: Path, files: Sequence[Path], reading: Reading, images: _Images) -> None:
+    def __init__(self, folder: Path, files: Sequence[Path], reading: Reading, images: ImageFiles) -> None:
         self._folder, self._reading, self._images = folder, reading, images
         self._is_vault = (folder / ".obsidian").is_dir()  # in which a note's title is its file name
         self._files = {note_name(file.name): file for file in reversed(files)}
@@ -206,7 +162,7 @@ class _Notes:
             elif piece.text:
                 sections[-1][1].append(piece.text)
             for target, caption in filter(None, map(_link, piece.images)):
-                url = self._images.resolve(target, name)
+                url = self._images.path_of(target, name)
                 if "//" in url and BADGE.search(url):
                     losses.leave_out("badges", url, unit="images")
                 elif url:
@@ -217,8 +173,8 @@ class _Notes:
             texts[0] = title, plain(_setting(settings, "text", str(file), names))
             used = [field_of(settings, "text", names)[0]]
         named = (one.strip("![]").partition("|")[0] for one in images_of(settings, str(file), names)[1])
-        given = [self._images.resolve(one, name) for one in named if looks_like_image(one) or "://" in one]
-        given += [] if given else [self._images.resolve(one, name) for one in resources_in(settings)]
+        given = [self._images.path_of(one, name) for one in named if looks_like_image(one) or "://" in one]
+        given += [] if given else [self._images.path_of(one, name) for one in resources_in(settings)]
         facts = [*facts_in(settings, used, names, losses), *facts_in(dict(self._fields), (), {}, losses)]
         mains = [*given, *(image.url for image in found)]
         return Entity(
@@ -229,6 +185,7 @@ class _Notes:
             url=_setting(settings, "url", str(file), names),
             images=tuple(found),
             names=tuple(_aliases(settings.get("aliases"))),
+            named_after=((OWN_FILE, name), *short_values(settings)),
         )
 
     def _pieces(self, file: Path, text: str, losses: Losses) -> list[Heading | Piece]:
@@ -254,7 +211,7 @@ class _Notes:
 def _link(image: Image) -> tuple[str, str] | None:
     """Returns the target of an image and its caption, `None` for an icon."""
     given = image.attributes
-    target = given.get("src") or given.get("data-src") or ""
+    target = source_of(given)
     if not target or is_icon(given.get("width") or given.get("height") or ""):
         return None
     return target, image.caption or " ".join((given.get("alt") or "").split())

@@ -19,7 +19,7 @@ from indexes.formats.html_text import Heading, Image, Piece, read_html
 from indexes.formats.images import SMALLEST
 from indexes.formats.losses import Losses
 from indexes.formats.superscripts import END, START
-from indexes.images import IMAGE_SUFFIXES
+from indexes.image_names import IMAGE_SUFFIXES
 
 _WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|\n]*)(?:\\?\|([^\[\]\n]*))?\]\]")
 _COMMENT = re.compile(r"%%.*?%%", re.DOTALL)

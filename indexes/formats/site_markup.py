@@ -12,7 +12,7 @@ from indexes.formats.directives import without_directives
 from indexes.formats.fields import looks_like_image
 from indexes.formats.losses import Losses, words_in
 from indexes.formats.text_tables import with_pipe_tables
-from indexes.images import IMAGE_SUFFIXES
+from indexes.image_names import IMAGE_SUFFIXES
 
 _PARTS = {
     # a role, as in MyST: {ref}`The fox <fox>`

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from indexes.formats.html import Furniture, Measure, furniture_of, read_page
+from indexes.entity_keys import OWN_FILE
+from indexes.formats.html import Measure, furniture_of, read_page
 from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry
-from indexes.images import find_image
+from indexes.image_files import ImageFiles
 from indexes.svg import size_of
 from retriever.images import ImageError
-from retriever.types import Entity
 
 _SUFFIXES = (".html", ".htm", ".xhtml")
 _SAMPLE = 60
@@ -30,20 +31,23 @@ def read_website(path: Path, reading: Reading) -> Iterator[Entry]:
     if not files:
         raise ValueError(f"{path}: no page (*.html) in this folder")
     sample = files[:: max(len(files) // _SAMPLE, 1)]
-    furniture = furniture_of([(file.read_bytes(), file.relative_to(path).as_posix()) for file in sample], reading)
-    measure = _measuring(path)
+    images = ImageFiles(path)
+    contents = [(file.read_bytes(), file.relative_to(path).as_posix()) for file in sample]
+    furniture = furniture_of(contents, reading, images.path_of)
+    measure = _measuring(images)
     for file in files:
         reading.losses.at(str(file))
         try:
-            entity = _entity(file, file.relative_to(path).as_posix(), measure, furniture, reading)
+            name = file.relative_to(path).as_posix()
+            page = read_page(file.read_bytes(), name, "", measure, reading, furniture, images.path_of)
         except OSError as error:
             yield str(file), ValueError(f"{file}: cannot be read: {error.strerror}")
             continue
         except ValueError as error:
             yield str(file), error
             continue
-        if entity is not None:
-            yield str(file), entity
+        if page is not None:
+            yield str(file), replace(page.entity(name), named_after=((OWN_FILE, name),))
 
 
 def page_files(path: Path) -> list[Path]:
@@ -53,21 +57,12 @@ def page_files(path: Path) -> list[Path]:
     return sorted(visible, key=lambda file: file.relative_to(path).as_posix())
 
 
-def _entity(file: Path, name: str, measure: Measure, furniture: Furniture, reading: Reading) -> Entity | None:
-    page = read_page(file.read_bytes(), name, "", measure, reading, furniture)
-    return None if page is None else page.entity(name)
-
-
-def _measuring(folder: Path) -> Measure:
-    root = folder.resolve()
-
+def _measuring(images: ImageFiles) -> Measure:
     @lru_cache(maxsize=4096)
     def measure(name: str) -> tuple[int, int]:
-        file = find_image(root, name) if "//" in name else root / name
-        if file is None or not file.is_file() or not file.resolve().is_relative_to(root):
-            return 0, 0
+        found = images.find(name).name
         try:
-            return size_of(file, name)
+            return (0, 0) if found is None else size_of(images.folder / found, name)
         except ImageError:
             return 0, 0
 

@@ -32,7 +32,7 @@ from indexes.live.changes import Addition, Removal
 from indexes.live.index import LiveIndex
 from indexes.manifest import keys_are_images
 from indexes.sections import title_rule, without_lists
-from indexes.sources import ImageSource, find_main, main_candidates
+from indexes.sources import ImageSource, find_main, main_candidates, why_missing
 from indexes.stages import finite, section_texts
 from indexes.summarizers import Summarizer
 from retriever.images import ImageError
@@ -312,7 +312,7 @@ def article_of(entity: Entity, source: ImageSource | None, use: ImageUse = MAIN_
         return Article(entity)
     name = find_main(source, entity)
     if name is None:
-        return Article(entity, MainImage(None, "missing", source.missing))
+        return Article(entity, MainImage(None, "missing", why_missing(source, entity)))
     try:
         image = source.load(name)
     except ImageError as error:

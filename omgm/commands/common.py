@@ -73,7 +73,8 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="names",
         metavar="FIELD=NAME",
-        help="the name of a field (id, title, url, image, text) in the knowledge base; may be repeated",
+        help="the name of a field (id, title, url, image, text) in the knowledge base, or image={id}* and other rules "
+        "for image files that nothing names; may be repeated",
     )
 
 

@@ -83,11 +83,13 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     profile, kb, images = profile_of(args), existing(args.kb, "FILE"), images_of(args)
 
     from indexes.formats import guess_format, read_knowledge_base
+    from indexes.formats.fields import image_pattern
     from indexes.formats.losses import Losses, warning_of
     from indexes.formats.skipped import MAX_BAD, SkippedEntries
     from indexes.live.updating import root_of, update
+    from indexes.matching import with_matched_images
     from indexes.progress import progress_bar
-    from indexes.sources import open_images, with_images_called
+    from indexes.sources import open_images
     from omgm.opening import open_editor
     from omgm.parts import build_encoder, build_fusion
 
@@ -115,9 +117,8 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
                 losses=None if compare else losses,
                 only=only,
             )
-            yield from with_images_called(
-                progress_bar(entities, desc="compare" if compare else "add", unit="entity"), source
-            )
+            shown = progress_bar(entities, desc="compare" if compare else "add", unit="entity")
+            yield from with_matched_images(shown, source, image_pattern(reading["names"]))
             if compare and args.prune and skipped.count:
                 bad = counted(skipped.count, "entry")
                 raise ValueError(f"{kb}: {bad} cannot be used, so --prune might remove what is in them; fix them first")

@@ -14,7 +14,7 @@ from PIL import Image
 from indexes.build import build_index
 from indexes.live.editor import Editor, article_of
 from indexes.live.index import LiveIndex
-from indexes.manifest import ALL_FILES
+from indexes.manifest import ALL_FILES, REPORT
 from indexes.sources import FolderImages
 from indexes.store import Index
 from retriever.types import ArticleImage, Entity, Section
@@ -119,8 +119,14 @@ def hash_of(name: str) -> int:
 
 
 def data_of(folder: Path) -> dict[str, bytes]:
-    """Returns the data files of an index: all but the manifest, which names the knowledge base."""
-    return {name: data for name, data in contents(folder).items() if name in ALL_FILES or name.startswith("images/")}
+    """Returns the data files of an index: all but the manifest, which names the knowledge base.
+
+    The report is without the number of image files that were there when the knowledge base was read.
+    """
+    files = {name: data for name, data in contents(folder).items() if name in ALL_FILES or name.startswith("images/")}
+    report = json.loads(files[REPORT])
+    report["pictures"].pop("files")
+    return files | {REPORT: json.dumps(report).encode()}
 
 
 BASE = [article(name) for name in ("a", "b", "c", "d", "e")]

@@ -40,7 +40,7 @@ def test_what_an_index_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         "problem": "missing",
         "image": "https://e.example/images/flag/Lost.png",
         "path": None,
-        "reason": "no file, or only a link out of the folder, at any suffix of the URL's path",
+        "reason": "no file at any suffix of its path",
     }
     unreadable = {
         "row": 5,

@@ -13,6 +13,7 @@ from indexes.chat_summarizer import ChatSummarizer
 from indexes.estimate import Estimate, estimate_build
 from indexes.formats import read_knowledge_base
 from indexes.keys import Keys
+from indexes.matching import with_matched_images
 from indexes.recall import HeldOutQueries, mixed_queries
 from indexes.search_kinds import bytes_per_key, write_search
 from indexes.sources import FolderImages, open_images
@@ -71,9 +72,10 @@ def test_images_are_those_of_the_build(tmp_path: Path) -> None:
             assert name != "further.png"
             return super().load(name)
 
+    source = OnlyKeys(images)
     found = estimate_build(
-        read_knowledge_base(kb, "jsonl"),
-        OnlyKeys(images, by_name=True),
+        with_matched_images(read_knowledge_base(kb, "jsonl"), source),
+        source,
         summarizer=FakeSummarizer(),
         encoder=FakeEncoder(),
         fusion=FakeFusion(),
@@ -97,7 +99,7 @@ def test_requests_and_their_tokens() -> None:
     with FakeChatServer() as server:
         summarizer = ChatSummarizer(ChatClient(server.url, "good"), max_context_tokens=500)
         found = estimate_build(
-            entities,
+            iter(entities),
             None,
             summarizer=summarizer,
             encoder=FakeEncoder(),
@@ -124,7 +126,7 @@ def test_what_the_cache_has_costs_nothing(tmp_path: Path) -> None:
         for _ in range(2):  # an estimate must not add to it
             summarizer = ChatSummarizer(ChatClient(server.url, "good"), cache=SummaryCache(cache.path))
             found = estimate_build(
-                entities, None, summarizer=summarizer, encoder=FakeEncoder(), fusion=None, progress=False
+                iter(entities), None, summarizer=summarizer, encoder=FakeEncoder(), fusion=None, progress=False
             )
             summarizer.close()
             assert found.requests == 1

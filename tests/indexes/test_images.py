@@ -5,7 +5,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from indexes.images import find_image, names_of, thumbnail
+from indexes.image_names import names_of
+from indexes.images import find_image, thumbnail
 
 
 def touch(path: Path) -> Path:

@@ -27,7 +27,7 @@ def write_notes(folder: Path, count: int = 12) -> Path:
 def test_counts_and_problems(tmp_path: Path) -> None:
     found = inspect_knowledge_base(write_notes(tmp_path / "notes"), progress=False, count=4)
     assert (found.entities, found.sections, found.without_text, found.repeated_titles) == (13, 24, 1, 1)
-    assert (found.named, found.found, found.missing) == (4, 3, ["2.png of 02"])
+    assert (found.named, found.found, found.missing) == (4, 3, ["2.png of 02 (no file of this name)"])
     assert found.skipped.listed[0]["place"] == "latin.md" and found.skipped.count == 1
     assert len(found.specimens) == 4
     # "Text of 1." and "Words & words, 1." without the titles, and "More"

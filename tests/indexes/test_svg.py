@@ -61,6 +61,14 @@ def test_a_drawing_shows_no_file_of_this_machine(tmp_path: Path, monkeypatch: py
         assert load_any(text.encode()).getpixel((400, 100)) == (255, 255, 255)
 
 
+def test_drawings_in_utf_16() -> None:
+    pytest.importorskip("resvg_py", reason="needs the extra svg")
+    plain, text = HALVES.format(""), '<?xml version="1.0" encoding="UTF-16"?>\n' + HALVES.format("")
+    for encoding in ("utf-16", "utf-16-be", "utf-16-le"):
+        mark = {"utf-16": b"", "utf-16-be": b"\xfe\xff", "utf-16-le": b"\xff\xfe"}[encoding]
+        assert load_any(mark + text.encode(encoding)).tobytes() == load_any(plain.encode()).tobytes()
+
+
 def test_drawings_that_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("resvg_py", reason="needs the extra svg")
     for text, message in [
@@ -68,7 +76,7 @@ def test_drawings_that_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         ('<svg xmlns="http://www.w3.org/2000/svg" width="1000" height="1"/>', "a: 512 x 1 pixels: too thin"),
         ("<html><svg/></html>", "a: SVG that cannot be rendered: "),
         ("<svg>" * 10_000 + "</svg>" * 10_000, "a: SVG that cannot be rendered: too many levels of elements"),
-        ("<html>no drawing</html>", "a: not an image of a known format"),
+        ("<html>no drawing</html>", "a: a web page, not an image"),
     ]:
         with pytest.raises(ImageError, match=message):
             load_any(text.encode(), "a")

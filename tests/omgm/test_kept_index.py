@@ -51,8 +51,7 @@ def test_the_index_of_a_folder_is_built_beside_it_once(tmp_path: Path, builds: l
         f"Building the index of {kb} in {index}",
         "3 entities, 3 sections, 2 with an image",
         "with an image: The fox, The hen",
-        "1 image missing, the first of cat: "
-        "1 x no file, or only a link out of the folder, at any suffix of the URL's path",
+        "1 image missing, the first of cat: 1 x no file of this name",
         f"each with its reason: {index / 'report.json'} and image_problems.jsonl",
     ]
     keep_index(profile, kb, index, say=said.append)

@@ -11,10 +11,21 @@ from typing import Any
 import numpy as np
 import pillow_heif
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 from retriever import images
-from retriever.images import FORMATS, ImageError, encoded, load_image, open_image, original_size, prepare_image
+from retriever.images import (
+    FORMATS,
+    GROUND,
+    ImageError,
+    encoded,
+    is_plain,
+    load_image,
+    open_image,
+    original_size,
+    prepare_image,
+)
 from retriever.models.pixels import PixelPreparation
 from tests.fakes.ghostscript import EPS, install_trap
 
@@ -44,6 +55,10 @@ def near(image: Image.Image, at: tuple[int, int], color: tuple[int, int, int], b
     return bool(np.abs(np.asarray(image)[at[1], at[0]].astype(int) - color).max() <= by)
 
 
+def bytes_of(image: Image.Image, format: str) -> bytes:
+    return encoded(image, format, **({"sizes": [image.size]} if format == "ICO" else {}))
+
+
 def reason_of(source: Any, **limits: Any) -> tuple[str, str]:
     with pytest.raises(ImageError) as caught:
         load_image(source, **limits)
@@ -52,7 +67,7 @@ def reason_of(source: Any, **limits: Any) -> tuple[str, str]:
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_every_format_is_decoded_from_bytes_path_and_stream(tmp_path: Path, format: str) -> None:
-    data = encoded(half_red().convert("P") if format == "GIF" else half_red(), format)
+    data = bytes_of(half_red().convert("P") if format == "GIF" else half_red(), format)
     (tmp_path / "name_says.nothing").write_bytes(data)
     for source in (data, tmp_path / "name_says.nothing", str(tmp_path / "name_says.nothing"), io.BytesIO(data)):
         image = load_image(source)
@@ -107,10 +122,60 @@ def test_models_see_a_transparent_logo_on_white() -> None:
         assert near(resized, (2, 8), RED) and near(resized, (13, 8), WHITE)
 
 
-def test_sixteen_bit_gray_is_scaled() -> None:
-    values = np.array([[0, 0x8000, 0xFFFF]], np.uint16)
-    for source in (encoded(Image.fromarray(values)), values):
-        assert np.asarray(load_image(source))[0, :, 0].tolist() == [0, 0x80, 0xFF]
+@pytest.mark.parametrize(
+    ("values", "levels"),
+    [
+        (np.array([[0, 0x8000, 0xFFFF]], np.uint16), [0, 128, 255]),
+        (np.array([[0, 2048, 4095]], np.uint16), [0, 128, 255]),  # of a camera with 12 bits
+        (np.array([[0, 2048, 4080]], np.uint16), [0, 128, 254]),
+        (np.array([[0, 100, 200]], np.uint16), [0, 100, 200]),  # 8 bits in 16
+        (np.array([[0, 0x8000, 0xFFFF]], np.int32), [0, 128, 255]),
+        (np.array([[-100, 0, 100]], np.int32), [0, 128, 255]),
+        (np.array([[0, 50_000, 100_000]], np.int32), [0, 128, 255]),
+        (np.array([[0, 0.5, 1]], np.float32), [0, 128, 255]),
+        (np.array([[0.25, 0.25, 0.25]], np.float32), [64, 64, 64]),
+        (np.array([[0, 127.6, 255]], np.float32), [0, 128, 255]),
+        (np.array([[-1, 0, np.nan]], np.float32), [0, 255, 0]),
+        (np.array([[np.nan, np.nan, np.inf]], np.float32), [0, 0, 0]),
+        (np.array([[7, 7, 7]], np.int32) - 100, [0, 0, 0]),
+    ],
+)
+def test_gray_with_more_than_eight_bits_is_scaled_by_its_range(values: NDArray[Any], levels: list[int]) -> None:
+    image = Image.fromarray(values)
+    sources = [image, encoded(image, "TIFF")] + ([encoded(image), values] if values.dtype == np.uint16 else [])
+    for source in sources:
+        assert np.asarray(load_image(source))[0, :, 0].tolist() == levels
+
+
+def test_a_white_logo_on_transparency_is_seen() -> None:
+    logo = Image.new("RGBA", (40, 40), (255, 255, 255, 0))
+    logo.paste((255, 255, 255, 255), (10, 10, 30, 30))
+    for pale, ground in (((255, 255, 255), 0), ((240, 240, 220), 0), ((250, 210, 40), 255), ((20, 20, 20), 255)):
+        drawn = logo.copy()
+        drawn.paste((*pale, 255), (10, 10, 30, 30))
+        for source in (drawn, encoded(drawn), encoded(drawn.convert("P", palette=Image.Palette.ADAPTIVE))):
+            image = load_image(source)
+            assert (image.getpixel((0, 0)), image.getpixel((20, 20))) == ((ground,) * 3, pale)
+            assert image.info.get(GROUND, 255) == ground
+    logo.paste((200, 30, 40, 255), (12, 12, 14, 30))  # a tenth of it
+    assert load_image(logo).getpixel((0, 0)) == WHITE
+
+
+def test_the_first_frame_that_shows_anything() -> None:
+    empty, white = Image.new("RGBA", (64, 32)), Image.new("RGBA", (64, 32), "white")
+    for format in ("GIF", "WEBP", "PNG", "TIFF"):
+        data = encoded(empty, format, save_all=True, append_images=[white, half_red().convert("RGBA"), white])
+        assert near(load_image(data), (8, 16), RED) and near(load_image(data, max_side=32), (28, 8), BLUE)
+        data = encoded(white, format, save_all=True, append_images=[Image.new("RGBA", (64, 32), "red")])
+        assert near(load_image(data), (8, 16), WHITE)  # none shows anything
+    assert [is_plain(image) for image in (half_red(), Image.new("RGB", (3, 3), "red"))] == [False, True]
+
+
+def test_a_targa_is_known_by_its_end_or_name(tmp_path: Path) -> None:
+    data = encoded(half_red(), "TGA")[:-26]  # as older programs write it
+    (tmp_path / "a.TGA").write_bytes(data)
+    assert near(load_image(tmp_path / "a.TGA"), (8, 16), RED)
+    assert reason_of(data)[0] == "unknown_format"
 
 
 def test_arrays() -> None:
@@ -175,7 +240,9 @@ def test_what_is_no_image(tmp_path: Path) -> None:
         b"RIFF\0\0\0\0WAVEfmt ",
     ):
         assert reason_of(data)[0] == "unknown_format"
-    assert reason_of(encoded(half_red(), "PPM"))[1] == f"not an image of a known format ({', '.join(FORMATS)})"
+    assert reason_of(encoded(half_red(), "PCX"))[1] == f"not an image of a known format ({', '.join(FORMATS)})"
+    assert reason_of(encoded(half_red(), "PDF"))[1] == "a PDF; export its pages as images"
+    assert reason_of(b"<!DOCTYPE html><title>404")[1] == "a web page, not an image"
     (tmp_path / "text.jpg").write_text("no image")
     assert reason_of(tmp_path / "text.jpg")[1].startswith(f"{tmp_path / 'text.jpg'}: not an image")
     assert reason_of(tmp_path / "absent.jpg") == (
@@ -190,10 +257,11 @@ def test_what_is_no_image(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("share", [0.05, 0.6])
-def test_truncated(format: str, share: float) -> None:
+def test_truncated(tmp_path: Path, format: str, share: float) -> None:
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
-    data = encoded(noise, format)
-    assert reason_of(data[: max(int(len(data) * share), 16)])[0] == "damaged"
+    data = bytes_of(noise, format)[: -26 if format == "TGA" else None]  # without the mark at the end of a TGA
+    (tmp_path / f"noise.{format}").write_bytes(data[: max(int(len(data) * share), 24)])
+    assert reason_of(tmp_path / f"noise.{format}")[0] == "damaged"
 
 
 def test_reasons_do_not_depend_on_where_the_image_is(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from indexes.images import find_image, names_of
+from indexes.image_names import names_of
+from indexes.images import find_image
 from indexes.sources import ImageSource, find_main, main_candidates
 from omgm.downloads.images.hosts import place_of
 from omgm.downloads.images.journal import FOLDER, Journal

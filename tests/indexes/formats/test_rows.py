@@ -171,8 +171,7 @@ def test_an_image_called_like_the_row_goes_before_another_of_a_common_name(tmp_p
     ]
     found = inspect_knowledge_base(written(tmp_path / "kb.json", rows), progress=False)
     images = ["citroen.png", "logos/elk.png", "gone.png", "gone.png", "icon.png", "icon.png"]
-    source = open_images(tmp_path, tmp_path / "kb.json", "jsonl")
-    assert source is not None and [find_main(source, entity) for entity in read(tmp_path / "kb.json")] == images
+    assert [one.image if one.problem is None else None for one in found.specimens] == images
     assert (found.named, found.found) == (6, 6)
 
 
@@ -214,8 +213,8 @@ def test_a_value_that_all_rows_share_stays(tmp_path: Path) -> None:
 
 
 def test_an_image_in_any_folder_if_no_other_has_its_name(tmp_path: Path) -> None:
-    for name in ("images/flags/fr.png", "images/flags/de.png", "images/maps/de.png"):
-        write_image(tmp_path / name, "black", 80)
+    for name, color in {"flags/fr.png": "blue", "flags/de.png": "red", "maps/de.png": "black"}.items():
+        write_image(tmp_path / "images" / name, color, 80)
     rows = [
         {"name": "France", "flag": "fr.png"},
         {"name": "Spain", "flag": "old/fr.png"},
@@ -227,7 +226,8 @@ def test_an_image_in_any_folder_if_no_other_has_its_name(tmp_path: Path) -> None
     found = [find_main(source, entity) for entity in read(tmp_path / "kb.json")]
     assert found == ["flags/fr.png", "flags/fr.png", None, None]
     lines = "\n".join(text_lines(inspect_knowledge_base(tmp_path / "kb.json", tmp_path / "images", progress=False)))
-    assert "fr.png of Italy; de.png of Germany; omgm images fetch downloads those on the web" in lines
+    assert "fr.png of Italy (no file of this name, but similar ones: flags/fr.png); " in lines
+    assert "de.png of Germany (the name of 2 files: flags/de.png, maps/de.png); omgm images fetch downloads" in lines
 
 
 def test_an_object_of_names_by_their_codes_or_of_explanations(tmp_path: Path) -> None:
@@ -240,8 +240,8 @@ def test_an_object_of_names_by_their_codes_or_of_explanations(tmp_path: Path) ->
     found = read(written(tmp_path / "countries.json", countries))
     assert [(one.id, one.title) for one in found] == list(countries.items())
     write_image(tmp_path / "na.png", "black", 80)
-    source = open_images(tmp_path, tmp_path / "countries.json", "jsonl")
-    assert source is not None and find_main(source, found[1]) == "na.png"
+    inspected = inspect_knowledge_base(tmp_path / "countries.json", progress=False)
+    assert [one.image for one in inspected.specimens] == [None, "na.png", None, None]
     words = {"Fox": "A red animal that lives in dens.", "Hen": "A bird that lays eggs."}
     fox, hen = read(written(tmp_path / "words.json", words))
     assert (fox.id, fox.title, hen.id, hen.title) == ("Fox", "Fox", "Hen", "Hen")

@@ -43,7 +43,7 @@ def test_unusable_images_are_counted_with_their_reasons(tmp_path: Path, capsys: 
         "kept 95.1 % of 41 words; left out: sections titled References 2 words in 1 place, "
         "e.g. entry 1 ('https://e.example/wiki/France'): [1]\n"
         "1 image missing, the first of https://e.example/wiki/Lost: "
-        "1 x no file, or only a link out of the folder, at any suffix of the URL's path; "
+        "1 x no file at any suffix of its path; "
         "omgm images fetch downloads those on the web\n"
         "1 image unreadable, the first of https://e.example/wiki/Broken: "
         f"1 x not an image of a known format ({', '.join(FORMATS)})\n"

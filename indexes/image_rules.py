@@ -1,0 +1,223 @@
+"""Rules by which image files belong to entities, such as file names that begin with the id; each with its coverage."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from indexes.entity_keys import EntityKeys, KeyRows
+from indexes.file_keys import BEGINS, ENDS, NAME, keys_of
+from indexes.image_names import split_name
+from retriever.types import IntArray
+
+FOLDER, BESIDE = 3, 4
+"""Further kinds of rules: files in a folder that is called like the entity, and files beside the entity's own."""
+PATTERNS = {NAME: "{%s}", BEGINS: "{%s}*", ENDS: "*{%s}", FOLDER: "{%s}/*", BESIDE: "./*"}
+"""How a rule is written in `--map image=…`, by its kind."""
+_WORDS = {
+    NAME: "file names that are the {}, apart from a number, a size or a view",
+    BEGINS: "file names that begin with the {}",
+    ENDS: "file names that end with the {}",
+    FOLDER: "folders that are called like the {}",
+    BESIDE: "the folder of the entity's own file",
+}
+_SURE = ("id", "slug", "title", "names")
+"""Fields that name an entity, the best first: a few files called after them are no coincidence."""
+_ENOUGH = 0.5
+"""Share of the entities without images, or of the files, from which any rule is no coincidence."""
+_CONFLICTS = 0.1
+_FEWEST = 3
+"""Fewest entities from which another field can be told from coincidence."""
+_DEEPEST = 100
+_CHUNK = 1 << 16
+
+Rows = NDArray[np.int32]
+
+
+class Rule(NamedTuple):
+    """A rule, and what it gives.
+
+    Attributes:
+        field: The field that files are called after; "" if they lie beside the entity's file.
+        kind: How they are called after it.
+        entities: Number of entities without an image that get one by this rule.
+        files: Number of files that it gives to one entity each.
+        conflicts: Number of files that it would give to several entities.
+        example: The number of a file that it gives to an entity, or else of one in conflict.
+        used: Whether it is used.
+    """
+
+    field: str
+    kind: int
+    entities: int
+    files: int
+    conflicts: int
+    example: int
+    used: bool = False
+
+    @property
+    def pattern(self) -> str:
+        """The rule as `--map image=…` takes it."""
+        return PATTERNS[self.kind].replace("%s", self.field)
+
+    def __str__(self) -> str:
+        """Returns the rule in words."""
+        return _WORDS[self.kind].format(self.field)
+
+
+class Matches(NamedTuple):
+    """The rules that give anything, and what the used ones give.
+
+    Attributes:
+        rules: The rules, those that come first in doubt first.
+        owners: The row of each file's entity, int32 [files], or -1.
+    """
+
+    rules: list[Rule]
+    owners: Rows
+
+
+class _Claim(NamedTuple):
+    """The files that a rule gives to entities: their numbers, the row of each entity or `SHARED`, and its strength."""
+
+    files: IntArray
+    rows: Rows
+    weak: bool
+
+
+def match_files(names: Sequence[str], keys: EntityKeys, taken: NDArray[np.bool_], pattern: str = "") -> Matches:
+    """Finds out by which rules image files belong to entities.
+
+    A rule is used if it gives images to at least half of the entities that have none, or entities to half of the files.
+    If it concerns whole file names and ids or titles that are not just numbers, a single file suffices. At most a tenth
+    of its files may belong to several entities or, by a rule before it, to other ones; such files are left out.
+
+    Args:
+        names: The paths of the image files.
+        keys: What they may be called after.
+        taken: Which files entities name, bool [files]; they belong to others only if these are called like them.
+        pattern: The only rule to use, whatever it gives, as `--map image=…` takes it.
+    """
+    lacking, free = np.array(keys.lacking, bool), int((~taken).sum())
+    owners = np.full(len(names), -1, np.int32)
+    rules, found = [], list[Rule]()
+    for (field, kind), claim in _claims(names, keys).items():
+        if not (field in _SURE and kind == NAME and not claim.weak):
+            kept = ~taken[claim.files]
+            claim = _Claim(claim.files[kept], claim.rows[kept], claim.weak)
+        if not len(claim.files):
+            continue
+        own = claim.rows >= 0
+        gained = int(lacking[np.unique(claim.rows[own])].sum())
+        example = int(claim.files[own if own.any() else ~own][0])
+        rules.append((Rule(field, kind, gained, int(own.sum()), int((~own).sum()), example), claim))
+    for rule, claim in sorted(rules, key=lambda one: _rank(one[0])):
+        own = claim.rows >= 0
+        files, rows = claim.files[own], claim.rows[own]
+        other = (owners[files] >= 0) & (owners[files] != rows)
+        used = rule.pattern == pattern
+        if not pattern:
+            used = _is_convincing(rule, claim.weak, int(lacking.sum()), free)
+            used = used and int(other.sum()) <= _CONFLICTS * len(files)
+        if used:
+            owners[files] = np.where(owners[files] >= 0, owners[files], rows)
+        found.append(rule._replace(used=used))
+    return Matches(found, owners)
+
+
+def _rank(rule: Rule) -> tuple[bool, int, int, int]:
+    """Returns the place of a rule in doubt: whole names first, and of these the id."""
+    sure = _SURE.index(rule.field) if rule.field in _SURE else len(_SURE)
+    order = (NAME, FOLDER, BESIDE, BEGINS, ENDS)
+    return sure == len(_SURE) and rule.kind != BESIDE, order.index(rule.kind), sure, -rule.entities
+
+
+def _is_convincing(rule: Rule, weak: bool, lacking: int, free: int) -> bool:
+    if not rule.entities or rule.conflicts > _CONFLICTS * (rule.conflicts + rule.files):
+        return False
+    names_entities = rule.field in _SURE or rule.kind == BESIDE
+    if names_entities and rule.kind in (NAME, BESIDE) and not weak:
+        return True
+    if not names_entities and rule.entities < _FEWEST:
+        return False
+    several = rule.entities > 1 or rule.kind == NAME
+    return rule.entities >= _ENOUGH * lacking or (rule.files >= _ENOUGH * free and several)
+
+
+def _claims(names: Sequence[str], keys: EntityKeys) -> dict[tuple[str, int], _Claim]:
+    """Returns the files that each rule gives to entities, by field and kind."""
+    table = keys.table()
+    parts: dict[tuple[int, int], list[_Claim]] = {}
+    files, folders = enumerate(names), _Folders(keys)
+    while chunk := list(islice(files, _CHUNK)):
+        for place, claim in _claims_of(chunk, table, folders):
+            parts.setdefault(place, []).append(claim)
+    found = {}
+    for (field, kind), claims in parts.items():
+        rows = np.concatenate([claim.rows for claim in claims])
+        weak = sum(claim.weak for claim in claims) > len(claims) / 2
+        name = keys.fields[field] if kind != BESIDE else ""
+        found[name, kind] = _Claim(np.concatenate([claim.files for claim in claims]), rows, weak)
+    return found
+
+
+class _Folders:
+    """The keys of folders, and the entities beside whose files their images are."""
+
+    def __init__(self, keys: EntityKeys) -> None:
+        self._keys, self._name = keys, ""
+        self._found: tuple[list[int], int] = ([], -1)
+
+    def of(self, folder: str) -> tuple[list[int], int]:
+        """Returns the hashes of the names of a folder and of those above it, innermost first, and the row beside it."""
+        if folder != self._name:
+            row = self._keys.row_beside(folder)
+            hashes = list(map(hash, self._keys.folder_keys(folder)))
+            self._name, self._found = folder, (hashes, -1 if row is None else row)
+        return self._found
+
+
+def _claims_of(
+    named: Iterable[tuple[int, str]], table: KeyRows, folders: _Folders
+) -> Iterator[tuple[tuple[int, int], _Claim]]:
+    """Yields the files of a chunk that rules give to entities, by the number of the field and the kind of rule."""
+    hashes, files, kinds, lengths = array("q"), array("q"), array("b"), array("b")
+    beside_files, beside_rows = array("q"), array("i")
+    for number, path in named:
+        folder, _, name = path.rpartition("/")
+        keys = keys_of(split_name(name)[0])
+        inner, row = folders.of(folder)
+        hashes.extend([hash(key) for key, _, _ in keys])
+        kinds.extend([kind for _, kind, _ in keys])
+        lengths.extend([words for _, _, words in keys])
+        if inner:
+            hashes.extend(inner)
+            kinds.extend([FOLDER] * len(inner))
+            lengths.extend(range(_DEEPEST, _DEEPEST - len(inner), -1))
+        files.extend([number] * (len(keys) + len(inner)))
+        if row != -1:
+            beside_files.append(number)
+            beside_rows.append(row)
+    if beside_files:
+        yield (0, BESIDE), _Claim(np.array(beside_files, np.int64), np.array(beside_rows, np.int32), False)
+    wanted = np.array(hashes, np.int64)
+    start, end = (np.searchsorted(table.hashes, wanted, side) for side in ("left", "right"))
+    counts = end - start
+    entry = np.repeat(np.arange(len(wanted)), counts)
+    place = np.arange(len(entry)) - np.repeat(np.cumsum(counts) - counts, counts) + start[entry]
+    fields, rows, weak = table.fields[place], table.rows[place], table.weak[place]
+    of_files, kind, length = (np.array(one)[entry] for one in (files, kinds, lengths))
+    for rule, included in {NAME: (NAME,), BEGINS: (NAME, BEGINS), ENDS: (NAME, ENDS), FOLDER: (FOLDER,)}.items():
+        fitting = np.flatnonzero(np.isin(kind, included))
+        order = fitting[np.lexsort((-length[fitting], of_files[fitting], fields[fitting]))]
+        first = np.ones(len(order), bool)
+        first[1:] = (fields[order][1:] != fields[order][:-1]) | (of_files[order][1:] != of_files[order][:-1])
+        best = order[first]
+        for field in np.unique(fields[best]).tolist():
+            own = best[fields[best] == field]
+            yield (field, rule), _Claim(of_files[own], rows[own], bool(weak[own].mean() > 1 / 2))
