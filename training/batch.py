@@ -9,6 +9,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from retriever.transfer import to_device
+
 
 class Batch:
     """The base of dataclasses of tensors, of lists of tensors and of such dataclasses, which move as a whole."""
@@ -17,12 +19,12 @@ class Batch:
 
     def pinned(self, device: torch.device) -> Self:
         """Returns the batch in pinned memory if it will move to a GPU, for the thread that makes it to call."""
-        copy: Self = self if device.type == "cpu" else _each(self, pinned)
+        copy: Self = self if device.type == "cpu" else _each(self, _pinned)
         return copy
 
     def to(self, device: torch.device) -> Self:
         """Copies the batch to a device without waiting for a GPU; tensors that are there already are not copied."""
-        copy: Self = _each(self, lambda tensor: moved(tensor, device))
+        copy: Self = _each(self, lambda tensor: to_device(tensor, device))
         return copy
 
 
@@ -52,18 +54,6 @@ class Targets(Batch):
         return len(self.queries)
 
 
-def pinned(tensor: Tensor) -> Tensor:
-    """Copies a tensor to pinned memory, from which a GPU copies by itself, unless it is there or on a GPU."""
-    if tensor.device.type != "cpu" or tensor.is_pinned():
-        return tensor
-    return tensor.contiguous().pin_memory()  # gaps would be copied through pageable memory
-
-
-def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copies a tensor to a device without waiting for a GPU, unless it is there already."""
-    return tensor.to(device) if device.type == "cpu" else pinned(tensor).to(device, non_blocking=True)
-
-
 def read_later(value: Tensor) -> Callable[[], float]:
     """Starts to copy a scalar to the CPU; returns a function that waits for this, but for no later work of a GPU.
 
@@ -80,6 +70,11 @@ def read_later(value: Tensor) -> Callable[[], float]:
         return copy.item()
 
     return read
+
+
+def _pinned(tensor: Tensor) -> Tensor:
+    # Contiguous, because gaps would be copied to a GPU through pageable memory.
+    return tensor if tensor.is_cuda else tensor.contiguous().pin_memory()
 
 
 def _each(value: Any, change: Callable[[Tensor], Tensor]) -> Any:

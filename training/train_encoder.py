@@ -23,9 +23,10 @@ from retriever.borders import load_query_image
 from retriever.models.encoder import ClipEncoder
 from retriever.models.precision import autocast, fastest_dtype
 from retriever.models.small_clip import SmallCLIPConfig
+from retriever.transfer import to_device
 from retriever.wording import counted
 from training.augment import ROOM, resized
-from training.batch import Targets, moved
+from training.batch import Targets
 from training.config import TrainingConfig
 from training.encoder_batches import EncoderBatches, targets_among
 from training.encoder_data import EncoderData, read_entities
@@ -234,7 +235,7 @@ def _validation(
         }
 
     def encoded(part: Tensor) -> Tensor:
-        small = resized(moved(part, model.model.device), model.pixels.size)
+        small = resized(to_device(part, model.model.device), model.pixels.size)
         vectors: Tensor = model.model.get_image_features(model.pixels.normalize(small))
         return vectors.float()
 

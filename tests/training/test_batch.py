@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from training.batch import Batch, Targets, moved, pinned, read_later
+from training.batch import Batch, Targets, read_later
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -63,13 +63,10 @@ def test_a_batch_that_stays_on_the_cpu_is_not_copied(pins: list[Tensor]) -> None
     assert batch.to(CPU).rows is batch.rows and not pins
 
 
-def test_only_what_is_in_pageable_memory_is_pinned(pins: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
-    elsewhere = torch.ones(2, device="meta")  # stands for a GPU
-    assert pinned(elsewhere) is elsewhere
-    ready = torch.ones(2)
-    monkeypatch.setattr(Tensor, "is_pinned", lambda tensor: tensor is ready)
-    assert pinned(ready) is ready and not pins
-    assert moved(torch.ones(2), torch.device("meta")).device.type == "meta" and len(pins) == 1
+def test_what_is_on_a_gpu_is_not_pinned(pins: list[Tensor], monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = whole()
+    monkeypatch.setattr(Tensor, "is_cuda", property(lambda tensor: tensor is batch.rows))
+    assert batch.pinned(CUDA).rows is batch.rows and len(pins) == 3
 
 
 def test_queries_without_a_key_have_no_target() -> None:

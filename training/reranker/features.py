@@ -25,7 +25,7 @@ from retriever.files import replacing, write_whole
 from retriever.images import ImageError
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
-from training.batch import moved
+from retriever.transfer import to_device
 from training.processes import Processes
 from training.reranker.feature_store import FeatureStore
 from training.reranker.image_table import ImageTable
@@ -171,7 +171,7 @@ def _compute(
 def _forward(fusion: QFormerFusion, views: Tensor) -> Tensor:
     device = fusion.query_tokens.device
     parts = []
-    for part in moved(views, device).split(2 * BATCH):
+    for part in to_device(views, device).split(2 * BATCH):
         pixels = fusion.pixels.normalize(part.float() / 255)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
             parts.append(fusion.vision_features(pixels).bfloat16())

@@ -19,9 +19,10 @@ from torch import Tensor
 
 from retriever.models.precision import autocast
 from retriever.models.qformer import QFormerFusion
+from retriever.transfer import to_device
 from retriever.types import IntArray
 from training.augment import SLIGHT, resized, vary
-from training.batch import Batch, Targets, moved
+from training.batch import Batch, Targets
 from training.reranker.batches import Order, Texts, padded
 from training.reranker.feature_store import FeatureStore
 from training.reranker.rows import Rows
@@ -192,7 +193,7 @@ class TowerFeatures:
         pixels, device = self.fusion.pixels, self.fusion.query_tokens.device
         parts = []
         for part in self.store.read(rows, views).split(_TOWER_BATCH):
-            small = pixels.normalize(resized(moved(part, device), pixels.size))
+            small = pixels.normalize(resized(to_device(part, device), pixels.size))
             with autocast(device.type, self.precision):
                 parts.append(self.fusion.vision_features(small.to(memory_format=torch.channels_last)))
         return torch.cat(parts)

@@ -14,8 +14,8 @@ from indexes.tokens import TokenStore
 from retriever.codecs import encode_tokens
 from retriever.step2_rerank import score_candidates
 from retriever.token_codec import TokenCodec
+from retriever.transfer import to_device
 from retriever.types import Candidate, StoredTokens
-from training.batch import moved
 from training.processes import Processes
 from training.reranker.batches import BatchMaker
 from training.reranker.data import Serving
@@ -134,7 +134,7 @@ class Validation:
         device = model.fusion.query_tokens.device
         for start in range(0, len(pairs), _AT_ONCE):
             places, different = self.make.pairs(pairs[start : start + _AT_ONCE])
-            yield model.tokens(different.to(device))[moved(places, device)]
+            yield model.tokens(different.to(device))[to_device(places, device)]
 
     def _scored(self, sample: int, query: Tensor, index: EncodedEntities) -> ScoredQuestion:
         samples = self.samples
