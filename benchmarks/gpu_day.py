@@ -43,10 +43,10 @@ ROOT = Path(__file__).resolve().parents[1]
 GRACE = 5.0
 """Seconds between asking a step to end and killing it."""
 TINY = (
-    "--size tiny --batches 1,2 --runs 1",
+    "--size tiny --batches 2 --runs 1",
     "--vectors 2000 --length 64 --batches 1 2 --runs 1",
     "--batches 2 --lengths 64 --rows 40 --most 5 --sets 2 --rounds 1",
-    "--size tiny --few --batch 2 --rounds 1 --steps 1",
+    "--size tiny --few --batch 1 --rounds 1 --steps 1",
     "--size tiny --batch 2",
 )
 PAPER = ("--size paper", "", "", "--size full", "--size paper --batch 16")
