@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -68,22 +68,29 @@ class DeviceTimer:
         times = self.times(call)
         with FlopCounterMode(display=False) as counter:
             call()
+        in_fp8 = counter.get_flop_counts().get("Global", {}).get(torch.ops.aten._scaled_mm, 0)
+        return self.timed(part, batch, times, counter.get_total_flops(), in_fp8, moved)
+
+    def timed(
+        self, part: str, batch: int, times: Sequence[float], flops: int = 0, in_fp8: int = 0, moved: int = 0
+    ) -> Row:
+        """Returns the row of a call that took some milliseconds, with its FLOPs and bytes; see `row`."""
         p50 = percentile(times, 50) or float("nan")
-        tflops, gbps = counter.get_total_flops() / p50 / 1e9, moved / p50 / 1e6
+        tflops, gbps = flops / p50 / 1e9, moved / p50 / 1e6
         row = {
             "part": part,
             "batch": batch,
             "p50_ms": round(p50, 3),
             "p95_ms": round(percentile(times, 95) or float("nan"), 3),
             "queries_per_s": round(1000 * batch / p50, 1),
-            "gflop": round(counter.get_total_flops() / 1e9, 2),
+            "gflop": round(flops / 1e9, 2),
             "tflops": round(tflops, 2),
             "of_peak_flops": round(tflops / self.peak_tflops, 3),
             "read_mb": round(moved / 1e6, 2),
             "gbps": round(gbps, 1),
             "of_peak_bytes": round(gbps / self.peak_gbps, 3),
         }
-        if in_fp8 := counter.get_flop_counts()["Global"].get(torch.ops.aten._scaled_mm, 0):
+        if in_fp8:
             row["fp8_gflop"] = round(in_fp8 / 1e9, 2)
         if self.device == "cuda":
             row["memory_gb"] = round(torch.cuda.max_memory_allocated() / 1e9, 2)

@@ -4,10 +4,10 @@
     python benchmarks/gpu.py --size tiny --out artifacts/bench     the same code anywhere, in seconds
 
 The GPU's peak is measured in the same run, with one large matrix product and one large copy. Each part is timed alone,
-with a synchronization before and after, and then the whole retrieval as the service runs it, with and without CUDA
-graphs, and with step 1's image tower in FP8. FLOPs are PyTorch's own count; bytes are those that a pass must read:
-weights, vectors, tokens. The bound of a retrieval is the sum over its parts of the longer of two times: of their FLOPs
-at four fifths of the peak, or of their bytes. Writes `gpu.json` and `gpu.md`.
+with a synchronization before and after, and then the whole retrieval: one batch alone, and batch after batch as in a
+busy service, with and without CUDA graphs, and with step 1's image tower in FP8. FLOPs are PyTorch's own count; bytes
+are those that a pass must read: weights, vectors, tokens. The bound of a retrieval is the sum over its parts of the
+longer of two times: of their FLOPs at four fifths of the peak, or of their bytes. Writes `gpu.json` and `gpu.md`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -50,6 +52,7 @@ from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.texts import section_passage
+from retriever.types import Query
 
 BATCHES = "1,8,16,32"
 
@@ -98,7 +101,7 @@ def measure(
         for row in measure_parts(timer, models, batch):
             parts[batch].append(row)
             yield row
-        yield measure_retrieval(timer, models, batch, "retrieval", parts[batch])
+        yield from measure_retrieval(timer, models, batch, "retrieval", parts[batch])
     if graphs:
         models.encoder.use_cuda_graphs()
         models.fusion.use_cuda_graphs()
@@ -107,7 +110,7 @@ def measure(
             images, questions = [q.image for q in asked], [q.question for q in asked]
             yield image_tower(timer, models, batch, "1 image tower, graph")
             yield timer.row("2 tower and Q-Former, graph", batch, partial(models.fusion.encode, images, questions))
-            yield measure_retrieval(timer, models, batch, "retrieval, graphs", parts[batch])
+            yield from measure_retrieval(timer, models, batch, "retrieval, graphs", parts[batch])
     yield from sections_alone(timer, models)
     if not fp8:
         return
@@ -117,12 +120,12 @@ def measure(
         yield row
         parts[batch] = [row if part["part"] == "1 image tower" else part for part in parts[batch]]
         if not graphs:
-            yield measure_retrieval(timer, models, batch, "retrieval, FP8", parts[batch])
+            yield from measure_retrieval(timer, models, batch, "retrieval, FP8", parts[batch])
     if graphs:
         models.encoder.use_cuda_graphs()
         for batch in progress_bar(batches, desc="with FP8 and graphs", unit="size"):
             yield image_tower(timer, models, batch, "1 image tower, FP8, graph")
-            yield measure_retrieval(timer, models, batch, "retrieval, FP8, graphs", parts[batch])
+            yield from measure_retrieval(timer, models, batch, "retrieval, FP8, graphs", parts[batch])
 
 
 def image_tower(timer: DeviceTimer, models: FullSize, batch: int, part: str) -> Row:
@@ -163,14 +166,32 @@ def measure_parts(timer: DeviceTimer, models: FullSize, batch: int) -> Iterator[
     )
 
 
-def measure_retrieval(timer: DeviceTimer, models: FullSize, batch: int, part: str, parts: Sequence[Row]) -> Row:
-    """Measures the whole retrieval and its share of the bound of its parts."""
+def measure_retrieval(
+    timer: DeviceTimer, models: FullSize, batch: int, part: str, parts: Sequence[Row]
+) -> Iterator[Row]:
+    """Measures the whole retrieval and its share of the bound of its parts: one batch alone, and batch after batch."""
     asked, retriever, bound_ms = queries(batch), models.retriever, timer.bound(parts)
-    row = timer.row(part, batch, partial(retriever.retrieve, asked))
-    row["bound_queries_per_s"] = round(1000 * batch / bound_ms, 1)
-    row["of_bound"] = round(bound_ms / row["p50_ms"], 3)
-    row["steps_ms"] = retriever.retrieve(asked)[0].timings_ms
-    return row
+    alone = timer.row(part, batch, partial(retriever.retrieve, asked))
+    alone["steps_ms"] = retriever.retrieve(asked)[0].timings_ms
+    retrieve_all(retriever, asked, 2)
+    started = time.perf_counter()
+    retrieve_all(retriever, asked, timer.runs)
+    timer.wait()
+    flow = timer.timed(f"{part}, {retriever.in_flight} in flight", batch, [_ms_since(started) / timer.runs])
+    for row in (alone, flow):
+        row["bound_queries_per_s"] = round(1000 * batch / bound_ms, 1)
+        row["of_bound"] = round(bound_ms / row["p50_ms"], 3)
+        yield row
+
+
+def retrieve_all(retriever: Retriever[SyntheticIndex], asked: Sequence[Query], batches: int) -> None:
+    """Retrieves for the same queries several times, with as many batches at once as a service has."""
+    with ThreadPoolExecutor(retriever.in_flight) as threads:
+        list(threads.map(retriever.retrieve, [asked] * batches))
+
+
+def _ms_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000
 
 
 def prepare(encoder: ClipEncoder, images: Sequence[Image.Image]) -> torch.Tensor:

@@ -47,7 +47,7 @@ TINY = (
     "--vectors 2000 --length 64 --batches 1 2 --runs 1",
     "--batches 2 --lengths 64 --rows 40 --most 5 --sets 2 --rounds 1",
     "--size tiny --few --batch 1 --rounds 1 --steps 1",
-    "--size tiny --batch 2",
+    "--size tiny --batch 2 --batches 1",
 )
 PAPER = ("--size paper", "", "", "--size full", "--size paper --batch 16")
 """Sizes for the models, entity search, MaxSim, training and the trace."""
@@ -167,7 +167,7 @@ def steps(number: int, out: Path, work: Path, card: bool, size: str) -> list[Ste
     models, search, maxsim, training, trace = (command.split() for command in (TINY if size == "tiny" else PAPER))
     if number == 2:
         return [
-            Step("models", ("benchmarks/gpu.py", *models, "--out", f"{work}/models", *lines), 15, 300),
+            Step("models", ("benchmarks/gpu.py", *models, "--out", f"{work}/models", *lines), 15, 360),
             Step("entity search", ("benchmarks/gpu_search.py", *search, *lines), 10, 120),
             Step("MaxSim", ("benchmarks/maxsim.py", *maxsim, *lines), 10, 100),
         ]

@@ -3,9 +3,9 @@
     python benchmarks/gpu_trace.py --out DIR               batch 16 on an 80 GB GPU, with random weights
     python benchmarks/gpu_trace.py --size tiny --out DIR   the same code anywhere
 
-On a CPU, operators take the place of kernels. Writes `trace.json.gz` for chrome://tracing or https://ui.perfetto.dev,
-and `kernels.md`: the time of each kernel, the time that no kernel ran, and the longest gaps with the kernels around
-them.
+Batches follow each other as in a busy service. On a CPU, operators take the place of kernels. Writes `trace.json.gz`,
+for chrome://tracing or https://ui.perfetto.dev, and `kernels.md`: the time of each kernel, the time that no kernel ran,
+and the longest gaps with the kernels around them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch.profiler import DeviceType, ProfilerActivity, profile
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.full_size import PAPER, TINY, queries
-from benchmarks.gpu import FullSize
+from benchmarks.gpu import FullSize, retrieve_all
 from benchmarks.json_lines import recorder
 from benchmarks.machine import commit, device_name
 from retriever.files import write_whole
@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--size", choices=("paper", "tiny"), default="paper", help="sizes of the models (%(default)s)")
     parser.add_argument("--batch", type=int, default=16, metavar="N", help="queries per batch (%(default)s)")
-    parser.add_argument("--batches", type=int, default=2, metavar="N", help="traced batches (%(default)s)")
+    parser.add_argument("--batches", type=int, default=4, metavar="N", help="traced batches (%(default)s)")
     parser.add_argument("--graphs", action="store_true", help="capture the image towers as CUDA graphs")
     parser.add_argument("--fp8", action="store_true", help="run step 1's image tower in FP8")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where trace.json.gz and kernels.md go")
@@ -154,12 +154,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         models.encoder.use_cuda_graphs()
         models.fusion.use_cuda_graphs()
     asked, retriever = queries(args.batch), models.retriever
-    for _ in range(_WARM_UP):
-        retriever.retrieve(asked)
+    retrieve_all(retriever, asked, _WARM_UP)
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
     with profile(activities=activities, record_shapes=True) as profiler:
-        for _ in range(args.batches):
-            retriever.retrieve(asked)
+        retrieve_all(retriever, asked, args.batches)
         if device == "cuda":
             torch.cuda.synchronize()
     summary = summarize(kernels_of(profiler.events(), device), args.batches)

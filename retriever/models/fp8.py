@@ -35,7 +35,7 @@ def check_fp8(device: str, dtype: torch.dtype) -> None:
         raise ValueError(f'FP8 layers give bfloat16 on a GPU, not {given}; set dtype = "bfloat16"')
 
 
-def use_fp8(module: nn.Module, device: str) -> None:
+def use_fp8(module: nn.Module, device: torch.device | str) -> None:
     """Replaces every linear layer inside a module by an `FP8Linear` on a device, one after another.
 
     Raises:
@@ -66,7 +66,7 @@ class FP8Linear(nn.Module):
     scales: Tensor
     bias: Tensor | None
 
-    def __init__(self, linear: nn.Linear, device: str) -> None:
+    def __init__(self, linear: nn.Linear, device: torch.device | str) -> None:
         super().__init__()
         if linear.in_features % _MULTIPLE or linear.out_features % _MULTIPLE:
             sizes = f"{linear.in_features} to {linear.out_features}"

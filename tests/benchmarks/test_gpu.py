@@ -53,8 +53,10 @@ def test_every_part_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[st
         "2 MaxSim",
         "3 cross-encoder",
         "retrieval",
+        "retrieval, 1 in flight",
         "1 image tower, FP8",
         "retrieval, FP8",
+        "retrieval, FP8, 1 in flight",
     ]
     assert all(row["p50_ms"] > 0 for row in rows.values())
     vision = TINY.encoder.vision
