@@ -102,10 +102,18 @@ def without_lists(entity: Entity, dropped: Callable[[str], bool]) -> Entity:
 
 def divided(entity: Entity) -> Entity:
     """Returns an entity whose sections have at most `LONGEST` words; the parts of a longer one share its number."""
-    if all(len(one.text) <= LONGEST or count_words(one.text) <= LONGEST for one in entity.sections):
+    if not any(_may_be_long(one.text) and count_words(one.text) > LONGEST for one in entity.sections):
         return entity
     parts = ((one, part) for one in entity.sections for part in parts_of(one.text, LONGEST))
     return replace(entity, sections=tuple(replace(one, text=part) for one, part in parts))
+
+
+def _may_be_long(text: str) -> bool:
+    """Returns whether a text can have more than `LONGEST` words; much faster than counting them."""
+    if len(text) <= LONGEST:
+        return False
+    unspaced = (len(text.encode(errors="replace")) - len(text)) / 2  # at most; each takes three bytes or more
+    return len(text) / 2 + unspaced > LONGEST
 
 
 def parts_of(text: str, most: int = WORDS) -> Iterator[str]:

@@ -88,9 +88,9 @@ def as_sections(facts: Iterable[tuple[str, str]], losses: Losses) -> list[tuple[
         facts: The facts. Their labels are not words of the source.
         losses: Counts the words of labels as such.
     """
-    sections, lines = list[tuple[str, str]](), list[str]()
+    sections, lines, facts = list[tuple[str, str]](), list[str](), list(facts)
+    losses.repeat(words_in(label for label, _ in facts))
     for label, value in facts:
-        losses.repeat(words_in([label]))
         if len(value) > LONGEST_FACT or "\n" in value:
             sections.append((label, value))
         else:
@@ -103,7 +103,8 @@ def _facts(label: str, value: Any, losses: Losses, depth: int = 0) -> Iterator[t
     value = literal_of(parsed(value))
     if isinstance(value, Mapping):
         said = {name: one for name, one in value.items() if not _leads_elsewhere(name)}
-        losses.leave_out(_ADDRESSES, words_within([one for name, one in value.items() if name not in said]))
+        if len(said) < len(value):
+            losses.leave_out(_ADDRESSES, words_within([one for name, one in value.items() if name not in said]))
         if len(value) > 1 and all(isinstance(one, Mapping) for one in value.values()):
             called = [one if _title(one)[1] else {"name": name, **one} for name, one in value.items()]
             yield from _facts(label, called, losses, depth)  # such as languages by their codes
@@ -117,7 +118,8 @@ def _facts(label: str, value: Any, losses: Losses, depth: int = 0) -> Iterator[t
     elif isinstance(value, list | tuple):
         texts = [text for one in value if (text := _item(one, losses, depth))]
         listed = list(dict.fromkeys(texts))
-        losses.leave_out("repeated items", " ".join(texts), words_in(texts) - words_in(listed))
+        if len(listed) < len(texts):
+            losses.leave_out("repeated items", " ".join(texts), words_in(texts) - words_in(listed))
         objects = any(isinstance(one, Mapping) for one in value)
         described = objects and all(": " in text.partition(" (")[0] for text in listed)
         if len(listed) > _LONGEST_LIST and not any(map(str.isalpha, "".join(listed))):

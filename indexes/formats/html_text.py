@@ -126,8 +126,10 @@ def outermost(nodes: Iterable[Any]) -> list[Any]:
 
 def lines_in(text: str) -> str:
     """Returns a text without marks (`prepare`), its words separated by single spaces."""
-    lines = (" ".join(line.split()) for line in write_superscripts(text).split(BREAK))
-    return "\n".join(filter(None, lines))
+    if START in text or BREAK in text:
+        lines = (" ".join(line.split()) for line in write_superscripts(text).split(BREAK))
+        return "\n".join(filter(None, lines))
+    return " ".join(text.split())
 
 
 def words_of(node: Any) -> str:
@@ -145,7 +147,7 @@ def heading_of(node: Any) -> str:
 
 def cell_text(node: Any, losses: Losses) -> str:
     """Returns the text of a cell on one line; its lines, list items and paragraphs are separated by commas."""
-    if node.css_first(_BLOCKS) is None:
+    if _is_text(node) or node.css_first(_BLOCKS) is None:
         lines = lines_in(node.text()).split("\n")
     else:
         lines = [line for piece in pieces_of(node, losses) for line in piece.text.split("\n")]
@@ -161,15 +163,27 @@ def table_cells(table: Any) -> Iterator[list[Any]]:
 
 
 def _cell(node: Any, losses: Losses) -> Cell:
-    text, bold = cell_text(node, losses), node.css_first("b, strong")
-    in_head = node.tag == "th" or node.parent.parent.tag == "thead"
-    header = in_head or (bold is not None and bool(text) and words_of(bold) == text)
-    return Cell(text, header, _span(node, "rowspan"), _span(node, "colspan"))
+    text, attributes = cell_text(node, losses), node.attributes
+    header = node.tag == "th" or node.parent.parent.tag == "thead"
+    if not header and text and not _is_text(node):
+        bold = node.css_first("b, strong")
+        header = bold is not None and words_of(bold) == text
+    return (
+        Cell(text, header, _span(attributes, "rowspan"), _span(attributes, "colspan"))
+        if attributes
+        else Cell(text, header)
+    )
 
 
-def _span(node: Any, name: str) -> int:
-    number = (node.attributes.get(name) or "1").strip()
+def _span(attributes: dict[str, str | None], name: str) -> int:
+    number = (attributes.get(name) or "1").strip()
     return int(number) if number.isdecimal() else 1
+
+
+def _is_text(node: Any) -> bool:
+    """Returns whether an element holds nothing but text."""
+    child = node.child
+    return child is None or (child.tag == "-text" and child.next is None)
 
 
 def images_of(node: Any) -> list[Image]:
@@ -199,8 +213,8 @@ class _Walk:
             tag = node.tag
             if tag == "-text":
                 self._add(node.text(), False)
-            elif tag in INLINE and node.css_first(_BLOCKS) is None:
-                self._inline(node)
+            elif tag in INLINE and (_is_text(node) or node.css_first(_BLOCKS) is None):
+                self._inline(node, tag)
             elif tag[0] != "-":
                 self.end_paragraph()
                 self._block(node, tag)
@@ -213,13 +227,17 @@ class _Walk:
             self.pieces.append(Piece(text, tuple(self._images), self._is_links and bool(text)))
         self._paragraph, self._images, self._is_links = [], [], True
 
-    def _inline(self, node: Any) -> None:
-        self._images += images_of(node)
-        self._add(node.text(), bool(_target(node)) or (self._is_links and _is_links(node)))
+    def _inline(self, node: Any, tag: str) -> None:
+        is_text, text = _is_text(node), node.text()
+        if not is_text or tag == "img":
+            self._images += images_of(node)
+        is_link = bool(_target(node)) or tag == "button"
+        self._add(text, is_link or (self._is_links and not is_text and _is_links(node, text)))
 
     def _add(self, text: str, is_links: bool) -> None:
         self._paragraph.append(text)
-        self._is_links = self._is_links and (is_links or not any(map(str.isalnum, text)))
+        if self._is_links and not is_links:
+            self._is_links = not any(map(str.isalnum, text))
 
     def _block(self, node: Any, tag: str) -> None:
         if tag in _HEADINGS:
@@ -227,8 +245,8 @@ class _Walk:
             if text := heading_of(node):
                 self.pieces.append(Heading(int(tag[1]), text))
             self.pieces += [Piece("", images)] if images else []
-        elif tag in _PARAGRAPHS and node.css_first(_BLOCKS) is None:
-            self._inline(node)
+        elif tag in _PARAGRAPHS and (_is_text(node) or node.css_first(_BLOCKS) is None):
+            self._inline(node, tag)
         elif tag == "pre":
             text = write_superscripts(node.text()).replace(BREAK, "\n").strip("\n")
             self.pieces += [Piece(text, is_code=True)] if text.strip() else []
@@ -241,7 +259,7 @@ class _Walk:
             said = "" if caption is None else words_of(caption)
             self.pieces.append(Piece("", tuple(Image(one.attributes, said, one.link) for one in images_of(node))))
         elif tag == "button":
-            self._inline(node)
+            self._inline(node, tag)
         else:
             self.through(node)
 
@@ -292,13 +310,10 @@ def _parts_of(node: Any) -> Iterator[Any]:
             yield from _parts_of(part)
 
 
-def _is_links(node: Any) -> bool:
+def _is_links(node: Any, text: str) -> bool:
     """Returns whether all words of a short element are links."""
-    text = "".join(node.text().split())
-    if not text or len(text) > _LONGEST_LINK:
-        return not text
-    if node.tag == "button":
-        return True
+    if len(text) > _LONGEST_LINK:
+        return False
     linked = sum(1 for link in node.css("a[href], button") for sign in link.text() if sign.isalnum())
     return linked >= sum(map(str.isalnum, text))
 

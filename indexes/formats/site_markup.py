@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from urllib.parse import quote
 
 from indexes.formats.directives import without_directives
@@ -55,24 +55,45 @@ _MDX = {
     "source": r"(?<=\ssrc=)\{[^{}\n]*\}",
     "component": r"</?[A-Z][\w.]*(?:[^<>{}\"']|\"[^\"]*\"|'[^']*'|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*>",
 }
-_MARKUP, _MARKUP_OF_MDX = (
-    re.compile("|".join(f"(?P<{name}>{part})" for name, part in parts.items()), re.MULTILINE)
-    for parts in (_PARTS, _PARTS | _MDX)
-)
-_HIDDEN_PROPERTIES = re.compile(
-    r"id|collapsed|heading|title|alias(?:es)?|tags|icon|public|template.*|exclude-.*|filters|query-.*|logseq\..*|background-color|hl-.*|ls-.*"
-    r"|card-.*|cssclass(?:es)?|created|updated"
-)
-"""Properties of notes that are settings, in lower case."""
+_SIGNS = {
+    **{"role": ("}`",), "tag": ("{%", "{{", "<%"), "output": ("{{",), "macro": ("{{",), "braced": ('="', " end}")},
+    **{"embed": ("![[",), "field": ("::",), "definition": ("\n:",), "footnote": ("[^",), "inline_note": ("^[",)},
+    **{
+        "property": ("::",),
+        "container": (":::",),
+        "citation": ("@",),
+        "target": (")=", "--8<--"),
+        "comment": ("%", "{/*"),
+    },
+    **{"abbreviation": ("*[",), "module": ("import", "export"), "source": ("src={",), "component": ("<",)},
+}
+"""What a text with a piece of markup has; others need not be searched for it."""
+
+
+@cache
+def _pattern(names: tuple[str, ...]) -> re.Pattern[str]:
+    parts = _PARTS | _MDX
+    return re.compile("|".join(f"(?P<{name}>{parts[name]})" for name in names), re.MULTILINE)
+
+
+def _markup_in(text: str, components: bool) -> re.Pattern[str] | None:
+    """Returns the pattern of code and of the markup that a text may have, `None` if it has none."""
+    parts = _PARTS | _MDX if components else _PARTS
+    names = tuple(name for name in parts if name == "code" or any(sign in text for sign in _SIGNS[name]))
+    return _pattern(names) if len(names) > 1 else None
+
+
 _LEFT_OUT = {
-    "template tags": ("tag", "macro", "braced"),
-    "citations": ("citation",),
-    "code of components": ("module", "component"),
-    "comments": ("comment",),
-    "abbreviations": ("abbreviation",),
-    "": ("target",),
+    **dict.fromkeys(("tag", "macro", "braced", "target"), "template tags"),
+    **dict.fromkeys(("module", "component"), "code of components"),
+    **{"citation": "citations", "comment": "comments", "abbreviation": "abbreviations"},
 }
 """Markup that is not text, by what it is."""
+_HIDDEN_PROPERTIES = re.compile(
+    r"id|collapsed|heading|title|alias(?:es)?|tags|icon|public|template.*|exclude-.*|filters|query-.*|logseq\..*"
+    r"|background-color|hl-.*|ls-.*|card-.*|cssclass(?:es)?|created|updated"
+)
+"""Properties of notes that are settings, in lower case."""
 _IMPORTED = re.compile(r"^import\s+(\w+)\s+from\s+['\"]([^'\"\n]+)['\"]", re.MULTILINE)
 _VALUE = re.compile(r"(?:[\w-]+\s*[=:]\s*)?(?:\"([^\"\n]*)\"|'([^'\n]*)'|\{(\w+)\})|[\w-]+=([^\s\"'>%{}]+)")
 _CAPTION = re.compile(r"\b(?:caption|alt|title)\s*[=:]\s*(?:%Q\{([^{}]*)\}|\"([^\"]*)\"|'([^']*)')")
@@ -112,48 +133,47 @@ def without_site_markup(text: str, note: Note, components: bool = False) -> str:
     if any(mark in text for mark in ("!!! ", "??? ", "???+ ", '=== "')):
         text = "\n".join(_opened(text.split("\n")))
     text = with_pipe_tables(without_directives(text, note.losses))
-    return (_MARKUP_OF_MDX if components else _MARKUP).sub(partial(_plain, note=note, imported=imported), text)
+    pattern = _markup_in(text, components)
+    return text if pattern is None else pattern.sub(partial(_plain, note=note, imported=imported), text)
 
 
 def _plain(found: re.Match[str], note: Note, imported: Mapping[str, str]) -> str:
     """Replaces a piece of markup: an admonition becomes its title, a tag its image; code is left unchanged."""
-    if found["code"] is not None:
+    kind, losses = str(found.lastgroup), note.losses
+    if kind == "code":
         return found[0]
-    if found["role"] is not None:
-        if "cite" in found["kind"]:
-            note.losses.leave_out("citations", found["content"])
-            return ""
-        return _ROLE_TARGET.sub("", found["content"])
-    if found["output"] is not None:
-        note.losses.leave_out("template tags", "" if found["words"] else found[0])
+    if kind == "role":
+        losses.leave_out("citations", found["content"] if "cite" in found["kind"] else "")
+        return "" if "cite" in found["kind"] else _ROLE_TARGET.sub("", found["content"])
+    if kind == "output":
+        losses.leave_out("template tags", "" if found["words"] else found[0])
         return found["words"] or ""
-    if found["embed"] is not None:
-        is_image = found["note"].partition("#")[0].strip().lower().endswith(IMAGE_SUFFIXES)
-        return found[0] if is_image else f"\n\n{without_site_markup(note.embedded(found['note'].strip()), note)}\n\n"
-    if found["field"] is not None:
+    if kind == "embed":
+        name = found["note"].strip()
+        is_image = name.partition("#")[0].strip().lower().endswith(IMAGE_SUFFIXES)
+        return found[0] if is_image else f"\n\n{without_site_markup(note.embedded(name), note)}\n\n"
+    if kind == "field":
         return _field(found, note)
-    if found["definition"] is not None:
+    if kind == "definition":
         meanings = ", ".join(line[1:].strip() for line in found["meanings"].splitlines())
         return f"\n{found['term'].rstrip(' :')}: {meanings}\n\n"
-    if found["footnote"] is not None:
+    if kind == "footnote":
         return "\n"
-    if found["inline_note"] is not None:
+    if kind == "inline_note":
         return f" ({found['remark']})"
-    if found["property"] is not None:
+    if kind == "property":
         value = re.sub(_PARTS["macro"], "", found["value"] or "").strip()
         if not value or _HIDDEN_PROPERTIES.fullmatch(found["key"].lower()):
-            note.losses.leave_out("settings of notes", value)
-            return str(found["lead"])
-        note.losses.repeat(words_in([found["key"]]))
+            losses.leave_out("settings of notes", value)
+            return found["lead"]
+        losses.repeat(words_in([found["key"]]))
         return f"{found['lead']}<br>{_label(found['key'])}: {value}  "  # a line of its own
-    if found["container"] is not None:
+    if kind == "container":
         return f"\n{found['label'] or found['title'] or ''}\n"
-    parts = found.groupdict()
-    if parts.get("source") is not None:  # the source of an HTML image: an imported name, or `require('./fox.jpg')`
+    if kind == "source":  # the source of an HTML image: an imported name, or `require('./fox.jpg')`
         return f'"{next(_images(found[0], imported), "")}"'
-    reason = next(kind for kind, names in _LEFT_OUT.items() if any(parts.get(name) is not None for name in names))
-    image = _image(found[0], imported) if parts.get("module") is None else ""
-    note.losses.leave_out(reason, "" if image or not reason else found[0])
+    image = _image(found[0], imported) if kind != "module" else ""
+    losses.leave_out(_LEFT_OUT[kind], found[0] if not image and kind != "target" else "")
     return image
 
 
