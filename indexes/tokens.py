@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -52,6 +53,7 @@ class TokenStore:
         self._codec, self._device = codec, torch.device(device)
         self._sources = [values, scales] if codec.scaled else [values]
         self._resident: EncodedTokens | None = None
+        self._settling = threading.Lock()
         self.residency = Residency(0)
         self.settle()
 
@@ -61,7 +63,9 @@ class TokenStore:
 
     def settle(self) -> None:
         """Moves the tokens to the GPU if they fit; to be repeated after some of its memory was freed."""
-        if self._resident is None:
+        with self._settling:
+            if self._resident is not None:
+                return
             residency = Residency.on(self._device, sum(source.nbytes for source in self._sources))
             if residency.on_gpu:
                 self._resident = _encoded([copied(source, self._device) for source in self._sources])

@@ -86,8 +86,8 @@ class FollowingIndex(VersionedIndex):
 
     def close(self) -> None:
         """Waits for the thread that opens new files, if any; the index stays readable."""
-        if self._opening is not None:
-            self._opening.wait()
+        if (opening := self._opening) is not None:
+            opening.wait()
 
     def _is_outdated(self) -> bool:
         """Returns whether there are other files than those that are open."""
