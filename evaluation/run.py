@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -15,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from evaluation.ask import Asker
 from evaluation.calibration import calibration_of
 from evaluation.commit import commit
-from evaluation.datasets import Question, forget_listings
+from evaluation.datasets import Question, find_query_image, forget_listings
 from evaluation.datasets.coverage import unknown_entities
-from evaluation.journal import fill, warn_of_failures
+from evaluation.journal import fill, repeated_lines, warn_of_failures
 from evaluation.metrics import Outcome, latency_of, summarize
 from evaluation.recording import judge_again
 from evaluation.records import RECORDS, outcome_of, read_records, to_json
@@ -25,8 +24,8 @@ from evaluation.report import write_report
 from evaluation.trec import write_trec
 from llm.background import BackgroundLoop
 from retriever.files import write_whole
+from retriever.identity import Items, agree, files_as_items
 from retriever.protocols import EntityIndex, Generator, QueryRetriever
-from retriever.run_note import check_note
 from retriever.types import Generation, GenerationRequest
 
 if TYPE_CHECKING:
@@ -53,6 +52,8 @@ def evaluate(
     progress: bool = True,
     bem: Bem | None = None,
     entity_image: Callable[[str], Path | None] | None = None,
+    depends_on: Mapping[str, Any] = MappingProxyType({}),
+    overwrite: bool = False,
 ) -> dict[str, Any]:
     """Asks all questions, measures every step and the answers, and writes the run to `out`.
 
@@ -79,6 +80,8 @@ def evaluate(
         progress: Whether to show a progress bar.
         bem: E-VQA's learned judge; without it, exact match is used and the report says so.
         entity_image: Finds the main image of an entity by its id, for the report.
+        depends_on: What else the answers depend on, such as weights; a resumed run must have the same.
+        overwrite: Whether to replace a run with other inputs.
 
     Returns:
         The content of `metrics.json`.
@@ -91,7 +94,6 @@ def evaluate(
     _check(questions, query_images, batch_size)
     _warn_of_unknown(questions, retriever.index)
     forget_listings()  # images that an earlier run in this process missed may exist now
-    out.mkdir(parents=True, exist_ok=True)
     index = retriever.index
     header: dict[str, Any] = {
         "dataset": dataset or questions[0].style,
@@ -102,7 +104,8 @@ def evaluate(
     header |= {} if bem is None else {"bem": bem.fingerprint}
     records = out / RECORDS
     adapt = {} if generator is None else {"bem": lambda: judge_again(records, questions, bem)}
-    claim(out, header | {"generator": generator and generator.name, "batch_size": batch_size}, questions, adapt)
+    answering = {"generator": generator and generator.name, "batch_size": batch_size, **depends_on}
+    claim(out, header | answering, questions, query_images, adapt=adapt, overwrite=overwrite)
 
     def generate(requests: Sequence[GenerationRequest]) -> list[Generation]:
         assert generator is not None
@@ -205,11 +208,25 @@ def claim(
     out: Path,
     header: Mapping[str, Any],
     questions: Sequence[Question],
+    images: Path | None,
+    *,
     adapt: Mapping[str, Callable[[], None]] = MappingProxyType({}),
+    overwrite: bool = False,
 ) -> None:
     """Writes what this run is to `run.json`, or checks that the run in the folder is the same.
 
-    `adapt` has the keys that may differ, see `check_note`.
+    Args:
+        out: The folder of the run.
+        header: What describes the run.
+        questions: The questions.
+        images: The folder of their images, if they are in one.
+        adapt: The keys that may differ, see `agree`.
+        overwrite: Whether to replace another run.
     """
-    digest = hashlib.sha256("\n".join(map(repr, questions)).encode()).hexdigest()
-    check_note(out / "run.json", {**header, "questions_sha256": digest}, adapt=adapt)
+    inputs = {**header, "questions": Items(((q.id, repr(q)) for q in questions), "question", "another text or label")}
+    if images is not None:
+        ids = dict.fromkeys(question.image_id for question in questions)
+        inputs["query images"] = files_as_items(((id, find_query_image(images, id)) for id in ids), "image")
+    rows = [out / f"{name}.jsonl" for name in ("queries", "rerank", "summarization", "judge")]
+    work = [*rows, *map(repeated_lines, rows)]
+    agree(out / "run.json", inputs, adapt=adapt, work=work, overwrite=overwrite)

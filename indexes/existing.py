@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterator
+from itertools import tee
 from pathlib import Path
 
 from indexes.article_images import MAIN_ONLY
@@ -13,6 +15,7 @@ from indexes.live.layout import current_files
 from indexes.manifest import MANIFEST, Inputs, read_manifest
 from indexes.sources import ImageSource, find_main
 from indexes.store import Index
+from retriever.digests import digests_of
 from retriever.files import as_line
 from retriever.protocols import DualEncoder, FusionEncoder
 
@@ -57,12 +60,18 @@ def existing_index(
 
 
 def with_images(inputs: Inputs, articles: Articles, source: ImageSource | None) -> Inputs:
-    """Returns the inputs with a hash over the images of each entity and their file sizes."""
+    """Returns the inputs with a hash over the images of each entity: their names and contents."""
+
+    def names() -> Iterator[str | None]:
+        for entity in articles:
+            yield None if source is None else find_main(source, entity)
+            if source is not None and inputs.image_use != MAIN_ONLY:
+                yield from (source.find(image.url) for image in entity.images)
+            yield None
+
     digest = hashlib.sha256()
-    for entity in articles:
-        name = None if source is None else find_main(source, entity)
-        digest.update(as_line(None if source is None or name is None else [name, source.size(name)]))
-        if source is not None and inputs.image_use != MAIN_ONLY:
-            names = (source.find(image.url) for image in entity.images)
-            digest.update(as_line([[name, source.size(name)] for name in names if name is not None]))
+    named, read = tee(names())
+    contents = digests_of(None if source is None or name is None else source.content(name) for name in read)
+    for name, content in zip(named, contents, strict=True):
+        digest.update(as_line([name, content.hex()]))
     return inputs.model_copy(update={"pictures": digest.hexdigest()})

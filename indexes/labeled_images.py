@@ -16,6 +16,7 @@ from indexes.article_images import LABELED
 from indexes.sources import ImageSource
 from indexes.wanted_ids import WantedIds
 from retriever.borders import load_query_image
+from retriever.digests import digests_of
 from retriever.files import as_line
 from retriever.types import ArticleImage, Entity
 from retriever.wording import counted
@@ -60,8 +61,9 @@ class LabeledSource:
         self._source, self._trim_borders = source, trim_borders
         self._paths = {LABELED + image.image_id: image.path for image in images}
         digest = hashlib.sha256()
-        for image in sorted(images):
-            digest.update(as_line([image.entity_id, *image.others, image.image_id, image.path.stat().st_size]))
+        listed = sorted(images)
+        for image, content in zip(listed, digests_of(image.path for image in listed), strict=True):
+            digest.update(as_line([image.entity_id, *image.others, image.image_id, content.hex()]))
         if trim_borders:
             digest.update(as_line("trimmed"))
         self.digest = digest.hexdigest()
@@ -109,12 +111,12 @@ class LabeledSource:
         """Returns the reason why `find` returns nothing."""
         return "no such file" if self._source is None else self._source.why_missing(url)
 
-    def size(self, name: str) -> int:
-        """Returns the size in bytes of an image that `find` named."""
+    def content(self, name: str) -> Path | bytes:
+        """Returns the file of an image that `find` named, or its bytes."""
         if name in self._paths:
-            return self._paths[name].stat().st_size
+            return self._paths[name]
         assert self._source is not None  # else `find` named none
-        return self._source.size(name)
+        return self._source.content(name)
 
     def load(self, name: str) -> Image.Image:
         """Returns an image that `find` named, in RGB."""

@@ -72,7 +72,7 @@ class _Model(BaseModel):
 class Inputs(_Model):
     """The inputs that determine the content of an index: two builds with equal inputs are byte-identical.
 
-    `pictures` is a hash over the images of each entity and their file sizes, `tokens` the name of a codec. `search` is
+    `pictures` is a hash over the names and contents of each entity's images, `tokens` the name of a codec. `search` is
     the kind of entity index; its parameters are tuned for the `image_weight` at build time. `image_keys` and
     `section_images` specify which images are used, see `indexes.article_images.ImageUse`; `labeled` is a hash over the
     labeled images of each entity, or "none".

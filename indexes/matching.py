@@ -199,7 +199,10 @@ class _Given:
         return sorted(largest.values(), key=order)
 
     def _size(self, name: str) -> int:
-        return 0 if is_drawing(name) else self._source.size(name)
+        if is_drawing(name):
+            return 0
+        content = self._source.content(name)
+        return content.stat().st_size if isinstance(content, Path) else len(content)
 
     @cached_property
     def _has_sizes(self) -> bool:

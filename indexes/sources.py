@@ -27,8 +27,8 @@ class ImageSource(Protocol):
     def why_missing(self, url: str) -> str:
         """Returns the reason why `find` returns nothing, for the report of a build; examples follow a colon."""
 
-    def size(self, name: str) -> int:
-        """Returns the size in bytes of an image that `find` named."""
+    def content(self, name: str) -> Path | bytes:
+        """Returns the file of an image that `find` named, or its bytes if it has no file of its own."""
 
     def load(self, name: str) -> Image.Image:
         """Returns an image that `find` named, in RGB.
@@ -57,9 +57,9 @@ class FolderImages:
         """Returns why there is no file, and which names are similar."""
         return self.files.find(url).note
 
-    def size(self, name: str) -> int:
-        """Returns the file's size."""
-        return (self.files.folder / name).stat().st_size
+    def content(self, name: str) -> Path:
+        """Returns the image's file."""
+        return self.files.folder / name
 
     def load(self, name: str) -> Image.Image:
         """Returns the image in RGB."""
@@ -93,20 +93,22 @@ class ZimImages:
         """Returns why there is no image."""
         return "no entry in the ZIM file at that path"
 
-    def size(self, name: str) -> int:
-        """Returns the image's size."""
-        with self._reading:
-            return int(self._archive.get_entry_by_path(name).get_item().size)
+    def content(self, name: str) -> bytes:
+        """Returns the image's bytes.
+
+        Raises:
+            ImageError: They are damaged.
+        """
+        try:
+            with self._reading:
+                return bytes(self._archive.get_entry_by_path(name).get_item().content)
+        except (RuntimeError, KeyError) as error:
+            called = f"{self._path}: entry {name!r}"
+            raise ImageError("unreadable", f"damaged in the ZIM file ({error})", called) from error
 
     def load(self, name: str) -> Image.Image:
         """Returns the image in RGB."""
-        called = f"{self._path}: entry {name!r}"
-        try:
-            with self._reading:
-                content = bytes(self._archive.get_entry_by_path(name).get_item().content)
-        except (RuntimeError, KeyError) as error:
-            raise ImageError("unreadable", f"damaged in the ZIM file ({error})", called) from error
-        return load_any(content, called)
+        return load_any(self.content(name), f"{self._path}: entry {name!r}")
 
 
 class DatasetImages:
@@ -135,13 +137,13 @@ class DatasetImages:
         """Returns why there is no image."""
         return "no image in that column and row of the data set"
 
-    def size(self, name: str) -> int:
-        """Returns the image's size."""
-        return len(self._content(name) or b"")
+    def content(self, name: str) -> bytes:
+        """Returns the image's bytes, none if it cannot be read."""
+        return self._content(name) or b""
 
     def load(self, name: str) -> Image.Image:
         """Returns the image in RGB."""
-        return load_any(self._content(name) or b"", f"{self._path}: {name}")
+        return load_any(self.content(name), f"{self._path}: {name}")
 
     def _content(self, name: str) -> bytes | None:
         column, _, number = name.rpartition("/")
@@ -178,10 +180,10 @@ class OwnAndOtherImages:
         """Returns why neither has the image."""
         return " and ".join(dict.fromkeys((self.own.why_missing(url), self.other.why_missing(url))))
 
-    def size(self, name: str) -> int:
-        """Returns the image's size."""
+    def content(self, name: str) -> Path | bytes:
+        """Returns the image's file or bytes."""
         source, name = self._of(name)
-        return source.size(name)
+        return source.content(name)
 
     def load(self, name: str) -> Image.Image:
         """Returns the image in RGB."""

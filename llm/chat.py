@@ -20,6 +20,8 @@ from llm.retries import MAX_WAIT, seconds_to_wait
 logger = logging.getLogger(__name__)
 
 _COUNTED = {"include_usage": True}
+_UNSTABLE = ("created", "permission")
+"""What servers say anew of a model in each list of models."""
 MAX_CONNECT = 10.0
 """Timeout in seconds for connecting, and for the response to a check."""
 
@@ -189,6 +191,21 @@ class ChatClient:
             usage.cut = cut
         if cut and reasoned and not answered:
             raise self._only_reasoned(max_tokens, response.status_code)
+
+    async def reported(self) -> list[dict[str, Any]] | None:
+        """Returns what the server says of its models, without times, which vLLM makes up; `None` if it says nothing.
+
+        Raises:
+            ChatError: The server cannot be reached.
+        """
+        url = f"{self._base}/models"
+        try:
+            models = (await self._http.get(url, timeout=MAX_CONNECT)).json()["data"]
+            return [{key: model[key] for key in sorted(model) if key not in _UNSTABLE} for model in models]
+        except httpx.RequestError as error:
+            raise ChatError(f"no answer: {_reason(error)}", url) from error
+        except (ValueError, LookupError, TypeError):
+            return None
 
     async def check(self) -> str:
         """Checks with one request that the server offers the model, and returns a sentence about it.

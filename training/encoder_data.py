@@ -47,7 +47,7 @@ def read_entities(data: EncoderData) -> tuple[list[str], dict[int, ImageLoader],
         for row, entity in enumerate(entities):
             wanted.add(entity, row)
             if (name := find_main(source, entity)) is not None:
-                main[row] = ImageLoader(name, load)
+                main[row] = ImageLoader(name, load, source.content)
             yield entity
 
     summaries = list(data.summarizer.stream(noted(data.articles())))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +15,6 @@ from torch import Tensor
 from indexes.ahead import map_ahead
 from indexes.growing import GrowingArray, release
 from indexes.progress import progress_bar
-from retriever.files import as_line, read_object, write_whole
 from retriever.models.pixels import PixelPreparation
 
 BATCH = 256
@@ -30,10 +27,12 @@ class ImageLoader(NamedTuple):
     Attributes:
         name: The argument for `read`: its path, or its name in an image source.
         read: Returns an image in RGB; raises a `ValueError` that names the file if it cannot be read.
+        content: Returns its file, or its bytes if it has no file of its own.
     """
 
     name: str
     read: Callable[[str], Image.Image]
+    content: Callable[[str], Path | bytes] = Path
 
     def __call__(self) -> Image.Image:
         """Reads the image."""
@@ -66,30 +65,23 @@ def load_images(
     side: int,
     path: Path,
     progress: bool = True,
-    read_as: Mapping[str, object] = MappingProxyType({}),
 ) -> StoredImages:
     """Resizes images to a square, ignoring their aspect ratio, and stores them in a file.
 
-    A killed run resumes; a file of other images or of another size is recreated.
+    A killed run resumes; the caller removes a file of other images or of another size.
 
     Args:
         loaders: The images.
         side: Side of the square in pixels.
-        path: The `.npy` file; its content is described in a `.json` file next to it.
+        path: The `.npy` file.
         progress: Whether to show a progress bar.
-        read_as: Settings that affect what the loaders return, as plain JSON.
 
     Raises:
         ValueError: An image cannot be read; the message names it.
         OSError: There is not enough disk space for the file.
     """
     preparation = PixelPreparation(side)
-    note = path.with_suffix(".json")
-    holds = {**read_as, "side": side, "images": hashlib.sha256(as_line([load.name for load in loaders])).hexdigest()}
-    if not note.is_file() or read_object(note) != holds:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        write_whole(note, as_line(holds))
+    path.parent.mkdir(parents=True, exist_ok=True)
     stored = GrowingArray(path, (len(loaders), 3, side, side), np.uint8)
     waiting = loaders[stored.done :]
     loaded = map_ahead(lambda load: preparation.to_uint8([load()])[0].numpy(), waiting, BATCH)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from indexes.formats import guess_format, read_knowledge_base
+from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
 from indexes.formats.fields import Names
 from indexes.sources import ImageSource, open_images
 from retriever.types import Entity
@@ -41,6 +41,11 @@ class KnowledgeBase:
         """
         options: dict[str, Any] = {"names": self.names, "keep_navigation": self.keep_navigation}
         return read_knowledge_base(self.kb, self.kb_format, self.drop_sections, **options)
+
+    @property
+    def digest(self) -> str:
+        """A hash of everything that the articles are read from."""
+        return hash_knowledge_base(self.kb, self.kb_format or guess_format(self.kb), self.names)
 
     def image_source(self) -> ImageSource:
         """Returns the images; raises as `image_source`."""

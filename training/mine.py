@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +15,7 @@ from torch import Tensor
 from indexes.progress import progress_bar
 from indexes.sources import ImageSource, main_candidates
 from retriever.borders import load_query_image
+from retriever.identity import Items, agree, files_as_items
 from retriever.images import ImageError
 from retriever.protocols import DualEncoder, EntityIndex
 from training.negatives import Journal, NegativeEntry, write_negatives
@@ -47,6 +46,7 @@ def mine_negatives(
     progress: bool = True,
     images: ImageSource | None = None,
     trim_borders: bool = False,
+    overwrite: bool = False,
 ) -> int:
     """Writes the `k` entities that step 1 finds for each question's image; returns the number of images.
 
@@ -65,6 +65,7 @@ def mine_negatives(
         images: The knowledge base's images. "gt_entity_pos_img" is the gold entity's image that is most similar to the
             question's image (appendix C.2); without `images`, it is the main image.
         trim_borders: Whether to cut uniform borders off the questions' images, as the pipeline may do.
+        overwrite: Whether to replace the unfinished work of a run with other inputs.
 
     Raises:
         ValueError: `out` is a folder, no image can be read, or the journal is damaged or was started with another
@@ -75,16 +76,19 @@ def mine_negatives(
     gold: dict[str, tuple[str, ...]] = {}
     for question in questions:
         gold.setdefault(question.image_id, question.entity_ids)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    header: dict[str, object] = {
+    journal_path, note = (out.with_name(f"{out.name}.{end}") for end in ("journal", "inputs.json"))
+    inputs: dict[str, object] = {
         "encoder": encoder.fingerprint,
         "index": index.fingerprint,
         "k": k,
         "trim_borders": trim_borders,
         "images": images is not None,
-        "gold": hashlib.sha256(json.dumps(gold).encode()).hexdigest()[:16],
+        "labels": Items(gold.items(), "image", "another entity"),
+        "query images": files_as_items(((id, query_image_of(id)) for id in gold), "image"),
+        "article images": files_as_items(_contents(index, gold.values(), images), "image"),
     }
-    with Journal(out.with_name(out.name + ".journal"), header) as journal:
+    agree(note, inputs, work=[journal_path], overwrite=overwrite)
+    with Journal(journal_path) as journal:
         # Group the images by entity, so that the images of an entity are encoded only once.
         waiting = sorted((image_id for image_id in gold if image_id not in journal), key=gold.__getitem__)
         positives = _Positives(encoder, index, images)
@@ -114,9 +118,23 @@ def mine_negatives(
         if mined:
             write_negatives(out, journal.rows(mined))
         journal.remove()
+    for path in (note, note.with_suffix(".npz")):
+        path.unlink(missing_ok=True)
     if not mined:
         raise ValueError("--query-images: none of the questions' images can be read")
     return len(mined)
+
+
+def _contents(
+    index: EntityIndex, golds: Iterable[Sequence[str]], images: ImageSource | None
+) -> Iterator[tuple[str, Path | bytes]]:
+    """Yields the name and the content of each image that a gold entity may be shown with."""
+    if images is None:
+        return
+    for row in sorted({row for gold in golds for key in gold if (row := index.row_of(key)) is not None}):
+        for url in main_candidates(index.entity(row)):
+            if (name := images.find(url)) is not None:
+                yield name, images.content(name)
 
 
 def _loaded(

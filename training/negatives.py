@@ -97,40 +97,33 @@ class Journal:
 
     Args:
         path: The file; created if absent. A last line that a kill truncated is dropped.
-        header: What determines the negatives; stored in the first line.
 
     Raises:
-        ValueError: The file is damaged, or was started with another header.
+        ValueError: The file is damaged.
     """
 
-    def __init__(self, path: Path, header: dict[str, object]) -> None:
+    def __init__(self, path: Path) -> None:
         self._path, self._end = path, 0
         self._places: dict[str, int] = {}
         self._file = path.open("a+b")
         try:
-            self._read(header)
+            self._read()
         except ValueError as error:
             self._file.close()
             raise ValueError(f"{path}: {error}; delete it to start over") from error
 
-    def _read(self, header: dict[str, object]) -> None:
+    def _read(self) -> None:
         self._file.seek(0)
         for line in self._file:
             if not line.endswith(b"\n"):
                 break
             try:
-                value = json.loads(line)
-                if self._end:
-                    image_id, _ = value
-                    self._places[image_id] = self._end
+                image_id, _ = json.loads(line)
             except (ValueError, TypeError) as error:
                 raise ValueError(f"damaged ({error})") from error
-            if not self._end and value != header:
-                raise ValueError(f"started with another {', '.join(_different(value, header))}")
+            self._places[image_id] = self._end
             self._end += len(line)
         self._file.truncate(self._end)
-        if not self._end:
-            self._append(header)
 
     def __contains__(self, image_id: str) -> bool:
         """Returns whether an image is completed."""
@@ -169,9 +162,3 @@ class Journal:
         """Closes the file."""
         with naming(self._path):
             self._file.close()
-
-
-def _different(value: object, header: dict[str, object]) -> list[str]:
-    """Returns the keys under which a journal's first line differs from a header."""
-    before = value if isinstance(value, dict) else {}
-    return [key for key in before | header if before.get(key) != header.get(key)]

@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from indexes.labeled_images import LabeledImage, with_known_entities
 from retriever.borders import load_query_image
+from retriever.identity import Items, agree, files_as_items
 from retriever.models.encoder import ClipEncoder
 from retriever.models.precision import autocast, fastest_dtype
 from retriever.models.small_clip import SmallCLIPConfig
@@ -27,6 +28,7 @@ from retriever.transfer import to_device
 from retriever.wording import counted
 from training.augment import ROOM, resized
 from training.batch import Targets
+from training.checkpoint import BEST_NAME, CHECKPOINT_NAME
 from training.config import TrainingConfig
 from training.encoder_batches import EncoderBatches, targets_among
 from training.encoder_data import EncoderData, read_entities
@@ -54,6 +56,7 @@ def train_encoder(
     *,
     provenance: Provenance = Provenance(),  # noqa: B008  frozen
     progress: bool = True,
+    overwrite: bool = False,
 ) -> Path:
     """Adapts an encoder to a knowledge base; returns its folder, `out/encoder`. A killed run resumes.
 
@@ -66,10 +69,11 @@ def train_encoder(
         config: Limits, seed and device; `validation_share` is the share of the labeled images.
         provenance: Where model and code come from, for the training record.
         progress: Whether to show progress bars.
+        overwrite: Whether to replace a run with other inputs.
 
     Raises:
-        ValueError: The encoder is not a `SmallCLIP`, no entity has an image, or none of the labeled entities is in
-            the knowledge base.
+        ValueError: The encoder is not a `SmallCLIP`, no entity has an image, none of the labeled entities is in
+            the knowledge base, or `out` holds a run with other inputs.
         FloatingPointError: The loss is not finite.
         MemoryError: The device runs out of memory; the message says what to do.
     """
@@ -82,7 +86,8 @@ def train_encoder(
     training: list[tuple[ImageLoader, int]] = []
     validation: list[tuple[ImageLoader, int]] = []
     read = partial(load_query_image, trim_borders=data.trim_borders)
-    for image in _labeled(data, row_of):
+    labeled = _labeled(data, row_of)
+    for image in labeled:
         held_out = is_held_out(image.image_id, config.validation_share, config.seed)
         loader = ImageLoader(str(image.path), read)
         (validation if held_out else training).append((loader, row_of[image.entity_id]))
@@ -94,8 +99,24 @@ def train_encoder(
     side = round(model.pixels.size * ROOM)
     rows = [*main, *(row for _, row in training)]
     loaders = [*main.values(), *(load for load, _ in [*training, *validation])]
-    read_as = {"trim_borders": data.trim_borders}
-    images = load_images(loaders, side, out / RUN / "images.npy", progress, read_as)
+    optimization = config.optimization(LEARNING_RATE)
+    precision = fastest_dtype(model.model.device.type)
+    inputs = {
+        "start": model.fingerprint,
+        "summaries": Items(enumerate(summaries), "entity", "another summary"),
+        "labels": Items(((image.image_id, image.entity_id) for image in labeled), "image", "another entity"),
+        "labeled images": files_as_items(((image.image_id, image.path) for image in labeled), "image"),
+        "main images": files_as_items(((row, load.content(load.name)) for row, load in main.items()), "main image"),
+        "trim_borders": data.trim_borders,
+        "validation_share": config.validation_share,
+        "validate_every": config.validate_every,
+        "precision": str(precision).removeprefix("torch."),
+        **asdict(optimization),
+    }
+    run = out / RUN
+    work = [run / name for name in ("images.npy", "curve.csv", CHECKPOINT_NAME, BEST_NAME)]
+    agree(run / "inputs.json", inputs, work=work, overwrite=overwrite)
+    images = load_images(loaders, side, run / "images.npy", progress)
     tokens = {name: tensor.cpu() for name, tensor in model.tokenize(summaries).items()}
     batches = EncoderBatches(
         images,
@@ -112,7 +133,7 @@ def train_encoder(
 
     def loss_of(step: int, part: int) -> Tensor:
         batch = feeder(step)
-        with autocast(device.type, fastest_dtype(device.type)):
+        with autocast(device.type, precision):
             vectors = network.get_image_features(model.pixels.normalize(batch.pixels))
             words = network.get_text_features(batch.ids, batch.mask)
         scale = network.logit_scale.exp().clamp(max=100)
@@ -120,20 +141,18 @@ def train_encoder(
         by_text = _search_loss(searching, words, batch.summary, scale)
         return by_text + _search_loss(searching, keys, batch.main, scale)
 
-    optimization = config.optimization(LEARNING_RATE)
     held_out_rows = [row for _, row in validation]
     validate = _validation(model, summaries, images, list(main), held_out_rows, rng) if validation else None
     with closing(feeder), naming_memory_settings(_LESS_MEMORY):
         metrics = train(
             network,
             loss_of,
-            out=out / RUN,
+            out=run,
             optimization=optimization,
             validate=validate,
             validate_every=config.validate_every,
             save_every=config.validate_every,
             better_by=BETTER_BY,
-            settings={"start": model.fingerprint, "images": len(rows), "entities": len(summaries), **read_as},
             progress=progress,
         )
     model.save(out / "encoder")

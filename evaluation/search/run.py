@@ -67,13 +67,13 @@ class SearchRun:
     concurrency: int = 1
 
 
-def evaluate_search(run: SearchRun, out: Path) -> dict[str, Any]:
+def evaluate_search(run: SearchRun, out: Path, *, overwrite: bool = False) -> dict[str, Any]:
     """Asks all tasks, scores answers and trajectories, and writes the run to `out`.
 
     `out` gets `metrics.json`, `report.html`, and one JSON line per question, with its trail, in `queries.jsonl`; those
     of single steps are in `rerank.jsonl` and `summarization.jsonl`, the judge's in `judge.jsonl`. A run that is killed
     and restarted resumes after its last complete batch of `concurrency` questions. Another call with the same arguments
-    asks only the failed questions again.
+    asks only the failed questions again. With `overwrite`, a run with other inputs is replaced.
 
     Returns:
         The content of `metrics.json`.
@@ -85,9 +85,9 @@ def evaluate_search(run: SearchRun, out: Path) -> dict[str, Any]:
     check_ids([task.question.id for task in tasks])
     if run.concurrency < 1:
         raise ValueError(f"concurrency must be at least 1, got {run.concurrency}")
-    out.mkdir(parents=True, exist_ok=True)
     header = {"dataset": run.dataset, "mode": run.mode, **run.header}
-    claim(out, header | {"steps": sorted(run.steps), "judged": run.verdict is not None}, [t.question for t in tasks])
+    inputs = header | {"steps": sorted(run.steps), "judged": run.verdict is not None}
+    claim(out, inputs, [task.question for task in tasks], None, overwrite=overwrite)
     records = _filled(out / "queries.jsonl", run, lambda: run.read(True), len(tasks), partial(_answer, run), _failed)
     ids = {task.question.id for task in tasks}
     steps = {}

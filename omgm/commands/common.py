@@ -137,11 +137,17 @@ def question_names(args: argparse.Namespace) -> dict[str, str]:
 
 
 def add_training(parser: argparse.ArgumentParser, length: str) -> None:
-    """Adds `--out`, `--steps`, `--minutes` and `--seed`; `length` describes the training time without a limit."""
+    """Adds the output folder, limits, `--seed` and `--overwrite`; `length` describes the training without a limit."""
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder for the trained profile")
     parser.add_argument("--steps", type=positive, metavar="N", help="stop after N steps")
     parser.add_argument("--minutes", type=float, metavar="M", help=f"stop after M minutes (without a limit: {length})")
     add_seed(parser, "seed of everything random, and of which images are held out")
+    add_overwrite(parser)
+
+
+def add_overwrite(parser: argparse._ActionsContainer) -> None:
+    """Adds `--overwrite`."""
+    parser.add_argument("--overwrite", action="store_true", help="replace earlier work that was made from other inputs")
 
 
 def add_seed(parser: argparse.ArgumentParser | argparse._ArgumentGroup, about: str) -> None:

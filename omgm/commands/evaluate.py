@@ -12,6 +12,7 @@ from omgm.commands.agents import refuse_without_mode
 from omgm.commands.common import (
     add_index,
     add_json,
+    add_overwrite,
     add_profile,
     add_questions,
     describe,
@@ -50,6 +51,7 @@ def add_inputs(parser: argparse.ArgumentParser, *, images: bool = True) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="output folder for metrics and records")
     parser.add_argument("--only-split", metavar="NAME", help="only the questions of this split of the file")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")
+    add_overwrite(parser)
     add_json(parser)
 
 
@@ -74,6 +76,7 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
     from evaluation.summary import as_text
+    from omgm.identity import used
     from omgm.opening import open_retriever
     from omgm.parts import build_generator
     from retriever.files import write_json, write_whole
@@ -99,6 +102,8 @@ def run(args: argparse.Namespace) -> None:
         index_info=describe(index),
         batch_size=args.batch_size,
         bem=bem,
+        depends_on=used(profile, index, answers=not args.no_answers),
+        overwrite=args.overwrite,
         entity_image=lambda entity: None if (row := index.row_of(entity)) is None else index.image_path(row),
     )
     rows = step_table(read_records(args.out / RECORDS))

@@ -5,7 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from omgm.commands.common import add_index, add_profile, add_questions, finder, images_of, load_questions, profile_of
+from omgm.commands.common import (
+    add_index,
+    add_overwrite,
+    add_profile,
+    add_questions,
+    finder,
+    images_of,
+    load_questions,
+    profile_of,
+)
 from omgm.commands.numbers import positive
 from retriever.wording import counted
 
@@ -23,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the knowledge base's images, to record the gold entity's image most similar to the question's",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
+    add_overwrite(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -49,5 +59,6 @@ def run(args: argparse.Namespace) -> None:
         k=args.k or profile.search.k,
         images=source,
         trim_borders=profile.search.trim_borders,
+        overwrite=args.overwrite,
     )
     print(f"{args.out}: negatives of {counted(count, 'image')}")

@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
     from evaluation.sweep import as_text, sweep
+    from omgm.identity import used
     from omgm.opening import open_retriever
     from omgm.profile import parse_overrides, write_profile
 
@@ -64,6 +65,8 @@ def run(args: argparse.Namespace) -> None:
             profile_name=profile.name,
             settings=profile.model_dump(mode="json"),
             index_info=describe(retriever.index),
+            depends_on=used(profile, retriever.index, answers=False),
+            overwrite=args.overwrite,
         )
     report = "report" in questions
     table = sweep(

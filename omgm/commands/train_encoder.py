@@ -52,6 +52,11 @@ def run(args: argparse.Namespace) -> None:
         keep_navigation=profile.index.keep_navigation,
     )
     folder = train_encoder(
-        model_folder(profile, "encoder"), data, args.out, config, provenance=provenance_of(profile.encoder.model)
+        model_folder(profile, "encoder"),
+        data,
+        args.out,
+        config,
+        provenance=provenance_of(profile.encoder.model),
+        overwrite=args.overwrite,
     )
     print(f"trained; use it with --profile {write_trained(args, 'encoder.model', folder)}")

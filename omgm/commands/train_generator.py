@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import argparse
 import gc
+import hashlib
 import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omgm.commands.common import add_index, add_profile, add_questions, finder, load_questions, profile_of
+from omgm.commands.common import (
+    add_index,
+    add_overwrite,
+    add_profile,
+    add_questions,
+    finder,
+    load_questions,
+    profile_of,
+)
 from omgm.commands.numbers import natural, positive
 
 if TYPE_CHECKING:
@@ -37,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=natural, default=0, metavar="N", help="seed of samples and training (%(default)s)"
     )
+    add_overwrite(parser)
     samples = parser.add_argument_group("samples")
     samples.add_argument(
         "--most",
@@ -106,7 +116,17 @@ def run(args: argparse.Namespace) -> None:
     else:
         model = hub_model(args.base)
         name, revision = model.repo, model.revision
-    report = train_generator(base, samples, args.out, prompt, config, name=name, revision=revision, commit=commit())
+    report = train_generator(
+        base,
+        samples,
+        args.out,
+        prompt,
+        config,
+        name=name,
+        revision=revision,
+        commit=commit(),
+        overwrite=args.overwrite,
+    )
     if int(os.environ.get("RANK", "0")):
         return
     tokenizer = name if revision is None else f"{name}@{revision}"
@@ -171,6 +191,7 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
 
     from indexes.live.layout import current_files
     from indexes.manifest import read_manifest
+    from omgm.identity import sections_weights
     from omgm.opening import open_retriever
     from omgm.parts import placement
     from training.generator.samples import SAMPLES, make_samples
@@ -179,6 +200,8 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
         raise ValueError(f"{args.out / SAMPLES} does not exist; make it in one process first, with --samples-only")
     # Only the settings of retrieval, so that trainings with other generator settings reuse the samples.
     retrieval = profile.model_dump(mode="json", include={"encoder", "search", "fusion", "sections"})
+
+    manifest = read_manifest(current_files(args.index))
 
     def retriever() -> QueryRetriever:
         return open_retriever(profile, args.index)
@@ -192,9 +215,13 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
         most=args.most,
         seed=args.seed,
         made_with={
-            "index": read_manifest(current_files(args.index)).inputs.model_dump(mode="json"),
+            "index": manifest.inputs.model_dump(mode="json"),
+            "index content": hashlib.sha256(manifest.to_json()).hexdigest(),
             "profile": retrieval,
+            "precision": str(placement(profile)[1]).removeprefix("torch."),
+            **sections_weights(profile),
         },
+        overwrite=args.overwrite,
     )
     gc.collect()
     if placement(profile)[0] == "cuda":

@@ -103,6 +103,7 @@ def run(args: argparse.Namespace) -> None:
         config,
         sections=lambda: build_text_reranker(profile),
         provenance=provenance_of(profile.fusion.model),
+        overwrite=args.overwrite,
     )
     if os.environ.get("RANK", "0") != "0":
         return

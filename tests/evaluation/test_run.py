@@ -242,15 +242,15 @@ def test_a_notebook_runs_an_event_loop_already(tmp_path: Path, images: Path) -> 
 @pytest.mark.parametrize("content", ["{", "[1]"])
 def test_a_damaged_run_is_named(tmp_path: Path, images: Path, content: str) -> None:
     (tmp_path / "run.json").write_text(content)
-    with pytest.raises(ValueError, match=r"run\.json: damaged .*; choose another --out or delete "):
+    with pytest.raises(ValueError, match=r"run\.json: damaged .*; choose another --out, or pass --overwrite"):
         run(FakeRetriever(), images, tmp_path, QUESTIONS[:2])
 
 
 def test_another_run_in_the_folder_is_refused(tmp_path: Path, images: Path) -> None:
     run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:2])
-    with pytest.raises(ValueError, match="from a run with different settings; choose another --out"):
+    with pytest.raises(ValueError, match=r"other inputs .settings.alpha was 0.9 and is now 0.5.; choose another --out"):
         run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:2], settings={"alpha": 0.5})
-    with pytest.raises(ValueError, match="from a run with different questions_sha256"):
+    with pytest.raises(ValueError, match=r"other inputs .questions: 1 question is new"):
         run(FakeRetriever(), images, tmp_path / "run", QUESTIONS[:3])
 
 
@@ -293,11 +293,11 @@ def test_the_judge_may_change(tmp_path: Path, images: Path) -> None:
         assert metrics["answer"] == fresh[judge]["answer"]
         ours, others = lines_of(out), lines_of(tmp_path / f"{judge}")
         assert [line | {"timings_ms": 0} for line in ours] == [line | {"timings_ms": 0} for line in others]
-    with pytest.raises(ValueError, match="from a run with different bem, settings; choose"):
+    with pytest.raises(ValueError, match=r"settings.alpha was 0.9 and is now 0.5; bem was .0123. and is now not given"):
         run(FakeRetriever(), images, out, settings={"alpha": 0.5})
     (out / "alone").mkdir()
     run(FakeRetriever(), images, out / "alone", generator=None)
-    with pytest.raises(ValueError, match="from a run with different bem; choose"):  # it has no answers
+    with pytest.raises(ValueError, match=r"bem was not given and is now .0123..; choose"):  # it has no answers
         run(FakeRetriever(), images, out / "alone", generator=None, bem=bem)
 
 

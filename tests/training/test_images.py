@@ -81,15 +81,6 @@ def test_images_in_a_file_are_those_that_were_loaded_before_a_kill_and_after(
         assert sorted(read) == ["2.png", "3.png", "4.png"]  # the first batch was on disk
 
 
-def test_other_images_replace_those_in_a_file(tmp_path: Path) -> None:
-    loaders, path = noise(tmp_path, 3), tmp_path / "images.npy"
-    load_images(loaders, 6, path, progress=False)
-    for chosen, side in ((loaders[::-1], 6), (loaders[:2], 6), (loaders[:2], 4)):
-        stored = load_images(chosen, side, path, progress=False)
-        expected = PixelPreparation(side).to_uint8([load() for load in chosen])
-        assert torch.equal(stored[range(len(chosen))], expected)
-
-
 def test_a_knowledge_base_without_images_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="--images: name the folder"):
         image_source(None, tmp_path / "kb.jsonl", None)

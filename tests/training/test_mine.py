@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -99,20 +101,17 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
     assert list(read_negatives(out)["q_blue"].items()) == [("e0", 0.0), ("e1", 1.0), ("e2", 2.0)]
     assert [path.name for path in tmp_path.iterdir()] == ["negatives.json"]
 
-    gold = {"q_red": ["e1"], "q_blue": ["e1"], "gone": ["e1"]}
-    header = json.dumps(
-        {
-            "encoder": encoder.fingerprint,
-            "index": "3 lands",
-            "k": 4,
-            "trim_borders": False,
-            "images": False,
-            "gold": hashlib.sha256(json.dumps(gold).encode()).hexdigest()[:16],
-        }
-    )
     kept = json.dumps(["q_red", {"gt_entity_pos_img": None, "top_20": [{"entry": "kept"}]}])
     journal = tmp_path / "negatives.json.journal"
-    journal.write_text(f'{header}\n{kept}\n["q_blue", {{"gt_en')  # cut off in the middle of a line
+
+    def killed() -> None:
+        """Leaves the inputs of a run, and its journal cut off in the middle of a line."""
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr("training.mine._loaded", Mock(side_effect=KeyboardInterrupt))
+            mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False)
+        journal.write_text(f'{kept}\n["q_blue", {{"gt_en')
+
+    killed()
     mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False)
     found = read_negatives(out)
     assert {image: mined.entities for image, mined in found.items()} == {
@@ -121,21 +120,27 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
     }
     assert math.isnan(found["q_red"].similarities[0])  # as in OMGM's own files
 
-    journal.write_text(header + "\n")
-    with pytest.raises(ValueError, match="journal: started with another k; delete it to start over"):
-        mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=2, progress=False)
-    for index in (OtherLands(), Lands()):
-        journal.write_text(header.replace('"trim_borders": false', '"trim_borders": true') + "\n")
-        different = "index, trim_borders" if isinstance(index, OtherLands) else "trim_borders"
-        with pytest.raises(ValueError, match=f"started with another {different}; delete"):
-            mine_negatives(encoder, index, questions, world.query_image_of, out, k=4, progress=False)
-    journal.write_text(header + "\n")
-    with pytest.raises(ValueError, match="started with another gold; delete"):
-        mine_negatives(encoder, Lands(), questions[:1], world.query_image_of, out, k=4, progress=False)
-    for content in ("x\n", header + "\n5\n"):
+    killed()
+    files = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for said, given in {
+        "k was 4 and is now 2": {"k": 2},
+        "index was .3 lands. and is now .3 other lands.": {"index": OtherLands()},
+        "trim_borders was false and is now true": {"trim_borders": True},
+        "labels: 2 images are gone; query images: 2 images are gone": {"questions": questions[:1]},
+        "labels: 3 of 3 images have another entity": {
+            "questions": [replace(question, entity_ids=("e2",)) for question in questions]
+        },
+    }.items():
+        arguments: dict[str, Any] = {"index": Lands(), "questions": questions, "k": 4} | given
+        with pytest.raises(ValueError, match=f"made from other inputs .{said}.; choose another --out, or pass --overw"):
+            mine_negatives(encoder, query_image_of=world.query_image_of, out=out, progress=False, **arguments)
+    assert files == {path: path.read_bytes() for path in tmp_path.iterdir()}  # refused runs wrote nothing
+    for content in ("x\n", "5\n"):
         journal.write_text(content)
         with pytest.raises(ValueError, match=r"negatives\.json\.journal: damaged .*; delete it to start over"):
             mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False)
+    assert mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=2, progress=False, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["negatives.json"]
 
 
 def test_images_that_all_are_missing_leave_nothing(world: TrainingWorld, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import random
@@ -16,9 +15,9 @@ from indexes.growing import GrowingLines
 from indexes.progress import progress_bar
 from retriever.evidence import best_evidence
 from retriever.files import write_lines
+from retriever.identity import Items, agree, files_as_items
 from retriever.images import load_image
 from retriever.protocols import QueryRetriever
-from retriever.run_note import check_note
 from retriever.types import Evidence, Query
 from training.questions import AskedQuestion
 
@@ -79,6 +78,7 @@ def make_samples(
     made_with: dict[str, Any] | None = None,
     batch_size: int = 16,
     progress: bool = True,
+    overwrite: bool = False,
 ) -> Path:
     """Writes samples of randomly selected questions to `out/samples.jsonl` and returns its path.
 
@@ -96,17 +96,22 @@ def make_samples(
         made_with: What else the samples depend on (index, settings), as plain JSON; a resumed run must have the same.
         batch_size: Questions per batch.
         progress: Whether to show a progress bar.
+        overwrite: Whether to replace samples of other inputs.
 
     Raises:
         ValueError: No question can be used, two share an id, or `out` contains samples of other inputs.
     """
     if len({question.id for question in questions}) != len(questions):
         raise ValueError("two questions share an id; give every question its own")
-    asked = "\n".join(repr((q.id, q.question, q.image_id, target_answer(q))) for q in questions)
-    digest = hashlib.sha256(asked.encode()).hexdigest()
-    note = {"questions": digest, "most": most, "seed": seed, "multimodal": multimodal, **(made_with or {})}
-    out.mkdir(parents=True, exist_ok=True)
-    check_note(out / _NOTE, note)
+    asked = ((q.id, [q.question, q.image_id, target_answer(q)]) for q in questions)
+    ids = dict.fromkeys(question.image_id for question in questions)
+    images = ((id, path) for id in ids if (path := image_of(id)) is not None)
+    inputs = {
+        "questions": Items(asked, "question", "another wording, image or answer"),
+        "query images": files_as_items(images, "image"),
+        **{"most": most, "seed": seed, "multimodal": multimodal, **(made_with or {})},
+    }
+    agree(out / _NOTE, inputs, work=[out / SAMPLES, out / _JOURNAL], overwrite=overwrite)
     if (out / SAMPLES).is_file():
         return out / SAMPLES
     chosen, left_out = _select(questions, image_of, most, seed)

@@ -14,8 +14,8 @@ import torch
 from transformers import PrinterCallback, TrainingArguments
 
 from retriever.files import sha256_of, write_json
-from retriever.models.folder import RECORD_NAME
-from retriever.run_note import check_note
+from retriever.identity import agree
+from retriever.models.folder import RECORD_NAME, folder_fingerprint
 from training.generator.config import GeneratorTrainingConfig
 from training.generator.lora import add_adapter, load_base, require_peft, save_adapter
 from training.generator.rendering import Collator, PromptSettings, Renderer
@@ -43,6 +43,7 @@ def train_generator(
     revision: str | None = None,
     commit: str | None = None,
     progress: bool = True,
+    overwrite: bool = False,
 ) -> dict[str, Any]:
     """Trains an adapter, writes it to `out/adapter` and returns the content of `out/training.json`.
 
@@ -59,6 +60,7 @@ def train_generator(
         revision: The base's revision on the hub.
         commit: The commit of the code, for the report.
         progress: Whether to show a progress bar.
+        overwrite: Whether to replace a run with other inputs.
 
     Raises:
         ValueError: peft is not installed, the base is unsuitable, a sample cannot be rendered, or `out` has a run with
@@ -70,14 +72,13 @@ def train_generator(
     name = name or str(base.resolve())
     settings = asdict(config) | {"gradient_checkpointing": config.checkpointing}
     identity = {
-        "base": name,
-        "revision": revision,
+        "base's weights": folder_fingerprint(base),
         "samples": sha256_of(samples),
         **asdict(prompt),
         **{key: value for key, value in settings.items() if key not in _MAY_CHANGE},
     }
     arguments = _arguments(out / CHECKPOINTS, config)
-    if not _begun(out, identity, write=arguments.should_save) or not (out / RECORD_NAME).is_file():
+    if not _begun(out, identity, write=arguments.should_save, overwrite=overwrite) or not (out / RECORD_NAME).is_file():
         given = read_samples(samples)
         renderer = Renderer(base, prompt, config.max_tokens)
         renderer(given[0])  # fails before the weights are loaded if the base is unsuitable
@@ -160,13 +161,12 @@ def _arguments(folder: Path, config: GeneratorTrainingConfig) -> TrainingArgumen
     return arguments
 
 
-def _begun(out: Path, identity: dict[str, Any], *, write: bool) -> bool:
+def _begun(out: Path, identity: dict[str, Any], *, write: bool, overwrite: bool) -> bool:
     """Returns whether this run was started before; if not, prepares its folder."""
     note = out / CHECKPOINTS / "run.json"
-    if write and not note.is_file():
-        (out / RECORD_NAME).unlink(missing_ok=True)  # left by another run, whose checkpoints were deleted
-        note.parent.mkdir(parents=True, exist_ok=True)
-    return check_note(note, identity, write=write, adapt={"gradient_checkpointing": lambda: None})
+    work = [*_checkpoints(note.parent), out / RECORD_NAME]
+    adapt = {"gradient_checkpointing": lambda: None}
+    return agree(note, identity, write=write, adapt=adapt, work=work, overwrite=overwrite)
 
 
 def _checkpoints(folder: Path) -> list[Path]:

@@ -73,8 +73,7 @@ def compute_features(
         pixels = fusion.pixels([Image.new("RGB", (8, 8))]).to(fusion.query_tokens.device)
         shape = fusion.vision_features(pixels).shape[1:]
     store = FeatureStore(folder, views, (shape[0], shape[1]))
-    key = {"tower": fusion.fingerprint, "images": _digest(images), "views": _digest(views.tolist()), "seed": seed}
-
+    key = {"tower": fusion.fingerprint, "views": hashlib.sha256(views.tobytes()).hexdigest(), "seed": seed}
     decoder = _Views(images, views, fusion.pixels, seed)
     _complete(store, key, decoder, partial(_forward, fusion), workers, processes, progress)
     return store
@@ -91,9 +90,8 @@ def store_pixels(
 ) -> FeatureStore:
     """Resizes all images to squares of `side` pixels, ignoring the aspect ratio; otherwise like `compute_features`."""
     store = FeatureStore(folder, np.ones(len(images.names), np.int64), (3, side, side))
-    key = {"side": side, "images": _digest(images)}
     decoder = _Views(images, store.views, PixelPreparation(side), seed=0)
-    _complete(store, key, decoder, lambda views: views, workers, processes, progress)
+    _complete(store, {"side": side}, decoder, lambda views: views, workers, processes, progress)
     return store
 
 
@@ -108,7 +106,8 @@ def _complete(
 ) -> None:
     """Writes the missing shards; each process writes its share."""
     if processes.first:
-        _claim(store, key)
+        images = decoder.images
+        _claim(store, {**key, "images": images.contents().digest, "trim_borders": images.trim_borders})
     processes.wait()
     shards = store.shards()
     mine = [shard for shard in range(len(shards)) if shard % processes.count == processes.rank]
@@ -226,11 +225,3 @@ def augment(image: Image.Image, rng: random.Random) -> Image.Image:
     image = image.crop((int(box[0]), int(box[1]), math.ceil(box[2]), math.ceil(box[3])))
     image = ImageEnhance.Brightness(image).enhance(rng.uniform(0.75, 1.25))
     return ImageEnhance.Contrast(image).enhance(rng.uniform(0.75, 1.25))
-
-
-def _digest(value: ImageTable | list[int]) -> str:
-    lines = map(repr, (value.trim_borders, *value.names) if isinstance(value, ImageTable) else value)
-    digest = hashlib.sha256()
-    for line in lines:
-        digest.update(line.encode() + b"\n")
-    return digest.hexdigest()[:16]

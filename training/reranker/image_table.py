@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from PIL import Image
 
 from indexes.sources import ImageSource
 from retriever.borders import load_query_image
+from retriever.identity import Items, files_as_items
 from training.knowledge_base import image_source
 
 
@@ -50,6 +51,18 @@ class ImageTable:
         if name.kind == "query":
             return load_query_image(name.name, self.trim_borders)
         return self._source.load(name.name)
+
+    def contents(self) -> Items:
+        """Returns what the images are, without the folder of query images, so that the data may be moved."""
+
+        def files() -> Iterator[tuple[object, Path | bytes]]:
+            for kind, name in self.names:
+                if kind == "query":
+                    yield (kind, Path(name).name), Path(name)
+                else:
+                    yield (kind, name), self._source.content(name)
+
+        return files_as_items(files(), "image")
 
     @cached_property
     def _source(self) -> ImageSource:

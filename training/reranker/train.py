@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -14,13 +14,15 @@ import torch
 from torch import Tensor
 
 from retriever.batching import by_length
+from retriever.files import sha256_of
+from retriever.identity import Items, agree, files_as_items
 from retriever.models.precision import fastest_dtype
 from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_folder import read_layout
 from retriever.protocols import TextReranker
 from retriever.wording import counted
 from training.augment import ROOM
-from training.checkpoint import CHECKPOINT_NAME
+from training.checkpoint import BEST_NAME, CHECKPOINT_NAME
 from training.config import Optimization
 from training.feeder import Feeder
 from training.loop import train
@@ -36,7 +38,14 @@ from training.reranker.in_batch import InBatchMaker, TowerFeatures
 from training.reranker.model import InBatchReranker, Reranker
 from training.reranker.recipes import MODEL_DEFAULTS, RECIPES, ModelDefaults, Recipe
 from training.reranker.scored import recall_at_1, section_recall
-from training.reranker.training_set import TrainingSet, Views, make_training_set
+from training.reranker.training_set import (
+    MANIFEST_NAME,
+    TrainingSet,
+    Views,
+    agree_on_images,
+    make_training_set,
+    raise_everywhere,
+)
 from training.reranker.validation import Validation
 
 logger = logging.getLogger(__name__)
@@ -46,6 +55,7 @@ _BETTER_BY = ("section_recall", "validation_loss")
 """Recall@1 on a hundred held-out images is uncertain by several points. Section recall depends on both the entity and
 the section, and tells good weights from bad ones more reliably."""
 
+_MAY_CHANGE = ("device", "workers", "minutes", "max_bad")
 _LESS_MEMORY = (
     "use a smaller --batch-size (with a proportionally larger --accumulate for the same step) or a smaller "
     "--tokens-per-forward"
@@ -78,6 +88,7 @@ def train_reranker(
     sections: Callable[[], TextReranker] | None = None,
     provenance: Provenance = Provenance(),  # noqa: B008  frozen
     progress: bool = True,
+    overwrite: bool = False,
 ) -> TrainedReranker:
     """Trains a fusion encoder; writes it to `out/fusion`.
 
@@ -93,14 +104,16 @@ def train_reranker(
         sections: Loads step 3's model, used to find beta.
         provenance: Where model and code come from, for the training record.
         progress: Whether to show progress bars.
+        overwrite: Whether to replace a run with other inputs.
 
     Raises:
-        ValueError: A file is malformed, too many questions are bad, or none can be trained on.
+        ValueError: A file is malformed, too many questions are bad, none can be trained on, or `out` holds a run with
+            other inputs.
         FloatingPointError: The loss is not finite.
         MemoryError: The device runs out of memory; the message names the settings to reduce.
     """
     with joined(config.device) as processes, naming_memory_settings(_LESS_MEMORY):
-        return _train(fusion, data, out, config, sections, provenance, progress, processes)
+        return _train(fusion, data, out, config, sections, provenance, progress, processes, overwrite)
 
 
 def _train(
@@ -112,6 +125,7 @@ def _train(
     provenance: Provenance,
     progress: bool,
     processes: Processes,
+    overwrite: bool,
 ) -> TrainedReranker:
     defaults = MODEL_DEFAULTS[read_layout(fusion).settings["vision"]["kind"]]
     name, recipe = _recipe(config, defaults)
@@ -119,6 +133,26 @@ def _train(
     start = QFormerFusion.load(fusion, str(processes.device))
     max_tokens = min(config.max_tokens or defaults.max_tokens, start.max_text_tokens)
     views = Views(defaults.query_views, defaults.main_views) if recipe.augment else Views(1, 1)
+    device = processes.device.type
+    default = fastest_dtype(device) if in_batch or device != "cpu" else torch.float32
+    precision = default if config.precision is None else getattr(torch, config.precision)
+    settings: dict[str, object] = {
+        "fusion": start.fingerprint,
+        "recipe": asdict(recipe),
+        "precision": str(precision).removeprefix("torch."),
+        "max_tokens": max_tokens,
+        "tokens_per_forward": config.most_tokens,
+        "validation_share": config.validation_share,
+        "serving": data.serving.recorded(),
+    }
+    optimized = {key: value for key, value in asdict(config).items() if key not in _MAY_CHANGE}
+    problem: ValueError | None = None
+    if processes.first:
+        try:
+            _agree(out, data, settings | optimized | {"processes": processes.count}, overwrite)
+        except ValueError as error:
+            problem = error
+    raise_everywhere(problem, processes)
     training_set = make_training_set(
         data,
         out / DATA_NAME,
@@ -138,9 +172,6 @@ def _train(
     questions = counted(len(samples.training), "question")
     logger.info("%s to train on, %d to validate on", questions, len(samples.validation))
 
-    device = processes.device.type
-    default = fastest_dtype(device) if in_batch or device != "cpu" else torch.float32
-    precision = default if config.precision is None else getattr(torch, config.precision)
     model, feeder, validation, steps_per_epoch = _parts(
         start, training_set, config, recipe, max_tokens, data.serving, precision, processes
     )
@@ -151,16 +182,7 @@ def _train(
         return loss
 
     optimization = _optimization(config, recipe, defaults, steps_per_epoch)
-    settings = {
-        "fusion": start.fingerprint,
-        "samples": samples.digest,
-        "recipe": asdict(recipe),
-        "precision": str(precision).removeprefix("torch."),
-        "max_tokens": max_tokens,
-        "tokens_per_forward": config.most_tokens,
-        "validation_share": config.validation_share,
-        "serving": data.serving.recorded(),
-    }
+    settings["samples"] = samples.digest
     with closing(feeder):
         result = train(
             model,
@@ -196,6 +218,25 @@ def _train(
         ).save(out / "fusion")
     processes.wait()
     return TrainedReranker(out / "fusion", alpha, beta, {**result, **metrics})
+
+
+def _agree(out: Path, data: RerankerData, settings: Mapping[str, object], overwrite: bool) -> None:
+    """Checks that a run in the folder has the same inputs, before anything is written; see `agree`."""
+    questions = [question for question in data.questions if not isinstance(question, ValueError)]
+    asked = ((q.id, [q.question, q.image_id, q.entity_ids, q.section_index]) for q in questions)
+    ids = dict.fromkeys(question.image_id for question in questions)
+    images = ((id, path) for id in ids if (path := data.query_image_of(id)) is not None)
+    inputs = {
+        "knowledge base": data.digest,
+        "negatives": sha256_of(data.negatives),
+        "questions": Items(asked, "question", "another wording, image, entity or section"),
+        "query images": files_as_items(images, "image"),
+        "drop_sections": None if data.drop_sections is None else list(data.drop_sections),
+        **settings,
+    }
+    work = [out / CHECKPOINT_NAME, out / BEST_NAME, out / DATA_NAME / MANIFEST_NAME]
+    agree(out / "inputs.json", inputs, work=work, overwrite=overwrite)
+    agree_on_images(data, out / DATA_NAME, work, overwrite)
 
 
 def _recipe(config: RerankerTrainingConfig, defaults: ModelDefaults) -> tuple[str, Recipe]:

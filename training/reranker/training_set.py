@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,14 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexes.growing import save_array
-from retriever.files import write_whole
+from retriever.files import write_json, write_lines
+from retriever.identity import agree
 from retriever.models.qformer import QFormerFusion
 from retriever.wording import counted
 from training.processes import Processes
 from training.reranker.data import RerankerData
 from training.reranker.feature_store import FeatureStore
 from training.reranker.features import compute_features, store_pixels
-from training.reranker.image_table import ImageTable
+from training.reranker.image_table import ImageName, ImageTable
 from training.reranker.prepare import (
     PASSAGES_NAME,
     QUESTIONS_NAME,
@@ -34,13 +34,13 @@ from training.reranker.prepare import (
 )
 from training.reranker.rows import Rows
 from training.reranker.samples import SampleSet
-from training.reranker.validated import MOST_QUESTIONS, MOST_ROWS
 
 logger = logging.getLogger(__name__)
 
 LEFT_OUT_NAME = "left_out.jsonl"
 MANIFEST_NAME = "training_set.json"
 """Written last."""
+IMAGES_NAME = "images.jsonl"
 _SAMPLES_NAME = "samples.npz"
 _VIEWS_NAME = "views.npy"
 _FEATURES_NAME = "features"
@@ -68,12 +68,12 @@ class TrainingSet:
     store: FeatureStore
 
     @classmethod
-    def open(cls, folder: Path, inputs: Mapping[str, object]) -> TrainingSet | None:
-        """Opens the training set in a folder; returns `None` if it is incomplete or made from other inputs."""
+    def open(cls, folder: Path) -> TrainingSet | None:
+        """Opens the training set in a folder; returns `None` if it is incomplete."""
         path = folder / MANIFEST_NAME
-        manifest = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        if manifest.get("inputs") != inputs:
+        if not path.is_file():
             return None
+        manifest = json.loads(path.read_text(encoding="utf-8"))
         views = np.load(folder / _VIEWS_NAME, allow_pickle=False)
         store = FeatureStore(folder / _FEATURES_NAME, views, tuple(manifest["features"]))
         return cls(folder, SampleSet.load(folder / _SAMPLES_NAME), store)
@@ -123,24 +123,13 @@ def make_training_set(
         max_bad: The largest share of bad questions, in 0..1.
         workers: Processes that decode images; `None` uses one per free core with a GPU, and none on a CPU.
         processes: The processes of the training.
-        reuse: Whether to open the folder's training set if it has the same inputs. Images are not compared, so only a
-            resumed run should do this.
+        reuse: Whether to open the folder's training set if there is one, whose inputs the caller has compared.
         progress: Whether to show progress bars.
 
     Raises:
         ValueError: A file is malformed, too many questions are bad, or none can be trained on.
     """
-    inputs = {
-        **_described(data),
-        "tower": fusion.fingerprint,
-        "views": list(views),
-        "side": side,
-        "most_similar": most_similar,
-        "validation_share": validation_share,
-        "validated": [MOST_QUESTIONS, MOST_ROWS],
-        "seed": seed,
-    }
-    if processes.broadcast(reuse) and (made := TrainingSet.open(folder, inputs)) is not None:
+    if processes.broadcast(reuse) and (made := TrainingSet.open(folder)) is not None:
         return made
     prepared: Preparation | None = None
     problem: ValueError | None = None
@@ -161,7 +150,10 @@ def make_training_set(
                 prepared.left_out.report(folder.parent / LEFT_OUT_NAME, len(data.questions), max_bad)
         except ValueError as error:
             problem = error
-    _agree(problem, processes)
+    raise_everywhere(problem, processes)
+    if prepared is not None:
+        write_lines(folder / IMAGES_NAME, prepared.images.names)
+        agree_on_images(data, folder, [folder / MANIFEST_NAME])
     images: ImageTable = processes.broadcast(prepared.images if prepared else None)  # type: ignore[assignment]
     features, count = folder / _FEATURES_NAME, _workers(workers, processes)
     if side is None:
@@ -182,33 +174,25 @@ def make_training_set(
                 )
             samples.save(folder / _SAMPLES_NAME)
             save_array(folder / _VIEWS_NAME, store.views)
-            write_whole(
-                folder / MANIFEST_NAME, json.dumps({"features": store.shape, "inputs": inputs}).encode() + b"\n"
-            )
+            write_json(folder / MANIFEST_NAME, {"features": store.shape})
         except ValueError as error:
             problem = error
-    _agree(problem, processes)
-    made = TrainingSet.open(folder, inputs)
+    raise_everywhere(problem, processes)
+    made = TrainingSet.open(folder)
     assert made is not None  # the manifest was just written
     return made
 
 
-def _described(data: RerankerData) -> dict[str, object]:
-    """Describes the data as far as possible without reading the knowledge base."""
-    digest = hashlib.sha256()
-    for question in data.questions:
-        if not isinstance(question, ValueError):
-            fields = (question.id, question.question, question.image_id, *question.entity_ids, question.section_index)
-            digest.update(repr(fields).encode())
-    files = {name: path.stat() for name, path in (("knowledge base", data.kb), ("negatives", data.negatives))}
-    sizes = {name: [status.st_size, status.st_mtime_ns] for name, status in files.items()}
-    dropped = None if data.drop_sections is None else list(data.drop_sections)
-    names = {"names": dict(data.names)} if data.names else {}
-    serving = data.serving.recorded()
-    return {"questions": digest.hexdigest()[:16], "drop_sections": dropped, "serving": serving, **names, **sizes}
+def agree_on_images(data: RerankerData, folder: Path, work: Sequence[Path], overwrite: bool = False) -> None:
+    """Checks that the images of the training set in a folder are those that it was made from; see `agree`."""
+    if (folder / IMAGES_NAME).is_file():
+        with (folder / IMAGES_NAME).open("rb") as file:
+            names = [ImageName(*json.loads(line)) for line in file]
+        table = ImageTable(names, data.images, data.kb, data.kb_format)
+        agree(folder / "images.json", {"images": table.contents()}, work=work, overwrite=overwrite)
 
 
-def _agree(problem: ValueError | None, processes: Processes) -> None:
+def raise_everywhere(problem: ValueError | None, processes: Processes) -> None:
     """Raises the first process's error in every process, because the others would wait for it."""
     problem = processes.broadcast(problem)
     if problem is not None:

@@ -120,7 +120,7 @@ def test_a_data_set_with_images(tmp_path: Path) -> None:
     assert fox.sections == (Section("Facts", "Kind: mammal\nLegs: 4", 0),)
     source = open_images(None, path, "huggingface")
     assert source is not None and find_main(source, fox) == "picture/0" and find_main(source, hen) is None
-    assert source.size("picture/0") == len(image_bytes("red", (80, 80)))
+    assert source.content("picture/0") == image_bytes("red", (80, 80))
     assert source.load("picture/0").getpixel((5, 5)) == (255, 0, 0)
     assert copy(source).load("picture/0").size == source.load("picture/0").size  # as sent to another process
     assert source.find("picture/2") is None and source.find("name/0") is None

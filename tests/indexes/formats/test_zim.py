@@ -117,7 +117,7 @@ def test_images_come_from_the_file(zim: Path, tmp_path: Path) -> None:
     fox = next(entity for entity in read_knowledge_base(zim) if entity.title == "Red fox")
     name = find_main(source, fox)
     assert name == "_assets_/fox red.png"
-    assert source.size(name) == len(png("red"))
+    assert source.content(name) == png("red")
     assert source.load(name).getpixel((5, 5)) == (255, 0, 0)
     assert source.find("_assets_/none.png") is None and source.find("") is None
     with pytest.raises(ValueError, match=r"foxes\.zim: entry 'bare': a web page, not an image"):

@@ -31,7 +31,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Trained:
     runs: Trained = []
 
     def train_encoder(
-        encoder: Path, data: EncoderData, out: Path, config: TrainingConfig, provenance: Provenance
+        encoder: Path, data: EncoderData, out: Path, config: TrainingConfig, provenance: Provenance, overwrite: bool
     ) -> Path:
         runs.append((data, config))
         out.mkdir(exist_ok=True)

@@ -96,7 +96,12 @@ def test_a_killed_run_ends_as_an_undisturbed_one(tmp_path: Path, image_of: Calla
     path = make_samples(lambda: again, QUESTIONS, image_of, tmp_path / "out", multimodal=True, batch_size=2)
     assert path.read_bytes() == whole.read_bytes()
     assert set(killed.asked).isdisjoint(again.asked)
-    assert {file.name for file in (tmp_path / "out").iterdir()} == {"samples.jsonl", "samples.json", "left_out.jsonl"}
+    assert {file.name for file in (tmp_path / "out").iterdir()} == {
+        "samples.jsonl",
+        "samples.json",
+        "samples.npz",
+        "left_out.jsonl",
+    }
 
 
 def test_a_finished_run_is_not_repeated(tmp_path: Path, image_of: Callable[[str], Path | None]) -> None:
@@ -106,7 +111,10 @@ def test_a_finished_run_is_not_repeated(tmp_path: Path, image_of: Callable[[str]
     path = make_samples(FakeRetriever, QUESTIONS, image_of, tmp_path, multimodal=False)
     assert make_samples(never, QUESTIONS, image_of, tmp_path, multimodal=False) == path
     for changes in ({"most": 3}, {"seed": 1}, {"multimodal": True}, {"made_with": {"index": "other"}}):
-        with pytest.raises(ValueError, match=f"from a run with different {'index' if 'made_with' in changes else ''}"):
+        with pytest.raises(
+            ValueError,
+            match=f"made from other inputs .{next(iter(changes))} was" if "made_with" not in changes else "index was",
+        ):
             make_samples(never, QUESTIONS, image_of, tmp_path, **{"multimodal": False} | changes)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -224,12 +223,12 @@ def test_a_finished_run_is_not_repeated(
     monkeypatch.setattr(module, "load_base", never)
     assert train(llama, samples, tmp_path, replace(SMALL, save_every=3)) == report
     with pytest.raises(
-        ValueError, match=r"run.json: from a run with different rank, seed; choose another --out or delete"
+        ValueError,
+        match=r"run.json: made from other inputs .rank was \d+ and is now 8; seed was 0 and is now 1.; choose another",
     ):
         train(llama, samples, tmp_path, replace(SMALL, rank=8, seed=1))
-    shutil.rmtree(tmp_path / "checkpoints")  # as the message suggests
     with pytest.raises(AssertionError, match="the adapter is there"):
-        train(llama, samples, tmp_path, replace(SMALL, rank=8))
+        train(llama, samples, tmp_path, replace(SMALL, rank=8), overwrite=True)  # as the message suggests
 
 
 def test_checkpointed_activations_change_nothing(llava: Path, samples: Path, tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""What the answers of a profile depend on: weights, servers and precision as they are used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from indexes.store import Index
+from omgm.parts import build_planner, model_folder, placement
+from omgm.settings import Profile
+from retriever.files import sha256_of
+from retriever.models.folder import folder_fingerprint
+
+
+def used(profile: Profile, index: Index, *, answers: bool) -> dict[str, Any]:
+    """Returns the content of an index and of the models that a profile's results depend on, as plain JSON.
+
+    The index names the weights of steps 1 and 2, with which it was built.
+
+    Args:
+        profile: The profile.
+        index: The index.
+        answers: Whether the generator answers, too.
+
+    Raises:
+        ChatError: The generator's server cannot be reached.
+    """
+    dtype = str(placement(profile)[1]).removeprefix("torch.")
+    return {
+        "index content": index.fingerprint,
+        "precision": dtype,
+        **sections_weights(profile),
+        **(generator_weights(profile) if answers else {}),
+    }
+
+
+def sections_weights(profile: Profile) -> Mapping[str, str]:
+    """Returns the digest of the weights of step 3, if its model has any."""
+    if profile.sections.kind == "bm25":
+        return {}
+    return {"sections.model": folder_fingerprint(model_folder(profile, "sections"))}
+
+
+def generator_weights(profile: Profile) -> Mapping[str, Any]:
+    """Returns the digest of the generator's weights, or what its server says of its models."""
+    if profile.generator.kind == "openai":
+        return {"generator's server": asyncio.run(_reported(profile))}
+    from generators.reader.model import WEIGHTS_FILE
+
+    return {"generator's weights": sha256_of(WEIGHTS_FILE)}
+
+
+async def _reported(profile: Profile) -> Any:
+    async with build_planner(profile) as client:
+        return await client.reported()
