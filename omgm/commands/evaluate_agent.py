@@ -104,6 +104,7 @@ def run(args: argparse.Namespace) -> None:
                 concurrency=args.concurrency or 1,
             ),
             args.out,
+            overwrite=args.overwrite,
         )
     if args.json:
         print_json(metrics)

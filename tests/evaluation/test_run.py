@@ -242,6 +242,7 @@ def test_a_notebook_runs_an_event_loop_already(tmp_path: Path, images: Path) -> 
 @pytest.mark.parametrize("content", ["{", "[1]"])
 def test_a_damaged_run_is_named(tmp_path: Path, images: Path, content: str) -> None:
     (tmp_path / "run.json").write_text(content)
+    (tmp_path / "queries.jsonl").touch()
     with pytest.raises(ValueError, match=r"run\.json: damaged .*; choose another --out, or pass --overwrite"):
         run(FakeRetriever(), images, tmp_path, QUESTIONS[:2])
 
