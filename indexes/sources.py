@@ -94,21 +94,23 @@ class ZimImages:
         return "no entry in the ZIM file at that path"
 
     def content(self, name: str) -> bytes:
-        """Returns the image's bytes.
+        """Returns the image's bytes, none if they are damaged."""
+        try:
+            return self._read(name)
+        except ImageError:
+            return b""
 
-        Raises:
-            ImageError: They are damaged.
-        """
+    def load(self, name: str) -> Image.Image:
+        """Returns the image in RGB."""
+        return load_any(self._read(name), f"{self._path}: entry {name!r}")
+
+    def _read(self, name: str) -> bytes:
         try:
             with self._reading:
                 return bytes(self._archive.get_entry_by_path(name).get_item().content)
         except (RuntimeError, KeyError) as error:
             called = f"{self._path}: entry {name!r}"
             raise ImageError("unreadable", f"damaged in the ZIM file ({error})", called) from error
-
-    def load(self, name: str) -> Image.Image:
-        """Returns the image in RGB."""
-        return load_any(self.content(name), f"{self._path}: entry {name!r}")
 
 
 class DatasetImages:

@@ -13,6 +13,7 @@ import re
 import shutil
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import tee
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -81,9 +82,9 @@ def files_as_items(files: Iterable[tuple[object, Path | bytes | None]], noun: st
         files: The name of each file, independent of its folder, and its path or its bytes.
         noun: What a file is.
     """
-    listed = list(files)
-    digests = digests_of(content for _, content in listed)
-    return Items(((name, digest) for (name, _), digest in zip(listed, digests, strict=True)), noun, "other bytes")
+    names, contents = tee(files)  # of contents, only the next part is in memory
+    digests = digests_of(content for _, content in contents)
+    return Items(((name, digest) for (name, _), digest in zip(names, digests, strict=True)), noun, "other bytes")
 
 
 def agree(

@@ -196,8 +196,11 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
     from omgm.parts import placement
     from training.generator.samples import SAMPLES, make_samples
 
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not (args.out / SAMPLES).is_file():
+    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+    if not alone and not (args.out / SAMPLES).is_file():
         raise ValueError(f"{args.out / SAMPLES} does not exist; make it in one process first, with --samples-only")
+    if int(os.environ.get("RANK", "0")):
+        return Path(args.out / SAMPLES)  # the first process compares its inputs
     # Only the settings of retrieval, so that trainings with other generator settings reuse the samples.
     retrieval = profile.model_dump(mode="json", include={"encoder", "search", "fusion", "sections"})
 
@@ -221,7 +224,8 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
             "precision": str(placement(profile)[1]).removeprefix("torch."),
             **sections_weights(profile),
         },
-        overwrite=args.overwrite,
+        overwrite=args.overwrite and alone,
+        advice="" if alone else "make them again in one process first, with --samples-only --overwrite",
     )
     gc.collect()
     if placement(profile)[0] == "cuda":

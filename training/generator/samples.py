@@ -79,6 +79,7 @@ def make_samples(
     batch_size: int = 16,
     progress: bool = True,
     overwrite: bool = False,
+    advice: str = "",
 ) -> Path:
     """Writes samples of randomly selected questions to `out/samples.jsonl` and returns its path.
 
@@ -97,6 +98,7 @@ def make_samples(
         batch_size: Questions per batch.
         progress: Whether to show a progress bar.
         overwrite: Whether to replace samples of other inputs.
+        advice: What to do about samples of other inputs, see `agree`.
 
     Raises:
         ValueError: No question can be used, two share an id, or `out` contains samples of other inputs.
@@ -111,7 +113,7 @@ def make_samples(
         "query images": files_as_items(images, "image"),
         **{"most": most, "seed": seed, "multimodal": multimodal, **(made_with or {})},
     }
-    agree(out / _NOTE, inputs, work=[out / SAMPLES, out / _JOURNAL], overwrite=overwrite)
+    agree(out / _NOTE, inputs, work=[out / SAMPLES, out / _JOURNAL], overwrite=overwrite, advice=advice)
     if (out / SAMPLES).is_file():
         return out / SAMPLES
     chosen, left_out = _select(questions, image_of, most, seed)

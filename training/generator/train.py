@@ -78,7 +78,7 @@ def train_generator(
         **{key: value for key, value in settings.items() if key not in _MAY_CHANGE},
     }
     arguments = _arguments(out / CHECKPOINTS, config)
-    if not _begun(out, identity, write=arguments.should_save, overwrite=overwrite) or not (out / RECORD_NAME).is_file():
+    if not _begun(out, identity, arguments, overwrite) or not (out / RECORD_NAME).is_file():
         given = read_samples(samples)
         renderer = Renderer(base, prompt, config.max_tokens)
         renderer(given[0])  # fails before the weights are loaded if the base is unsuitable
@@ -161,12 +161,13 @@ def _arguments(folder: Path, config: GeneratorTrainingConfig) -> TrainingArgumen
     return arguments
 
 
-def _begun(out: Path, identity: dict[str, Any], *, write: bool, overwrite: bool) -> bool:
-    """Returns whether this run was started before; if not, prepares its folder."""
+def _begun(out: Path, identity: dict[str, Any], arguments: TrainingArguments, overwrite: bool) -> bool:
+    """Returns whether this run was started before; if not, the first process prepares its folder."""
     note = out / CHECKPOINTS / "run.json"
-    work = [*_checkpoints(note.parent), out / RECORD_NAME]
     adapt = {"gradient_checkpointing": lambda: None}
-    return agree(note, identity, write=write, adapt=adapt, work=work, overwrite=overwrite)
+    with arguments.main_process_first(local=False):  # the others look once it has removed what it replaces
+        work = [*_checkpoints(note.parent), out / RECORD_NAME]
+        return agree(note, identity, write=arguments.should_save, adapt=adapt, work=work, overwrite=overwrite)
 
 
 def _checkpoints(folder: Path) -> list[Path]:

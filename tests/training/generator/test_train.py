@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import math
+import multiprocessing
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import Trainer
 
+from tests.training.generator.beginning import begin_as
 from training.generator import train as module
 from training.generator.config import GeneratorTrainingConfig
 from training.generator.lora import add_adapter, language_linears, load_base, require_peft, save_adapter
@@ -301,3 +304,20 @@ def test_without_peft_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "peft" else object())
     with pytest.raises(ValueError, match=r"needs peft: pip install 'omgm\[peft\]'"):
         require_peft()
+
+
+def test_the_other_processes_wait_until_the_first_has_removed_what_it_replaces(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints" / "checkpoint-2").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "checkpoint-2" / "trainer_state.json").write_text("{}")
+    (tmp_path / "checkpoints" / "run.json").write_text('{"samples": "old"}')
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=begin_as, args=(rank, port, tmp_path)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+        assert process.exitcode == 0
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["run.json"]
+    assert json.loads((tmp_path / "checkpoints" / "run.json").read_text()) == {"samples": "new"}
