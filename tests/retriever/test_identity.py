@@ -85,7 +85,7 @@ def test_the_same_bytes_have_one_digest(tmp_path: Path) -> None:
     shutil.copy(tmp_path / "a", tmp_path / "deep" / "b")
     os.utime(tmp_path / "deep" / "b", (1, 1))
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    paths = [tmp_path / "a", tmp_path / "deep" / "b", tmp_path / "link", b"content"]
+    paths: list[Path | bytes] = [tmp_path / "a", tmp_path / "deep" / "b", tmp_path / "link", b"content"]
     assert len(set(digests_of(paths, tmp_path / "cache" / "c.sqlite"))) == 1
     assert list(digests_of([None, tmp_path / "none", tmp_path], tmp_path / "c.sqlite")) == [MISSING] * 3
 
