@@ -122,7 +122,7 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
 
     killed()
     files = {path: path.read_bytes() for path in tmp_path.iterdir()}
-    for said, given in {
+    changes: dict[str, dict[str, Any]] = {
         "k was 4 and is now 2": {"k": 2},
         "index was .3 lands. and is now .3 other lands.": {"index": OtherLands()},
         "trim_borders was false and is now true": {"trim_borders": True},
@@ -130,7 +130,8 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
         "labels: 3 of 3 images have another entity": {
             "questions": [replace(question, entity_ids=("e2",)) for question in questions]
         },
-    }.items():
+    }
+    for said, given in changes.items():
         arguments: dict[str, Any] = {"index": Lands(), "questions": questions, "k": 4} | given
         with pytest.raises(ValueError, match=f"made from other inputs .{said}.; choose another --out, or pass --overw"):
             mine_negatives(encoder, query_image_of=world.query_image_of, out=out, progress=False, **arguments)
