@@ -1,10 +1,11 @@
-"""The curve of a training run: a CSV row per validation, a plot, and TensorBoard events if it is installed."""
+"""The curve of a training run: a CSV row per validation, and with their packages a plot and TensorBoard events."""
 
 from __future__ import annotations
 
 import csv
 import importlib.util
 import io
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from retriever.files import replace_with, write_whole
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
+
+logger = logging.getLogger(__name__)
 
 CURVE_NAME = "curve.csv"
 _FIXED_COLUMNS = ("step", "loss", "learning_rate", "seconds")
@@ -48,13 +51,16 @@ class Curve:
         """Draws `curve.png`: the loss on the left, validation metrics on the right."""
         if self._events is not None:
             self._events.close()
+        if not self.rows:
+            return
+        if importlib.util.find_spec("matplotlib") is None:
+            logger.warning("%s is not drawn: matplotlib is not installed", self.path)
+            return
         import matplotlib
 
         matplotlib.use("Agg")
         from matplotlib import pyplot
 
-        if not self.rows:
-            return
         columns = self._columns()
         figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
         for axis, names in zip(axes, (["loss"], columns[len(_FIXED_COLUMNS) :]), strict=True):

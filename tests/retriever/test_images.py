@@ -142,8 +142,8 @@ def test_models_see_a_transparent_logo_on_white() -> None:
 )
 def test_gray_with_more_than_eight_bits_is_scaled_by_its_range(values: NDArray[Any], levels: list[int]) -> None:
     image = Image.fromarray(values)
-    sources = [image, encoded(image, "TIFF")] + ([encoded(image), values] if values.dtype == np.uint16 else [])
-    for source in sources:
+    more: list[Any] = [encoded(image), values] if values.dtype == np.uint16 else []
+    for source in [image, encoded(image, "TIFF"), *more]:
         assert np.asarray(load_image(source))[0, :, 0].tolist() == levels
 
 

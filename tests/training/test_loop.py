@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -336,3 +337,13 @@ def test_no_process_saves_before_every_process_has_read_its_loss(tmp_path: Path,
         )
     assert SecondOfTwo.waits == waits  # after steps 2 and 4, and at the end
     assert not list(tmp_path.glob("*.safetensors"))  # the first one's part
+
+
+def test_without_matplotlib_the_curve_is_only_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else found(name))
+    run(tmp_path, net(), steps=8)
+    assert rows(tmp_path) and not (tmp_path / "curve.png").exists()
+    assert "curve.csv is not drawn: matplotlib is not installed" in caplog.text
