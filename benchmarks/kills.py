@@ -252,6 +252,7 @@ def _files(folder: Path) -> dict[str, bytes]:
     paths = [folder / name for name in names] + sorted((folder / "images").iterdir())
     report = read_report(folder)
     report.pop("self_retrieval", None)  # measured by a build, only carried over by a compaction
+    report["pictures"].pop("files")  # the image files that were there when the knowledge base was read
     files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
     return files | {"report.json": json.dumps(report).encode()}
 

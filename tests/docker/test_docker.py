@@ -142,7 +142,7 @@ def test_the_images_hold_what_they_need() -> None:
     of_tests = {name for name in kept if name.startswith("tests/")}
     assert packages | others | {"benchmarks", "conftest.py"} == kept - of_tests
     tests = {path for name in of_tests for path in files_of(ROOT / name)}
-    assert {path.parent.name for path in tests} == {"tests", "gpu", "fakes"}
+    assert {path.parent.name for path in tests} == {"tests", "gpu", "fakes", "models"}
     using = tests | set(files_of(ROOT / "benchmarks"))
     assert {path.name: name for path in using for name in imported(path) if ROOT / name not in tests} == {}
 

@@ -43,7 +43,9 @@ def png_header(width: int, height: int) -> bytes:
 @pytest.mark.parametrize("format", FORMATS)
 def test_formats(format: str) -> None:
     pillow_heif.register_heif_opener()
-    image = decode_image(image_bytes(RED, (64, 32), format), SETTINGS)
+    image = decode_image(
+        image_bytes(RED, (64, 32), format, **({"sizes": [(64, 32)]} if format == "ICO" else {})), SETTINGS
+    )
     assert (image.mode, image.size) == ("RGB", (64, 32))
     pixel = image.getpixel((10, 10))
     assert isinstance(pixel, tuple)
