@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -73,14 +74,37 @@ def split_article(sections: Iterable[tuple[str, str]], article: str, losses: Los
     return tuple(found)
 
 
-def spoken(sections: Iterable[tuple[str, str]], article: str) -> Iterator[tuple[str, str]]:
-    """Yields sections, those without text whose title is a sentence or a fact as text under the article's title."""
-    for title, text in sections:
-        says = not text.strip() and title != article and _SAYS.search(title) is not None
-        yield (article, title) if says else (title, text)
+def outlined(sections: Sequence[tuple[int, str, str]], losses: Losses) -> list[tuple[str, str]]:
+    """Returns (title, text) of each section of an outline, with what headings without text say.
 
+    A heading without text is put before the titles of those below it ("Care: Diet"). If there are none below it, it is
+    a line of the section that it is in.
 
-_SAYS = re.compile(r"\w+\W+\w+\W+\w.*[.!?\u2026\u3002\uff01\uff1f\u061f]$|\w:\s+\S")
+    Args:
+        sections: (level, title, text) of every section; the first one is above all others.
+        losses: Counts words that are repeated.
+    """
+    above, path = [0] * len(sections), [0]
+    for number in range(1, len(sections)):
+        while len(path) > 1 and sections[path[-1]][0] >= sections[number][0]:
+            path.pop()
+        above[number] = path[-1]
+        path.append(number)
+    parents, texts = set(above), [[text] if text.strip() else [] for _, _, text in sections]
+    for number in range(1, len(sections)):
+        if not texts[number] and number not in parents:
+            texts[above[number]].append(sections[number][1])
+    found, groups = list[tuple[str, str]](), [""] * len(sections)
+    for number, (_, title, _) in enumerate(sections):
+        group = groups[above[number]] if number else ""
+        title = f"{group}: {title}" if group else title
+        is_line = number > 0 and number not in parents and not texts[number]
+        if not texts[number] and number in parents and number:
+            groups[number] = title
+        found.append(("", "") if is_line or groups[number] else (title, "\n".join(texts[number])))
+    used = Counter(groups[above[number]] for number in range(1, len(sections)) if found[number][1])
+    losses.repeat(sum((count - 1) * count_words(group) for group, count in used.items() if group))
+    return found
 
 
 def title_rule(titles: Iterable[str]) -> Callable[[str], bool]:

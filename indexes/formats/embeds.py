@@ -21,7 +21,16 @@ def part_of(text: str, part: str) -> str:
         lines = _block(lines, part[1:])
     elif part:
         lines = list(_below(lines, part.rpartition("#")[2]))
-    return "\n".join(f"#{line}" if _is_heading(line) else line for line in lines).strip("\n")
+    return "\n".join(_deeper(lines)).strip("\n")
+
+
+def _deeper(lines: list[str]) -> Iterator[str]:
+    """Yields lines with their headings one level deeper."""
+    fenced = False
+    for line in lines:
+        fenced ^= _FENCE.match(line) is not None
+        is_heading = not fenced and _HEADING.fullmatch(line) is not None and not line.startswith("######")
+        yield f"#{line}" if is_heading else line
 
 
 def _below(lines: list[str], title: str) -> Iterator[str]:
@@ -51,10 +60,6 @@ def _block(lines: list[str], id: str) -> list[str]:
         start = next((n for n in range(end - 1, -1, -1) if not lines[n].strip()), -1) + 1
         return [_BLOCK.sub("", one) for one in lines[start:end]]
     return []
-
-
-def _is_heading(line: str) -> bool:
-    return _HEADING.fullmatch(line) is not None and not line.startswith("######")
 
 
 def _folded(title: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from indexes.formats.facts import RIGHTS, facts_of
+from indexes.formats.facts import RIGHTS, facts_of, words_within
 from indexes.formats.fields import GUESSES, Names, field_of, folded, looks_like_image
 from indexes.formats.losses import Losses
 
@@ -31,64 +31,24 @@ _PLAIN = re.compile(
 _HEADER = re.compile(r"(?:[A-Za-z][\w -]*:(?:[ \t][^\n]*)?\n(?:[ \t]+\S[^\n]*\n)*)+(?=\s*(?:\n|\Z))")
 """Lines `Key: value` up to an empty one, as in MultiMarkdown and Pelican; one of them must be a title."""
 _SETTINGS = frozenset(
-    {
-        "layout",
-        "template",
-        "weight",
-        "order",
-        "draft",
-        "date",
-        "lastmod",
-        "lastupdated",
-        "updated",
-        "created",
-        "modified",
-    }
-    | {"publishdate", "expirydate", "publish", "permalink", "slug", "aliases", "alias", "redirectfrom", "redirectto"}
-    | {
-        "parent",
-        "navorder",
-        "haschildren",
-        "nav",
-        "sidebar",
-        "sidebarposition",
-        "sidebarlabel",
-        "toc",
-        "hide",
-        "search",
-    }
-    | {
-        "comments",
-        "math",
-        "lang",
-        "locale",
-        "cssclass",
-        "cssclasses",
-        "outputs",
-        "resources",
-        "menu",
-        "menus",
-        "header",
-    }
-    | {
-        "footer",
-        "head",
-        "hero",
-        "i18nready",
-        "sortby",
-        "paginateby",
-        "insertanchorlinks",
-        "inserttoc",
-        "tableofcontents",
-    }
-    | {"banner", "theme", "cascade", "icon", "share", "featured", "pagefind", "editurl", "prev", "next"}
+    word
+    for line in (
+        "layout template draft date lastmod lastupdated updated created modified publishdate expirydate publish",
+        "permalink slug aliases alias redirectfrom redirectto parent navorder haschildren nav sidebar",
+        "sidebarposition sidebarlabel toc hide search comments math lang locale cssclass cssclasses outputs",
+        "resources menu menus header footer head hero i18nready sortby paginateby insertanchorlinks inserttoc",
+        "tableofcontents banner theme cascade icon share featured pagefind editurl prev next",
+    )
+    for word in line.split()
 )
 """Settings of site generators, which are not facts of an article."""
+_NUMBERED = ("weight", "order")
+"""The same if they are numbers: a fox's weight has a unit."""
 _CUSTOM = ("extra", "params")
 """Tables with an author's own settings, of Zola and Hugo."""
 _PROPERTIES = re.compile(r"(?:^[ \t]*(?:-[ \t]+)?[A-Za-z][\w.-]*::[^\n]*(?:\n|\Z))+", re.MULTILINE)
 """Properties at the top of a Logseq note."""
-_SWITCHES = ("true", "false", "yes", "no")
+_SWITCHES = ("true", "false")
 _WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|]*\|)?([^\[\]]*)\]\]")
 _PATH = re.compile(r"/\S*|\S+\.md|\d{4}-\d\d-\d\d[T ].*|<%.*|\w+://\S+")
 LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -185,17 +145,28 @@ def facts_in(
     """
     used = {*used, *(field_of(settings, field, names)[0] for field in GUESSES if field != "text")}
     for name, value in settings.items():
-        if name in used:
-            continue
-        is_setting = folded(name) in _SETTINGS or RIGHTS.fullmatch(folded(name)) or name.startswith(("_", "dg-"))
-        for label, fact in facts_of(name, value, losses):
-            words = "\n".join(" ".join(line.split()) for line in _WIKI_LINK.sub(r"\1", fact).splitlines())
-            if is_setting or words.lower() in _SWITCHES:
-                losses.leave_out("settings of site generators", words)
-            elif looks_like_image(words) or _PATH.fullmatch(words):
-                losses.leave_out("addresses and file names", words)
-            else:
-                yield label, words
+        if name not in used and _is_setting(name, value):
+            losses.leave_out("settings of site generators", words_within(value))
+        elif name not in used:
+            yield from property_facts(name, value, losses)
+
+
+def property_facts(name: str, value: Any, losses: Losses) -> Iterator[tuple[str, str]]:
+    """Yields (label, value) for a property of a note; links are their words, and files and switches are left out."""
+    for label, fact in facts_of(name, value, losses):
+        words = "\n".join(" ".join(line.split()) for line in _WIKI_LINK.sub(r"\1", fact).splitlines())
+        if words in _SWITCHES or isinstance(value, bool):
+            losses.leave_out("settings of site generators", words)
+        elif looks_like_image(words) or _PATH.fullmatch(words):
+            losses.leave_out("addresses and file names", words)
+        else:
+            yield label, words
+
+
+def _is_setting(name: str, value: Any) -> bool:
+    key = folded(name)
+    is_number = key in _NUMBERED and str(value).isdigit()
+    return key in _SETTINGS or is_number or RIGHTS.fullmatch(key) is not None or name.startswith(("_", "dg-"))
 
 
 def resources_in(settings: Mapping[str, Any]) -> list[str]:

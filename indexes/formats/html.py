@@ -28,7 +28,7 @@ from indexes.formats.page_parts import (
     remove,
 )
 from indexes.formats.reading import Reading
-from indexes.sections import FACTS, split_article, spoken
+from indexes.sections import FACTS, outlined, split_article
 from retriever.types import ArticleImage, Entity, Section
 
 _WIKI = "#mw-content-text, body.mediawiki, .mw-parser-output, meta[name=generator][content^=MediaWiki]"
@@ -134,7 +134,7 @@ def read_page(
     pieces = pieces_of(root, losses)
     article.read(pieces if is_wiki or reading.keep_navigation else _without_edges(pieces, losses))
     facts = FACTS, "\n".join(line for box in boxes for line in box.lines)
-    sections = split_article([*spoken(article.sections(), title), facts], title, losses)
+    sections = split_article([*article.sections(), facts], title, losses)
     if not sections:
         losses.leave_out("pages without text", title, unit="files")
         return None
@@ -208,7 +208,9 @@ class _Article:
         self._is_above = False  # the heading with the title
 
     def sections(self) -> list[tuple[str, str]]:
-        """Returns (title, text) of each section, without those below one to be dropped ("References")."""
+        """Returns (title, text) of each section; those of a wiki without those below one that is left out."""
+        if not self._is_wiki:
+            return outlined([(level, title, "\n".join(lines)) for level, title, lines in self._sections], self._losses)
         found, inside = [], 0
         for level, title, lines in self._sections:
             if inside and level > inside:

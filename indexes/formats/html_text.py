@@ -9,7 +9,7 @@ from typing import Any
 
 from indexes.formats.losses import Losses
 from indexes.formats.superscripts import END, START, write_superscripts
-from indexes.formats.tables import Cell, table_lines
+from indexes.formats.tables import Cell, one_line, table_lines
 
 INVISIBLE = "script, style, noscript, template, svg, iframe, object, audio, video, [hidden]"
 """Elements that no reader of a page sees as text."""
@@ -151,7 +151,7 @@ def cell_text(node: Any, losses: Losses) -> str:
         lines = lines_in(node.text()).split("\n")
     else:
         lines = [line for piece in pieces_of(node, losses) for line in piece.text.split("\n")]
-    return ", ".join(line.strip(" ,") for line in lines if line.strip(" ,"))
+    return one_line(lines)
 
 
 def table_cells(table: Any) -> Iterator[list[Any]]:

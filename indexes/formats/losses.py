@@ -13,13 +13,22 @@ from retriever.types import Entity
 from retriever.unspaced import count_words
 from retriever.wording import counted
 
-Unit = Literal["words", "images", "files", "entities"]
+Unit = Literal["words", "furniture", "images", "files", "entities"]
+"""What is counted; furniture are words that are not of the text, see `FURNITURE`."""
 Ledger = Mapping[str, Any]
 """A ledger as JSON, see `Losses.to_json`."""
 
 OTHER = "other reasons"
 MOST_REASONS = 1000
 """Most reasons with a name; what is left out for further ones, such as rare templates, counts as `OTHER`."""
+FURNITURE = frozenset(
+    {"navigation", "forms and buttons", "advertisements", "comments", "notices", "text beside the main part"}
+    | {"settings", "settings of notes", "settings of site generators", "settings of infoboxes", "template tags"}
+    | {"code of drawings and queries", "code of components", "code that pages hide", "abbreviations", "coordinates"}
+    | {"addresses and ids", "addresses and file names", "licenses and rights", "categories and languages"}
+    | {"files within values", "long lists of numbers", "embedded notes that are missing or repeat"}
+)
+"""Reasons for which words are left out that no reader takes for the text: they are listed, but not of the source."""
 SPOKEN = 0.02
 """Share of the words from which a build says what it left out; of images and entities, each one counts."""
 _BATCH = 1 << 17
@@ -50,7 +59,7 @@ class Losses:
     """Counts what is kept and what is left out; the memory does not depend on the number of entities.
 
     The words of a source are those of its headings and texts as a reader of the page sees them, without the entity's
-    title and the names of fields. Each is kept or left out, so the words of the source are the sum of both.
+    title, the names of fields, and `FURNITURE`. Each is kept or left out, so they are the sum of both.
 
     Args:
         root: The knowledge base; examples name places relative to it.
@@ -88,6 +97,7 @@ class Losses:
         """
         if count is None:
             count = 1 if unit != "words" else words_in([text]) if text else 0
+        unit = "furniture" if reason in FURNITURE else unit
         if not count:
             return
         if reason not in self.left_out and len(self.left_out) >= MOST_REASONS:
@@ -192,6 +202,6 @@ def table_of(ledger: Ledger) -> Iterator[str]:
 
 
 def _shown(loss: Mapping[str, Any]) -> str:
-    nouns = {"words": "word", "images": "image", "files": "file", "entities": "entity"}
-    places = f" in {counted(loss['places'], 'place')}" if loss["unit"] == "words" else ""
+    nouns = {"words": "word", "furniture": "word", "images": "image", "files": "file", "entities": "entity"}
+    places = f" in {counted(loss['places'], 'place')}" if loss["unit"] in ("words", "furniture") else ""
     return f"{loss['reason']} {counted(loss['count'], nouns[loss['unit']])}{places}, e.g. {loss['example']}"

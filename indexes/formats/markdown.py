@@ -17,7 +17,7 @@ from indexes.entity_keys import OWN_FILE
 from indexes.formats.embeds import part_of
 from indexes.formats.facts import as_sections, plain, short_values
 from indexes.formats.fields import Names, field_of, images_of, looks_like_image, string_of
-from indexes.formats.front_matter import facts_in, resources_in, split_front_matter
+from indexes.formats.front_matter import facts_in, property_facts, resources_in, split_front_matter
 from indexes.formats.html_text import Heading, Image, Piece
 from indexes.formats.images import BADGE, photos_first, source_of
 from indexes.formats.losses import Losses
@@ -27,7 +27,7 @@ from indexes.formats.site_markup import Note, without_site_markup
 from indexes.formats.skipped import Entry, SeenHashes, attempt
 from indexes.ids import hash_id
 from indexes.image_files import ImageFiles
-from indexes.sections import split_article, spoken
+from indexes.sections import outlined, split_article
 from retriever.types import ArticleImage, Entity
 
 logger = logging.getLogger(__name__)
@@ -51,6 +51,8 @@ _PROJECT_FILES = frozenset(
 _PACKAGES = frozenset({"node_modules", "bower_components", "vendor", "__pycache__", "venv"})
 """Folders with a repository's dependencies."""
 _SAMPLE, _FEWEST = 60, 6
+_DRAWING = "excalidraw-plugin"
+"""The setting of a note that is a drawing."""
 _UNNAMED = ("index", "_index", "readme")
 """Names of files that are named by their folder instead."""
 
@@ -143,6 +145,8 @@ class _Notes:
         losses.at(str(file), text)
         pieces = self._pieces(file, text, losses)
         settings = self._settings
+        if _DRAWING in settings:
+            return Entity(posixpath.splitext(name)[0], "", ())
         title, first = plain(_setting(settings, "title", str(file), names)), _title_heading(pieces)
         called = _name(name, self._folder.resolve().name)
         if not title and self._is_vault and any(map(str.isalpha, called)):
@@ -150,24 +154,24 @@ class _Notes:
         elif not title:
             title = _as_words(called) if first is None else pieces[first].text
         lead = title if first is None else pieces[first].text
-        sections: list[tuple[str, list[str]]] = [(lead, [])]
+        sections: list[tuple[int, str, list[str]]] = [(0, lead, [])]
         found: list[ArticleImage] = []
         for number, piece in enumerate(pieces):
             if isinstance(piece, Heading):
                 if number != first:
-                    sections.append((piece.text, []))
+                    sections.append((piece.level, piece.text, []))
                 continue
             if piece.text in shared:
                 losses.leave_out("navigation", piece.text)
             elif piece.text:
-                sections[-1][1].append(piece.text)
+                sections[-1][2].append(piece.text)
             for target, caption in filter(None, map(_link, piece.images)):
                 url = self._images.path_of(target, name)
                 if "//" in url and BADGE.search(url):
                     losses.leave_out("badges", url, unit="images")
                 elif url:
                     found.append(ArticleImage(url, len(sections) - 1, caption))
-        texts = [(heading, "\n".join(lines)) for heading, lines in sections]
+        texts = outlined([(level, heading, "\n".join(lines)) for level, heading, lines in sections], losses)
         used = []
         if not any(text.strip() for _, text in texts):  # a page with only a description
             texts[0] = title, plain(_setting(settings, "text", str(file), names))
@@ -175,12 +179,13 @@ class _Notes:
         named = (one.strip("![]").partition("|")[0] for one in images_of(settings, str(file), names)[1])
         given = [self._images.path_of(one, name) for one in named if looks_like_image(one) or "://" in one]
         given += [] if given else [self._images.path_of(one, name) for one in resources_in(settings)]
-        facts = [*facts_in(settings, used, names, losses), *facts_in(dict(self._fields), (), {}, losses)]
+        facts = list(facts_in(settings, used, names, losses))
+        facts += [fact for field, value in self._fields for fact in property_facts(field, value, losses)]
         mains = [*given, *(image.url for image in found)]
         return Entity(
             id=_setting(settings, "id", str(file), {"id": "id"} | dict(names)) or posixpath.splitext(name)[0],
             title=title,
-            sections=split_article([*spoken(texts, title), *as_sections(facts, losses)], title, losses),
+            sections=split_article([*texts, *as_sections(facts, losses)], title, losses),
             image=next(iter(photos_first(mains)), None),
             url=_setting(settings, "url", str(file), names),
             images=tuple(found),
@@ -191,16 +196,20 @@ class _Notes:
     def _pieces(self, file: Path, text: str, losses: Losses) -> list[Heading | Piece]:
         """Returns the parts of a note, and keeps its settings and the properties in its text."""
         self._settings, body = split_front_matter(text)
+        if _DRAWING in self._settings:
+            losses.leave_out("code of drawings and queries", body)
+            return []
         used: set[Any] = {file}
 
         def embedded(target: str) -> str:
             name, _, part = target.partition("#")
             other = self._files.get(note_name(name)) if name.strip() else file
-            if other is None or other in used or (other, part) in used:
-                losses.leave_out("embedded notes that are missing or repeat", target)
-                return ""
-            used.add((other, part) if part else other)
-            return part_of(split_front_matter(_text_of(other))[1], part)
+            brought = ""
+            if other is not None and other not in used and (other, part) not in used:
+                used.add((other, part) if part else other)
+                brought = part_of(split_front_matter(_text_of(other))[1], part)
+            losses.leave_out("embedded notes that are missing or repeat", "" if brought else target)
+            return brought
 
         note = Note(losses, embedded)
         text = without_site_markup(body, note, components=file.suffix.lower() == ".mdx")

@@ -29,7 +29,10 @@ _SPACED = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\n]* [^()\n]*\.\w{3,4})\)")
 """An image whose file name has spaces, which CommonMark does not allow but notes contain."""
 _MARKED = re.compile(r"==(\S(?:[^=\n]*\S)?)==")
 _CALLOUT = re.compile(r"^\[!\w+\][-+]?[ \t]*")
-_ATTRIBUTES = re.compile(r"\{:?\s*(?:[#.][\w-][^{}\n]*|(?:[\w-]+=(?:\"[^{}\n]*\"|[^\s\"{}]+)\s*)+)\}|\{:[^{}\n]*\}")
+_ATTRIBUTE = r"[\w-]+=(?:\"[^\"{}\n]*\"|[^\s\"{}]+)"
+_ATTRIBUTES = re.compile(
+    r"\{:?\s*(?:[#.][\w-][^{}\n]*" + rf"|{_ATTRIBUTE}(?:\s+(?:{_ATTRIBUTE}|[#.][\w-]+))*\s*)" + r"\}|\{:[^{}\n]*\}"
+)
 _SPAN = re.compile(r"\[([^\[\]\n]+)\](?=\{[#.][\w-][^{}\n]*\})")
 """A span with attributes, as in Pandoc."""
 _SUB = re.compile(r"(?<=[\w)\]])~(?!~)([^\s~]{1,20})~(?!~)")

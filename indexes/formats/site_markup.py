@@ -31,7 +31,8 @@ _PARTS = {
     # the text of another note, or of a part of it
     "embed": r"!\[\[(?P<note>[^\[\]|\n]+)(?:\|[^\[\]\n]*)?\]\]",
     # a property within a text, as in Dataview
-    "field": r"[(\[](?P<name>[^\W\d_][\w -]*)::[ \t]*(?P<said>(?:[^()\[\]\n]|\[\[[^\[\]\n]*\]\]|\([^()\n]*\))*)[)\]]",
+    "field": r"(?<![\w)\]])[(\[](?P<name>[^\W\d_][\w -]*)::[ \t]*"
+    r"(?P<said>(?:[^()\[\]\n]|\[\[[^\[\]\n]*\]\]|\([^()\n]*\))*)[)\]]",
     # a definition, as in Pandoc
     "definition": r"^(?P<term>[^\s:>#|`~*+=-][^\n]*)\n(?:[ \t]*\n)?(?P<meanings>(?::[ \t]+\S[^\n]*(?:\n|\Z))+)",
     # a footnote, which becomes a paragraph, and one within a text

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from indexes.formats.losses import Losses, words_in
 
-_MOST_COLUMNS, _MOST_ROWS = 1000, 10_000
-"""Largest spans; larger ones, which browsers limit as well, are mistakes."""
+_MOST_COLUMNS, _MOST_ROWS = 200, 10_000
+"""Largest spans; browsers limit them as well."""
 _VALUE = frozenset(
     {
         "value",
@@ -28,6 +28,12 @@ _VALUE = frozenset(
     | {"значение", "значення", "τιμή", "القيمة", "ערך", "值", "数值", "値", "값", "giá trị", "nilai"}
 )
 """Names of a second column that say nothing about its values, in lower case."""
+
+
+def one_line(lines: Iterable[str]) -> str:
+    """Returns the lines of a cell on one line, separated by commas."""
+    found = [line for line in lines if line.strip(" ,.;:|-\u2013") or len(line.strip()) == 1]
+    return found[0].strip() if len(found) == 1 else ", ".join(line.strip(" ,") for line in found)
 
 
 class Cell(NamedTuple):
@@ -89,7 +95,7 @@ def _grid(rows: Sequence[Sequence[Cell]]) -> list[list[Cell | None]]:
         for cell in row:
             while column < len(grid[number]) and grid[number][column] is not None:
                 column += 1
-            span = min(max(cell.columns, 1), _MOST_COLUMNS)
+            span = max(1, min(cell.columns, _MOST_COLUMNS - column))
             for line in grid[number : number + min(max(cell.rows, 1), _MOST_ROWS)]:
                 line += [None] * (column + span - len(line))
                 line[column : column + span] = [cell] * span

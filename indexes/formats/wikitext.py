@@ -12,7 +12,7 @@ from indexes.formats.images import ICON, SMALLEST, photos_first
 from indexes.formats.losses import Losses, words_in
 from indexes.formats.reading import Reading
 from indexes.formats.superscripts import END, START, write_superscripts
-from indexes.formats.tables import Cell, table_lines
+from indexes.formats.tables import Cell, one_line, table_lines
 from indexes.formats.templates import expand, kind_of
 from retriever.types import ArticleImage
 
@@ -206,7 +206,7 @@ class _Words:
         """Returns the words of a value on one line, "" if a part of it is unknown."""
         text = write_superscripts(self.of(code))
         lines = (" ".join(line.split()) for line in _MARKUP.sub(self._leftover, text).splitlines())
-        value = ", ".join(line.strip(" ,") for line in lines if line.strip(" ,.;:-\u2013|"))
+        value = one_line(lines)
         if _HOLE in value or _VALUE in value:
             self.losses.leave_out("values with unknown templates", _without_marks(value))
             return ""

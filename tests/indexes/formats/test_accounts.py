@@ -13,6 +13,7 @@ from tests.fakes.made_articles import FORMS, Words, written
 
 KINDS = ["paragraph", "heading", "table", "list", "links", "definition", "comment", "code", "drawing", "quote", "html"]
 KINDS += ["bold", "note", "aside"]
+UNITS = ("words", "furniture")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -30,9 +31,8 @@ def test_each_word_is_kept_or_counted(tmp_path: Path, form: str, seed: int) -> N
     texts += [image.caption for one in entities for image in one.images]
     kept = set(re.findall(r"\w+", " ".join(texts)))
     lost = [word for word in source if re.sub(r"\W", "", word) not in kept]
-    assert ledger["words"] == {"source": len(source), "kept": len(source) - len(lost)}, lost
-    counts = [one["count"] for one in ledger["left_out"] if one["unit"] == "words"]
-    assert sum(counts) == len(lost)
-    for one in ledger["left_out"]:
-        if one["unit"] == "words":
-            assert one["places"] >= 1 and one["example"]
+    assert ledger["words"]["kept"] == len(source) - len(lost), lost
+    counts = {unit: sum(one["count"] for one in ledger["left_out"] if one["unit"] == unit) for unit in UNITS}
+    assert ledger["words"]["source"] == ledger["words"]["kept"] + counts["words"]
+    assert sum(counts.values()) == len(lost)
+    assert all(one["places"] >= 1 and one["example"] for one in ledger["left_out"])

@@ -22,26 +22,30 @@ def test_words_are_counted_as_by_their_definition(texts: list[str]) -> None:
 def test_each_word_is_kept_or_left_out() -> None:
     losses = Losses("kb")
     losses.at("kb/a.md", "# Fox\n\nOne two.\nBuy now!\n\nBuy now!\n")
-    losses.leave_out("navigation", "Buy now!")
-    losses.leave_out("navigation", "Buy now!")
+    losses.leave_out("repeated items", "Buy now!")
+    losses.leave_out("repeated items", "Buy now!")
+    losses.leave_out("navigation", "One two.")
     losses.leave_out("badges", "b.svg", unit="images")
-    losses.leave_out("comments", "")  # nothing
+    losses.leave_out("templates", "")  # nothing
     losses.keep_entity(Entity("a", "Fox", (Section("Fox", "One two.", 0), Section("Diet", "Part: A; Part: B", 1))))
     losses.repeat(1)  # a column's name
     assert losses.to_json() == {
         "words": {"source": 10, "kept": 6},
         "pictures": {"files": 0, "found": 0, "rule": ""},
         "left_out": [
-            {"reason": "navigation", "unit": "words", "count": 4, "places": 2, "example": "a.md:4: Buy now!"},
+            {"reason": "repeated items", "unit": "words", "count": 4, "places": 2, "example": "a.md:4: Buy now!"},
+            {"reason": "navigation", "unit": "furniture", "count": 2, "places": 1, "example": "a.md:3: One two."},
             {"reason": "badges", "unit": "images", "count": 1, "places": 1, "example": "a.md: b.svg"},
         ],
     }
     assert summary_of(losses.to_json()) == (
-        "kept 60.0 % of 10 words; left out: navigation 4 words in 2 places, e.g. a.md:4: Buy now!; "
+        "kept 60.0 % of 10 words; left out: repeated items 4 words in 2 places, e.g. a.md:4: Buy now!; "
+        "navigation 2 words in 1 place, e.g. a.md:3: One two.; "
         "badges 1 image, e.g. a.md: b.svg"
     )
     assert [line.split() for line in table_of(losses.to_json())][1:] == [
-        ["navigation", "4", "words", "2", "a.md:4:", "Buy", "now!"],
+        ["repeated", "items", "4", "words", "2", "a.md:4:", "Buy", "now!"],
+        ["navigation", "2", "furniture", "1", "a.md:3:", "One", "two."],
         ["badges", "1", "images", "1", "a.md:", "b.svg"],
     ]
 
@@ -49,10 +53,11 @@ def test_each_word_is_kept_or_left_out() -> None:
 def test_a_build_speaks_of_many_words_and_of_any_image_or_entity() -> None:
     losses = Losses()
     losses.keep("word " * 98)
-    losses.leave_out("comments", "two words")
+    losses.leave_out("templates", "two words")
+    losses.leave_out("navigation", "ten words " * 5)
     assert not warning_of(losses.to_json())
-    losses.leave_out("comments", "one")
-    assert warning_of(losses.to_json()).startswith("kept 97.0 % of 101 words; left out: comments 3 words")
+    losses.leave_out("templates", "one")
+    assert warning_of(losses.to_json()).startswith("kept 97.0 % of 101 words; left out: navigation 10 words in 1 place")
     for unit in ("images", "entities"):
         losses = Losses()
         losses.leave_out("things", "x", unit=unit)

@@ -9,6 +9,7 @@ import pytest
 
 from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
 from indexes.formats.json_rows import read_rows
+from indexes.formats.losses import Losses
 from indexes.formats.skipped import SkippedEntries
 from indexes.images import find_image
 from indexes.inspection import inspect_knowledge_base, text_lines
@@ -362,3 +363,47 @@ def test_a_folder_per_object_with_its_images_and_its_title_in_an_object(tmp_path
     gate, wall = read(tmp_path)
     assert (wall.id, wall.title, wall.names, wall.image) == ("wall", "Wall", ("سور",), "wall/photo.png")
     assert find_image(tmp_path, gate.image or "") == tmp_path / "gate" / "photo.png"
+
+
+def test_words_that_look_like_missing_values_are_values(tmp_path: Path) -> None:
+    table = "code,title,text,iso,group\n1,Nan,Nan is a town.,TH,Null\n2,NA,NA is sodium.,,B\n"
+    table += "3,None,None is a village.,NA,-\n"
+    (tmp_path / "kb.csv").write_text(table)
+    found = read(tmp_path / "kb.csv")
+    assert [one.title for one in found] == ["Nan", "NA", "None"]
+    assert [facts(one) for one in found] == [
+        ["Code: 1", "Iso: TH", "Group: Null"],
+        ["Code: 2", "Group: B"],  # an empty cell is missing
+        ["Code: 3", "Iso: NA", "Group: -"],
+    ]
+    rows = '[{"title": "None", "a": "nan", "b": null, "c": NaN, "d": "N/A", "e": ""}]'
+    (tmp_path / "kb.json").write_text(rows)
+    assert facts(read(tmp_path / "kb.json")[0]) == ["A: nan", "D: N/A"]
+
+
+def test_what_is_left_out_of_rows_is_counted(tmp_path: Path) -> None:
+    row = {
+        "title": "Fox",
+        "text": "A red fox.",
+        "home": "https://a.example/fox",
+        "maker": {"name": "Ann Potter", "id": "p 7"},
+        "numbers": list(range(40)),
+        "words": [f"w{number}" for number in range(40)],
+        "deep": {"a": {"b": {"c": {"d": {"e": "far down"}}}}},
+        "twice": ["one", "one"],
+        "license": "CC0 as is",
+        "_v": "3",
+    }
+    losses = Losses()
+    (fox,) = read_knowledge_base(written(tmp_path / "kb.json", [row]), losses=losses)
+    assert facts(fox) == ["Maker: Ann Potter", f"Words: {', '.join(f'w{n}' for n in range(40))}", "Twice: one"]
+    assert {name: loss.count for name, loss in losses.left_out.items()} == {
+        "addresses and ids": 1 + 2,
+        "long lists of numbers": 40,
+        "values nested too deeply": 2,
+        "repeated items": 1,
+        "licenses and rights": 3,
+        "settings": 1,
+    }
+    kept = 3 + 2 + 40 + 1
+    assert losses.to_json()["words"] == {"source": kept + 3, "kept": kept}  # far down, one
