@@ -35,6 +35,7 @@ from torch.overrides import TorchFunctionMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.json_lines import Record, recorder
 from benchmarks.machine import commit
 from demo.draw import draw
 from demo.facts import countries
@@ -50,6 +51,7 @@ from retriever.models.pixels import PixelPreparation
 
 WEIGHTS = Path(__file__).resolve().parents[1] / "weights/embedded/encoder"
 OUTLIERS, FACTORS, COMPARED = 200, (10.0, 60.0), 8
+_SILENT = recorder(None)
 
 
 def flags(count: int) -> tuple[list[Image.Image], list[Image.Image]]:
@@ -104,8 +106,8 @@ def layer_errors(block: Block, x: Tensor) -> dict[str, dict[str, float]]:
 
 
 @torch.inference_mode()
-def eva(images: Sequence[Image.Image], config: EvaCLIPConfig, layers: int) -> dict[str, Any]:
-    """Measures EVA-CLIP's image tower with made-up weights, block by block."""
+def eva(images: Sequence[Image.Image], config: EvaCLIPConfig, layers: int, record: Record = _SILENT) -> dict[str, Any]:
+    """Measures EVA-CLIP's image tower with made-up weights, block by block; records what is known after each."""
     torch.manual_seed(0)
     ends = VisionTower(replace(config, vision=replace(config.vision, layers=0)))
     pixels = PixelPreparation(config.image_size, crop=True).to_device(images, torch.device("cpu"), torch.float32)
@@ -128,6 +130,7 @@ def eva(images: Sequence[Image.Image], config: EvaCLIPConfig, layers: int) -> di
         states["fp8"] = block(states["fp8"], causal=False)
         vectors = {name: unit(ends.projection(ends.norm(state[:, 0].float()))) for name, state in states.items()}
         cosines.append({name: summary(vectors[name], vectors["float32"]) for name in ("fp8", "bfloat16")})
+        record({"block": number, "relative_error": {name: dict(of) for name, of in by_layer.items()}, **cosines[-1]})
     return {
         "layers": layers,
         "images": len(images),
@@ -221,12 +224,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--layers", type=int, default=32, metavar="N", help="blocks of `eva` (%(default)s)")
     parser.add_argument("--images", type=int, metavar="N", help="images (eva: 2, embedded: 196)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="also write JSON")
+    parser.add_argument("--lines", type=Path, metavar="FILE", help="append what `eva` knows after each block")
     args = parser.parse_args(argv)
     report: dict[str, Any] = {"what": args.what, "commit": commit()}
     if args.what == "eva":
         count = args.images or 2
         drawings, photographs = flags(-(-count // 2))
-        report |= eva([*photographs, *drawings][:count], EVA_CLIP_8B, args.layers)
+        record = recorder(args.lines, benchmark="fp8")
+        report |= eva([*photographs, *drawings][:count], EVA_CLIP_8B, args.layers, record)
     else:
         report["rows"] = list(embedded(*flags(args.images or 196)))
     print(json.dumps(report, indent=2))
