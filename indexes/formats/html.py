@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from indexes.formats.fields import looks_like_image
 from indexes.formats.html_text import Heading, Image, Piece, heading_of, lines_in, parse, pieces_of, prepare
@@ -104,7 +104,7 @@ def read_page(
         losses.leave_out("files that are no pages", path, unit="files")
         return None
     tree = parse(source)
-    if tree.body is None or any(attribute(one, "http-equiv").lower() == "refresh" for one in tree.css("meta")):
+    if tree.body is None or any(map(_is_redirect, tree.css("meta"))):
         losses.leave_out("pages without text" if tree.body is None else "pages that lead to others", path, unit="files")
         return None
     furniture = furniture or Furniture()
@@ -300,6 +300,11 @@ class _Article:
             self._sections[0] = (level, title, lines)
         else:
             self._sections.append((level, title, []))
+
+
+def _is_redirect(meta: Any) -> bool:
+    """Returns whether a `<meta>` tag leads to another page; without an address, it loads the same one again."""
+    return attribute(meta, "http-equiv").lower() == "refresh" and "url" in attribute(meta, "content").lower()
 
 
 def _without_edges(pieces: list[Heading | Piece], losses: Losses) -> list[Heading | Piece]:
