@@ -33,17 +33,15 @@ def _rewritten(lines: list[str]) -> Iterator[str]:
             end = next(
                 (n for n in range(number, len(lines)) if not lines[n].lstrip().startswith(("+", "|"))), len(lines)
             )
-            if table := list(_of_grid(lines[number:end])):
-                yield from table
-                number = end
-                continue
+            yield from list(_of_grid(lines[number:end])) or lines[number:end]
+            number = end
+            continue
         follows = lines[number + 1] if number + 1 < len(lines) else ""
         if not fenced and (_DASHES.fullmatch(line) or (line.strip() and _DASHES.fullmatch(follows))):
             end = next((n for n in range(number + 2, len(lines)) if not lines[n].strip()), len(lines))
-            if table := list(_of_columns(lines[number:end])):
-                yield from table
-                number = end
-                continue
+            yield from list(_of_columns(lines[number:end])) or lines[number:end]
+            number = end
+            continue
         yield line
         number += 1
 
@@ -78,7 +76,7 @@ def _of_columns(lines: Sequence[str]) -> Iterator[str]:
         if number not in ruled
     ]
     head = 1 if ruled[0] == 1 or (len(ruled) > 2 and ruled[1] == 2) else 0
-    if len(rows) > head:
+    if len(rows) > head and 2 * len(lines[ruled[0]]) > max(map(len, lines)):  # otherwise, it is a rule in a text
         yield from pipe_table(rows, head)
 
 
