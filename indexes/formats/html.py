@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from indexes.formats.fields import looks_like_image
@@ -37,8 +34,6 @@ _SEPARATOR = re.compile(r"\s+[-|\u2013\u2014·:»]+\s|\s*[|\u2013\u2014·»]|:+\
 _RIGHTS = re.compile(r"©|\(c\) ?\d{4}|\bcopyright\b|\ball rights reserved\b|\bpowered by\b", re.IGNORECASE)
 _LONGEST_RIGHTS = 200
 """Most characters in a line of rights."""
-_FEWEST = 6
-"""Fewest pages from which shared boilerplate can be told."""
 
 
 class Furniture(NamedTuple):
@@ -145,44 +140,6 @@ def read_page(
     large = [name for name in named if min(measure(name)) >= SMALLEST]
     main = own or next(iter(large), None) or article.first_large() or next(iter(remote), None)
     return Page(title, url, sections, tuple(article.images), main, frozenset(article.links))
-
-
-def furniture_of(pages: list[tuple[bytes, str]], reading: Reading, resolve: Resolve = image_path) -> Furniture:
-    """Finds what pages (content, path) share: titles and lines on half of them, images on a tenth and at least three.
-
-    Lines count if they are links, or above the title; sentences and facts of an article's body do not. For fewer than
-    six pages, returns nothing.
-    """
-    if len(pages) < _FEWEST or reading.keep_navigation:
-        return Furniture()
-    half, tenth = len(pages) / 2, max(3, len(pages) / 10)
-    found = Furniture()
-    for _ in range(2):  # what is above the title is known once the titles of the site itself are
-        titles, links, images = Counter[str](), Counter[str](), Counter[str]()
-        for page in _readable(pages, reading, found, resolve):
-            titles[page.title] += 1
-            links.update(page.links)
-            images.update({image.url for image in page.images})
-        found = Furniture(
-            found.titles | {title for title, count in titles.items() if count >= half},
-            frozenset(one for one, count in links.items() if count >= (tenth if looks_like_image(one) else half)),
-            frozenset(image for image, count in images.items() if count >= tenth),
-        )
-        if not found.titles:
-            break
-    return found
-
-
-def _readable(
-    pages: Iterable[tuple[bytes, str]], reading: Reading, known: Furniture, resolve: Resolve
-) -> Iterator[Page]:
-    known = Furniture(known.titles)
-    for html, path in pages:
-        with suppress(ValueError):  # reported when it is read
-            uncounted = replace(reading, losses=Losses())
-            page = read_page(html, path, "", lambda name: (LARGE, LARGE), uncounted, known, resolve)
-            if page is not None:
-                yield page
 
 
 class _Article:

@@ -17,7 +17,8 @@ from indexes.extras import optional
 from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry
 from indexes.formats.streams import opened
-from indexes.formats.wikitext import Namespaces, read_wikitext
+from indexes.formats.wiki_words import Namespaces
+from indexes.formats.wikitext import read_wikitext
 from indexes.ids import canonical_url
 from indexes.sections import split_article
 from retriever.types import ArticleImage, Entity

@@ -8,7 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from indexes.entity_keys import OWN_FILE
-from indexes.formats.html import Measure, furniture_of, read_page
+from indexes.formats.furniture import furniture_of
+from indexes.formats.html import Measure, read_page
 from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry
 from indexes.image_files import ImageFiles

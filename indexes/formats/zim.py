@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from indexes.extras import optional
-from indexes.formats.html import Furniture, Measure, furniture_of, read_page
+from indexes.formats.furniture import furniture_of
+from indexes.formats.html import Furniture, Measure, read_page
 from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry
 from indexes.svg import size_of

@@ -10,7 +10,8 @@ from indexes.formats.html_text import Piece
 from indexes.formats.losses import Losses
 from indexes.formats.markdown_text import parse
 from indexes.formats.reading import Reading
-from indexes.formats.wikitext import Namespaces, read_wikitext
+from indexes.formats.wiki_words import Namespaces
+from indexes.formats.wikitext import read_wikitext
 from retriever.types import Section
 
 CASES = {

@@ -13,7 +13,8 @@ from indexes.formats.markdown_text import parse
 from indexes.formats.reading import Reading
 from indexes.formats.site_markup import Note, without_site_markup
 from indexes.formats.tables import Cell, table_lines
-from indexes.formats.wikitext import Namespaces, read_wikitext
+from indexes.formats.wiki_words import Namespaces
+from indexes.formats.wikitext import read_wikitext
 from tests.fakes.reading import read, texts
 
 PARTS = ["Part: Spire, Weight: 3 t", "Part: Nave, Height: 8 m, Color: red"]

@@ -7,7 +7,8 @@ import pytest
 from indexes.formats.losses import Losses
 from indexes.formats.reading import Reading
 from indexes.formats.templates import expand
-from indexes.formats.wikitext import Namespaces, read_wikitext
+from indexes.formats.wiki_words import Namespaces
+from indexes.formats.wikitext import read_wikitext
 
 pytest.importorskip("mwparserfromhell")
 

@@ -1,0 +1,137 @@
+"""Quantities as wikitext's templates write them: numbers, units, ranges, compounds, fractions and arithmetic."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+Arguments = Sequence[str]
+"""The values of a template without a name, as words."""
+Named = Mapping[str, str]
+"""Its values with a name."""
+
+_NUMBER = re.compile(
+    r"[+\-\u2212\u2013]?(?:\d[\d,.\s\u00a0]*|\.\d+)(?:[+/\u2044]\d+(?:[/\u2044]\d+)?)?(?:[eE][+-]?\d+)?"
+)
+_BETWEEN = {
+    **{sign: "\u2013" for sign in ("-", "\u2013")},
+    **{sign: " to " for sign in ("to", "to(-)", "to-")},
+    **{sign: " \u00d7 " for sign in ("x", "\u00d7", "xx", "by", "*")},
+    **{sign: " ± " for sign in ("+/-", "±")},
+    **{sign: f" {sign} " for sign in ("and", "or", "+")},
+    **{sign: f"{sign} " for sign in (",", ", and", ", or")},
+    **{"and(-)": " and ", "/": "/"},
+}
+"""What stands between the values of a range."""
+_UNITS = {
+    "c": "°C", "f": "°F", "k": "K", "sqkm": "km^2", "sqmi": "sq mi", "sqft": "sq ft", "sqin": "sq in", "sqyd": "sq yd",
+    "sqm": "m^2", "cuft": "cu ft", "cuin": "cu in", "cuyd": "cu yd", "cumi": "cu mi", "ftin": "ft", "usgal": "US gal",
+    "impgal": "imp gal", "lt": "long tons", "st": "short tons", "lbs": "lb", "acre-ft": "acre-feet", "kn": "knots",
+    "mph": "mph", "foot": "ft", "feet": "ft", "inch": "in", "inches": "in", "mile": "mi", "miles": "mi", "deg": "°",
+}  # fmt: skip
+
+
+def number(text: str) -> str | None:
+    """Returns a number with its thousands separated by commas, as `formatnum` writes it; `None` for other text."""
+    plain = text.strip().replace(",", "")
+    found = re.fullmatch(r"([+\-\u2212]?)(\d+)(\.\d+)?", plain)
+    if found is None:
+        return text.strip() if _NUMBER.fullmatch(text.strip()) else None
+    return f"{found[1]}{int(found[2]):,}{found[3] or ''}"
+
+
+def calculated(text: str) -> str | None:
+    """Returns the value of an arithmetic expression, as `#expr` writes it; `None` for one that cannot be calculated."""
+    rounded = re.fullmatch(r"(.*?)\bround\s+(\d)\s*", text)
+    source = (rounded[1] if rounded else text).replace("^", "**").replace("\u2212", "-").replace(",", "")
+    source = re.sub(r"\bmod\b", "%", re.sub(r"\bdiv\b", "/", source)).strip()
+    try:
+        value = _value(ast.parse(source, mode="eval").body)
+    except (SyntaxError, ValueError, ZeroDivisionError, OverflowError, RecursionError, MemoryError):
+        return None
+    value = round(value, int(rounded[2])) if rounded else value
+    return str(int(value)) if float(value).is_integer() else f"{value:.12g}"
+
+
+_OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
+}
+
+
+def _value(node: ast.expr) -> float:
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return float(node.value)  # type: ignore[arg-type]  # checked above
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return float(_OPERATORS[type(node.op)](_value(node.left), _value(node.right)))
+    raise ValueError
+
+
+def unit(code: str) -> str:
+    """Returns a unit as it is written: `sqmi` as "sq mi", `km2` as "km^2"."""
+    code = code.strip().removeprefix("e6").removeprefix("e3")
+    known = _UNITS.get(code.lower())
+    if known is not None and (len(code) > 1 or code.isupper()):
+        return known
+    return re.sub(r"(?<=[A-Za-z])([23])(?!\d)", r"^\1", code)
+
+
+def quantity(given: Arguments, named: Named) -> str | None:
+    """Returns the quantity to convert, without its conversion: ranges, compounds such as 6 ft 2 in, and fractions."""
+    parts, place = list[str](), 0
+    while True:
+        if place >= len(given) or not _NUMBER.fullmatch(given[place]):
+            return None
+        value = given[place].replace("+", " ") if "/" in given[place] else given[place]
+        place += 1
+        while place + 1 < len(given) and given[place] in _BETWEEN and _NUMBER.fullmatch(given[place + 1]):
+            value += _BETWEEN[given[place]] + given[place + 1]
+            place += 2
+        if place >= len(given) or not given[place] or _NUMBER.fullmatch(given[place]):
+            return None
+        scale = " million" if given[place].startswith("e6") else " thousand" if given[place].startswith("e3") else ""
+        parts.append(f"{value}{scale} {unit(given[place])}")
+        place += 1
+        if not (place + 1 < len(given) and _NUMBER.fullmatch(given[place]) and not _NUMBER.fullmatch(given[place + 1])):
+            return " ".join(parts)
+
+
+def scientific(given: Arguments, named: Named) -> str | None:
+    """Returns the number of `val`, with its uncertainty, power of ten and units."""
+    if not given or not _NUMBER.fullmatch(given[0]):
+        return None
+    text, above, below = number(given[0]) or given[0], *[*given[1:3], "", ""][:2]
+    if above and below:
+        text += f" +{above.lstrip('+')} -{below.lstrip('-')}"
+    elif above:
+        text += f" ± {above}"
+    if power := named.get("e", "").strip():
+        text += f"\u00d710^{power}" if re.fullmatch(r"\d+", power) else f"\u00d710^({power})"
+    per = next((named[key] for key in ("up", "upl") if key in named), "")
+    units = unit(next((named[key] for key in ("u", "ul") if named.get(key)), ""))
+    units += f"/{unit(per)}" if per else ""
+    return f"{named.get('p', '')}{text}{named.get('s', '')} {units}".strip()
+
+
+def fraction(given: Arguments, named: Named) -> str | None:
+    """Returns a fraction, with the whole number before it if there is one."""
+    parts = [one for one in given if one]
+    if not parts or not all(map(_NUMBER.fullmatch, parts)):
+        return None
+    whole, above, below = ["", "1", parts[0]] if len(parts) == 1 else ["", *parts] if len(parts) == 2 else parts[:3]
+    return f"{whole} {above}/{below}".strip()
+
+
+def measure(given: Arguments, named: Named) -> str | None:
+    """Returns a height or weight: `ft=6|in=2`."""
+    units = ("m", "cm", "ft", "in", "kg", "st", "lb", "oz")
+    parts = [f"{named[one].strip()} {one}" for one in units if _NUMBER.fullmatch(named.get(one, "").strip())]
+    return " ".join(parts) or quantity(given, named)
