@@ -113,7 +113,7 @@ def draw(path: Path) -> Path:
 def build(articles: Sequence[Entity], folder: Path, out: Path, labeled: Sequence[LabeledImage] = ()) -> None:
     """Builds an index of the articles in `out`."""
     images, kb = folder / "images", folder / f"{out.name}.jsonl"
-    images.mkdir(exist_ok=True)
+    images.mkdir(parents=True, exist_ok=True)
     lines = []
     for entity in articles:
         write_images(entity, images)
@@ -212,7 +212,8 @@ def check_updates(kills: int, folder: Path, choose: random.Random) -> dict[str, 
     index.compact()
     index.close()
     ids = [index.entity(row).id for row in index.rows()]
-    build([article(name, editions[name]) for name in ids], folder, folder / "fresh")
+    # In a folder of its own: beside images of former editions, a build would propose them for articles without images.
+    build([article(name, editions[name]) for name in ids], folder / "anew", folder / "fresh")
     counts["differing"] = int(_files(current_files(folder / "index")) != _files(folder / "fresh"))
     return counts
 

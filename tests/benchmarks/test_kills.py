@@ -13,6 +13,5 @@ def test_nothing_is_lost_by_kills(tmp_path: Path) -> None:
     updates, builds = report["updates"], report["builds"]
     assert updates["kills"] == builds["kills"] == 4
     assert updates["acknowledged"] > 0
-    # Not "differing": changes keep images that are absent, which a fresh build cannot know.
-    assert [updates[key] for key in ("lost", "corrupt")] == [0, 0]
+    assert [updates[key] for key in ("lost", "corrupt", "differing")] == [0, 0, 0]
     assert [builds[key] for key in ("corrupt", "differing")] == [0, 0]
