@@ -22,6 +22,7 @@ _PAGE = re.compile(r"(?:(?:^|/)(?:_?index|readme|default))?(?:\.(?:x?html?|mdx?|
 """The end of a path that says that it is a page, not which."""
 _LONGEST = 100
 _MOST_FIELDS = 100
+_LEVELS = 2
 
 
 class KeyRows(NamedTuple):
@@ -89,21 +90,23 @@ class EntityKeys:
         return KeyRows(hashes[first], fields[first], rows, np.array(self._weak, bool)[order][first])
 
     def row_beside(self, folder: str) -> int | None:
-        """Returns the row of the only entity whose file is in a folder or, if it is alone there, in a folder above it.
+        """Returns the row of the only entity whose file is in a folder or, if it is alone there, in the one above.
 
         Returns:
             `SHARED` if the nearest folder with such files has several of them, `None` if there is none.
         """
-        here, inner = folder, False
-        while here not in self._in_folder:
-            if not here:
-                return None
-            here, inner = here.rpartition("/")[0], True
+        here, inner = folder, folder not in self._in_folder
+        if inner:
+            here = folder.rpartition("/")[0]
+        if not folder or here not in self._in_folder:
+            return self._in_folder.get(folder)
         return SHARED if inner and self._under_folder[here] > 1 else self._in_folder[here]
 
     def folder_keys(self, folder: str) -> Iterator[str]:
-        """Yields the keys of a folder and of those above it, innermost first, as far as they are one entity's."""
-        while folder and self._under_folder[folder] <= 1:
+        """Yields the keys of a folder and of the one above it, as far as they are one entity's."""
+        for _ in range(_LEVELS):
+            if not folder or self._under_folder[folder] > 1:
+                return
             folder, _, name = folder.rpartition("/")
             yield loose_key(name)
 

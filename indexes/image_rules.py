@@ -50,6 +50,7 @@ class Rule(NamedTuple):
         conflicts: Number of files that it would give to several entities.
         example: The number of a file that it gives to an entity, or else of one in conflict.
         used: Whether it is used.
+        new: Number of files that it gives and no rule before it.
     """
 
     field: str
@@ -59,6 +60,7 @@ class Rule(NamedTuple):
     conflicts: int
     example: int
     used: bool = False
+    new: int = 0
 
     @property
     def pattern(self) -> str:
@@ -124,9 +126,10 @@ def match_files(names: Sequence[str], keys: EntityKeys, taken: NDArray[np.bool_]
         if not pattern:
             used = _is_convincing(rule, claim.weak, int(lacking.sum()), free)
             used = used and int(other.sum()) <= _CONFLICTS * len(files)
+        new = int((owners[files] < 0).sum()) if used else 0
         if used:
             owners[files] = np.where(owners[files] >= 0, owners[files], rows)
-        found.append(rule._replace(used=used))
+        found.append(rule._replace(used=used, new=new))
     return Matches(found, owners)
 
 

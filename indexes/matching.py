@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from indexes.entity_keys import EntityKeys
-from indexes.file_keys import is_large, loose_key, standing, without_size, words_of
+from indexes.file_keys import BEGINS, ENDS, NAME, is_large, loose_key, standing, without_size, words_of
 from indexes.file_names import FileNames
 from indexes.formats.fields import NO_IMAGES
 from indexes.formats.images import is_drawing, is_icon
@@ -64,9 +64,15 @@ class MatchReport:
 
     def used(self) -> list[str]:
         """Returns what the used rules give, in words, those that give most first."""
-        used = sorted((rule for rule in self.rules if rule.used), key=lambda rule: (-rule.entities, -rule.files))
+        used = [rule for rule in self.rules if rule.new and not self._is_part(rule)]
+        used.sort(key=lambda rule: (-rule.entities, -rule.files))
         lacking = counted(self.lacking, "entity")
         return [f"{rule.entities:,} of {lacking} by {rule}: {counted(rule.files, 'image')}" for rule in used]
+
+    def _is_part(self, rule: Rule) -> bool:
+        """Returns whether another used rule with the same field gives all that a rule gives."""
+        wider = (BEGINS, ENDS) if rule.kind == NAME else ()
+        return any(one.new and one.field == rule.field and one.kind in wider for one in self.rules)
 
     def to_json(self) -> list[dict[str, Any]]:
         """Returns the rules for JSON."""
@@ -86,7 +92,7 @@ def rule_lines(report: MatchReport) -> Iterator[str]:
     if not report.lacking or not report.rules:
         return
     lacking = counted(report.lacking, "entity")
-    yield f"image files may belong to {lacking} without one by these rules (--map image=RULE):"
+    yield f"rules for the images of {lacking} for which none is named and there (--map image=RULE):"
     yield f"  {'rule':<16} {'entities':>9} {'images':>9} {'conflicts':>9}  used  example"
     for rule, example in islice(zip(report.rules, report.examples, strict=True), _SHOWN):
         numbers = f"{rule.entities:>9,} {rule.files:>9,} {rule.conflicts:>9,}"
@@ -135,8 +141,8 @@ def with_matched_images(
         report.files, report.entities, report.lacking = len(names), len(lacking), sum(lacking)
         report.rules = matches.rules
         report.examples = [names[rule.example] for rule in matches.rules]
-        photos = len(names) and not _ICONS.search(names[0])
-        if required and photos and all(lacking) and (matches.owners < 0).all():
+        photos = report.refused or (len(names) and not _ICONS.search(names[0]))
+        if required and lacking and photos and all(lacking) and (matches.owners < 0).all():
             raise ValueError(_nothing_found(report, names))
         given = _Given(names, matches.owners, source)
         spool.seek(0)
@@ -228,11 +234,10 @@ def _nothing_found(report: MatchReport, names: FileNames) -> str:
         gives = f"{counted(best.entities, 'entity')} and {counted(best.conflicts, 'conflict')}"
         nearest = f"; nearest to a rule are {best}, with {gives}: --map 'image={best.pattern}'"
     refused = f"; {report.refused[0]}" if report.refused else ""
-    files = counted(len(names), "image file")
+    files = f", but there are {counted(len(names), 'image file')}: {shown}" if names else ""
     return (
-        f"none of {counted(report.entities, 'entity')} has an image, but there are {files}: "
-        f"{shown}{nearest}{refused}; name the field with --map image=FIELD, or leave the files out with "
-        f"--map image={NO_IMAGES}"
+        f"none of {counted(report.entities, 'entity')} has an image{files}{nearest}{refused}; name the field with "
+        f"--map image=FIELD, or build without images with --map image={NO_IMAGES}"
     )
 
 

@@ -81,17 +81,20 @@ def words_within(value: Any) -> str:
     return scalar_of(value) or ""
 
 
-def as_sections(facts: Iterable[tuple[str, str]], losses: Losses) -> list[tuple[str, str]]:
+def as_sections(
+    facts: Iterable[tuple[str, str]], losses: Losses, sections_of: Mapping[str, bool] | None = None
+) -> list[tuple[str, str]]:
     """Returns facts (label, value) as sections: each long value under its label, and the others as lines of "Facts".
 
     Args:
         facts: The facts. Their labels are not words of the source.
         losses: Counts the words of labels as such.
+        sections_of: For some labels, whether the value is a section; for others, its length decides.
     """
     sections, lines, facts = list[tuple[str, str]](), list[str](), list(facts)
     losses.repeat(words_in(label for label, _ in facts))
     for label, value in facts:
-        if len(value) > LONGEST_FACT or "\n" in value:
+        if "\n" in value or (sections_of or {}).get(label, len(value) > LONGEST_FACT):
             sections.append((label, value))
         else:
             lines.append(f"{label}: {value}")

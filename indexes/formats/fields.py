@@ -34,7 +34,8 @@ GUESSES: dict[str, tuple[str, ...]] = {
     "text": (
         *("text", "content", "body", "body_html", "description", "abstract", "summary", "extract", "overview"),
         *("biography", "bio"),
-        *("desc", "long_description", "short_description", "definition", "about", "plot", "synopsis"),
+        *("desc", "long_description", "short_description", "definition", "about", "plot", "synopsis", "blurb"),
+        *("intro", "introduction", "excerpt", "article", "full_description", "main_text", "full_text"),
         *("beschreibung", "inhalt", "texte", "texto", "testo", "contenu", "contenido", "descripción", "descripcion"),
         *("descrição", "descrizione", "beschrijving", "описание", "текст", "содержание", "説明", "本文"),
         *("描述", "简介", "正文", "الوصف", "النص"),

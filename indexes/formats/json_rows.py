@@ -15,7 +15,8 @@ from indexes.formats.encodings import not_utf8
 from indexes.formats.fields import field_of, kind, unique_keys
 from indexes.formats.frames import are_columns, of_lists, rows_in
 from indexes.formats.front_matter import LOADER
-from indexes.formats.rows import BESIDE, lifted
+from indexes.formats.losses import Losses
+from indexes.formats.row_shape import BESIDE, lifted
 from indexes.formats.streams import opened_text, read_items, read_members, read_parts, read_values, starts_with
 
 LONGEST_LINE = 1 << 24
@@ -24,30 +25,36 @@ _LINES = (".jsonl", ".ndjson")
 _SUFFIXES = (".json", *_LINES)
 _YAML = (".yml", ".yaml")
 _DEEPEST = 3
+_OTHER_LISTS = "objects in other lists than the longest"
 _NAME_WORDS = 4
 """Most words in a name; longer text is a description."""
 
 
-def read_rows(path: Path) -> Iterator[tuple[str, Any]]:
+def read_rows(path: Path, losses: Losses | None = None) -> Iterator[tuple[str, Any]]:
     """Yields the values of JSON lines, of a list, of an object's entries, or of a folder's files, with their places.
 
     For an object, these are its members if they are objects, or else the longest list of objects in it, or else the
     object itself; a member without an id or title gets its key. For a line or a file that is not UTF-8 JSON, the reason
     is yielded instead. YAML is read as a whole in the same way; its numbers and dates stay as written.
 
+    Args:
+        path: The file or folder.
+        losses: Counts the objects in other lists.
+
     Raises:
         ValueError: The file cannot be read at all, or contains no objects.
     """
+    losses = losses or Losses()
     if path.is_dir():
-        yield from _in_folder(path)
+        yield from _in_folder(path, losses)
     elif _is_yaml(path):
-        yield from _in_value(_load(path), str(path))
+        yield from _in_value(_load(path), str(path), losses)
     elif starts_with(path, "[") and not _has_more_lines(path):
         yield from of_lists((f"{path}: item {number}", row) for number, row in read_items(path))
     elif has_lines(path):
         yield from of_lists(_in_sequence(path) if _has_values(path) else _in_lines(path))
     else:
-        yield from _in_object(path)
+        yield from _in_object(path, losses)
 
 
 def json_files(path: Path) -> list[Path]:
@@ -128,7 +135,7 @@ def _in_lines(path: Path) -> Iterator[tuple[str, Any]]:
                 yield where, ValueError(f"{where}: {error}")
 
 
-def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
+def _in_object(path: Path, losses: Losses) -> Iterator[tuple[str, Any]]:
     """Yields the rows of an object as a stream: its members if the first two are alike, or else a list in it.
 
     Holds the object in memory only if it contains just texts, or if its longest list of objects is in another object.
@@ -149,15 +156,17 @@ def _in_object(path: Path) -> Iterator[tuple[str, Any]]:
         else:
             others.add(key)
     if not lengths or "schema" in rest:
-        yield from _of_object(dict(read_members(path)), str(path), itself=False)
+        yield from _of_object(dict(read_members(path)), str(path), losses, itself=False)
         return
     longest = max((key for key in lengths if key not in others), key=lengths.__getitem__, default="")
     if longest and lengths[longest] >= max(map(len, _lists(rest)), default=0):
+        for key in lengths.keys() - {longest}:
+            losses.leave_out(_OTHER_LISTS, key, lengths[key], "entities")
         for key, number, value in read_parts(path):
             if key == longest:
                 yield f"{path}: item {number}", value
     else:
-        yield from _of_object(dict(read_members(path)), str(path), itself=False)
+        yield from _of_object(dict(read_members(path)), str(path), losses, itself=False)
 
 
 def _alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
@@ -165,7 +174,7 @@ def _alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     return bool(first.keys() & second.keys()) or not any(any(_lists(one)) for one in (first, second))
 
 
-def _in_folder(path: Path) -> Iterator[tuple[str, Any]]:
+def _in_folder(path: Path, losses: Losses) -> Iterator[tuple[str, Any]]:
     files = json_files(path)
     if not files:
         raise ValueError(f"{path}: no JSON or YAML (*.json, *.jsonl, *.yml) in this folder")
@@ -174,7 +183,8 @@ def _in_folder(path: Path) -> Iterator[tuple[str, Any]]:
             yield from _in_lines(file)
             continue
         try:
-            found = _in_value(_load(file), str(file), itself=True)
+            losses.at(str(file))
+            found = _in_value(_load(file), str(file), losses, itself=True)
         except (ValueError, TypeError, RecursionError) as error:
             yield str(file), ValueError(f"{file}: {str(error).removeprefix(f'{file}: ')}")
             continue
@@ -209,15 +219,15 @@ def _is_yaml(path: Path) -> bool:
     return any(suffix.lower() in _YAML for suffix in path.suffixes[-2:])
 
 
-def _in_value(value: Any, where: str, itself: bool = False) -> list[tuple[str, Any]]:
+def _in_value(value: Any, where: str, losses: Losses, itself: bool = False) -> list[tuple[str, Any]]:
     if isinstance(value, Mapping):
-        return list(_of_object(value, where, itself))
+        return list(_of_object(value, where, losses, itself))
     if not isinstance(value, list):
         raise ValueError(f"{where}: expected a list or an object, but found {kind(value)}")
     return _numbered(where, [one for one in value if isinstance(one, Mapping)])
 
 
-def _of_object(value: Mapping[str, Any], where: str, itself: bool) -> Iterator[tuple[str, Any]]:
+def _of_object(value: Mapping[str, Any], where: str, losses: Losses, itself: bool) -> Iterator[tuple[str, Any]]:
     """Yields the rows in an object.
 
     An object with a title is a row: always if `itself` is set, otherwise only if it contains no list of objects. If it
@@ -230,6 +240,8 @@ def _of_object(value: Mapping[str, Any], where: str, itself: bool) -> Iterator[t
     lists = [] if itself and titled else list(_lists(value))
     if lists:
         lists.sort(key=len)
+        for other in lists[:-1]:
+            losses.leave_out(_OTHER_LISTS, next(map(str, other[0])), len(other), "entities")
         yield from _numbered(where, lists[-1])
     elif titled:
         yield where, value

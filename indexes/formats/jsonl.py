@@ -12,6 +12,7 @@ from indexes.formats import rows
 from indexes.formats.fields import Names, check_position, check_text, field_of, images_in, items, kind, string_of, text
 from indexes.formats.json_rows import read_rows
 from indexes.formats.reading import Reading
+from indexes.formats.row_shape import BESIDE
 from indexes.formats.skipped import Entry, attempt
 from indexes.sections import split_article, split_text
 from retriever.types import ArticleImage, Entity
@@ -24,7 +25,7 @@ def read_jsonl(path: Path, reading: Reading) -> Iterator[Entry]:
     Raises:
         ValueError: The file cannot be read at all, or no entry has a field given in `names`.
     """
-    yield from entries_of(read_rows(path), reading, str(path))
+    yield from entries_of(read_rows(path, reading.losses), reading, str(path))
 
 
 def entries_of(found: Iterable[tuple[str, Any]], reading: Reading, what: str) -> Iterator[Entry]:
@@ -39,7 +40,7 @@ def entries_of(found: Iterable[tuple[str, Any]], reading: Reading, what: str) ->
 def _either(row: Any, where: str, reading: Reading) -> Entity:
     own = isinstance(row, Mapping) and isinstance(row.get("sections"), list)
     entity = _entity(row, where, reading) if own else rows.entity_of(row, where, reading)
-    return _with_images_beside(entity, row[rows.BESIDE]) if rows.BESIDE in row else entity
+    return _with_images_beside(entity, row[BESIDE]) if BESIDE in row else entity
 
 
 def _with_images_beside(entity: Entity, folder: str) -> Entity:

@@ -15,8 +15,9 @@ from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
 from indexes.formats.directives import DRAWN
-from indexes.formats.html_text import Heading, Image, Piece, read_html
+from indexes.formats.html_text import Heading, Piece, read_html
 from indexes.formats.images import SMALLEST
+from indexes.formats.loose_images import loose_image
 from indexes.formats.losses import Losses
 from indexes.formats.superscripts import END, START
 from indexes.image_names import IMAGE_SUFFIXES
@@ -25,8 +26,6 @@ _WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|\n]*)(?:\\?\|([^\[\]\n]*))?\]\]")
 _COMMENT = re.compile(r"%%.*?%%", re.DOTALL)
 _FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\]")
 _SIZE = re.compile(r"\d+(?:x\d+)?")
-_SPACED = re.compile(r"!\[([^\[\]\n]*)\]\(([^()\n]* [^()\n]*\.\w{3,4})\)")
-"""An image whose file name has spaces, which CommonMark does not allow but notes contain."""
 _MARKED = re.compile(r"==(\S(?:[^=\n]*\S)?)==")
 _CALLOUT = re.compile(r"^\[!\w+\][-+]?[ \t]*")
 _ATTRIBUTE = r"[\w-]+=(?:\"[^\"{}\n]*\"|[^\s\"{}]+)"
@@ -154,7 +153,6 @@ def _cleaned(piece: Heading | Piece, losses: Losses) -> Heading | Piece:
         return Heading(piece.level, " ".join(_without_marks(piece.text).split()))
     if piece.is_code:
         return piece
-    images = [Image({"src": target.strip(), "alt": caption}) for caption, target in _SPACED.findall(piece.text)]
     lines = (" ".join(line.split()) for line in _without_marks(piece.text).splitlines())
     kept = list[str]()
     for line in filter(None, lines):
@@ -162,11 +160,11 @@ def _cleaned(piece: Heading | Piece, losses: Losses) -> Heading | Piece:
             losses.leave_out("lines of tags", line)
         else:
             kept.append(line)
-    return Piece("\n".join(kept), (*piece.images, *images), piece.is_links)
+    return Piece("\n".join(kept), piece.images, piece.is_links)
 
 
 def _without_marks(text: str) -> str:
-    for pattern in (_SPACED, _FOOTNOTE, _CALLOUT, _CHECKBOX, _BLOCK_ID):
+    for pattern in (_FOOTNOTE, _CALLOUT, _CHECKBOX, _BLOCK_ID):
         text = pattern.sub("", text)
     return _UNDEFINED.sub(r"\1", _MARKED.sub(r"\1", _ATTRIBUTES.sub("", _SPAN.sub(r"\1", text))))
 
@@ -175,6 +173,7 @@ def _without_marks(text: str) -> str:
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
     parser.inline.ruler.before("link", "obsidian", _obsidian)
+    parser.inline.ruler.before("link", "loose_image", loose_image)
     parser.inline.ruler.before("link", "comment", _comment)
     parser.inline.add_terminator_char("%")
     parser.normalizeLink = lambda url: url  # type: ignore[method-assign]  # targets are file names, not to be encoded
@@ -198,12 +197,17 @@ def _obsidian(state: StateInline, silent: bool) -> bool:
             target = posixpath.basename(target)
         if not found[1]:
             state.push("text", "", 0).content = words or target.split("#")[0].strip() or target.lstrip("#")
-        elif target.split("#")[0].strip().lower().endswith(IMAGE_SUFFIXES) and not is_icon(words):
+        elif (source := _image_in(target)) and not is_icon(words):
             caption = "" if _SIZE.fullmatch(words) else words
-            source = target.split("#")[0].strip()
             state.push("html_inline", "", 0).content = f'<img src="{escape(source)}" alt="{escape(caption)}">'
     state.pos = found.end()
     return True
+
+
+def _image_in(target: str) -> str:
+    """Returns the image that a wiki link embeds, which may have `#` in its name, "" if it embeds a note."""
+    paths = (target, target.partition("#")[0].strip())
+    return next((path for path in paths if path.lower().endswith(IMAGE_SUFFIXES)), "")
 
 
 def _is_note(target: str, env: EnvType) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from indexes.formats.fields import Names
@@ -18,9 +18,11 @@ class Reading:
         losses: Counts what is left out.
         dropped: Whether to leave out a section with a given title, and those below it.
         keep_navigation: Whether to keep navigation, comments and the like.
+        sections: For labels of rows' facts, whether they are sections.
     """
 
     names: Names = field(default_factory=dict)
     losses: Losses = field(default_factory=Losses)
     dropped: Callable[[str], bool] = lambda title: False
     keep_navigation: bool = False
+    sections: Mapping[str, bool] = field(default_factory=dict)

@@ -151,7 +151,8 @@ def _plain(found: re.Match[str], note: Note, imported: Mapping[str, str]) -> str
         return found["words"] or ""
     if kind == "embed":
         name = found["note"].strip()
-        is_image = name.partition("#")[0].strip().lower().endswith(IMAGE_SUFFIXES)
+        paths = (name, name.partition("#")[0].strip())  # `#` may be in an image's name
+        is_image = any(path.lower().endswith(IMAGE_SUFFIXES) for path in paths)
         return found[0] if is_image else f"\n\n{without_site_markup(note.embedded(name), note)}\n\n"
     if kind == "field":
         return _field(found, note)

@@ -134,7 +134,7 @@ def test_a_file_of_several_entities_is_in_conflict(tmp_path: Path) -> None:
     (rule,) = [rule for rule in report.rules if rule.pattern == "{title}"]
     assert (rule.entities, rule.files, rule.conflicts, rule.used) == (1, 1, 1, False)
     lines = "\n".join(rule_lines(report))
-    assert "3 entities without one by these rules (--map image=RULE)" in lines and "{title} " in lines
+    assert "images of 3 entities for which none is named and there (--map image=RULE)" in lines and "{title} " in lines
 
 
 def test_page_bundles(tmp_path: Path) -> None:
@@ -152,7 +152,11 @@ def test_page_bundles(tmp_path: Path) -> None:
         "keyboards/lily/index": ["keyboards/lily/feature-x.png", "keyboards/lily/img/a.jpg"],
         "about": [],
     }
-    assert "2 of 3 entities by the folder of the entity's own file: 4 images" in report.used()
+    assert report.used() == ["2 of 3 entities by folders that are called like the id: 4 images"]
+    assert [(rule.pattern, rule.files, rule.new) for rule in report.rules if rule.used][:2] == [
+        ("{id}/*", 4, 4),
+        ("./*", 4, 0),  # gives the same
+    ]
 
 
 def test_a_folder_with_several_pages_gives_its_images_to_none(tmp_path: Path) -> None:

@@ -108,11 +108,46 @@ def test_images_in_every_spelling(tmp_path: Path) -> None:
         ArticleImage("notes/fozzie.jpg", 0, "Fozzie"),
         ArticleImage("rowlf.png", 0, "Rowlf"),
         ArticleImage("hugo/assets/static file.jpg", 0, ""),
-        ArticleImage("https://e.example/far.png", 0, "far"),
         ArticleImage("notes/the animal.png", 0, "Animal"),
+        ArticleImage("https://e.example/far.png", 0, "far"),
         ArticleImage("notes/block.png", 0, ""),
     )
     assert entity.image == "attachments/kermit.jpg"
+
+
+@pytest.mark.parametrize(
+    ("link", "name", "caption"),
+    [
+        ("![A fox](my fox.png)", "my fox.png", "A fox"),
+        ('![A fox](my fox.png "Its title")', "my fox.png", "A fox"),
+        ("![A fox](my fox.png 'Its title')", "my fox.png", "A fox"),
+        ("![A fox](<my fox.png>)", "my fox.png", "A fox"),
+        ("![A fox](my fox (1).png)", "my fox (1).png", "A fox"),
+        ('![A fox](my fox (1).png "t" =300x200)', "my fox (1).png", "A fox"),
+        ("![A fox](fox.png =300x200)", "fox.png", "A fox"),
+        ("![A fox](fox.png =300x)", "fox.png", "A fox"),
+        ("![A fox](fox.png){width=50%}", "fox.png", "A fox"),
+        ("![A [red] fox](fox.png =300x)", "fox.png", "A [red] fox"),
+        ("![](fox#1.png)", "fox#1.png", ""),
+        ("![](fox%231.png)", "fox#1.png", ""),
+        ("![[fox#1.png]]", "fox#1.png", ""),
+        ("![[fox.png#x]]", "fox.png", ""),
+        ("![](img\\fox.png)", "fox.png", ""),
+        ("![](fox.png?raw=true)", "fox.png", ""),
+        ("![](C:\\me\\fox.png)", "fox.png", ""),
+    ],
+)
+def test_links_to_images_that_commonmark_does_not_allow(tmp_path: Path, link: str, name: str, caption: str) -> None:
+    files = dict.fromkeys(("fox.png", "my fox.png", "my fox (1).png", "fox#1.png"), "")
+    (entity,) = read(tmp_path, {"a.md": f"# Fox\n\nIt is {link} red.\n"} | files).values()
+    assert entity.images == (ArticleImage(name, 0, caption),)
+    assert entity.sections[0].text == "It is red."
+
+
+def test_what_only_looks_like_such_a_link_is_text(tmp_path: Path) -> None:
+    for text in ("Wow! [x] (a b.png)", "`![x](a b.png)`", "![x] (a b.png)", "Yes![no](a b c"):
+        (entity,) = read(tmp_path, {"a.md": f"# Fox\n\n{text}\n", "a b.png": ""}).values()
+        assert not entity.images and entity.sections[0].text == text.strip("`")
 
 
 def test_what_can_be_read_goes_before_drawings(tmp_path: Path) -> None:
