@@ -336,6 +336,7 @@ def _with_report(
     """Yields entities, then writes what was skipped and left out, before the articles count as complete."""
     yield from entities
     losses.images |= matched.counts()
+    losses.notes += matched.notes()
     write_reading(parts, skipped, losses)
 
 

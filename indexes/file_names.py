@@ -65,6 +65,19 @@ def image_files(folder: Path, refused: Callable[[str, OSError | None], object]) 
     return walk("") if os.path.isdir(root) else iter(())
 
 
+def linked_files(folder: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+    """Yields the links to folders outside of a folder, each with the number of files with such suffixes behind it."""
+    root = os.path.realpath(folder)
+    for path, folders, _ in os.walk(root):
+        folders[:] = sorted(name for name in folders if not is_hidden(name))
+        for name in folders:
+            link = os.path.join(path, name)
+            if os.path.islink(link) and not is_inside(link, root):
+                files = (file for _, _, names in os.walk(link) for file in names)
+                count = sum(file.lower().endswith(suffixes) for file in files)
+                yield f"{os.path.relpath(link, root)} leads to {os.path.realpath(link)}", count
+
+
 def is_inside(path: str, root: str) -> bool:
     """Returns whether a path, its links resolved, is under a folder given by its real path."""
     return os.path.realpath(path).startswith(os.path.join(root, ""))

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from indexes.entity_keys import EntityKeys
+from indexes.entity_keys import OWN_FILE, EntityKeys
 from indexes.file_keys import BEGINS, ENDS, NAME, is_large, loose_key, standing, without_size, words_of
 from indexes.file_names import FileNames
 from indexes.formats.fields import NO_IMAGES
 from indexes.formats.images import is_drawing, is_icon
+from indexes.formats.selection import advice
 from indexes.image_names import is_remote, split_name
 from indexes.image_rules import Rows, Rule, match_files
 from indexes.lines import from_row, to_row
@@ -48,6 +49,7 @@ class MatchReport:
         rules: What each rule gives, those that come first in doubt first.
         examples: A file for each rule.
         refused: Links and folders that were not read, with the reasons.
+        advice: What else is to be known about the entities, see `indexes.formats.selection.advice`.
     """
 
     files: int = 0
@@ -57,10 +59,16 @@ class MatchReport:
     rules: list[Rule] = field(default_factory=list)
     examples: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
 
     def counts(self) -> dict[str, Any]:
         """Returns the number of image files, and the used rules in words, for the ledger of reading."""
         return {"files": self.files, "rule": "; ".join(self.used())}
+
+    def notes(self) -> list[str]:
+        """Returns what to say about a knowledge base: used rules, files that were not read, and advice."""
+        refused = [f"image file not read: {one}" for one in self.refused[:_LISTED]]
+        return [*(f"images of {line}" for line in self.used()), *refused, *self.advice]
 
     def used(self) -> list[str]:
         """Returns what the used rules give, in words, those that give most first."""
@@ -86,9 +94,7 @@ class MatchReport:
 
 def rule_lines(report: MatchReport) -> Iterator[str]:
     """Yields lines for a terminal: what the used rules give and, if images are still lacking, a table of all rules."""
-    for one in report.refused[:_LISTED]:
-        yield f"image file not read: {one}"
-    yield from (f"images of {line}" for line in report.used())
+    yield from report.notes()
     if not report.lacking or not report.rules:
         return
     lacking = counted(report.lacking, "entity")
@@ -128,13 +134,14 @@ def with_matched_images(
         return
     names = _without_icons(FileNames(f"{prefix}{name}" for prefix, files in folders for name in files.names))
     report.refused = [one for _, files in folders for one in files.refused]
-    keys, used, lacking = EntityKeys(), array("q"), array("b")
+    keys, used, lacking, files = EntityKeys(), array("q"), array("b"), list[str]()
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
         for entity in entities:
             found = [(url, name) for url in main_candidates(entity) if (name := source.find(url)) is not None]
             lacking.append(0 if found else 1)
             keys.add(entity, not found or _is_doubtful(*found[0]))
             used.extend(hash(name) for url, name in found if not _is_doubtful(url, name))
+            files.extend(value for name, value in entity.named_after if name == OWN_FILE)
             spool.write(as_line([to_row(entity), entity.named_after]))
         taken = np.isin(np.fromiter(map(hash, names), np.int64, len(names)), np.array(used, np.int64))
         matches = match_files(names, keys, taken, pattern)
@@ -145,6 +152,7 @@ def with_matched_images(
         if required and lacking and photos and all(lacking) and (matches.owners < 0).all():
             raise ValueError(_nothing_found(report, names))
         given = _Given(names, matches.owners, source)
+        report.advice += advice(files, [not one or given.any(row) for row, one in enumerate(lacking)] if files else [])
         spool.seek(0)
         for row, line in enumerate(spool):
             entity, named_after = json.loads(line)
@@ -187,6 +195,11 @@ class _Given:
         self._files = np.flatnonzero(owners >= 0)
         self._files = self._files[np.argsort(owners[self._files], kind="stable")]
         self._owners = owners[self._files]
+
+    def any(self, row: int) -> bool:
+        """Returns whether an entity has files."""
+        start = int(np.searchsorted(self._owners, row))
+        return start < len(self._owners) and bool(self._owners[start] == row)
 
     def of(self, row: int, named_after: Sequence[tuple[str, str]]) -> list[str]:
         """Returns the files of an entity, see `Entity.named_after`: those that its fields name come first, in order."""

@@ -150,6 +150,7 @@ def log_problems(images: ImageRecords) -> None:
 def problem_lines(report: Report) -> list[str]:
     """Returns a line for each kind of problem in a report: skipped entries, images, an unsuitable encoder."""
     lines = list(filter(None, [warning_of(report) if "left_out" in report else ""]))  # not in older versions' indexes
+    lines += report.get("notes", [])
     skipped = report.get("skipped", {"count": 0})
     if skipped["count"]:
         first = skipped["entries"][0]

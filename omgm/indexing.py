@@ -14,6 +14,7 @@ from indexes.design import IndexDesign
 from indexes.estimate import SAMPLE, Estimate, estimate_build
 from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
 from indexes.formats.fields import GUESSES, Names, image_pattern
+from indexes.formats.selection import ONLY, SKIP
 from indexes.formats.skipped import MAX_BAD, SkippedEntries
 from indexes.labeled_images import LabeledImage
 from indexes.matching import with_matched_images
@@ -166,7 +167,7 @@ def estimate(
 def _checked_format(kb: Path, images: Path | None, kb_format: str | None, names: Names | None) -> str:
     if not kb.exists():
         raise ValueError(f"kb: {kb} does not exist")
-    if unknown := sorted((names or {}).keys() - GUESSES.keys()):
+    if unknown := sorted((names or {}).keys() - GUESSES.keys() - {ONLY, SKIP}):
         raise ValueError(f"names: unknown field {unknown[0]!r}; fields are {', '.join(GUESSES)}")
     kb_format = kb_format or guess_format(kb)
     if images is None and kb_format not in OWN_IMAGES:

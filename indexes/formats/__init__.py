@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from indexes.file_names import linked_files
 from indexes.formats.evqa import read_evqa
 from indexes.formats.fields import Names, without_pattern
 from indexes.formats.guess import PACKED
@@ -18,6 +19,7 @@ from indexes.formats.markdown import article_files, read_markdown
 from indexes.formats.mediawiki import read_mediawiki
 from indexes.formats.parquet import read_parquet
 from indexes.formats.reading import Reading
+from indexes.formats.selection import Selection, without_selection
 from indexes.formats.skipped import Entry, SeenHashes, SkippedEntries
 from indexes.formats.sql import hash_sql, read_sql
 from indexes.formats.table import read_table
@@ -51,6 +53,10 @@ FORMATS: dict[str, Reader] = {
     "huggingface": read_huggingface,
 }
 _ENCYCLOPEDIAS = ("zim", "mediawiki", "wiki6m")
+_SUFFIXES = (".md", ".markdown", ".mdx", ".qmd", ".rmd", ".html", ".htm", ".xhtml", ".json", ".jsonl", ".yml", ".xml")
+"""The extensions of files in folders that are knowledge bases."""
+_FILES = {"markdown": article_files, "website": page_files}
+"""The files of formats with an entity in each."""
 OWN_IMAGES = frozenset({"markdown", "zim", "website", "huggingface"})
 """Formats that contain their images."""
 
@@ -93,8 +99,14 @@ def read_knowledge_base(
     dropped = title_rule(dropped_titles(format, drop_sections))
     seen = SeenHashes()
     ledger = Losses() if losses is None else losses
-    for where, entry in reader(path, Reading(without_pattern(names or {}), ledger, dropped, keep_navigation)):
+    selection = Selection(path, _FILES[format](path) if format in _FILES else (), names or {}, ledger)
+    fields = without_pattern(without_selection(names or {}))
+    for link, count in linked_files(path, _SUFFIXES) if path.is_dir() else ():
+        ledger.leave_out("files in linked folders; read these as knowledge bases of their own", link, count, "entities")
+    for where, entry in reader(path, Reading(fields, ledger, dropped, keep_navigation, selection.has_file)):
         if only is not None and not where.startswith((f"{only}/", f"{only}:")) and where != str(only):
+            continue
+        if not selection.has(where, entry.id if isinstance(entry, Entity) else ""):
             continue
         skipped.total += 1
         ledger.at(where)

@@ -73,6 +73,7 @@ class Losses:
     def __init__(self, root: str = "") -> None:
         self.left_out: dict[str, Loss] = {}
         self.images: dict[str, Any] = {"files": 0, "found": 0, "rule": ""}
+        self.notes: list[str] = []
         self._root, self._where, self._source = root, "", ""
         self._kept, self._pending, self._length = 0, list[str](), 0
 
@@ -132,6 +133,7 @@ class Losses:
             "words": {"source": self._kept + lost, "kept": self._kept},
             "pictures": self.images,
             "left_out": [{"reason": reason} | asdict(loss) for reason, loss in reasons],
+            **({"notes": self.notes} if self.notes else {}),
         }
 
     def _count(self) -> None:

@@ -70,6 +70,7 @@ def read_markdown(path: Path, reading: Reading) -> Iterator[Entry]:
     files = article_files(path)
     if not files:
         raise ValueError(f"{path}: no Markdown file (*.md) in this folder")
+    files = list(filter(reading.has_file, files))
     names, losses = reading.names, reading.losses
     notes = _Notes(path, files, reading, ImageFiles(path))
     shared = notes.shared_by(files[:: max(len(files) // _SAMPLE, 1)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from indexes.formats.fields import Names
 from indexes.formats.losses import Losses
@@ -18,6 +19,7 @@ class Reading:
         losses: Counts what is left out.
         dropped: Whether to leave out a section with a given title, and those below it.
         keep_navigation: Whether to keep navigation, comments and the like.
+        has_file: Whether to read a file of a format with an entity in each.
         sections: For labels of rows' facts, whether they are sections.
     """
 
@@ -25,4 +27,5 @@ class Reading:
     losses: Losses = field(default_factory=Losses)
     dropped: Callable[[str], bool] = lambda title: False
     keep_navigation: bool = False
+    has_file: Callable[[Path], bool] = lambda file: True
     sections: Mapping[str, bool] = field(default_factory=dict)

@@ -31,6 +31,7 @@ def read_website(path: Path, reading: Reading) -> Iterator[Entry]:
     files = page_files(path)
     if not files:
         raise ValueError(f"{path}: no page (*.html) in this folder")
+    files = list(filter(reading.has_file, files))
     sample = files[:: max(len(files) // _SAMPLE, 1)]
     images = ImageFiles(path)
     contents = [(file.read_bytes(), file.relative_to(path).as_posix()) for file in sample]

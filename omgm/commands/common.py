@@ -76,6 +76,20 @@ def add_reading(parser: argparse.ArgumentParser) -> None:
         help="the name of a field (id, title, url, image, text) in the knowledge base, or image={id}* and other rules "
         "for image files that nothing names; may be repeated",
     )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="read only entities whose id or file fits, such as fish/*; may be repeated",
+    )
+    parser.add_argument(
+        "--skip",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="leave out entities whose id or file fits; pages means lists and pages about the site; may be repeated",
+    )
 
 
 def add_max_bad(parser: argparse.ArgumentParser, listed: str = " and listed in report.json") -> None:
@@ -89,8 +103,10 @@ def add_max_bad(parser: argparse.ArgumentParser, listed: str = " and listed in r
 def reading_of(args: argparse.Namespace) -> dict[str, Any]:
     """Returns the options for reading the knowledge base: format, field names and tolerated share of bad entries."""
     from indexes.formats.fields import parse_names
+    from indexes.formats.selection import ONLY, SKIP
 
-    given = {"kb_format": args.kb_format, "names": parse_names(args.names)}
+    chosen = {key: "\n".join(getattr(args, key)) for key in (ONLY, SKIP) if getattr(args, key)}
+    given = {"kb_format": args.kb_format, "names": parse_names(args.names) | chosen}
     max_bad = getattr(args, "max_bad", None)
     return given if max_bad is None else given | {"max_bad": max_bad}
 
