@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from indexes.formats.fields import looks_like_image
 from indexes.formats.html_text import Heading, Image, Piece, heading_of, lines_in, parse, pieces_of, prepare
-from indexes.formats.images import ICON, LARGE, SMALLEST, image_path, photos_first, sides_of, source_of
+from indexes.formats.images import ICON, LARGE, SMALLEST, image_path, photos_first, sides_of
 from indexes.formats.infobox import INFOBOX, read_infobox
 from indexes.formats.losses import Losses, words_in
+from indexes.formats.page_images import base_of, reveal_images, source_of
 from indexes.formats.page_parts import (
     attribute,
     canonical,
@@ -108,6 +109,8 @@ def read_page(
     shared = meta(tree, "og:image")
     is_wiki = tree.css_first(_WIKI) is not None
     shared_title = _one_line(meta(tree, "og:title"))
+    base = base_of(tree, path)
+    reveal_images(tree)
     clean(tree, losses, is_wiki, reading.keep_navigation)
     prepare(tree.body, losses)
     root = content(tree)
@@ -119,7 +122,7 @@ def read_page(
     count_around(root, tree.body, losses)
     if not (is_wiki or reading.keep_navigation):
         drop_unlikely(root, losses)
-    article = _Article(path, title, measure, furniture, reading, is_wiki, resolve)
+    article = _Article(base, title, measure, furniture, reading, is_wiki, resolve)
     nodes = [box for box in root.css(INFOBOX) if not is_inside(box, "infobox")]
     boxes = [read_infobox(box, title, losses) for box in nodes]
     for box in boxes:
@@ -133,7 +136,7 @@ def read_page(
     if not sections:
         losses.leave_out("pages without text", title, unit="files")
         return None
-    named = [resolve(src, path) for src in (given.get("image"), shared) if src]
+    named = [resolve(src, base) for src in (given.get("image"), shared) if src]
     named = [name for name in named if name not in furniture.links | furniture.images]
     remote = [name for name in named if "//" in name]
     own = own if "image" not in given else None
@@ -217,6 +220,8 @@ class _Article:
             self._losses.leave_out("icons and images that many pages share", name, unit="images")
             return False
         sides = list(sides_of(image.attributes))
+        if looks_like_image(image.link) and min(self._measure(full := self._resolve(image.link, self._path))) >= LARGE:
+            name, sides = full, []  # a link to the whole image
         if len(sides) < 2:
             sides += self._measure(name)
         if min(sides) < (SMALLEST if self._is_wiki else LARGE):

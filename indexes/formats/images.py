@@ -30,13 +30,6 @@ def is_icon(path: str) -> bool:
     return ICON.search(name) is not None or _APP_ICON.search(name) is not None
 
 
-def source_of(attributes: dict[str, str | None]) -> str:
-    """Returns the source of an `<img>`, including a lazily loaded one, "" if it has none."""
-    source = attributes.get("src") or ""
-    source = (attributes.get("data-src") or "") if not source or source.startswith("data:") else source
-    return source.replace("\\", "/")  # as browsers do
-
-
 def image_path(source: str, page: str) -> str:
     """Returns the path of an image in the page's file, or the URL of a remote image, or "" for an embedded one.
 

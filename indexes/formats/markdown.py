@@ -19,9 +19,10 @@ from indexes.formats.facts import as_sections, plain, short_values
 from indexes.formats.fields import Names, field_of, images_of, looks_like_image, string_of
 from indexes.formats.front_matter import facts_in, property_facts, resources_in, split_front_matter
 from indexes.formats.html_text import Heading, Image, Piece
-from indexes.formats.images import BADGE, photos_first, source_of
+from indexes.formats.images import BADGE, photos_first
 from indexes.formats.losses import Losses
 from indexes.formats.markdown_text import is_icon, note_name, parse
+from indexes.formats.page_images import source_of
 from indexes.formats.reading import Reading
 from indexes.formats.site_markup import Note, without_site_markup
 from indexes.formats.skipped import Entry, SeenHashes, attempt

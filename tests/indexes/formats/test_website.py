@@ -102,3 +102,48 @@ def test_what_some_sites_have(tmp_path: Path) -> None:
     assert (first.title, first.image) == ("Page 0 Our site", "grid.png")  # it has no other
     assert (second.image, [image.url for image in second.images]) == ("1.png", ["grid.png", "1.png"])
     assert second.sections == (Section("Page 1 Our site", "Text 1.", 0), Section("More words", "Of 1.", 1))
+
+
+@pytest.mark.parametrize(
+    ("markup", "image"),
+    [
+        ("<img src='pics/a.png'>", "pics/a.png"),
+        ("<img src='PICS/A.PNG'>", "pics/a.png"),
+        ("<img src='../pics/a.png'>", "pics/a.png"),
+        ("<img src='pics/b%231.png'>", "pics/b#1.png"),
+        ("<img src='pics/a.png?v=2#top'>", "pics/a.png"),
+        ("<img srcset='pics/a.png 300w, pics/large.png 600w'>", "pics/large.png"),
+        ("<img src='data:image/gif;base64,AA' data-src='pics/a.png'>", "pics/a.png"),
+        ("<img src='img/blank.gif' data-original='pics/a.png'>", "pics/a.png"),
+        ("<img src='img/spacer.gif' data-srcset='pics/a.png 1x, pics/large.png 2x'>", "pics/large.png"),
+        ("<img src='data:image/gif;base64,AA'><noscript><img src='pics/a.png'></noscript>", "pics/a.png"),
+        ("<picture><source srcset='pics/large.png'><img alt='x'></picture>", "pics/large.png"),
+        ("<picture><source srcset='pics/none.avif'><img src='pics/a.png'></picture>", "pics/a.png"),
+        ("<a href='pics/large.png'><img src='pics/small.png' width=60 height=40></a>", "pics/large.png"),
+        ("<div style=\"background-image: url('pics/a.png')\"></div>", "pics/a.png"),
+        ("<img src='pics/small.png'>", None),
+    ],
+)
+def test_images_as_pages_show_them(tmp_path: Path, markup: str, image: str | None) -> None:
+    sizes = {"pics/a.png": 120, "pics/b#1.png": 120, "pics/large.png": 240, "pics/small.png": 60}
+    for name, side in sizes.items():
+        (tmp_path / "pics").mkdir(exist_ok=True)
+        Image.new("RGB", (side, side), "red").save(tmp_path / name)
+    (tmp_path / "fox.html").write_text(f"<title>Fox</title><body><h1>Fox</h1><p>It is red.</p>{markup}</body>")
+    (fox,) = read_knowledge_base(tmp_path)
+    assert fox.image == image and [section.text for section in fox.sections] == ["It is red."]
+
+
+def test_paths_are_relative_to_the_base(tmp_path: Path) -> None:
+    (tmp_path / "a" / "pics").mkdir(parents=True)
+    for name in ("a/pics/fox.png", "fox.png"):
+        Image.new("RGB", (120, 120), "red").save(tmp_path / name)
+    for base, image in {
+        "pics/": "a/pics/fox.png",
+        "/": "fox.png",
+        "https://a.example/a/pics/": "a/pics/fox.png",
+    }.items():
+        page = f"<head><base href='{base}'><title>Fox</title></head><body><p>Red.</p><img src='fox.png'></body>"
+        (tmp_path / "a" / "fox.html").write_text(page)
+        (fox,) = read_knowledge_base(tmp_path)
+        assert fox.image == image
