@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from functools import reduce
 from itertools import accumulate
+from operator import add
+from typing import NamedTuple
 from unicodedata import normalize
 
 from indexes.image_names import split_name
@@ -21,6 +23,7 @@ _BETWEEN = re.compile(
     r"\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]+"
 )
 """What separates words; combining marks do not."""
+_SPLIT_NUMBERS = re.compile(r"\d[^A-Za-z0-9]+\d")
 _NUMBERED = re.compile(r"(.*\D)\d{1,3}")
 _MOST_WORDS = 12
 _DIGITS = frozenset("0123456789")
@@ -41,9 +44,19 @@ _VIEWS = _SIZES | frozenset(
 _SIZE = re.compile(r"\d+x\d+|\d+px|\d+w|[1-4]x")
 
 
-FileKey = tuple[str, int, int]
-"""What a file may be called after, as `loose_key` writes it; its kind, `NAME`, `BEGINS` or `ENDS`; and twice the number
-of its words, less one if a number was cut off the last: of several keys that name entities, the longest counts."""
+class FileKeys(NamedTuple):
+    """What a file may be called after.
+
+    Attributes:
+        texts: The keys, as `loose_key` writes them.
+        kinds: For each key, `NAME`, `BEGINS` or `ENDS`.
+        words: For each key, twice the number of its words, less one if a number was cut off the last: of several keys
+            that name entities, the longest counts.
+    """
+
+    texts: list[str]
+    kinds: list[int]
+    words: list[int]
 
 
 def loose_key(name: str) -> str:
@@ -51,7 +64,8 @@ def loose_key(name: str) -> str:
 
     "Red Fox" is "redfox" as "red-fox" is, "Citroën" is "citroen", and "007" is "7", but "1-10" is not "11-0".
     """
-    return _joined(words_of(name))
+    words = words_of(name)
+    return _joined(words) if _SPLIT_NUMBERS.search(name) else _number("".join(words))
 
 
 def words_of(name: str) -> list[str]:
@@ -62,7 +76,7 @@ def words_of(name: str) -> list[str]:
     return [word for word in _BETWEEN.split(name) if word]
 
 
-def keys_of(stem: str) -> list[FileKey]:
+def keys_of(stem: str) -> FileKeys:
     """Returns the keys of a file's name, without its extension."""
     words = words_of(stem)[:_MOST_WORDS]
     count = len(words)
@@ -77,21 +91,32 @@ def keys_of(stem: str) -> list[FileKey]:
             start += 1
         while end > start + 1 and words[end - 1] in _VIEWS:
             end -= 1
-    begins = list(accumulate(words, _join))
-    keys = [(_number(key), BEGINS if number < end else NAME, 2 * number) for number, key in enumerate(begins, start=1)]
+    split_numbers = _SPLIT_NUMBERS.search(stem) is not None
+    texts = list(accumulate(words, _join if split_numbers else add))
+    kinds = [BEGINS] * (end - 1) + [NAME] * (count - end + 1 if count else 0)
+    lengths = list(range(2, 2 * count + 2, 2))
     if start:
-        keys.append((_joined(words[start:end]), NAME, 2 * (end - start)))
+        texts.append(_joined(words[start:end]))
+        kinds.append(NAME)
+        lengths.append(2 * (end - start))
     if end and words[end - 1][-1] in _DIGITS and (numbered := _NUMBERED.fullmatch(words[end - 1])):
-        keys.append((_joined([*words[start : end - 1], numbered[1]]), NAME, 2 * (end - start) - 1))
+        texts.append(_joined([*words[start : end - 1], numbered[1]]))
+        kinds.append(NAME)
+        lengths.append(2 * (end - start) - 1)
     if end - start > 1:
-        ends = accumulate(reversed(words[start + 1 :]), lambda joined, word: _join(word, joined))
-        keys += [(_number(key), ENDS, 2 * number) for number, key in enumerate(ends, start=1) if number > count - end]
-    return keys
+        texts += list(accumulate(words[:start:-1], _join_before if split_numbers else _add_before))[count - end :]
+        kinds += [ENDS] * (end - start - 1)
+        lengths += range(2 * (count - end) + 2, 2 * (count - start), 2)
+    if "0" in stem:
+        texts = list(map(_number, texts))
+    return FileKeys(texts, kinds, lengths)
 
 
 def is_view(word: str) -> bool:
     """Returns whether a word is a number, a size, or says which image of a thing a file is."""
-    return word in _VIEWS or len(word) == 1 or word.isdecimal() or _SIZE.fullmatch(word) is not None
+    if word in _VIEWS or len(word) == 1 or word.isdecimal():
+        return True
+    return word[0] in _DIGITS and _SIZE.fullmatch(word) is not None
 
 
 def without_size(name: str, numbers: bool) -> str:
@@ -125,6 +150,14 @@ def _joined(words: Iterable[str]) -> str:
 
 def _join(one: str, other: str) -> str:
     return f"{one}-{other}" if one and other and one[-1] in _DIGITS and other[0] in _DIGITS else one + other
+
+
+def _join_before(one: str, other: str) -> str:
+    return _join(other, one)
+
+
+def _add_before(one: str, other: str) -> str:
+    return other + one
 
 
 def _number(word: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexes.entity_keys import EntityKeys, KeyRows
-from indexes.file_keys import BEGINS, ENDS, NAME, keys_of
+from indexes.file_keys import BEGINS, ENDS, NAME, FileKeys, keys_of
 from indexes.image_names import split_name
 from retriever.types import IntArray
 
@@ -33,7 +32,6 @@ _ENOUGH = 0.5
 _CONFLICTS = 0.1
 _FEWEST = 3
 """Fewest entities from which another field can be told from coincidence."""
-_DEEPEST = 100
 _CHUNK = 1 << 16
 
 Rows = NDArray[np.int32]
@@ -174,14 +172,15 @@ class _Folders:
 
     def __init__(self, keys: EntityKeys) -> None:
         self._keys, self._name = keys, ""
-        self._found: tuple[list[int], int] = ([], -1)
+        self._found = FileKeys([], [], []), -1
 
-    def of(self, folder: str) -> tuple[list[int], int]:
-        """Returns the hashes of the names of a folder and of those above it, innermost first, and the row beside it."""
+    def of(self, folder: str) -> tuple[FileKeys, int]:
+        """Returns the keys of a folder and of the one above it, of which the inner counts, and the row beside it."""
         if folder != self._name:
             row = self._keys.row_beside(folder)
-            hashes = list(map(hash, self._keys.folder_keys(folder)))
-            self._name, self._found = folder, (hashes, -1 if row is None else row)
+            texts = list(self._keys.folder_keys(folder))
+            keys = FileKeys(texts, [FOLDER] * len(texts), list(range(len(texts), 0, -1)))
+            self._name, self._found = folder, (keys, -1 if row is None else row)
         return self._found
 
 
@@ -189,38 +188,48 @@ def _claims_of(
     named: Iterable[tuple[int, str]], table: KeyRows, folders: _Folders
 ) -> Iterator[tuple[tuple[int, int], _Claim]]:
     """Yields the files of a chunk that rules give to entities, by the number of the field and the kind of rule."""
-    hashes, files, kinds, lengths = array("q"), array("q"), array("b"), array("b")
-    beside_files, beside_rows = array("q"), array("i")
+    texts, kinds, lengths, numbers, counts = list[str](), list[int](), list[int](), list[int](), list[int]()
+    beside: dict[int, int] = {}
     for number, path in named:
         folder, _, name = path.rpartition("/")
-        keys = keys_of(split_name(name)[0])
-        inner, row = folders.of(folder)
-        hashes.extend([hash(key) for key, _, _ in keys])
-        kinds.extend([kind for _, kind, _ in keys])
-        lengths.extend([words for _, _, words in keys])
-        if inner:
-            hashes.extend(inner)
-            kinds.extend([FOLDER] * len(inner))
-            lengths.extend(range(_DEEPEST, _DEEPEST - len(inner), -1))
-        files.extend([number] * (len(keys) + len(inner)))
+        around, row = folders.of(folder)
+        before = len(texts)
+        for keys in (keys_of(split_name(name)[0]), around):
+            texts += keys.texts
+            kinds += keys.kinds
+            lengths += keys.words
+        numbers.append(number)
+        counts.append(len(texts) - before)
         if row != -1:
-            beside_files.append(number)
-            beside_rows.append(row)
-    if beside_files:
-        yield (0, BESIDE), _Claim(np.array(beside_files, np.int64), np.array(beside_rows, np.int32), False)
-    wanted = np.array(hashes, np.int64)
-    start, end = (np.searchsorted(table.hashes, wanted, side) for side in ("left", "right"))
-    counts = end - start
-    entry = np.repeat(np.arange(len(wanted)), counts)
-    place = np.arange(len(entry)) - np.repeat(np.cumsum(counts) - counts, counts) + start[entry]
+            beside[number] = row
+    if beside:
+        yield (0, BESIDE), _Claim(np.array(list(beside), np.int64), np.array(list(beside.values()), np.int32), False)
+    start, end = _ranges(table.hashes, np.fromiter(map(hash, texts), np.int64, len(texts)))
+    hits = end - start
+    entry = np.repeat(np.arange(len(texts)), hits)
+    place = np.arange(len(entry)) - np.repeat(np.cumsum(hits) - hits, hits) + start[entry]
     fields, rows, weak = table.fields[place], table.rows[place], table.weak[place]
-    of_files, kind, length = (np.array(one)[entry] for one in (files, kinds, lengths))
+    of_files = np.repeat(np.array(numbers, np.int64), counts)[entry]
+    kind, words = np.array(kinds, np.int8)[entry], np.array(lengths, np.int8)[entry]
     for rule, included in {NAME: (NAME,), BEGINS: (NAME, BEGINS), ENDS: (NAME, ENDS), FOLDER: (FOLDER,)}.items():
         fitting = np.flatnonzero(np.isin(kind, included))
-        order = fitting[np.lexsort((-length[fitting], of_files[fitting], fields[fitting]))]
+        order = fitting[np.lexsort((-words[fitting], of_files[fitting], fields[fitting]))]
         first = np.ones(len(order), bool)
         first[1:] = (fields[order][1:] != fields[order][:-1]) | (of_files[order][1:] != of_files[order][:-1])
         best = order[first]
         for field in np.unique(fields[best]).tolist():
-            own = best[fields[best] == field]
-            yield (field, rule), _Claim(of_files[own], rows[own], bool(weak[own].mean() > 1 / 2))
+            own_field = best[fields[best] == field]
+            files = of_files[own_field]
+            yield (field, rule), _Claim(files, rows[own_field], bool(weak[own_field].mean() > 1 / 2))
+
+
+def _ranges(known: IntArray, wanted: IntArray) -> tuple[IntArray, IntArray]:
+    """Returns where each of some hashes begins and ends in a sorted array of them; an unknown one is empty."""
+    order = np.argsort(wanted)  # so that look-ups near each other follow each other
+    start = np.empty(len(wanted), np.int64)
+    start[order] = np.searchsorted(known, wanted[order])
+    end = start.copy()
+    found = order[start[order] < len(known)]
+    found = found[known[start[found]] == wanted[found]]
+    end[found] = np.searchsorted(known, wanted[found], "right")
+    return start, end

@@ -59,9 +59,9 @@ def entity(id: str, title: str = "", *named_after: tuple[str, str], image: str |
 )
 def test_the_keys_of_a_file_name(stem: str, names: set[str], begins: set[str], ends: set[str]) -> None:
     found = keys_of(stem)
-    assert {text for text, kind, _ in found if kind == NAME} == names
-    assert {text for text, kind, _ in found if kind == BEGINS} == begins
-    assert {text for text, kind, _ in found if kind == ENDS} == ends
+    assert len(found.texts) == len(found.kinds) == len(found.words)
+    for kind, expected in {NAME: names, BEGINS: begins, ENDS: ends}.items():
+        assert {text for text, one in zip(found.texts, found.kinds, strict=True) if one == kind} == expected
 
 
 def test_loose_names() -> None:
