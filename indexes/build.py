@@ -57,7 +57,7 @@ from indexes.stages import ARTICLE_FILES, BuildRun, write_articles
 from indexes.store import Index
 from indexes.summarizers import Summarizer
 from indexes.summary_file import summarize_all
-from indexes.thumbnails import checksum, hash_thumbnails, shared_images
+from indexes.thumbnails import checksum, hash_thumbnails, plain_images, shared_images
 from indexes.workers import LocalWorkers, Workers
 from retriever.files import write_whole
 from retriever.protocols import DualEncoder, FusionEncoder
@@ -275,7 +275,10 @@ def _run_stages(
     record = _entity_index(run, keys, inputs, search_uri, image_weight)
     fit = measure_self_retrieval(parts, readable, encoder)
     hashes = hash_thumbnails(parts, len(articles))
-    report = read_reading(parts, len(readable)) | {"shared_images": shared_images(hashes, articles).to_json()}
+    report = read_reading(parts, len(readable)) | {
+        "shared_images": shared_images(hashes, articles).to_json(),
+        "plain_images": plain_images(parts, articles),
+    }
     if fit is not None:
         report["self_retrieval"] = fit.to_json()
     write_report(parts, image_problems(articles, images), report)

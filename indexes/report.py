@@ -175,6 +175,10 @@ def problem_lines(report: Report) -> list[str]:
             f"{images} shared by {entities}, which no photograph can tell apart; the most common, with "
             f"{counted(first['entities'], 'entity')}: {first['image']}"
         )
+    plain = report.get("plain_images", {"count": 0})  # not in indexes of older versions
+    if plain["count"]:
+        first, images = plain["entries"][0], counted(plain["count"], "main image")
+        lines.append(f"{images} of only one color, such as {first['image']} of {first['id']}: nothing to recognize")
     if warning := encoder_warning(report):
         lines.append(f"warning: {warning}")
     return lines

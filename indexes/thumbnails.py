@@ -1,4 +1,4 @@
-"""The thumbnails of an index: their checksum, and main images that several entities share."""
+"""The thumbnails of an index: their checksum, and main images that several entities share or that show nothing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexes.manifest import REBUILD, THUMBNAILS, Manifest
+from retriever.images import is_plain, load_image
 from retriever.types import Entity
 
 Hashes = NDArray[np.uint8]
@@ -19,6 +20,8 @@ Hashes = NDArray[np.uint8]
 LISTED = 100
 """Most shared images listed in a report."""
 _EXAMPLES = 5
+_PLAIN = 3000
+"""Most bytes of a thumbnail of one color."""
 
 
 def hash_thumbnails(folder: Path, count: int) -> Hashes:
@@ -84,3 +87,15 @@ def shared_images(hashes: Hashes, articles: Sequence[Entity]) -> SharedImages:
         ids = [articles[row].id for row in found]
         listed.append({"image": articles[found[0]].image, "entities": int(counts[one]), "ids": ids})
     return SharedImages(len(shared), int(counts[shared].sum()), listed)
+
+
+def plain_images(folder: Path, articles: Sequence[Entity]) -> dict[str, Any]:
+    """Returns how many thumbnails are of one color, and the first of their entities, for `report.json`.
+
+    Either the images show nothing, or they have an encoding that comes out wrong.
+    """
+    paths = ((row, folder / THUMBNAILS / f"{row}.jpg") for row in range(len(articles)))
+    small = (row for row, path in paths if path.is_file() and path.stat().st_size <= _PLAIN)
+    rows = [row for row in small if is_plain(load_image(folder / THUMBNAILS / f"{row}.jpg"))]
+    entries = [{"id": articles[row].id, "image": articles[row].image} for row in rows[:LISTED]]
+    return {"count": len(rows), "entries": entries}

@@ -38,7 +38,7 @@ from indexes.reindex import stored_keys
 from indexes.report import PROBLEMS, Report, image_problem, read_problems, read_report, write_report
 from indexes.search_kinds import AT_LEAST, write_search
 from indexes.store import Index
-from indexes.thumbnails import checksum, hash_thumbnails, shared_images
+from indexes.thumbnails import checksum, hash_thumbnails, plain_images, shared_images
 from retriever.files import as_line, replacing, write_whole
 from retriever.types import IntArray
 
@@ -86,8 +86,9 @@ def _write(version: Version, out: Path) -> None:
     offsets, labeled_tokens, image_tokens = _write_tokens(base, sources, out)
     shown = _write_thumbnails(base, sources, out)
     hashes = hash_thumbnails(out, len(sources))
-    shared = shared_images(hashes, Articles(out / "entities.jsonl"))
-    report = _report(version, len(sources), shown) | {"shared_images": shared.to_json()}
+    articles = Articles(out / "entities.jsonl")
+    shared, plain = shared_images(hashes, articles).to_json(), plain_images(out, articles)
+    report = _report(version, len(sources), shown) | {"shared_images": shared, "plain_images": plain}
     write_report(out, _image_problems(base, sources), report)
     counts = Counts(
         entities=len(sources),

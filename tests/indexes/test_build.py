@@ -77,6 +77,13 @@ def test_what_an_index_holds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
                 }
             ],
         },
+        "plain_images": {
+            "count": 2,
+            "entries": [
+                {"id": f"https://e.example/wiki/{name}", "image": "https://e.example/images/flag/Plain.png"}
+                for name in ("Empty", "Plain")
+            ],
+        },
     }
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [
         f"1 image missing, 1 unreadable (flag/Broken.png: not an image of a known format ({known}))"

@@ -4,8 +4,10 @@ import hashlib
 from pathlib import Path
 
 import numpy as np
+import pytest
+from PIL import Image
 
-from indexes.thumbnails import SharedImages, checksum, hash_thumbnails, shared_images
+from indexes.thumbnails import SharedImages, checksum, hash_thumbnails, plain_images, shared_images
 from retriever.types import Entity
 
 
@@ -46,3 +48,13 @@ def test_many_shared_images_are_counted_and_some_listed() -> None:
 def test_an_index_without_images_shares_none(tmp_path: Path) -> None:
     hashes = hash_thumbnails(tmp_path, 2)
     assert shared_images(hashes, [entity(0), entity(1)]) == SharedImages(0, 0, [])
+
+
+@pytest.mark.parametrize(("painted", "count"), [((40, 40, 40), 1), ((200, 40, 40), 0)])
+def test_images_of_one_color_are_counted_and_named(painted: tuple[int, int, int], count: int, tmp_path: Path) -> None:
+    write(tmp_path, {})
+    image = Image.new("RGB", (256, 256), (40, 40, 40))
+    image.paste(painted, (0, 0, 64, 256))
+    image.save(tmp_path / "images/1.jpg")
+    found = plain_images(tmp_path, [entity(0), entity(1)])
+    assert found == {"count": count, "entries": [{"id": "e1", "image": "1.png"}][:count]}

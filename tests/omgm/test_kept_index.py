@@ -52,10 +52,11 @@ def test_the_index_of_a_folder_is_built_beside_it_once(tmp_path: Path, builds: l
         "3 entities, 3 sections, 2 with an image",
         "with an image: The fox, The hen",
         "1 image missing, the first of cat: 1 x no file of this name",
+        "2 main images of only one color, such as fox.png of fox: nothing to recognize",
         f"each with its reason: {index / 'report.json'} and image_problems.jsonl",
     ]
     keep_index(profile, kb, index, say=said.append)
-    assert len(said) == 5 and builds == [index]  # neither built nor hashed
+    assert len(said) == 6 and builds == [index]  # neither built nor hashed
 
 
 def test_the_warning_of_a_build_is_told_once(

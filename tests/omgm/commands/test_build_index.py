@@ -49,6 +49,8 @@ def test_unusable_images_are_counted_with_their_reasons(tmp_path: Path, capsys: 
         f"1 x not an image of a known format ({', '.join(FORMATS)})\n"
         "1 main image shared by 2 entities, which no photograph can tell apart; the most common, with 2 entities: "
         "https://e.example/images/flag/Plain.png\n"
+        "2 main images of only one color, such as https://e.example/images/flag/Plain.png of "
+        "https://e.example/wiki/Empty: nothing to recognize\n"
         f"each with its reason: {out / 'report.json'} and image_problems.jsonl\n"
     )
     for _ in range(2):  # the second time, there is nothing to build
@@ -84,6 +86,8 @@ def test_images_that_can_be_used_have_no_reasons(tmp_path: Path, capsys: pytest.
         "e.g. entry 1 ('https://e.example/wiki/France'): [1]\n"
         "1 main image shared by 4 entities, which no photograph can tell apart; the most common, with 4 entities: "
         "https://e.example/images/flag/Plain.png\n"
+        "4 main images of only one color, such as https://e.example/images/flag/Plain.png of "
+        "https://e.example/wiki/Empty: nothing to recognize\n"
     )
 
 
