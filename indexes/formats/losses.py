@@ -68,6 +68,7 @@ class Losses:
         left_out: What was left out, by reason.
         images: Numbers of image files that exist, and of entities whose main image was found, and the rule that found
             them, as far as they are known.
+        notes: What else is to be said about the knowledge base, in sentences.
     """
 
     def __init__(self, root: str = "") -> None:

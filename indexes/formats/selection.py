@@ -20,18 +20,19 @@ ONLY, SKIP = "only", "skip"
 PAGES = "pages"
 """The pattern for pages that list others or are about the site (`site_pages`)."""
 _LANGUAGES = re.compile(
-    r"a[rf]|b[gn]|c[asy]|d[ae]|e[lnstu]|f[air]|g[al]|h[eiruy]|i[dst]|j[a]|k[akmo]|l[tv]|m[klnrsy]|n[belno]"
-    r"|p[alst]|r[ou]|s[klqrvw]|t[aehlr]|u[krz]|vi|zh"
+    "af|ar|bg|bn|ca|cs|cy|da|de|el|en|es|et|eu|fa|fi|fr|ga|gl|he|hi|hr|hu|hy|id|is|it|ja|ka|kk|km|ko|lt|lv|mk|ml|mn|mr"
+    "|ms|my|nb|ne|nl|nn|no|pa|pl|ps|pt|ro|ru|sk|sl|sq|sr|sv|sw|ta|te|th|tl|tr|uk|ur|uz|vi|zh"
 )
 """Two-letter codes of languages that sites are in."""
 _CODE = re.compile(r"([a-z]{2})(?:[-_](?:[a-z]{2}|hans|hant))?", re.IGNORECASE)
 _DOCUSAURUS = re.compile(r"(?:^|(?<=/))i18n/([^/]+)/docusaurus-plugin-content-(docs|blog|pages)[^/]*/(?:current/)?")
 _ABOUT_SITE = re.compile(
-    r"404|notfound|about(?:us)?|accessibility|acknowledge?ments|archives?|authors?|categor(?:y|ies)|changelog"
-    r"|codeofconduct|compare|compatibility|contact(?:us)?|contribut(?:e|ing)|cookie(?:s|policy)?|credits|dataprotection"
-    r"|datenschutz|disclaimer|downloads?|faqs?|feedback|help|home|impressum|imprint|index|install(?:ation)?|legal"
-    r"|licen[cs]es?|links|log-?in|newsletter|polic(?:y|ies)|press|privacy(?:policy)?|quiz|readme|register|search|settings"
-    r"|sitemap|subscribe|support|tags?|team|terms(?:andconditions|ofservice|ofuse)?|thank(?:s|you)|todo|tos"
+    r"404|notfound|about(?:us)?|accessibility|acknowledge?ments|archives?|authors?|category|categories|changelog"
+    r"|codeofconduct|compare|compatibility|contact(?:us)?|contribute|contributing|cookie(?:s|policy)?|credits"
+    r"|dataprotection|datenschutz|disclaimer|downloads?|faqs?|feedback|help|home|impressum|imprint|index"
+    r"|install(?:ation)?|legal|licen[cs]es?|links|log-?in|newsletter|policy|policies|privacy(?:policy)?|quiz|readme"
+    r"|register|search|settings|sitemap|subscribe|support|tags?|team|terms(?:andconditions|ofservice|ofuse)?"
+    r"|thank(?:s|you)|todo|tos"
 )
 """Names of pages about a site, without spaces, hyphens and case."""
 _MANY, _LISTED = 0.05, 5
