@@ -20,8 +20,6 @@ BESIDE = "_beside"
 _LONGEST_NAME = 100
 _PROSE, _WORDS = 60, 8
 """Fewest characters and words of the values of a field, on average, that may be the text without a usual name."""
-_LONG = 120
-"""Characters of the values of a field, on average, from which each is a section."""
 
 
 def with_shape(reading: Reading, rows: Sequence[Row]) -> Reading:
@@ -106,14 +104,10 @@ def _text_field(rows: Sequence[Row], names: Mapping[str, str]) -> str:
 
 
 def _sections(rows: Sequence[Row]) -> Mapping[str, bool]:
-    """Returns for each label of a fact whether all facts with it are sections, because some or most are long."""
+    """Returns for each label of a fact whether all facts with it are sections, because one of them is long."""
     values = defaultdict[str, list[str]](list)
     for row in rows:
         for name, value in lifted(row).items():
             for label, fact in facts_of(str(name), value, Losses()):
                 values[label].append(fact)
-    return {
-        label: any(len(fact) > LONGEST_FACT or "\n" in fact for fact in facts)
-        or sum(map(len, facts)) > _LONG * len(facts)
-        for label, facts in values.items()
-    }
+    return {label: any(len(fact) > LONGEST_FACT or "\n" in fact for fact in facts) for label, facts in values.items()}
