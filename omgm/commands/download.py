@@ -12,6 +12,7 @@ from retriever.wording import counted, gigabytes
 
 if TYPE_CHECKING:
     from omgm.downloads.weights import Plan
+    from retriever.base_models import Base
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,12 +30,21 @@ def run(args: argparse.Namespace) -> None:
     """
     profile = profile_of(args)
 
-    from omgm.downloads.hub import models_of
+    from omgm.downloads.hub import base_models, models_of
     from omgm.downloads.weights import ModelUnavailable, check_disk, fetch, make_plan
+    from retriever.base_models import base_model
 
     def say(text: str) -> None:
         print(text, file=sys.stderr if args.json else sys.stdout, flush=True)
 
+    based = base_models(profile)
+    for base in based:
+        here = (
+            f"here: {base.folder}" if base.folder.is_dir() else f"in {base.package}" if base.carrier else "to download"
+        )
+        say(f"base model {base.name}: {base.repo}@{base.revision}: {gigabytes(base.bytes)}, {base.license}, {here}")
+        if not args.dry_run:
+            say(f"{base_model(base.name)}: sizes and hashes match")
     plans: list[Plan] = []
     unavailable: dict[str, list[str]] = {}  # reason -> settings; several may name the same model
     for model in models_of(profile):
@@ -55,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
         total = sum(plan.bytes for plan in plans)
         say(f"to download: {gigabytes(to_fetch)} of {gigabytes(total)}; free: {gigabytes(free)}")
     elif not problems:
-        say(f"profile {profile.name} needs nothing from the hub")
+        say(f"profile {profile.name} needs nothing {'else ' if based else ''}from the hub")
     folders: dict[str, str] = {}
     if not args.dry_run:
         for plan in plans:
@@ -69,6 +79,7 @@ def run(args: argparse.Namespace) -> None:
             say(f'  [{section}] {key} = "{plan.pinned}"')
     if args.json:
         report = _report(plans, folders, to_fetch, free)
+        report["base_models"] = [_base_row(base) for base in based]
         print_json(report | {"unavailable": {key: reason for reason, keys in unavailable.items() for key in keys}})
     if problems:
         others = "; the other models are here" if folders else ""
@@ -90,3 +101,8 @@ def _report(plans: Sequence[Plan], folders: dict[str, str], to_fetch: int, free:
         for plan in plans
     ]
     return {"models": models, "bytes_to_fetch": to_fetch, "bytes_free": free}
+
+
+def _base_row(base: Base) -> dict[str, Any]:
+    folder = str(base.folder) if base.folder.is_dir() else None
+    return {"name": base.name, "pinned": base.pinned, "bytes": base.bytes, "license": base.license, "folder": folder}

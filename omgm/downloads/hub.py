@@ -11,6 +11,8 @@ from huggingface_hub.errors import LocalEntryNotFoundError
 
 from omgm.profile import is_folder
 from omgm.settings import Profile
+from retriever.base_models import Base, bases
+from retriever.files import read_object
 from retriever.hub import SETTINGS, UNWANTED, WEIGHTS, split_name
 
 
@@ -63,7 +65,15 @@ def named_models(profile: Profile) -> list[tuple[str, str, bool]]:
         ("summarizer.tokenizer", profile.summarizer.tokenizer, False),
         ("generator.tokenizer", profile.generator.tokenizer, False),
     ]
-    return [row for row in named if row[1]]
+    return [row for row in named if row[1] and row[1] not in bases()]
+
+
+def base_models(profile: Profile) -> list[Base]:
+    """Returns the base models that a profile builds on: named by a setting, or by the `config.json` in its folder."""
+    models = [getattr(profile, section).model for section in ("encoder", "fusion", "sections", "regions")]
+    configs = [Path(model).expanduser() / "config.json" for model in models if is_folder(model)]
+    names = {*models, *(read_object(path).get("base_model") for path in configs if path.is_file())}
+    return [base for name, base in bases().items() if name in names]
 
 
 def models_of(profile: Profile) -> list[HubModel]:

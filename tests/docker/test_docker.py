@@ -138,7 +138,17 @@ def test_the_images_hold_what_they_need() -> None:
     assert "*" in rules and all((ROOT / name).exists() for name in kept)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     packages = set(project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"])
-    others = {"configs", "weights", "pyproject.toml", "constraints.txt", "requirements.lock", "README.md", "LICENSE"}
+    others = {
+        "configs",
+        "weights",
+        "pyproject.toml",
+        "constraints.txt",
+        "requirements.lock",
+        "requirements-models.lock",
+        "README.md",
+        "LICENSE",
+        "NOTICE",
+    }
     of_tests = {name for name in kept if name.startswith("tests/")}
     assert packages | others | {"benchmarks", "conftest.py"} == kept - of_tests
     tests = {path for name in of_tests for path in files_of(ROOT / name)}

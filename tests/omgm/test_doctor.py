@@ -12,6 +12,7 @@ from omgm.__main__ import main
 from omgm.machine import Device, Finding
 from omgm.profile import load_profile
 from omgm.settings import Profile
+from retriever.base_models import bases
 from retriever.models.encoder import encoder_fingerprint
 from retriever.models.folder import folder_fingerprint
 from tests.fakes.knowledge_base import build_small_index
@@ -266,3 +267,19 @@ def test_text() -> None:
     findings = [Finding("a", "ok", "fine"), Finding("long", "fail", "not\n  there", "fetch it")]
     assert doctor.as_text(findings) == "ok    a     fine\nfail  long  not there\n            -> fetch it"
     assert doctor.as_text(findings, color=True).startswith("\033[32mok  \033[0m  a")
+
+
+def test_base_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("importlib.metadata.files", lambda package: None)
+    [base], model = bases().values(), "sections.model=all-MiniLM-L6-v2"
+    [unneeded] = doctor.base_findings(embedded("sections.model="))
+    assert unneeded.status == "ok" and "nor needed by this profile" in unneeded.found
+    [absent] = doctor.base_findings(embedded(model))
+    assert absent.name == "base model all-MiniLM-L6-v2" and absent.status == "fail"
+    assert "91.3 MB" in absent.found and absent.fix == base.ways
+    assert doctor.obstacles(embedded(model), []) == ["missing: all-MiniLM-L6-v2"]
+    base.folder.mkdir(parents=True)
+    (base.folder / "config.json").write_bytes(b"{}")
+    [changed] = doctor.base_findings(embedded(model))
+    assert changed.status == "fail" and "config.json: differs from" in changed.found and "remove" in changed.fix

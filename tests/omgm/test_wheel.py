@@ -51,6 +51,7 @@ def test_the_wheel_holds_all_packages(unpacked: Path) -> None:
         "evaluation/report.html",
         "evaluation/tables/paper.toml",
         "generators/reader/weights.safetensors",
+        "retriever/base_models.toml",
         "demo/flags.toml",
         "demo/countries.csv",
     ):

