@@ -23,3 +23,10 @@ def gigabytes(size: float) -> str:
         ('490.0 GB', '2.5 MB')
     """
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
+
+
+def duration(seconds: float) -> str:
+    """Formats a duration: in hours from one hour on, in minutes from two minutes on, else in seconds."""
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"

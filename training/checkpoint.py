@@ -36,6 +36,7 @@ class RunState:
         loss_count: Number of these losses.
         metrics: Metrics of the last validation.
         best: Metrics of the best validation.
+        start: Metrics of the initial weights.
     """
 
     step: int = 0
@@ -44,6 +45,7 @@ class RunState:
     loss_count: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
     best: dict[str, float] = field(default_factory=dict)
+    start: dict[str, float] = field(default_factory=dict)
 
 
 def save(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: RunState, agreed: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 from training.schedule import WARMUP_COSINE, Schedule
@@ -11,12 +11,12 @@ from training.schedule import WARMUP_COSINE, Schedule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimization:
-    """How a model is optimized, and for how long. A resumed run must have the same settings.
+    """How a model is optimized, and for how long.
 
     Attributes:
-        steps: Stop after this many steps; `None` sets no such limit.
-        minutes: Stop after this much time, including earlier runs; `None` sets no such limit. With both limits, the
-            schedule follows whichever is nearer.
+        steps: Number of steps.
+        minutes: Stop after this much time, including earlier runs, even before the last step; `None` sets no limit.
+            Nothing else depends on time, so that a training is the same on a busy machine.
         learning_rate: Peak learning rate.
         optimizer: "adamw", or "muon" (see `training.muon.Muon`), which takes AdamW's settings for vectors.
         seed: Seed of the run.
@@ -29,10 +29,10 @@ class Optimization:
         clip: Largest norm of the gradient; `None` does not clip.
 
     Raises:
-        ValueError: There is no limit, or a setting is out of range.
+        ValueError: A setting is out of range.
     """
 
-    steps: int | None
+    steps: int
     minutes: float | None = None
     learning_rate: float
     optimizer: Literal["adamw", "muon"] = "adamw"
@@ -47,15 +47,13 @@ class Optimization:
 
     def __post_init__(self) -> None:
         """Checks the settings."""
-        if self.steps is None and self.minutes is None:
-            raise ValueError("steps or minutes must be given: training without a limit would never end")
         check_at_least_one(self, "steps", "accumulate")
         check_positive(self, "minutes", "learning_rate", "clip", "eps")
 
-    def share(self, step: float, seconds: float) -> float:
-        """Returns the completed share of the run, in 0..1, according to the nearer of the two limits."""
-        of_steps = 0.0 if self.steps is None else step / self.steps
-        return of_steps if self.minutes is None else min(1.0, max(of_steps, seconds / (60 * self.minutes)))
+    @property
+    def agreed(self) -> dict[str, object]:
+        """The settings that a resumed run must share, as plain JSON."""
+        return {name: value for name, value in asdict(self).items() if name != "minutes"}
 
     def rate(self, share: float) -> float:
         """Returns the learning rate at a share of the run."""
@@ -63,9 +61,7 @@ class Optimization:
 
     def over(self, step: int, seconds: float) -> bool:
         """Returns whether a limit is reached."""
-        return (self.steps is not None and step >= self.steps) or (
-            self.minutes is not None and seconds >= 60 * self.minutes
-        )
+        return step >= self.steps or (self.minutes is not None and seconds >= 60 * self.minutes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +69,8 @@ class TrainingConfig:
     """Settings of step 1's training; step 2's training has all of them, too.
 
     Attributes:
-        steps: Stop after this many steps; `None` leaves it to `minutes`.
-        minutes: Stop after this much time, including earlier runs; `None` sets no time limit.
+        steps: Number of steps; `None` finds it from the data.
+        minutes: Stop after this much time, including earlier runs, even before the last step; `None` sets no limit.
         learning_rate: Peak learning rate; `None` uses the model's default.
         seed: Seed of the batches, the augmentation and the validation split.
         validation_share: Share of the images, in 0..1, that is held out for validation. With the same share and seed,
@@ -87,7 +83,7 @@ class TrainingConfig:
     """
 
     steps: int | None = None
-    minutes: float | None = 20
+    minutes: float | None = None
     learning_rate: float | None = None
     seed: int = 0
     validation_share: float = 0.05
@@ -101,10 +97,14 @@ class TrainingConfig:
         if not 0 <= self.validation_share < 1:
             raise ValueError(f"validation_share must be at least 0 and below 1, got {self.validation_share}")
 
-    def optimization(self, default_rate: float) -> Optimization:
-        """Returns the settings of the optimization, with `default_rate` unless a learning rate is set."""
-        rate = default_rate if self.learning_rate is None else self.learning_rate
-        return Optimization(steps=self.steps, minutes=self.minutes, learning_rate=rate, seed=self.seed)
+    def optimization(self, rate: float, steps: int) -> Optimization:
+        """Returns the settings of the optimization, with this learning rate and these steps unless others are set."""
+        return Optimization(
+            steps=steps if self.steps is None else self.steps,
+            minutes=self.minutes,
+            learning_rate=rate if self.learning_rate is None else self.learning_rate,
+            seed=self.seed,
+        )
 
 
 def check_at_least_one(config: object, *names: str) -> None:

@@ -6,20 +6,18 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
-from indexes.progress import progress_bar
 from training.batch import read_later
 from training.checkpoint import BEST_NAME, CHECKPOINT_NAME, RunState, load_best, resume, save, save_best
 from training.config import Optimization
 from training.curve import Curve
 from training.muon import Muon
 from training.processes import Processes, without_exchange
+from training.progress import TrainingProgress
 
 logger = logging.getLogger(__name__)
 
@@ -44,9 +42,12 @@ def train(
 ) -> dict[str, float]:
     """Trains `model` in place; returns metrics with "steps" and "seconds".
 
+    With `better_by`, its metrics are also returned for the initial weights ("start_…") and the last ones ("last_…").
+
     Resumes from `out/checkpoint.safetensors`, which contains no frozen parameters. PyTorch's global generator is seeded
     from (seed, step, part, rank) before every part, so a resumed run is bit-identical to an uninterrupted one, provided
-    that `loss_of` derives all other randomness from its arguments and there is no time limit.
+    that `loss_of` derives all other randomness from its arguments. So is a run on a busy machine: the schedule follows
+    the steps, and a time limit only ends a run, which goes on with a later one.
 
     Args:
         model: The model; its parameters with `requires_grad` are trained.
@@ -68,12 +69,12 @@ def train(
         ValueError: The checkpoint has other settings or is of another model; the message names the difference.
         FloatingPointError: The loss is not finite.
     """
-    agreed: dict[str, object] = {**asdict(optimization), "processes": processes.count, **(settings or {})}
+    agreed: dict[str, object] = {**optimization.agreed, "processes": processes.count, **(settings or {})}
     out.mkdir(parents=True, exist_ok=True)
     optimizer = _optimizer(model, optimization)
     state = resume(out / CHECKPOINT_NAME, model, optimizer, agreed)
     curve = Curve(out, state.step) if processes.first else None
-    bar = _Progress(out.name, optimization, state, progress and processes.first)
+    bar = TrainingProgress(out.name, optimization, state, validate_every, progress and processes.first)
     losses = _Losses(state)
     started = time.monotonic() - state.seconds
 
@@ -97,11 +98,12 @@ def train(
 
     model.train()
     if state.step == 0 and validate is not None and better_by is not None:  # a short run may find nothing better
-        state.metrics = validated()
+        state.metrics = state.start = validated()
+        bar.validated(elapsed())
         keep_if_better()
     finished = optimization.over(state.step, state.seconds)
     while not finished:
-        share = optimization.share(state.step + 0.5, state.seconds)
+        share = (state.step + 0.5) / optimization.steps
         rate = optimization.rate(share)
         beta = optimization.schedule.beta(share)
         for group in optimizer.param_groups:
@@ -138,13 +140,19 @@ def train(
                 save(out / CHECKPOINT_NAME, model, optimizer, state, agreed)
     bar.close()
     processes.wait()
+    compared = {
+        f"{when}_{name}": metrics[name]
+        for when, metrics in (("start", state.start), ("last", state.metrics))
+        for name in better_by or ()
+        if name in metrics
+    }
     if better_by is not None and (out / BEST_NAME).is_file():
         load_best(out / BEST_NAME, model)
         state.metrics = processes.broadcast(state.best)
     model.eval()
     if curve is not None:
         curve.close()
-    return {**state.metrics, "steps": float(state.step), "seconds": state.seconds}
+    return {**state.metrics, **compared, "steps": float(state.step), "seconds": state.seconds}
 
 
 def _backward(
@@ -209,31 +217,6 @@ def _better(state: RunState, better_by: tuple[str, str]) -> bool:
     if not state.best:
         return True
     return (state.metrics[highest], -state.metrics[lowest]) > (state.best[highest], -state.best[lowest])
-
-
-class _Progress:
-    """A bar over the completed share of the run, so that its remaining time holds for either limit; shows both."""
-
-    def __init__(self, name: str, optimization: Optimization, state: RunState, shown: bool):
-        self.optimization = optimization
-        self.measured = dict(state.metrics)
-        share = optimization.share(state.step, state.seconds)
-        line = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"
-        self._bar: tqdm[object] = progress_bar(total=1.0, initial=share, desc=name, bar_format=line, shown=shown)
-
-    def update(self, state: RunState) -> None:
-        """Moves the bar to `state`."""
-        steps, minutes = self.optimization.steps, self.optimization.minutes
-        parts = [f"step {state.step}" + ("" if steps is None else f" of {steps}")]
-        if minutes is not None:
-            parts.append(f"{state.seconds / 60:.1f} of {minutes:g} min")
-        parts += [f"{name} {value:.3f}" for name, value in self.measured.items()]
-        self._bar.set_postfix_str(", ".join(parts), refresh=False)
-        self._bar.update(self.optimization.share(state.step, state.seconds) - self._bar.n)
-
-    def close(self) -> None:
-        """Ends the bar."""
-        self._bar.close()
 
 
 def _optimizer(model: nn.Module, optimization: Optimization) -> torch.optim.Optimizer:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 from retriever.files import write_json
 from retriever.models.folder import RECORD_NAME
+from training.config import Optimization
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +25,7 @@ class TrainingRecord:
         data: Sizes of the training data.
         settings: All settings that affect the result.
         metrics: Metrics on held-out images.
+        remarks: What a reader of the metrics should know; see `remarks_on`.
         commit: The commit of the code.
     """
 
@@ -32,11 +35,40 @@ class TrainingRecord:
     data: Mapping[str, object]
     settings: Mapping[str, object]
     metrics: Mapping[str, float]
+    remarks: Sequence[str] = ()
     commit: str | None = None
 
     def save(self, folder: Path) -> None:
         """Writes `folder/training.json`."""
         write_json(folder / RECORD_NAME, asdict(self))
+
+
+def remarks_on(metrics: Mapping[str, float], optimization: Optimization, better_by: tuple[str, str]) -> list[str]:
+    """Returns sentences about a training that a time limit cut, that was not validated, or that found nothing better.
+
+    Args:
+        metrics: What `training.loop.train` returned.
+        optimization: The settings of the training.
+        better_by: The metric that was maximized, and the one that was minimized among equals.
+    """
+    said = []
+    if metrics["steps"] < optimization.steps:
+        said.append(
+            f"the limit of {optimization.minutes:g} minutes cut the training after step {metrics['steps']:,.0f} of "
+            f"{optimization.steps:,}; the same command with a higher --minutes goes on"
+        )
+    highest, lowest = better_by
+    if highest not in metrics:
+        said.append("not validated, since no image is held out: whether the weights are better now is not known")
+    elif metrics[highest] <= metrics.get(f"start_{highest}", -math.inf):
+        first, last = (
+            f"{highest} {metrics[f'{when}_{highest}']:.4f}, {lowest} {metrics[f'{when}_{lowest}']:.4f}"
+            for when in ("start", "last")
+        )
+        same = metrics[lowest] == metrics[f"start_{lowest}"]
+        kept = "those it began with" if same else "those of the lowest loss"
+        said.append(f"no better than it began on held-out images: {first} before, {last} at the end; kept are {kept}")
+    return said
 
 
 def recorded_seed(folder: Path) -> int | None:

@@ -25,7 +25,7 @@ from omgm.commands.common import (
     reading_of,
     seed_of,
 )
-from retriever.wording import counted, gigabytes
+from retriever.wording import counted, duration, gigabytes
 
 if TYPE_CHECKING:
     from indexes.estimate import Estimate
@@ -147,10 +147,3 @@ def _estimate_lines(estimate: Estimate) -> list[str]:
         + ("" if estimate.search == "flat" else ", and the training of the entity index")
     )
     return [*lines, "nothing was built"]
-
-
-def duration(seconds: float) -> str:
-    """Formats a duration: in hours from one hour on, in minutes from two minutes on, else in seconds."""
-    if seconds >= 3600:
-        return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"

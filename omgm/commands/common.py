@@ -153,10 +153,10 @@ def question_names(args: argparse.Namespace) -> dict[str, str]:
 
 
 def add_training(parser: argparse.ArgumentParser, length: str) -> None:
-    """Adds the output folder, limits, `--seed` and `--overwrite`; `length` describes the training without a limit."""
+    """Adds the output folder, limits, `--seed` and `--overwrite`; `length` says how many steps there are by default."""
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder for the trained profile")
-    parser.add_argument("--steps", type=positive, metavar="N", help="stop after N steps")
-    parser.add_argument("--minutes", type=float, metavar="M", help=f"stop after M minutes (without a limit: {length})")
+    parser.add_argument("--steps", type=positive, metavar="N", help=f"number of steps (by default {length})")
+    parser.add_argument("--minutes", type=float, metavar="M", help="stop after M minutes, even before the last step")
     add_seed(parser, "seed of everything random, and of which images are held out")
     add_overwrite(parser)
 
@@ -192,13 +192,6 @@ def profile_of(args: argparse.Namespace) -> Profile:
     from omgm.profile import load_profile
 
     return load_profile(args.profile, args.overrides)
-
-
-def limits_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns the given limits of a training; `--steps` without `--minutes` removes the default time limit."""
-    if args.steps is not None:
-        return {"steps": args.steps, "minutes": args.minutes}
-    return {} if args.minutes is None else {"minutes": args.minutes}
 
 
 def write_trained(args: argparse.Namespace, key: str, model: Path, **defaults: object) -> Path:

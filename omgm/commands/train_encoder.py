@@ -13,7 +13,6 @@ from omgm.commands.common import (
     existing,
     images_of,
     labeled_of,
-    limits_of,
     profile_of,
     provenance_of,
     reading_of,
@@ -28,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_knowledge_base(parser, own_images=True)
     add_reading(parser)
     add_questions(parser, required=False)
-    add_training(parser, "20 minutes")
+    add_training(parser, "20 times the square root of the number of images")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -40,7 +39,9 @@ def run(args: argparse.Namespace) -> None:
     from training.encoder_data import EncoderData
     from training.train_encoder import train_encoder
 
-    config = TrainingConfig(seed=seed_of(args, profile), device=placement(profile)[0], **limits_of(args))
+    config = TrainingConfig(
+        steps=args.steps, minutes=args.minutes, seed=seed_of(args, profile), device=placement(profile)[0]
+    )
     data = EncoderData(
         kb=existing(args.kb, "--kb"),
         images=images_of(args),

@@ -34,10 +34,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
     add_questions(parser)
     parser.add_argument("--negatives", type=Path, required=True, metavar="FILE", help="the output of mine-negatives")
-    add_training(parser, "the epochs of the recipe")
+    add_training(parser, "as many as the epochs take")
     add = parser.add_argument_group("recipe", "a named recipe, and values that replace its own").add_argument
     add("--recipe", choices=RECIPES, help="see docs/training.md; by default chosen for the model")
-    add("--epochs", type=float, metavar="N", help="passes over all questions, if no steps or minutes are given")
+    add(
+        "--epochs",
+        type=float,
+        metavar="N",
+        help="passes over all questions, without --steps (those of the recipe)",
+    )
     add("--batch-size", type=positive, metavar="N", help="questions per process and accumulation step")
     add("--accumulate", type=positive, default=1, metavar="N", help="gradient accumulation steps (%(default)s)")
     add("--learning-rate", type=float, metavar="R", help="peak learning rate")

@@ -56,6 +56,8 @@ def model_card(folder: Path, repo: str | None = None, license: str | None = None
     """
     kind, record = kind_of(folder), _read_record(folder)
     title, data, commit = repo or folder.resolve().name, record.get("data"), record.get("commit")
+    remarks = record.get("remarks")
+    remarks = remarks if isinstance(remarks, list) else []
     datasets = data.get("datasets") if isinstance(data, Mapping) else None
     front = {
         "license": license or "unknown",
@@ -72,6 +74,7 @@ def model_card(folder: Path, repo: str | None = None, license: str | None = None
         ("Training data", table(data, ("data", "value"))),
         ("Settings", table(_settings(record), ("setting", "value"))),
         ("Metrics", table(record.get("metrics"), ("metric", "value"))),
+        *([("Remarks", "\n".join(f"- {escaped(one)}" for one in remarks))] if remarks else []),
         ("Commit", escaped(commit) if commit else NOT_RECORDED),
     ]
     return make_card(front, title, sections)

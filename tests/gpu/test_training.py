@@ -33,7 +33,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
 
 def reranker(world: TrainingWorld, start: Path, recipe: str | None) -> Train:
     config = RerankerTrainingConfig(
-        recipe=recipe, validation_share=0.25, validate_every=100, batch_size=2, device="cuda", workers=0, minutes=None
+        recipe=recipe, validation_share=0.25, validate_every=100, batch_size=2, device="cuda", workers=0
     )
 
     def train(out: Path, steps: int) -> Path:
@@ -51,7 +51,7 @@ def encoder(world: TrainingWorld) -> Train:
     data = EncoderData(
         kb=world.folder / "kb.json", images=world.folder / "images", summarizer=FakeSummarizer(), labeled=labeled
     )
-    config = TrainingConfig(minutes=None, validate_every=100, device="cuda")
+    config = TrainingConfig(validate_every=100, device="cuda")
 
     def train(out: Path, steps: int) -> Path:
         return train_encoder(world.folder / "clip", data, out, replace(config, steps=steps), progress=False)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from retriever.wording import counted
+from retriever.wording import counted, duration
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,8 @@ from retriever.wording import counted
 )
 def test_a_noun_agrees_with_its_number(number: int, noun: str, words: str) -> None:
     assert counted(number, noun) == words
+
+
+def test_durations_are_readable() -> None:
+    assert [duration(seconds) for seconds in (0.2, 119, 120, 3599, 3600, 54000)] == [
+        "0 s", "119 s", "2 min", "60 min", "1.0 h", "15.0 h"]  # fmt: skip

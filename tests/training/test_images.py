@@ -103,7 +103,7 @@ def test_an_encoder_is_trained_on_a_folder_of_articles(tmp_path: Path) -> None:
         tmp_path / "start",
         EncoderData(kb=tmp_path / "kb", images=None, summarizer=FakeSummarizer()),
         tmp_path / "out",
-        TrainingConfig(steps=1, minutes=None),
+        TrainingConfig(steps=1),
         progress=False,
     )
     before, after = (load_file(folder / "model.safetensors") for folder in (tmp_path / "start", trained))

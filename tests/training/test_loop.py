@@ -32,7 +32,7 @@ def run(
     out: Path,
     model: nn.Module,
     stop_at: int | None = None,
-    steps: int | None = 30,
+    steps: int = 30,
     minutes: float | None = None,
     seed: int = 0,
     settings: dict[str, object] | None = None,
@@ -121,36 +121,51 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
         run(tmp_path, nn.Linear(3, 1))
 
 
-def test_minutes_end_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minutes_only_end_a_run_which_goes_on_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = net()
+    run(tmp_path / "whole", whole, steps=40)
     monkeypatch.setattr(loop, "time", Clock())
-    result = run(tmp_path, net(), steps=None, minutes=0.5)
+    result = run(tmp_path / "cut", net(), steps=40, minutes=0.5)
     # A second per step and one per validation: 6 validations in 24 steps make 30 s.
     assert (result["steps"], result["seconds"]) == (24, 30)
-    # The last step starts at 28 of 30 s: 0.02 * (1 + cos(pi * (28 / 30 - 0.05) / 0.95)) / 2
-    assert float(rows(tmp_path)[-1]["learning_rate"]) == pytest.approx(2.4203e-4, rel=1e-4)
+    assert rows(tmp_path / "cut") == rows(tmp_path / "whole")[:6]  # the clock has no part in the learning rate
+    assert run(tmp_path / "cut", net(), steps=40, minutes=0.5) == result
+    more = net()
+    assert run(tmp_path / "cut", more, steps=40)["steps"] == 40
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, more.state_dict()[name]), name
+
+
+def test_a_run_says_how_long_its_steps_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(loop, "time", Clock())
+    run(tmp_path / "long", net(), steps=300, progress=True)
+    # 7 s for 6 steps and a validation; then 294 steps at 6 / 5 s, since a validation was among the five
+    assert "long: 300 steps, about 6 min\n" in capsys.readouterr().err
+    run(tmp_path / "cut", net(), steps=300, minutes=0.5, progress=True)
+    said = "cut: 300 steps, about 6 min; the limit of 0.5 minutes will end them near step 25: --steps 25 would"
+    assert said in capsys.readouterr().err
+    run(tmp_path / "short", net(), steps=5, progress=True)
+    assert "about" not in capsys.readouterr().err
 
 
 def test_a_log_shows_the_time_limit_in_few_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(loop, "time", Clock())
-    run(tmp_path / "name", net(), steps=None, minutes=2, progress=True)
+    run(tmp_path / "name", net(), steps=1000, minutes=2, progress=True)
     lines = [line for line in capsys.readouterr().err.split("\n") if line]
-    assert "\r" not in "".join(lines) and len(lines) <= 3
+    assert "\r" not in "".join(lines) and len(lines) <= 4
     assert lines[0].startswith("name:   0%") and lines[0].endswith("| 00:00<?")
     assert lines[-1].startswith("name: 100%")
-    assert "step 96, 2.0 of 2 min, loss " in lines[-1]  # 120 s, of which 24 are validations
+    assert "step 96 of 1000, 2.0 of 2 min, loss " in lines[-1]  # 120 s, of which 24 are validations
 
 
 def test_a_log_shows_the_step_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path, net(), steps=4, progress=True)
     last = capsys.readouterr().err.rstrip().split("\n")[-1]
     assert "100%" in last and "step 4 of 4, loss " in last and " min" not in last
-
-
-def test_a_run_needs_a_limit() -> None:
-    with pytest.raises(ValueError, match="steps or minutes must be given"):
-        Optimization(steps=None, learning_rate=0.1)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:

@@ -18,13 +18,14 @@ from indexes.labeled_images import LabeledImage
 from retriever.borders import trim
 from retriever.images import load_image
 from retriever.models.encoder import ClipEncoder
+from retriever.models.model_card import model_card
 from retriever.models.pixels import PixelPreparation
 from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from training.config import TrainingConfig
 from training.encoder_batches import EncoderBatch, EncoderBatches
 from training.encoder_data import EncoderData
-from training.train_encoder import train_encoder
+from training.train_encoder import steps_for, train_encoder
 
 COLORS = {"Red": (220, 30, 30), "Green": (20, 160, 40), "Blue": (30, 60, 200), "White": (240, 240, 240)}
 
@@ -65,7 +66,7 @@ def photographs_in(world: Path) -> list[LabeledImage]:
 
 def run(world: Path, out: str, steps: int, labeled: Sequence[LabeledImage] | None = None, **settings: Any) -> Path:
     labeled = photographs_in(world) if labeled is None else labeled
-    config = TrainingConfig(steps=steps, minutes=None, **{"learning_rate": 3e-3} | settings)
+    config = TrainingConfig(steps=steps, **{"learning_rate": 3e-3} | settings)
     return train_encoder(world / "start", data_of(world, labeled), world / out, config, progress=False)
 
 
@@ -115,7 +116,7 @@ def test_borders_are_cut_off_labeled_images_alone(world: Path) -> None:
     stored = []
     for out, labeled, trim_borders in (("a", cards, True), ("b", trimmed, False), ("c", cards, False)):
         data = replace(data_of(world, labeled), trim_borders=trim_borders)
-        config = TrainingConfig(steps=1, minutes=None)
+        config = TrainingConfig(steps=1)
         train_encoder(world / "start", data, world / out, config, progress=False)
         stored.append((world / out / "encoder-run" / "images.npy").read_bytes())
     assert stored[0] == stored[1] != stored[2]
@@ -138,6 +139,64 @@ def test_the_best_weights_on_held_out_images_are_kept(world: Path, monkeypatch: 
     assert all(torch.equal(kept[name], value) for name, value in seen[2].items())  # after step 2 of 3
     assert any(not torch.equal(kept[name], value) for name, value in seen[3].items())
     assert json.loads((folder / "training.json").read_text())["metrics"]["validation_loss"] == 1.0
+
+
+def test_a_busy_machine_trains_the_same(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = run(world, "idle", 6, validation_share=0.5, validate_every=2)
+
+    class Clock:
+        """A clock on which every look takes five minutes."""
+
+        now = 0.0
+
+        def monotonic(self) -> float:
+            self.now += 300
+            return self.now
+
+    monkeypatch.setattr("training.loop.time", Clock())
+    busy = run(world, "busy", 6, validation_share=0.5, validate_every=2, minutes=600)
+    assert (idle / "model.safetensors").read_bytes() == (busy / "model.safetensors").read_bytes()
+    assert json.loads((busy / "training.json").read_text())["remarks"] == []
+
+
+def test_what_a_time_limit_cut_and_a_training_that_found_nothing_better_are_said(
+    world: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    figures = iter([(0.5, 1.0), (0.25, 2.0)])
+
+    def scripted(*rest: object) -> Callable[[], dict[str, float]]:
+        return lambda: dict(zip(("recall@1", "validation_loss"), next(figures), strict=True))
+
+    monkeypatch.setattr("training.train_encoder._validation", scripted)
+    folder = run(world, "out", 9, validation_share=0.5, minutes=1e-6)
+    cut = (
+        "the limit of 1e-06 minutes cut the training after step 1 of 9; "
+        "the same command with a higher --minutes goes on"
+    )
+    worse = (
+        "no better than it began on held-out images: recall@1 0.5000, validation_loss 1.0000 before, "
+        "recall@1 0.2500, validation_loss 2.0000 at the end; kept are those it began with"
+    )
+    record = json.loads((folder / "training.json").read_text())
+    assert record["remarks"] == [cut, worse]
+    assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == [
+        f"{world / 'out'}: {remark}" for remark in (cut, worse)
+    ]
+    kept, start = (ClipEncoder.load(path).model.state_dict() for path in (folder, world / "start"))
+    assert all(torch.equal(kept[name], value) for name, value in start.items())
+    card = model_card(folder)
+    assert "## Remarks" in card and "after step 1 of 9" in card and "kept are those it began with" in card
+
+
+def test_steps_are_found_from_the_data(world: Path) -> None:
+    assert [steps_for(images) for images in (1, 100, 2_411, 200_000)] == [20, 200, 983, 8945]
+    data = data_of(world, photographs_in(world))
+    folder = train_encoder(world / "start", data, world / "out", TrainingConfig(validation_share=0), progress=False)
+    record = json.loads((folder / "training.json").read_text())
+    assert record["metrics"]["steps"] == 90  # 20 * sqrt(4 main images and 16 labeled ones) = 89.4
+    assert record["remarks"] == [
+        "not validated, since no image is held out: whether the weights are better now is not known"
+    ]
 
 
 def test_held_out_images_are_looked_for_among_summaries_and_main_images(world: Path) -> None:
@@ -190,7 +249,7 @@ def test_labels_name_entities_as_in_evaluation(world: Path) -> None:
         for id, one in entries.items()
     ]
     (world / "kb.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    config = TrainingConfig(steps=2, minutes=None, learning_rate=3e-3)
+    config = TrainingConfig(steps=2, learning_rate=3e-3)
 
     def trained(out: str, names: dict[str, str]) -> bytes:
         labeled = [LabeledImage(name, world / "images" / f"{name}.png", id) for name, id in names.items()]

@@ -14,11 +14,11 @@ PRECISIONS: tuple[Precision, ...] = ("bfloat16", "float32")
 
 @dataclass(frozen=True, kw_only=True)
 class RerankerTrainingConfig(TrainingConfig):
-    """Settings of step 2's training. Without steps and minutes, it runs for `epochs`.
+    """Settings of step 2's training. Without steps, it runs for `epochs`.
 
     Attributes:
         recipe: A key of `RECIPES`, or `None` for the model's default; the settings below replace its values.
-        epochs: Passes over all samples; `None` uses the recipe's value, unless steps or minutes are given.
+        epochs: Passes over all samples; `None` uses the recipe's value, unless steps are given.
         batch_size: Questions per process and part of a step, each with 16 candidates; `None` uses the recipe's value. A
             step sees `batch_size * accumulate * processes` questions.
         accumulate: Parts per step whose gradients are accumulated.
@@ -37,7 +37,6 @@ class RerankerTrainingConfig(TrainingConfig):
         max_bad: Share of bad questions, in 0..1, above which the training does not start.
     """
 
-    minutes: float | None = None
     validate_every: int = 200
     recipe: str | None = None
     epochs: float | None = None

@@ -28,7 +28,7 @@ from training.feeder import Feeder
 from training.loop import train
 from training.memory import naming_memory_settings
 from training.processes import Processes, joined
-from training.record import Provenance, TrainingRecord
+from training.record import Provenance, TrainingRecord, remarks_on
 from training.reranker.batches import BatchMaker, Order
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.data import RerankerData, Serving
@@ -201,6 +201,9 @@ def _train(
     logger.info("trained: %s; waited for data for %.1f s of %.0f", result, feeder.waited, result["seconds"])
     alpha, beta, metrics = _weights(validation, model, training_set, sections)
     if processes.first:
+        remarks = remarks_on(result, optimization, _BETTER_BY)
+        for remark in remarks:
+            logger.warning("%s: %s", out, remark)
         start.save(out / "fusion")
         TrainingRecord(
             kind="reranker",
@@ -214,6 +217,7 @@ def _train(
             },
             settings={**asdict(optimization), **settings, "processes": processes.count},
             metrics={**result, **metrics},
+            remarks=remarks,
             commit=provenance.commit,
         ).save(out / "fusion")
     processes.wait()
@@ -293,9 +297,9 @@ def _parts(
 def _optimization(
     config: RerankerTrainingConfig, recipe: Recipe, defaults: ModelDefaults, steps_per_epoch: int
 ) -> Optimization:
-    """Returns the settings of the optimization; without any other limit, it runs for the recipe's epochs."""
+    """Returns the settings of the optimization; without other steps, it runs for the recipe's epochs."""
     steps = config.steps
-    if config.epochs is not None or (steps is None and config.minutes is None):
+    if config.epochs is not None or steps is None:
         epochs = config.epochs or recipe.epochs or defaults.epochs
         of_epochs = math.ceil(epochs * steps_per_epoch)
         steps = of_epochs if steps is None else min(steps, of_epochs)

@@ -11,7 +11,6 @@ import pytest
 from indexes.labeled_images import LabeledImage
 from omgm import parts
 from omgm.__main__ import main
-from omgm.commands.build_index import duration
 from omgm.parts import build_summarizer
 from retriever.images import FORMATS
 from tests.fakes.chat_server import FakeChatServer
@@ -123,11 +122,6 @@ def test_a_dry_run_says_what_it_would_take_and_builds_nothing(
     assert (report["entities"], report["sections"], report["requests"], report["search"]) == (7, 8, 0, "flat")
     # of the embedded profile, bit1: 32 tokens of 8 values in one bit each, for 5 sections and 4 main images
     assert report["bytes"]["tokens"] == (5 + 4) * 32 * 1
-
-
-def test_durations_are_readable() -> None:
-    assert [duration(seconds) for seconds in (0.2, 119, 120, 3599, 3600, 54000)] == [
-        "0 s", "119 s", "2 min", "60 min", "1.0 h", "15.0 h"]  # fmt: skip
 
 
 def test_bad_entries_are_counted_listed_and_limited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

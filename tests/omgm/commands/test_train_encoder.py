@@ -49,7 +49,7 @@ def test_the_device_is_the_profiles(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     assert main([*given, "--set", f"device={device}"]) == 0
-    assert [config for _, config in trained] == [TrainingConfig(steps=1, minutes=None, device=expected)]
+    assert [config for _, config in trained] == [TrainingConfig(steps=1, device=expected)]
 
 
 def test_a_gpu_that_is_not_there_is_an_error(

@@ -18,9 +18,7 @@ from training.checkpoint import CHECKPOINT_NAME
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.train import train_reranker
 
-CONFIG = RerankerTrainingConfig(
-    steps=3, minutes=None, batch_size=4, learning_rate=1e-3, validation_share=0.25, validate_every=2
-)
+CONFIG = RerankerTrainingConfig(steps=3, batch_size=4, learning_rate=1e-3, validation_share=0.25, validate_every=2)
 
 
 def run(world: TrainingWorld, blip2: Path, out: Path, config: RerankerTrainingConfig = CONFIG) -> Path:
