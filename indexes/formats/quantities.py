@@ -29,8 +29,9 @@ _BETWEEN = {
 _UNITS = {
     "c": "°C", "f": "°F", "k": "K", "sqkm": "km^2", "sqmi": "sq mi", "sqft": "sq ft", "sqin": "sq in", "sqyd": "sq yd",
     "sqm": "m^2", "cuft": "cu ft", "cuin": "cu in", "cuyd": "cu yd", "cumi": "cu mi", "ftin": "ft", "usgal": "US gal",
-    "impgal": "imp gal", "lt": "long tons", "st": "short tons", "lbs": "lb", "acre-ft": "acre-feet", "kn": "knots",
+    "impgal": "imp gal", "LT": "long tons", "ST": "short tons", "lbs": "lb", "acre-ft": "acre-feet", "kn": "knots",
     "mph": "mph", "foot": "ft", "feet": "ft", "inch": "in", "inches": "in", "mile": "mi", "miles": "mi", "deg": "°",
+    "'": "ft", '"': "in",
 }  # fmt: skip
 
 
@@ -78,14 +79,16 @@ def _value(node: ast.expr) -> float:
 def unit(code: str) -> str:
     """Returns a unit as it is written: `sqmi` as "sq mi", `km2` as "km^2"."""
     code = code.strip().removeprefix("e6").removeprefix("e3")
-    known = _UNITS.get(code.lower())
-    if known is not None and (len(code) > 1 or code.isupper()):
+    known = _UNITS.get(code) or _UNITS.get(code.lower())
+    if known is not None and (len(code) > 1 or not code.islower()):
         return known
     return re.sub(r"(?<=[A-Za-z])([23])(?!\d)", r"^\1", code)
 
 
 def quantity(given: Arguments, named: Named) -> str | None:
     """Returns the quantity to convert, without its conversion: ranges, compounds such as 6 ft 2 in, and fractions."""
+    given = given or named.get("input", "").split()
+    within = given[-1] if named.get("adj") == "mid" and given and not _NUMBER.fullmatch(given[-1]) else ""
     parts, place = list[str](), 0
     while True:
         if place >= len(given) or not _NUMBER.fullmatch(given[place]):
@@ -101,12 +104,12 @@ def quantity(given: Arguments, named: Named) -> str | None:
         parts.append(f"{value}{scale} {unit(given[place])}")
         place += 1
         if not (place + 1 < len(given) and _NUMBER.fullmatch(given[place]) and not _NUMBER.fullmatch(given[place + 1])):
-            return " ".join(parts)
+            return " ".join(parts) + (within if within.startswith("-") else f" {within}".rstrip())
 
 
 def scientific(given: Arguments, named: Named) -> str | None:
     """Returns the number of `val`, with its uncertainty, power of ten and units."""
-    if not given or not _NUMBER.fullmatch(given[0]):
+    if not given or not all(map(_NUMBER.fullmatch, filter(None, given))) or not given[0]:
         return None
     text, above, below = number(given[0]) or given[0], *[*given[1:3], "", ""][:2]
     if above and below:
@@ -133,5 +136,6 @@ def fraction(given: Arguments, named: Named) -> str | None:
 def measure(given: Arguments, named: Named) -> str | None:
     """Returns a height or weight: `ft=6|in=2`."""
     units = ("m", "cm", "ft", "in", "kg", "st", "lb", "oz")
-    parts = [f"{named[one].strip()} {one}" for one in units if _NUMBER.fullmatch(named.get(one, "").strip())]
+    given_in = {one: named[one].strip() for one in units if _NUMBER.fullmatch(named.get(one, "").strip())}
+    parts = [f"{value.replace('+', ' ') if '/' in value else value} {one}" for one, value in given_in.items()]
     return " ".join(parts) or quantity(given, named)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 
 from indexes.formats.quantities import Arguments, Named, calculated, fraction, measure, number, quantity, scientific
+from indexes.formats.wiki_dates import about, age, as_of, date, dates, year
 
 _Function = Callable[[Arguments, Named], str | None]
 
@@ -45,11 +46,6 @@ _PREFIXES = {
 }
 """What stands before an amount of money, by currency."""
 _SCALES = {"c": " crore", "l": " lakh", "k": " thousand", "t": " trillion", "m": " million", "b": " billion"}
-_DASH = "\u2013"
-_MONTHS = (
-    *("January", "February", "March", "April", "May", "June", "July", "August", "September", "October"),
-    *("November", "December"),
-)
 
 
 def expand(name: str, given: Arguments, named: Named) -> str | None:
@@ -70,39 +66,6 @@ def expand(name: str, given: Arguments, named: Named) -> str | None:
     if function is None:
         function = next((one for one, pattern in _PATTERNS if pattern.fullmatch(name)), None)
     return None if function is None else function([one.strip() for one in given], named)
-
-
-def _date(given: Arguments, named: Named) -> str | None:
-    """Returns a date as numbers, or as it is written."""
-    given = [one for one in given if one]
-    if not given:
-        return None
-    digits = [part.zfill(2) for part in _leading_digits(given)[:3]]
-    return "-".join(digits) or given[0]
-
-
-def _leading_digits(given: Arguments) -> list[str]:
-    end = next((number for number, one in enumerate(given) if not one.isdecimal()), len(given))
-    return list(given[:end])
-
-
-def _about(word: str) -> _Function:
-    def dated(given: Arguments, named: Named) -> str | None:
-        years = [one for one in given if one]
-        return f"{word} {_DASH.join(years[:2])}" if years else None
-
-    return dated
-
-
-def _as_of(given: Arguments, named: Named) -> str | None:
-    if named.get("alt"):
-        return named["alt"]
-    year, month, day = [*given, "", "", ""][:3]
-    if not year:
-        return None
-    called = _MONTHS[int(month) - 1] if month.isdecimal() and 1 <= int(month) <= 12 else month
-    word = "since" if named.get("since") else "as of"
-    return " ".join(filter(None, (word if named.get("lc") else word.capitalize(), day, called, year)))
 
 
 def _money(prefix: str) -> _Function:
@@ -158,10 +121,18 @@ def _beside(given: Arguments, named: Named) -> str | None:
     return f"{first} ({others})" if first and others else first or others or None
 
 
+def _scripts(given: Arguments, named: Named) -> str | None:
+    """Returns a word in several scripts, which have names: `{{zh|c=北京|p=Běijīng}}`."""
+    said = [
+        value for key, value in named.items() if value and key not in ("labels", "links", "label", "scase", "first")
+    ]
+    return ", ".join(dict.fromkeys([*filter(None, given), *said])) or None
+
+
 def _marriage(given: Arguments, named: Named) -> str | None:
     if not given:
         return None
-    years = _DASH.join(one for one in given[1:3] if one)
+    years = "\u2013".join(one for one in given[1:3] if one)
     return f"{given[0]} (m. {years})" if years else given[0]
 
 
@@ -187,11 +158,14 @@ _NAMES: tuple[tuple[_Function, str], ...] = (
     (scientific, "val"),
     (fraction, "frac|fraction|sfrac|frac2"),
     (measure, "height|weight"),
-    (_about("c."), "circa|c.|ca|ca.|approx"),
-    (_about("fl."), "floruit|fl.|fl"),
-    (_about("r."), "reign|r."),
-    (_as_of, "as of|asof"),
-    (_date, "date|dts"),
+    (about("c."), "circa|c.|ca|ca.|approx"),
+    (about("fl."), "floruit|fl.|fl"),
+    (about("r."), "reign|r."),
+    (about("b."), "born in|b."),
+    (about("d."), "died in|d."),
+    (as_of, "as of|asof"),
+    (age, "age|age in years|ayd"),
+    (date, "date|dts"),
     (_money("₹"), "inrconvert|indian rupee|indian rupees"),
     (_currency, "currency|monnaie"),
     (
@@ -204,28 +178,39 @@ _NAMES: tuple[tuple[_Function, str], ...] = (
     ),
     (_items, "cslist|csv|ordered list|olist|unbulleted|startplainlist|endplainlist|comma separated entries|enum"),
     (_titled_items, "collapsible list|hidden"),
+    (_items, "verse translation|lang-verse"),
     (
         _last,
         "lang|langue|langx|transl|transliteration|translit|script|url|flag|flagcountry|flagu|flagdeco|country",
     ),
     (_last, "sort|sort2|color|colour|font color|fontcolor|resize|font|bg"),
     (_shown, "ill|interlanguage link|illm|link-interwiki|ill-wd|lien"),
-    (_beside, "nihongo|nihongo2|nihongo3|korean"),
+    (_beside, "nihongo|nihongo2|nihongo3"),
+    (_scripts, "zh|zh-full|korean|ko-hhrm"),
     (_marriage, "marriage|married"),
     (
         _argument(0),
         "nowrap|no wrap|nobr|small|smaller|big|larger|sc|smallcaps|em|strong|center|noitalic|nobold|mono|code|tt",
     ),
     (_argument(0), "var|mvar|math|sub|abbr|tooltip|abbrlink|hover title|nts|formatprice|-"),
+    (_argument(0), "chem2|fmtn|number"),
     (_joined, "linktext|sortname|gaps"),
+    (lambda given, named: "".join(given) or None, "chem|chemical formula"),
+    (lambda given, named: f"\u00d710^{given[0]}" if given else None, "e"),
+    (lambda given, named: f"10^{given[0]}" if given else None, "10^"),
     (_text(" \u2013 "), "snd|spaced ndash|spnd|sndash|spaced en dash|snds|\u2013"),
-    (_text("\u2013"), "ndash|en dash|nsndns"),
+    (_text("\u2013"), "ndash|en dash|nsndns|dash"),
     (_text("\u2014"), "mdash|em dash|\u2014"),
     (_text(" "), "nbsp|space|thinsp|hair space|nbs|spaces|thin space|em space"),
     (_text(" · "), "·|•|dot|middot|bull|bullet|\\|pipe"),
     (_text("="), "="),
     (_text("'"), "'"),
     (_text("'s"), "'s"),
+    (_text("\u02bb"), "okina|\u02bbokina"),
+    (_text("\u03c0"), "pi"),
+    (_text("°"), "deg|degree"),
+    (_text("CO2"), "co2"),
+    (_text("H2O"), "h2o"),
     (_text(""), "shy|zwsp|wbr|zwj|zwnj|clear|clr"),
     (_answer("Yes"), "yes|tick|check|aye"),
     (_answer("No"), "no|cross|x mark|nay"),
@@ -245,11 +230,10 @@ _FUNCTIONS: dict[str, _Function] = {
     "!": _text("|"),
 }
 _PATTERNS: tuple[tuple[_Function, re.Pattern[str]], ...] = (
-    (
-        _date,
-        re.compile(r"(?:birth|death|start|end|film|opening|release|launch|founding|established)[ -]?(?:date|year).*"),
-    ),
-    (_date, re.compile(r"(?:dob|bda|b-da|dda|sda|birthdate|deathdate).*")),
+    (year, re.compile(r"death[ -]year.*")),
+    (dates, re.compile(r"(?:film|opening|release|launch)[ -]?date.*")),
+    (date, re.compile(r"(?:birth|death|start|end|founding|established)[ -]?(?:date|year).*")),
+    (date, re.compile(r"(?:dob|bda|b-da|dda|sda|birthdate|deathdate).*")),
     (_argument(0), re.compile(r"lang-[a-z-]+|zh-?[a-z]*")),
 )
 _NO_WORDS = {

@@ -33,7 +33,12 @@ _NO_TEXT = {
 _HOLE, _VALUE = "\ue002", "\ue003"
 """Stand for a template whose words are unknown, and for one that may be a value: with digits, or next to a unit."""
 _UNIT = r"(?:°|%|(?:[kcm]?m|mi|ft|[km]?g|ha|mph|km/h|[kMG]?W|t|ml)(?:\^|\b))"
-_CUT = re.compile(rf"\w[^()]*\s{_VALUE}\s*[\w°%$€£]|^{_VALUE}\s*[\w°%]|[{_HOLE}{_VALUE}]\s*{_UNIT}")
+_LEADS = r"(?:aged?|about|and|are|around|at|between|by|costs?|for|from|ha[ds]|have|in|is|of|or|over|since|than|to|under"
+_LEADS += r"|until|was|weighs?|were|with)"
+"""Words after which a value comes."""
+_CUT = re.compile(
+    rf"\w[^()]*\s{_VALUE}\s*[\w°%$€£]|^{_VALUE}\s*[\w°%]|[{_HOLE}{_VALUE}]\s*{_UNIT}|\b{_LEADS}\s+[{_HOLE}{_VALUE}]\W*$"
+)
 """A sentence that a missing value cuts."""
 _SENTENCES = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+")
 _MARKUP = re.compile(

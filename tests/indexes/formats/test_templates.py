@@ -38,6 +38,14 @@ SENTENCES = {
     "She said:{{quote|It is deep.|Nora|Letters}}": "She said:\nIt is deep.\nNora, Letters",
     "See {{blockquote|text=Seven bays.|author=Ole}}": "See\nSeven bays.\nOle",
     "They are {{br list|one|two}}": "They are one\ntwo",
+    "It weighs {{convert|14|st|7|lb|kg}} or {{convert|2|ST|t}}.": "It weighs 14 st 7 lb or 2 short tons.",
+    "A {{convert|6|ft|m|adj=mid|-high}} wall is {{convert|input=6 ft 1 in}}.": "A 6 ft-high wall is 6 ft 1 in.",
+    "He is {{height|ft=5|in=11+1/2}}, {{convert|6|'|2|\"|m}}.": "He is 5 ft 11 1/2 in, 6 ft 2 in.",
+    "She died in {{death year and age|2000|1950}} aged {{age|1950|5|7|2000|3|4}}.": "She died in 2000 aged 49.",
+    "Shown {{film date|1999|5|6|Cannes|1999|6|1}}.": "Shown 1999-05-06 (Cannes), 1999-06-01.",
+    "It is {{zh|c=北京|p=Běijīng}} or {{Korean|hangul=서울}}, {{okina}}Oahu.": "It is 北京, Běijīng or 서울, \u02bbOahu.",
+    "Made of {{chem|H|2|O}} and {{CO2}} in {{circa}}1700.": "Made of H2O and CO2 in c. 1700.",
+    "It has 3{{e|5}} or {{10^|6}} seeds.": "It has 3\u00d710^5 or 10^6 seeds.",
     "{{unknown thing|x}}A {{nowrap|red fox}} ({{IPAc-en|f}}; {{lang|la|Vulpes}}).": "A red fox (Vulpes).",
 }
 
@@ -49,7 +57,15 @@ def test_sentences(source: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "given"),
-    [("convert", ["high", "m"]), ("convert", ["5"]), ("val", ["much"]), ("frac", ["a", "b"]), ("mystery", ["3"])],
+    [
+        ("convert", ["high", "m"]),
+        ("convert", ["5"]),
+        ("val", ["much"]),
+        ("val", ["5", "-", "7"]),
+        ("age", ["1950", "2", "7"]),
+        ("frac", ["a", "b"]),
+        ("mystery", ["3"]),
+    ],
 )
 def test_what_cannot_be_read_is_absent(name: str, given: list[str]) -> None:
     assert expand(name, given, {}) is None
@@ -58,13 +74,14 @@ def test_what_cannot_be_read_is_absent(name: str, given: list[str]) -> None:
 def test_a_sentence_that_would_lack_its_value_is_left_out() -> None:
     losses = Losses()
     source = "It is a lake. The mean is {{zork|3}} °C in May. It is {{zork|70|km}} long. Nice{{zork|1}}."
-    source += " Fish {{zork|a}} live."
+    source += " Fish {{zork|a}} live. It is aged {{age|1950|2|7}}."
     found = read_wikitext(source, "A", Namespaces(), Reading(losses=losses))
     assert found.sections == [("A", "It is a lake. Nice. Fish live.")]
     losses.keep("It is a lake. Nice. Fish live.")
     assert losses.left_out["template {{zork}}"].places == 4 and losses.left_out["template {{zork}}"].count == 5
-    assert losses.left_out["sentences that lack a value"].count == 9
-    assert losses.to_json()["words"] == {"source": 21, "kept": 7}
+    assert losses.left_out["sentences that lack a value"].count == 9 + 3
+    assert losses.left_out["template {{age}}"].count == 3
+    assert losses.to_json()["words"] == {"source": 27, "kept": 7}
 
 
 def test_infoboxes_in_infoboxes_and_values_that_are_unknown() -> None:
