@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from indexes.formats.losses import Losses
 from indexes.formats.text_tables import comma_rows, listed_rows, pipe_table
 
-_OPENED = re.compile(r"[ \t]*(`{3,}|~{3,}|:{3,})[ \t]*\{([A-Za-z][\w:+.-]*)([^{}\n]*)\}[ \t]*(.*)")
+_OPENED = re.compile(r"[ \t]*(`{3,}|~{3,}|:{3,})[ \t]*\{(?:\.(?=list-table))?([A-Za-z][\w:+.-]*)([^{}\n]*)\}[ \t]*(.*)")
+_DRAWN_BLOCK = re.compile(r"[ \t]*(:{3,})[ \t]*(\w+)[ \t]*")
+"""A drawing, as in Azure's wikis; other blocks of this form are admonitions."""
+_ADMONITION = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*ad-[\w-]+[ \t]*")
+"""An admonition, as in Obsidian, whose options are lines `title: …`."""
+_SAID = re.compile(r"[ \t]*(title|collapse|icon|color):[ \t]*(.*)", re.IGNORECASE)
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
 _OPTION = re.compile(r"[ \t]*(?::([\w-]+):|#\|[ \t]*([\w.-]+):)[ \t]*(.*)")
 _MORE = re.compile(r"[ \t]*#\|[ \t]*(.*)")
@@ -35,19 +40,26 @@ _CAPTION = re.compile(r"fig\.cap\s*=\s*\"([^\"\n]*)\"")
 
 def without_directives(text: str, losses: Losses) -> str:
     """Returns Markdown with each directive replaced by what it shows: a text and its title, an image, a table, code."""
-    return "\n".join(_opened(text.split("\n"), losses)) if "{" in text else text
+    has_any = any(mark in text for mark in ("{", ":::", "```ad-", "~~~ad-"))
+    return "\n".join(_opened(text.split("\n"), losses)) if has_any else text
 
 
 def _opened(lines: list[str], losses: Losses) -> Iterator[str]:
     number = 0
     while number < len(lines):
         found, fence = _OPENED.fullmatch(lines[number]), _FENCE.match(lines[number])
+        drawn, said = _DRAWN_BLOCK.fullmatch(lines[number]), _ADMONITION.fullmatch(lines[number])
+        fence = drawn if drawn and drawn[2].lower() in DRAWN else fence
         mark = found[1] if found else fence[1] if fence else ""
         end = _end(lines, number, mark) if mark else number
         if found is not None:
             indent = len(lines[number]) - len(lines[number].lstrip())
             body = (line[min(indent, len(line) - len(line.lstrip())) :] for line in lines[number + 1 : end])
             yield from _shown(found, list(body), losses)
+        elif fence is not None and fence is drawn:
+            yield from (f"```{drawn[2]}", *lines[number + 1 : end], "```")
+        elif said is not None:
+            yield from _admonition(lines[number + 1 : end], losses)
         else:
             yield from lines[number : end + 1]
         number = end + 1
@@ -86,6 +98,17 @@ def _shown(found: re.Match[str], body: list[str], losses: Losses) -> Iterator[st
         yield from ("", title, "", *_opened(body, losses), "")
     else:
         losses.leave_out("directives without text", "\n".join(body))
+
+
+def _admonition(body: list[str], losses: Losses) -> Iterator[str]:
+    """Yields the title and the text of an admonition."""
+    title = ""
+    while body and (option := _SAID.fullmatch(body[0])):
+        is_title = option[1].lower() == "title"
+        title = option[2] if is_title else title
+        losses.leave_out("settings", "" if is_title else option[2])
+        body = body[1:]
+    yield from ("", title, "", *_opened(body, losses), "")
 
 
 def _image(path: str, caption: str) -> str:

@@ -147,6 +147,8 @@ def _facts(label: str, value: Any, losses: Losses, depth: int = 0) -> Iterator[t
 def _item(value: Any, losses: Losses, depth: int) -> str:
     """Returns a list item as text; for an object, its title and text, with other facts in parentheses."""
     value = literal_of(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(filter(None, (_item(one, losses, depth) for one in value)))
     if not isinstance(value, Mapping):
         return " ".join(plain(scalar_of(value) or "", losses).split())
     title_name, title = _title(value)

@@ -16,11 +16,11 @@ from indexes.formats.losses import Losses
 
 _BEFORE = re.compile(r"(?:\s|\ufeff|<!--.*?-->)*", re.DOTALL)
 """What may precede the settings: empty lines, comments, and byte order marks."""
-_YAML = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-_TOML = re.compile(r"\+\+\+[ \t]*\n(.*?)^\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-_JSON = re.compile(r";;;[ \t]*\n(.*?)^;;;[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-_PAIR = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:[ \t]+(\S.*?)[ \t]*")
-_LINK = re.compile(r"^([ \t]*(?:-[ \t]+|[^\s:#'\"-][^:\n]*:[ \t]+))(!?\[\[.*?)[ \t]*$", re.MULTILINE)
+_YAML = re.compile(r"---[ \t]*(?:ya?ml)?[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_TOML = re.compile(r"(\+\+\+|---[ \t]*toml)[ \t]*\n(.*?)^(?:\+\+\+|---)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_JSON = re.compile(r"(;;;|---[ \t]*json5?)[ \t]*\n(.*?)^(?:;;;|---)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_PAIR = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]+(\S.*?)|())[ \t]*")
+_LINK = re.compile(r"^([ \t]*(?:-[ \t]+|[^\s:#'\"-][^:\n]*:[ \t]+))(!?\[\[(?!\[).*?)[ \t]*$", re.MULTILINE)
 """A value that is a wiki link, which YAML reads as a list in a list."""
 _PLAIN = re.compile(
     r"^([ \t]*(?:-[ \t]+)?[^\s:#'\"-][^:\n]*:[ \t]+)"
@@ -44,15 +44,25 @@ _SETTINGS = frozenset(
 """Settings of site generators, which are not facts of an article."""
 _NUMBERED = ("weight", "order")
 """The same if they are numbers: a fox's weight has a unit."""
-_CUSTOM = ("extra", "params")
+_CUSTOM = ("extra", "params", "taxonomies")
 """Tables with an author's own settings, of Zola and Hugo."""
 _PROPERTIES = re.compile(r"(?:^[ \t]*(?:-[ \t]+)?[A-Za-z][\w.-]*::[^\n]*(?:\n|\Z))+", re.MULTILINE)
 """Properties at the top of a Logseq note."""
 _SWITCHES = ("true", "false")
 _WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|]*\|)?([^\[\]]*)\]\]")
 _PATH = re.compile(r"/\S*|\S+\.md|\d{4}-\d\d-\d\d[T ].*|<%.*|\w+://\S+")
-LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-"""Reads every YAML scalar as text, so that a title `1984` or an id `007` stays unchanged."""
+
+
+class Loader(getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[misc]
+    """Reads every YAML scalar as text, so that a title `1984` or an id `007` stays unchanged.
+
+    Only a bare `null`, `~` or `.nan`, as programs write them, is a missing value; "Null" is a name.
+    """
+
+
+_MISSING = "tag:yaml.org,2002:null"
+Loader.add_implicit_resolver(_MISSING, re.compile(r"(?:null|~|\.(?:nan|NaN|NAN))$"), ["n", "~", "."])
+Loader.add_constructor(_MISSING, lambda loader, node: None)
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
@@ -83,9 +93,9 @@ def _delimited(text: str) -> tuple[dict[str, Any], str] | None:
     """Returns the settings between delimiters at the top of a file, and the rest; `None` if there are none."""
     try:
         if (found := _TOML.match(text)) is not None:
-            return tomllib.loads(found[1]), text[found.end() :]
+            return tomllib.loads(found[2]), text[found.end() :]
         if (found := _JSON.match(text)) is not None or text.startswith("{"):
-            settings, end = json.JSONDecoder().raw_decode(found[1] if found else text)
+            settings, end = json.JSONDecoder().raw_decode(found[2].lstrip() if found else text)
             rest = text[found.end() if found else end :]
             return (
                 (settings, rest)
@@ -103,12 +113,27 @@ def _delimited(text: str) -> tuple[dict[str, Any], str] | None:
 
 
 def _yaml(text: str) -> Any:
-    for candidate in (text, _PLAIN.sub(_quoted, text)):
+    spaced = "\n".join(line.replace("\t", "  ", 1) if line[:1] == "\t" else line for line in text.split("\n"))
+    for candidate in (text, _PLAIN.sub(_quoted, text), _PLAIN.sub(_quoted, spaced)):
         try:
-            return yaml.load(candidate, Loader=LOADER)
+            return yaml.load(candidate, Loader=Loader)
         except (yaml.YAMLError, RecursionError):
             continue
-    return {pair[1]: pair[2].strip("\"'") for pair in filter(None, map(_PAIR.fullmatch, text.splitlines()))}
+    return dict(_pairs(text.split("\n")))
+
+
+def _pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yields (key, value) of lines `key: value`; the lines below that are none belong to the one above."""
+    key, value = "", list[str]()
+    for line in lines:
+        if (found := _PAIR.fullmatch(line)) is None:
+            value.append(line.strip())
+            continue
+        if key:
+            yield key, "\n".join(filter(None, value))
+        key, value = found[1], [re.sub(r"^([\"'])(.*)\1$", r"\2", found[2] or "")]
+    if key:
+        yield key, "\n".join(filter(None, value))
 
 
 def _quoted(found: re.Match[str]) -> str:
@@ -123,13 +148,18 @@ def _in_header(text: str) -> tuple[dict[str, Any], str] | None:
     return (settings, text[found.end() :]) if found and settings.get("title") else None
 
 
+def without_links(text: str) -> str:
+    """Returns a text with the words of its wiki links."""
+    return _WIKI_LINK.sub(r"\1", text)
+
+
 def _properties(text: str) -> dict[str, Any]:
     """Returns title and aliases of a note that begins with properties."""
     found = _PROPERTIES.match(text)
     pairs = (line.strip("- \t").partition("::") for line in found[0].splitlines()) if found else ()
     given = {key.strip().lower(): value.strip() for key, _, value in pairs}
     settings = {"title": given.get("title"), "aliases": given.get("alias") or given.get("aliases")}
-    return {key: _WIKI_LINK.sub(r"\1", value) for key, value in settings.items() if value}
+    return {key: without_links(value) for key, value in settings.items() if value}
 
 
 def facts_in(
@@ -154,7 +184,7 @@ def facts_in(
 def property_facts(name: str, value: Any, losses: Losses) -> Iterator[tuple[str, str]]:
     """Yields (label, value) for a property of a note; links are their words, and files and switches are left out."""
     for label, fact in facts_of(name, value, losses):
-        words = "\n".join(" ".join(line.split()) for line in _WIKI_LINK.sub(r"\1", fact).splitlines())
+        words = "\n".join(" ".join(line.split()) for line in without_links(fact).splitlines())
         if words in _SWITCHES or isinstance(value, bool):
             losses.leave_out("settings of site generators", words)
         elif looks_like_image(words) or _PATH.fullmatch(words):
@@ -166,12 +196,17 @@ def property_facts(name: str, value: Any, losses: Losses) -> Iterator[tuple[str,
 def _is_setting(name: str, value: Any) -> bool:
     key = folded(name)
     is_number = key in _NUMBERED and str(value).isdigit()
-    return key in _SETTINGS or is_number or RIGHTS.fullmatch(key) is not None or name.startswith(("_", "dg-"))
+    return (
+        key in _SETTINGS
+        or is_number
+        or RIGHTS.fullmatch(key) is not None
+        or name.startswith(("_", "dg-", "excalidraw-", "kanban-"))
+    )
 
 
 def resources_in(settings: Mapping[str, Any]) -> list[str]:
-    """Returns the files of a Hugo page's `resources`, its cover first."""
+    """Returns the files of a Hugo page's `resources`, its cover first; patterns such as `*.jpg` name none."""
     listed = settings.get("resources")
     found = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
     named = sorted(found, key=lambda one: not re.search("cover|feature|thumb", str(one.get("name", "")), re.IGNORECASE))
-    return [src for one in named if isinstance(src := one.get("src"), str) and looks_like_image(src)]
+    return [src for one in named if isinstance(src := one.get("src"), str) and looks_like_image(src) and "*" not in src]

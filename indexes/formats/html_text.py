@@ -13,6 +13,8 @@ from indexes.formats.tables import Cell, one_line, table_lines
 
 INVISIBLE = "script, style, noscript, template, svg, iframe, object, audio, video, [hidden]"
 """Elements that no reader of a page sees as text."""
+DRAWINGS = ".mermaid, code.language-mermaid"
+"""Elements with code that pages draw."""
 INLINE = frozenset(
     {"-text", "a", "abbr", "b", "bdi", "big", "cite", "code", "del", "em", "font", "i", "ins", "kbd", "mark", "q", "s"}
     | {"samp", "small", "span", "strong", "sub", "sup", "time", "u", "var", "label", "tt", "dfn", "strike", "img"}
@@ -82,6 +84,9 @@ def read_html(html: str, losses: Losses) -> list[Heading | Piece]:
     if body is None:
         return []
     for node in outermost(body.css(INVISIBLE)):
+        node.decompose()
+    for node in outermost(body.css(DRAWINGS)) if "mermaid" in html else ():
+        losses.leave_out("code of drawings and queries", node.text())
         node.decompose()
     prepare(body, losses)
     return pieces_of(body, losses)

@@ -14,7 +14,7 @@ import yaml
 from indexes.formats.encodings import not_utf8
 from indexes.formats.fields import field_of, kind, unique_keys
 from indexes.formats.frames import are_columns, of_lists, rows_in
-from indexes.formats.front_matter import LOADER
+from indexes.formats.front_matter import Loader
 from indexes.formats.losses import Losses
 from indexes.formats.row_shape import BESIDE, lifted
 from indexes.formats.streams import opened_text, read_items, read_members, read_parts, read_values, starts_with
@@ -205,7 +205,7 @@ def _load(file: Path) -> Any:
     if not _is_yaml(file):
         return json.loads(text, object_pairs_hook=unique_keys)
     try:
-        return yaml.load(text, Loader=LOADER)
+        return yaml.load(text, Loader=Loader)
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise ValueError(f"{file}: {line}not YAML ({error.problem})") from error

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from indexes.entity_keys import OWN_FILE
-from indexes.formats.embeds import part_of
+from indexes.formats.embeds import is_drawing, part_of, without_drawing
+from indexes.formats.encodings import BEGINNING, encoding_of, not_utf8
 from indexes.formats.facts import as_sections, plain, short_values
 from indexes.formats.fields import Names, field_of, images_of, looks_like_image, string_of
-from indexes.formats.front_matter import facts_in, property_facts, resources_in, split_front_matter
+from indexes.formats.front_matter import facts_in, property_facts, resources_in, split_front_matter, without_links
 from indexes.formats.html_text import Heading, Image, Piece
 from indexes.formats.images import BADGE, photos_first
 from indexes.formats.losses import Losses
@@ -52,8 +53,6 @@ _PROJECT_FILES = frozenset(
 _PACKAGES = frozenset({"node_modules", "bower_components", "vendor", "__pycache__", "venv"})
 """Folders with a repository's dependencies."""
 _SAMPLE, _FEWEST = 60, 6
-_DRAWING = "excalidraw-plugin"
-"""The setting of a note that is a drawing."""
 _UNNAMED = ("index", "_index", "readme")
 """Names of files that are named by their folder instead."""
 
@@ -147,9 +146,10 @@ class _Notes:
         losses.at(str(file), text)
         pieces = self._pieces(file, text, losses)
         settings = self._settings
-        if _DRAWING in settings:
+        if is_drawing(settings) and not any(isinstance(one, Piece) and one.text for one in pieces):
             return Entity(posixpath.splitext(name)[0], "", ())
-        title, first = plain(_setting(settings, "title", str(file), names)), _title_heading(pieces)
+        title = without_links(plain(_setting(settings, "title", str(file), names)))
+        first = _title_heading(pieces)
         called = _name(name, self._folder.resolve().name)
         if not title and self._is_vault and any(map(str.isalpha, called)):
             title = called
@@ -198,25 +198,28 @@ class _Notes:
     def _pieces(self, file: Path, text: str, losses: Losses) -> list[Heading | Piece]:
         """Returns the parts of a note, and keeps its settings and the properties in its text."""
         self._settings, body = split_front_matter(text)
-        if _DRAWING in self._settings:
-            losses.leave_out("code of drawings and queries", body)
-            return []
-        used: set[Any] = {file}
+        brought: dict[Path, set[int]] = {file: set(range(text.count("\n") + 1))}
 
         def embedded(target: str) -> str:
             name, _, part = target.partition("#")
             other = self._files.get(note_name(name)) if name.strip() else file
-            brought = ""
-            if other is not None and other not in used and (other, part) not in used:
-                used.add((other, part) if part else other)
-                brought = part_of(split_front_matter(_text_of(other))[1], part)
-            losses.leave_out("embedded notes that are missing or repeat", "" if brought else target)
-            return brought
+            text = ""
+            if other is not None:
+                settings, body = split_front_matter(_text_of(other))
+                body = without_drawing(settings, body, Losses())
+                text = part_of(body, part, brought.setdefault(other, set()))
+            losses.leave_out("embedded notes that are missing or repeat", "" if text else target)
+            return text
 
         note = Note(losses, embedded)
+        body = without_drawing(self._settings, body, losses)
         text = without_site_markup(body, note, components=file.suffix.lower() == ".mdx")
-        self._fields = note.fields
+        self._fields = [(name, " ".join(map(_words, parse(value, Losses())))) for name, value in note.fields]
         return parse(text, losses, self._named)
+
+
+def _words(piece: Heading | Piece) -> str:
+    return " ".join(piece.text.split())
 
 
 def _link(image: Image) -> tuple[str, str] | None:
@@ -231,10 +234,10 @@ def _link(image: Image) -> tuple[str, str] | None:
 def _text_of(file: Path) -> str:
     try:
         content = file.read_bytes()
-        text = content.decode("utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+        text = content.decode(encoding_of(content[:BEGINNING]))
         return text.replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: byte {error.start}: not UTF-8 ({error.reason}); convert the file") from error
+        raise not_utf8(f"{file}: byte {error.start}", file, error) from error
     except OSError as error:
         raise ValueError(f"{file}: cannot be read: {error.strerror}") from error
 

@@ -32,11 +32,13 @@ _ATTRIBUTE = r"[\w-]+=(?:\"[^\"{}\n]*\"|[^\s\"{}]+)"
 _ATTRIBUTES = re.compile(
     r"\{:?\s*(?:[#.][\w-][^{}\n]*" + rf"|{_ATTRIBUTE}(?:\s+(?:{_ATTRIBUTE}|[#.][\w-]+))*\s*)" + r"\}|\{:[^{}\n]*\}"
 )
-_SPAN = re.compile(r"\[([^\[\]\n]+)\](?=\{[#.][\w-][^{}\n]*\})")
+_SPAN = re.compile(rf"\[([^\[\]\n]+)\](?={_ATTRIBUTES.pattern})")
 """A span with attributes, as in Pandoc."""
-_SUB = re.compile(r"(?<=[\w)\]])~(?!~)([^\s~]{1,20})~(?!~)")
-_SUP = re.compile(r"(?<=[\w)\]])\^(?![\[\^])([^\s^]{1,20})\^(?!\^)")
+_SUB = re.compile(r"(?<=[\w)\]])~(?!~)((?:[^\s~\\]|\\ ){1,20})~(?!~)")
+_SUP = re.compile(r"(?<=[\w)\]])\^(?![\[\^])((?:[^\s^\\]|\\ ){1,20})\^(?!\^)")
 """Subscripts and superscripts, as in Pandoc: H~2~O, x^2^."""
+_FORMAT = re.compile(r"\{=(\w+)\}")
+"""The format of code that is shown only in pages of that format, as in Pandoc."""
 _QUERY = re.compile(r"\$?=\s*[\w(]")
 """A query of Dataview within a line."""
 _RAW = re.compile(r"<(/?)(script|style|title|textarea|xmp|iframe|noembed|noframes|plaintext)\b[^<>]*>", re.IGNORECASE)
@@ -98,6 +100,11 @@ def _as_pages_show(tokens: Iterable[Token], env: EnvType, losses: Losses) -> Ite
             _count_comments(token.content, losses)
             token.type, token.content = "html_block", _with_markdown(token.content, env)
             yield token
+        elif token.type == "fence" and (raw := _FORMAT.fullmatch(token.info.strip())) is not None:
+            is_html = raw[1].startswith("html")
+            losses.leave_out("code that pages hide", "" if is_html else token.content)
+            token.type, token.content = "html_block", token.content if is_html else ""
+            yield token
         elif token.type == "fence" and token.info.strip("{} ").split(" ")[0].lower() in DRAWN:
             losses.leave_out("code of drawings and queries", token.content)
         else:
@@ -115,14 +122,18 @@ def _words_of(tokens: Iterable[Token], losses: Losses) -> list[Token]:
                 hidden = "" if tag[1] else tag[2]
                 continue
         elif token.type == "text":
-            token.content = _SUB.sub(r"\1", _BOLD.sub(r"\1", _EMOJI.sub("", token.content)))
-            token.content = _SUP.sub(rf"{START}\1{END}", token.content)
+            token.content = _SUB.sub(_unescaped, _BOLD.sub(r"\1", _EMOJI.sub("", token.content)))
+            token.content = _SUP.sub(lambda found: f"{START}{_unescaped(found)}{END}", token.content)
         elif token.type == "code_inline" and _QUERY.match(token.content):
             losses.leave_out("code of drawings and queries", token.content)
             continue
         if not hidden:
             found.append(token)
     return found
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return found[1].replace("\\ ", " ")
 
 
 def _count_comments(html: str, losses: Losses) -> None:
@@ -150,7 +161,7 @@ def _as_html(text: str, env: EnvType) -> str:
 def _cleaned(piece: Heading | Piece, losses: Losses) -> Heading | Piece:
     """Returns a part without markup that CommonMark does not know."""
     if isinstance(piece, Heading):
-        return Heading(piece.level, " ".join(_without_marks(piece.text).split()))
+        return Heading(piece.level, " ".join(_without_marks(piece.text).split()).removesuffix("{-}").rstrip())
     if piece.is_code:
         return piece
     lines = (" ".join(line.split()) for line in _without_marks(piece.text).splitlines())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from indexes.formats.html_text import INLINE, INVISIBLE, outermost, words_of
+from indexes.formats.encodings import BEGINNING, encoding_of
+from indexes.formats.html_text import DRAWINGS, INLINE, INVISIBLE, outermost, words_of
 from indexes.formats.losses import Losses
 from indexes.ids import canonical_url
 
@@ -13,6 +14,7 @@ _UNSEEN = f"{INVISIBLE}, [style*='display:none'], [style*='display: none'], .mw-
 _NO_CONTENT = {
     "footnote marks and references": "sup.reference, .reference, .reflist, ol.references, sup[id^=cite_ref], .mw-ref, "
     "a[href*='#cite_note'], sup a[href^='#'], .external-autonumber, .Inline-Template",
+    "code of drawings and queries": DRAWINGS,
     "formulas": "math, .mwe-math-element, img[class*=mwe-math]",
     "navigation": "nav, .navbox, .vertical-navbox, .navbar, .NavFrame, .succession-box, .toc, #toc, .sistersitebox, "
     ".side-box, .catlinks, .printfooter, .mw-authority-control, .mw-editsection, .noprint, .breadcrumb, .breadcrumbs, "
@@ -50,9 +52,9 @@ _FEW = 100
 
 
 def decode(html: bytes) -> str:
-    """Decodes a page as UTF-8, or else with the character set that it declares, as browsers do."""
+    """Decodes a page as Unicode, or else with the character set that it declares, as browsers do."""
     try:
-        return html.decode("utf-8-sig")
+        return html.decode(encoding_of(html[:BEGINNING]))
     except UnicodeDecodeError:
         declared = re.search(rb"charset\s*=\s*[\"']?\s*([\w.:-]+)", html[:2048], re.IGNORECASE)
         name = declared[1].decode("ascii", "replace").lower() if declared else "windows-1252"

@@ -17,6 +17,8 @@ from indexes.image_names import IMAGE_SUFFIXES
 _PARTS = {
     # a role, as in MyST: {ref}`The fox <fox>`
     "role": r"\{(?P<kind>[A-Za-z][\w:+.-]*)\}(?P<mark>`+)(?P<content>[^`\n]+)(?P=mark)",
+    # code of another format, as in Pandoc: HTML is shown
+    "raw": r"(?P<quoted>`+)(?P<raw_text>[^`\n]+)(?P=quoted)\{=(?P<format>\w+)\}",
     "code": r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?s:.*?)(?:^[ \t]*(?P=fence)[`~]*[ \t]*$|\Z)"
     r"|(?P<ticks>`+)(?!`)(?s:(?:(?!\n[ \t]*\n).)+?)(?<!`)(?P=ticks)(?!`)",
     # Liquid and Jinja tags, Hugo shortcodes, and ERB
@@ -29,17 +31,20 @@ _PARTS = {
     # a tag in single braces
     "braced": r"\{[a-z][\w-]*(?:\s+[\w-]+=\"(?:[^\"\\]|\\.)*\")+\s*/?\}|\{[a-z][\w-]*\s+end\}",
     # the text of another note, or of a part of it
-    "embed": r"!\[\[(?P<note>[^\[\]|\n]+)(?:\|[^\[\]\n]*)?\]\]",
+    "embed": r"(?:^(?P<mark>[ \t]*(?:>[ \t]*)*(?:(?:[-*+]|\d+[.)])[ \t]+)?))?"
+    r"!\[\[(?P<note>[^\[\]|\n]+)(?:\|[^\[\]\n]*)?\]\]",
     # a property within a text, as in Dataview
-    "field": r"(?<![\w)\]])[(\[](?P<name>[^\W\d_][\w -]*)::[ \t]*"
-    r"(?P<said>(?:[^()\[\]\n]|\[\[[^\[\]\n]*\]\]|\([^()\n]*\))*)[)\]]",
+    "field": r"(?<![\w)\]])[(\[](?P<name>[*_]*[^\W\d_][\w /.°%*-]*)::[ \t]*"
+    r"(?P<said>(?:[^()\[\]\n`]|`[^`\n]*`|\[\[[^\[\]\n]*\]\]|\[[^\[\]\n]*\]\([^()\n]*\)|\([^()\n]*\))*)[)\]]",
     # a definition, as in Pandoc
     "definition": r"^(?P<term>[^\s:>#|`~*+=-][^\n]*)\n(?:[ \t]*\n)?(?P<meanings>(?::[ \t]+\S[^\n]*(?:\n|\Z))+)",
     # a footnote, which becomes a paragraph, and one within a text
     "footnote": r"^\[\^[^\[\]\s]+\]:[ \t]*",
     "inline_note": r"\^\[(?P<remark>[^\[\]\n]+)\]",
     # a property, as in Logseq and Dataview
-    "property": r"^(?P<lead>[ \t]*(?:[-*][ \t]+)?)(?P<key>[A-Za-z][\w.-]*)::(?:[ \t]+(?P<value>[^\n]*))?$",
+    "property": r"^(?P<lead>[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+(?:\[[ xX]\][ \t]+)?)?)(?P<bold>[*_]{0,3})"
+    r"(?P<key>[^\W\d_](?:(?:[\w /°%-]|\.(?! )|\([^()\n]*\)){0,40}(?<! ))?)"
+    r"(?:(?P=bold)::|::(?P=bold))(?:[ \t]+(?P<value>[^\n]*))?$",
     # an admonition; its title is kept
     "container": r"^[ \t]*:{3,}[ \t]*(?:\{[^{}\n]*\}[ \t]*|[\w-]+(?:\[(?P<label>[^\]\n]*)\])?"
     r"(?:\{[^{}\n]*\})?[ \t]*(?P<title>[^\n{}]*))?$",
@@ -57,7 +62,14 @@ _MDX = {
     "component": r"</?[A-Z][\w.]*(?:[^<>{}\"']|\"[^\"]*\"|'[^']*'|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*>",
 }
 _SIGNS = {
-    **{"role": ("}`",), "tag": ("{%", "{{", "<%"), "output": ("{{",), "macro": ("{{",), "braced": ('="', " end}")},
+    **{
+        "role": ("}`",),
+        "raw": ("`{=",),
+        "tag": ("{%", "{{", "<%"),
+        "output": ("{{",),
+        "macro": ("{{",),
+        "braced": ('="', " end}"),
+    },
     **{"embed": ("![[",), "field": ("::",), "definition": ("\n:",), "footnote": ("[^",), "inline_note": ("^[",)},
     **{
         "property": ("::",),
@@ -99,6 +111,9 @@ _IMPORTED = re.compile(r"^import\s+(\w+)\s+from\s+['\"]([^'\"\n]+)['\"]", re.MUL
 _VALUE = re.compile(r"(?:[\w-]+\s*[=:]\s*)?(?:\"([^\"\n]*)\"|'([^'\n]*)'|\{(\w+)\})|[\w-]+=([^\s\"'>%{}]+)")
 _CAPTION = re.compile(r"\b(?:caption|alt|title)\s*[=:]\s*(?:%Q\{([^{}]*)\}|\"([^\"]*)\"|'([^']*)')")
 _ROLE_TARGET = re.compile(r"\s*<[^<>]*>$|^[~!]")
+_STRUCTURE = re.compile(r"\n[ \t]*\n|^[ \t]*(?:#{1,6}[ \t]|[-*+>|~`]|\d+[.)][ \t])", re.MULTILINE)
+"""What makes a text more than a paragraph."""
+_LINE_MARK = re.compile(r"[ \t]*(?:#{1,6}[ \t]|[-*+>][ \t]|\d+[.)][ \t])")
 _BLOCK = re.compile(r"(?:!!!|\?\?\?\+?|===\+?)[ \t]+(?:[\w -]*?)(?:\"(.*)\")?[ \t]*$")
 _WIDTH = 4
 
@@ -150,10 +165,14 @@ def _plain(found: re.Match[str], note: Note, imported: Mapping[str, str]) -> str
         losses.leave_out("template tags", "" if found["words"] else found[0])
         return found["words"] or ""
     if kind == "embed":
-        name = found["note"].strip()
+        name = found["note"].strip().rstrip("\\")
         paths = (name, name.partition("#")[0].strip())  # `#` may be in an image's name
         is_image = any(path.lower().endswith(IMAGE_SUFFIXES) for path in paths)
-        return found[0] if is_image else f"\n\n{without_site_markup(note.embedded(name), note)}\n\n"
+        return found[0] if is_image else _embedded(found, without_site_markup(note.embedded(name), note).strip("\n"))
+    if kind == "raw":
+        is_html = found["format"].startswith("html")
+        losses.leave_out("code that pages hide", "" if is_html else found["raw_text"])
+        return found["raw_text"] if is_html else ""
     if kind == "field":
         return _field(found, note)
     if kind == "definition":
@@ -187,11 +206,24 @@ def _field(found: re.Match[str], note: Note) -> str:
     if not value or _HIDDEN_PROPERTIES.fullmatch(found["name"].lower()):
         note.losses.leave_out("settings of notes", value)
         return ""
-    note.fields.append((found["name"].strip(), value))
+    name = found["name"].strip(" *_")
+    note.fields.append((name, value))
     if not any(map(str.isalnum, re.sub(_PARTS["field"], "", line))):
         return ""
-    note.losses.repeat(words_in([f"{found['name']}: {value}"]))
-    return f"({found['name'].strip()}: {value})"
+    note.losses.repeat(words_in([f"{name}: {value}"]))
+    return f"({name}: {value})"
+
+
+def _embedded(found: re.Match[str], text: str) -> str:
+    """Returns the text of another note for its place: one paragraph is part of a line, or else a block of its own."""
+    start, end = found.string.rfind("\n", 0, found.start()) + 1, found.string.find("\n", found.end())
+    after = found.string[found.end() : len(found.string) if end < 0 else end]
+    if found.string[start : found.start()].lstrip().startswith("|"):
+        lines = (_LINE_MARK.sub("", line).strip() for line in text.split("\n"))  # in a cell
+        return re.sub(r"(?<!\\)\|", r"\\|", ", ".join(filter(None, lines)))
+    if _STRUCTURE.search(text):
+        return f"\n\n{text}\n\n"
+    return f"{found['mark'] or ''}{' '.join(text.split())}" if text or after.strip() else ""
 
 
 def _label(name: str) -> str:

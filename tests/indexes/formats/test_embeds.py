@@ -41,12 +41,29 @@ def test_parts_of_notes(tmp_path: Path) -> None:
     assert losses.left_out["embedded notes that are missing or repeat"].count == 1  # its name
 
 
+def test_embedded_text_keeps_the_lines_around_it(tmp_path: Path) -> None:
+    text = "Red.\n\n- one ![[Food#^prey]] two\n- ![[Food#^eggs]]\n- ![[Nowhere]]\n\n> ![[Den#Summer]]\n\n"
+    text += "| A | B | C |\n|---|---|---|\n| ![[Den#Deep]] |  | 3 ![[p.png\\|20]] |\n"
+    found, _ = notes(tmp_path, Fox=text, Den=DEN.replace("```", ""), Food=FOOD)
+    table = "A: Deep, 2 m., C: 3"
+    assert texts(found["Fox"]) == [
+        ("Fox", "Red.\none It eats mice and hens. two\neggs"),
+        ("Summer", f"Cool.\n{table}"),
+    ]
+
+
+def test_each_line_is_brought_once_and_items_with_those_below_them(tmp_path: Path) -> None:
+    food = "Food.\n\n- eggs ^eggs\n  - of hens\n\n    white\n- frogs\n"
+    found, _ = notes(tmp_path, Fox="![[Food#^eggs]]\n\n![[Food]]", Food=food)
+    assert texts(found["Fox"]) == [("Fox", "eggs\nof hens\nFood.\nwhite\nfrogs")]
+
+
 def test_notes_that_embed_each_other_are_read_once(tmp_path: Path) -> None:
     found, losses = notes(tmp_path, A="One. ![[B]] ![[B]]", B="Two. ![[A]] ![[C]] ![[Missing]]", C="Three. ![[B]]")
     assert {id: texts(one) for id, one in found.items()} == {
-        "A": [("A", "One.\nTwo.\nThree.")],
-        "B": [("B", "Two.\nOne.\nThree.")],
-        "C": [("C", "Three.\nTwo.\nOne.")],
+        "A": [("A", "One. Two. Three.")],
+        "B": [("B", "Two. One. Three.")],
+        "C": [("C", "Three. Two. One.")],
     }
     assert losses.left_out["embedded notes that are missing or repeat"].places == 12
 
@@ -62,6 +79,17 @@ def test_properties_within_a_text_are_facts(tmp_path: Path) -> None:
     assert losses.to_json()["words"] == {"source": 10, "kept": 10}
 
 
+def test_properties_with_markup_and_of_any_name(tmp_path: Path) -> None:
+    text = (
+        "Vernacular name:: Fox\n**Height (m)**:: 4\n- [ ] Höhe:: 3\n> weight:: 5 kg\n\nWords. More (**age**:: `7`) and "
+    )
+    text += "[seen:: [here](a.md), **often**].\nRead std::vector or a :: b.\nEmpty::\n"
+    found, _ = notes(tmp_path, Fox=text)
+    lines = ["Vernacular name: Fox", "Height (m): 4", "Höhe: 3", "Weight: 5 kg"]
+    lines += ["Words. More (age: 7) and (seen: here, often). Read std::vector or a :: b."]
+    assert texts(found["Fox"]) == [("Fox", "\n".join(lines)), ("Facts", "Age: 7\nSeen: here, often")]
+
+
 def test_code_of_drawings_and_queries_is_no_text(tmp_path: Path) -> None:
     text = "Red.\n\n```mermaid\ngraph TD\n```\n\n```dataview\ntable x\n```\n\n```python\nx = 1\n```\n\n"
     text += "`= this.x` `$= dv.y` `=`"
@@ -72,8 +100,28 @@ def test_code_of_drawings_and_queries_is_no_text(tmp_path: Path) -> None:
     assert losses.left_out["notes without text and image"].example == "Drawing.md"
 
 
+def test_other_forms_of_drawings_and_the_text_above_one(tmp_path: Path) -> None:
+    text = "Red.\n\n:::mermaid\ngraph TD\n:::\n\n<div class='mermaid'>graph TD</div>\n\n```base\nx\n```\n\n"
+    text += "```ad-note\ntitle: Beware\ncollapse: open\nIt bites.\n```\n\n![[Map]]\n"
+    drawing = (
+        "---\nexcalidraw-plugin: parsed\n---\n==⚠  Switch to EXCALIDRAW VIEW in the menu ⚠==\n\nA map of dens.\n\n"
+    )
+    drawing += "# Excalidraw Data\n\n## Text Elements\nden ^a1\n\n## Drawing\n```compressed-json\nN4Kg\n```\n%%\n"
+    found, losses = notes(tmp_path, Fox=text, Map=drawing)
+    assert {id: texts(one) for id, one in found.items()} == {
+        "Fox": [("Fox", "Red.\nBeware\nIt bites.\nA map of dens.")],
+        "Map": [("Map", "A map of dens.")],
+    }
+    # 2, 2 and 1 words of the note; of the drawing, those from "# Excalidraw Data" to the end
+    assert losses.left_out["code of drawings and queries"].count == 5 + 14
+
+
 def test_markup_of_pandoc(tmp_path: Path) -> None:
-    text = "H~2~O and x^2^ ![p](p.png){width=50% .c} [small]{.smallcaps} word^[a note] a~b 2^10 {not=this, one}"
+    text = "# Fox {-}\n\nP~a\\ cat~ [wide]{width=3} `<b>bold</b>`{=html}`\\bf`{=latex}\n\n```{=latex}\n\\rm\n```\n\n"
+    text += "```{=html}\n<p>Shown</p>\n```\n\n"
+    text += "H~2~O and x^2^ ![p](p.png){width=50% .c} [small]{.smallcaps} word^[a note] a~b 2^10 {not=this, one}"
     found, _ = notes(tmp_path, Fox=text)
-    assert texts(found["Fox"]) == [("Fox", "H2O and x^2 small word (a note) a~b 2^10 {not=this, one}")]
+    assert texts(found["Fox"]) == [
+        ("Fox", "Pa cat wide bold\nShown\nH2O and x^2 small word (a note) a~b 2^10 {not=this, one}")
+    ]
     assert found["Fox"].image == "p.png"

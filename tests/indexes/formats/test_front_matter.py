@@ -31,6 +31,10 @@ SAME = {
     "JSON": '{"title": "The Tower", "image": "img/cover.png", "height": "40 m"}\n' + BODY,
     "JSON in lines": ';;;\n{"title": "The Tower", "image": "img/cover.png", "height": "40 m"}\n;;;\n' + BODY,
     "TOML": '+++\ntitle = "The Tower"\nimage = "img/cover.png"\nheight = "40 m"\n+++\n' + BODY,
+    "YAML by name": PLAIN.replace("---", "---yaml", 1),
+    "JSON by name": '---json\n{"title": "The Tower", "image": "img/cover.png", "height": "40 m"}\n---\n' + BODY,
+    "TOML by name": '---toml\ntitle = "The Tower"\nimage = "img/cover.png"\nheight = "40 m"\n---\n' + BODY,
+    "linked title": "---\ntitle: [[The Tower]]\nimage: ![[cover.png]]\nheight: [[x|40 m]]\n---\n" + BODY,
     "Zola": '+++\ntitle = "The Tower"\n[extra]\nimage = "img/cover.png"\nheight = "40 m"\n+++\n' + BODY,
     "wiki link": "---\ntitle: The Tower\nimage: [[cover.png]]\nheight: 40 m\n---\n" + BODY,
     "embedded": '---\ntitle: The Tower\ncover: "![[cover.png]]"\nheight: 40 m\n---\n' + BODY,
@@ -39,6 +43,13 @@ SAME = {
     "nested": "---\ntitle: The Tower\nimage:\n  url: img/cover.png\n  alt: x\nheight: 40 m\n---\n" + BODY,
     "header": "Title: The Tower\nImage: img/cover.png\nHeight: 40 m\n" + BODY,
 }
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be", "utf-32"])
+def test_every_form_of_unicode_is_read_alike(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "note.md").write_bytes(PLAIN.replace("40 m", "40 m høyt").encode(encoding))
+    (entity,) = read(tmp_path)
+    assert texts(entity) == [("Heading one", "The tower is high."), ("Facts", "Height: 40 m høyt")]
 
 
 @pytest.mark.parametrize("form", SAME)
@@ -60,12 +71,24 @@ def test_every_form_is_read_alike(tmp_path: Path, form: str) -> None:
         ("share: 50 % # of all", "share", "50 %"),
         ("title: 1984", "title", "1984"),
         ("id: 007", "id", "007"),
+        ("code: NA", "code", "NA"),
+        ("surname: Null", "surname", "Null"),
+        ("score: '-'", "score", "-"),
+        ("gone: null", "gone", None),
+        ("gone: ~", "gone", None),
+        ("gone: .nan", "gone", None),
+        ("more:\n\tlegs: 4", "more", {"legs": "4"}),
         ("kin:\n  - [[Wolf]]\n  - Dog", "kin", ["[[Wolf]]", "Dog"]),
     ],
 )
 def test_values_that_yaml_reads_otherwise(line: str, key: str, value: object) -> None:
     settings, rest = split_front_matter(f"---\nbefore: 1\n{line}\nafter: [a, b]\n---\nText\n")
     assert settings[key] == value and settings["after"] == ["a", "b"] and rest == "Text\n"
+
+
+def test_settings_that_are_not_yaml_are_read_line_by_line() -> None:
+    text = '---\nsaid: "He said "hi""\nand left\nempty:\nname: \'Fox\'\n---\nText\n'
+    assert split_front_matter(text) == ({"said": 'He said "hi"\nand left', "empty": "", "name": "Fox"}, "Text\n")
 
 
 @pytest.mark.parametrize(

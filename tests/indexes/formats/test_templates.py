@@ -43,7 +43,9 @@ SENTENCES = {
     "He is {{height|ft=5|in=11+1/2}}, {{convert|6|'|2|\"|m}}.": "He is 5 ft 11 1/2 in, 6 ft 2 in.",
     "She died in {{death year and age|2000|1950}} aged {{age|1950|5|7|2000|3|4}}.": "She died in 2000 aged 49.",
     "Shown {{film date|1999|5|6|Cannes|1999|6|1}}.": "Shown 1999-05-06 (Cannes), 1999-06-01.",
-    "It is {{zh|c=北京|p=Běijīng}} or {{Korean|hangul=서울}}, {{okina}}Oahu.": "It is 北京, Běijīng or 서울, \u02bbOahu.",
+    "It is {{zh|c=北京|p=Běijīng}} or {{Korean|hangul=서울}}, {{okina}}Oahu.": (
+        "It is 北京, Běijīng or 서울, \u02bbOahu."
+    ),
     "Made of {{chem|H|2|O}} and {{CO2}} in {{circa}}1700.": "Made of H2O and CO2 in c. 1700.",
     "It has 3{{e|5}} or {{10^|6}} seeds.": "It has 3\u00d710^5 or 10^6 seeds.",
     "{{unknown thing|x}}A {{nowrap|red fox}} ({{IPAc-en|f}}; {{lang|la|Vulpes}}).": "A red fox (Vulpes).",
