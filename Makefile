@@ -26,7 +26,7 @@ GPU_PYTHON ?= $(BIN)/python
 gpu_ready = $(if $(filter $(BIN)/python,$(GPU_PYTHON)),.venv/$(1).stamp)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test test-wheel test-archives test-gpu test-lavis lint build-index train-encoder mine-negatives train-reranker \
+.PHONY: help setup lock demo test test-wheel test-archives test-gpu test-lavis test-engine lint build-index train-encoder mine-negatives train-reranker \
 	train-generator eval sweep calibrate serve bench gpu-day bench-gpu bench-load bench-hostile bench-scale bench-train bench-maxsim weights
 
 help:  ## list the targets
@@ -57,6 +57,9 @@ test-lavis: .venv/dev.stamp .venv-lavis/stamp  ## compare step 2's model with LA
 	$(BIN)/python -m tests.lavis.ours artifacts/lavis
 	.venv-lavis/bin/python -W ignore -m tests.lavis.oracle artifacts/lavis
 	LAVIS_RUN=artifacts/lavis $(BIN)/python -m pytest tests/lavis $(ARGS)
+
+test-engine: .venv/dev.stamp .venv-engine/stamp  ## test entity search with a real Milvus server, in a separate environment
+	ENGINE=.venv-engine/bin/milvus-server $(BIN)/python -m pytest -n 0 tests/engine $(ARGS)
 
 lint: .venv/dev.stamp  ## check style, spelling and types
 	$(BIN)/ruff check .
@@ -176,6 +179,11 @@ lock:  ## renew requirements.lock: the newest version of each package that pypro
 	{ echo "# Written by \`make lock\`; installed by \`make setup\`."; artifacts/lock/bin/python -m pip freeze --exclude-editable; } \
 		| sed 's/+.*//' > artifacts/requirements.lock
 	mv artifacts/requirements.lock requirements.lock
+
+.venv-engine/stamp: tests/engine/requirements.txt
+	test -x .venv-engine/bin/python || $(PYTHON) -m venv .venv-engine
+	.venv-engine/bin/python -m pip install --quiet -r tests/engine/requirements.txt
+	touch $@
 
 .venv-lavis/stamp: tests/lavis/requirements.txt
 	test -x .venv-lavis/bin/python || $(PYTHON) -m venv .venv-lavis

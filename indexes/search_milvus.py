@@ -28,6 +28,7 @@ from indexes.recall import ExactSearch, HeldOutQueries
 from indexes.search import DEPTH, load_vectors, rescored
 from indexes.search_kinds import TARGET, blocks, write_key_vectors
 from retriever.files import write_whole
+from retriever.protocols import EngineError
 from retriever.types import FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ _ASKED = 64
 _MOST = 16384
 """Most results that Milvus returns."""
 _FACTORS = 2, 5, 10, 20, 50
+_SEARCH_S = 10.0
+"""Seconds after which a search is given up; without a limit, pymilvus repeats it for minutes."""
 
 
 class Collection:
@@ -94,13 +97,18 @@ class Collection:
             with self._named():
                 self._client.delete(self.name, ids=ids[start : start + _UPLOADED].tolist())
 
-    def flush(self) -> None:
-        """Waits until everything is on disk."""
+    def finish(self) -> int:
+        """Waits until all that was sent is on disk and every search sees it; returns the number of keys.
+
+        Call it once after all requests: Milvus allows one flush of a collection in ten seconds. What was sent is safe
+        before, since Milvus confirms a request when it is in its log.
+        """
         with self._named():
             self._client.flush(self.name)
+        return self.count()
 
     def count(self) -> int:
-        """Returns the number of keys."""
+        """Returns the number of keys, those that were sent just before included."""
         with self._named():
             found = self._client.query(self.name, output_fields=["count(*)"], consistency_level="Strong")
         return int(found[0]["count(*)"])
@@ -115,7 +123,8 @@ class Collection:
                     anns_field="key",
                     limit=min(depth, _MOST),
                     search_params={"metric_type": "IP"},
-                    consistency_level="Strong",
+                    consistency_level="Bounded",  # no wait for what other versions send; `finish` has waited for ours
+                    timeout=_SEARCH_S,
                 )
             for own in hits:
                 yield np.array([hit["id"] for hit in own], np.int64)
@@ -125,7 +134,8 @@ class Collection:
         try:
             yield
         except self._error as error:
-            raise OSError(f"Milvus at {self.uri}, collection {self.name}: {error}") from error
+            cause = str(error.message).splitlines()[-1][-300:]  # without the server's stack trace
+            raise EngineError(f"Milvus at {self.uri}, collection {self.name}: {cause}") from error
 
 
 class MilvusSearch:
@@ -233,9 +243,11 @@ def write_milvus(
     ) as bar:
         for start, block in blocks(keys, started["done"]):
             there.upsert(ids[keys.rows[start : start + len(block)]], block)
-            there.flush()
             write_whole(note, json.dumps({"uri": there.uri, "done": start + len(block)}).encode())
             bar.update(len(block))
+    if (count := there.finish()) < len(keys.rows):
+        note.unlink()
+        raise OSError(f"{_lacks(there, count, keys)}; repeat the command to upload all keys again")
     _write_ids(folder, keys, ids)
     write_key_vectors(folder, keys)
     return _measured(folder, keys, queries, there)
@@ -260,10 +272,15 @@ def update_milvus(
     there = Collection(record.uri, record.collection)
     there.delete(gone)
     there.upsert(ids[changed], keys.read(changed))
-    there.flush()
+    if (count := there.finish()) < len(keys.rows):
+        raise OSError(f"{_lacks(there, count, keys)}; drop the collection and {REBUILD}")
     _write_ids(folder, keys, ids)
     write_key_vectors(folder, keys)
     return record
+
+
+def _lacks(there: Collection, count: int, keys: Keys) -> str:
+    return f"Milvus at {there.uri}, collection {there.name}: has {count} of {len(keys.rows)} keys"
 
 
 def _write_ids(folder: Path, keys: Keys, ids: IntArray) -> None:

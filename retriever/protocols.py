@@ -22,6 +22,10 @@ from retriever.types import (
 )
 
 
+class EngineError(OSError):
+    """A database that the retrieval depends on cannot be reached or refuses a request."""
+
+
 class DualEncoder(Protocol):
     """The model of step 1: encodes images and texts in one space."""
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+from retriever.protocols import EngineError
 from retriever.types import Query, RetrievalResult
 from retriever.wording import counted
 from serving.admission import Admission
@@ -212,6 +213,8 @@ class Batcher:
                 raise RuntimeError(f"the retriever returned {counted(len(results), 'result')} for {asked}")
             return [*results]
         except Exception as error:
+            if isinstance(error, EngineError):  # it would fail for each query alone, after a time-out of its own
+                return [error] * len(queries)
             if len(queries) == 1:
                 return [error]
             logger.warning("a batch of %d queries failed (%r); retrying them one by one", len(queries), error)

@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from retriever.protocols import EngineError
 from serving.logs import ACCESS, REQUEST_ID
 
 logger = logging.getLogger(__name__)
@@ -119,6 +120,10 @@ def as_api_error(error: Exception, request_id: str) -> ApiError:
     """Returns `error` as clients may see it; the details of unexpected errors go only to the log."""
     if isinstance(error, ApiError):
         return error
+    if isinstance(error, EngineError):
+        logger.warning("request %s: %s", request_id, error)
+        message = "the database that holds the entity index does not answer; try again"
+        return ApiError(503, "engine_unavailable", message, headers={"Retry-After": "5"})
     logger.error("request %s failed", request_id, exc_info=error)
     return ApiError(500, "internal_error", f"internal error; see the server's log for request {request_id}")
 

@@ -15,12 +15,12 @@ from PIL import Image
 
 from retriever.image_cache import ImageCache
 from retriever.pipeline import Retriever
-from retriever.protocols import Finish
+from retriever.protocols import EngineError, Finish
 from retriever.turns import Turns
 from retriever.types import Candidate, Query, RetrievalResult
 from serving.admission import Admission
 from serving.batcher import Batcher, Retrieve
-from serving.errors import ApiError
+from serving.errors import ApiError, as_api_error
 from serving.metrics import Metrics
 from serving.service import Service
 from serving.settings import ServingSettings
@@ -173,6 +173,26 @@ def test_a_poisoned_query_fails_alone() -> None:
         assert widths.batches[0] == ["q0", "q1", "q2", "q3"]
         assert [r.candidates[0].row for r in results if isinstance(r, RetrievalResult)] == [1, 3]
         assert [str(r) for r in results if isinstance(r, ValueError)] == ["bad q1", "bad q3"]
+
+    run(test)
+
+
+def test_a_database_that_is_away_fails_a_batch_at_once() -> None:
+    calls = list[int]()
+
+    def away(queries: Sequence[Query]) -> list[RetrievalResult]:
+        calls.append(len(queries))
+        raise EngineError("Milvus at http://db:19530: cannot be reached")
+
+    async def test() -> None:
+        async with running(away) as batcher:
+            tasks = [batcher.submit(query(f"q{i}")) for i in range(4)]
+            errors = await asyncio.gather(*tasks, return_exceptions=True)
+        assert calls == [4]  # not again for each query
+        seen = [as_api_error(error, "r") for error in errors if isinstance(error, Exception)]
+        assert [(error.status, error.code, error.headers) for error in seen] == [
+            (503, "engine_unavailable", {"Retry-After": "5"})
+        ] * 4
 
     run(test)
 
