@@ -52,7 +52,7 @@ class LabeledSource:
     """An image source that adds labeled images to those of a knowledge base.
 
     Args:
-        images: The labeled images, with unique image ids.
+        images: The labeled images; one that shows several entities is among them for each.
         source: The image source of the knowledge base.
         trim_borders: Whether to cut uniform borders off labeled images, as off query images.
     """
@@ -89,13 +89,13 @@ class LabeledSource:
                 open_ids.add(entity, row)
             images = with_known_entities(images, open_ids.rows())
         of: dict[str, list[ArticleImage]] = defaultdict(list)
-        for image in images:
-            of[image.entity_id].append(ArticleImage(LABELED + image.image_id))
+        for entity_id, image_id in dict.fromkeys((image.entity_id, image.image_id) for image in images):
+            of[entity_id].append(ArticleImage(LABELED + image_id))
         wanted, left = WantedIds(of), set(of)
         for entity in entities:
             names = [name for name in wanted.meaning(entity) if name in left or name == entity.id]
             left.difference_update(names)
-            labeled = [image for name in names for image in of[name]]
+            labeled = dict.fromkeys(image for name in names for image in of[name])
             yield replace(entity, images=(*entity.images, *labeled)) if labeled else entity
         if left:
             unknown = counted(len(left), "entity")

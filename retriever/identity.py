@@ -42,8 +42,8 @@ class Items:
     def __init__(self, pairs: Iterable[tuple[object, object]], noun: str, differs: str):
         names, contents = array("Q"), array("Q")
         for name, content in pairs:
-            names.append(_short(name))
-            contents.append(_short(content))
+            names.append(short_hash(name))
+            contents.append(short_hash(content))
         self.names, self.contents = np.array(names, np.uint64), np.array(contents, np.uint64)
         self.noun, self.differs = noun, differs
 
@@ -204,6 +204,7 @@ def _beside(path: Path) -> Path:
 _MISSING = int.from_bytes(hashlib.blake2b(MISSING, digest_size=8).digest(), "little")
 
 
-def _short(value: object) -> int:
+def short_hash(value: object) -> int:
+    """Returns a hash of bytes, or of a value that is JSON, uint64."""
     content = value if isinstance(value, bytes) else as_line(value)
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")

@@ -44,10 +44,11 @@ class EncoderBatches:
 
     Args:
         images: The images, main images first.
-        rows: The entity of each image to train on.
+        rows: The entity of each image to train on; copies of an article are one entity.
         main_images: The number of main images.
         ids: Token ids of all summaries, int64 [E, T], padded.
         mask: Their mask, int64 [E, T].
+        entities: The entities whose summaries are searched, without copies, int64.
         size: Side of the model's input in pixels.
         seed: Seed of the batches.
     """
@@ -60,11 +61,13 @@ class EncoderBatches:
         *,
         ids: Tensor,
         mask: Tensor,
+        entities: Tensor,
         size: int,
         seed: int,
     ):
         self.images, self.ids, self.mask, self.size, self.seed = images, ids, mask, size, seed
-        self.main_at = {row: number for number, row in enumerate(rows[:main_images])}
+        self.entities = entities
+        self.main_at = first_of_each(rows[:main_images])
         count = torch.bincount(torch.tensor(rows), minlength=len(ids)).float()
         self.owners = torch.tensor(rows)
         self.weights = count[self.owners] ** -0.5
@@ -91,9 +94,17 @@ class EncoderBatches:
 
     def _texts(self, chosen: Tensor, generator: torch.Generator) -> Tensor:
         owners = self.owners[chosen].unique()
-        others = torch.randperm(len(self.ids), generator=generator)
+        others = self.entities[torch.randperm(len(self.entities), generator=generator)]
         others = others[~torch.isin(others, owners)][: max(0, TEXTS - len(owners))]
         return torch.cat([owners, others])
+
+
+def first_of_each(rows: Sequence[int]) -> dict[int, int]:
+    """Returns the number of each entity's first image, given the entity of each image."""
+    first: dict[int, int] = {}
+    for number, row in enumerate(rows):
+        first.setdefault(row, number)
+    return first
 
 
 def targets_among(keys: Sequence[int], owners: Sequence[int]) -> Targets:

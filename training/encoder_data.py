@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
-from indexes.labeled_images import LabeledImage
+import numpy as np
+
+from indexes.labeled_images import LabeledImage, with_known_entities
 from indexes.sources import find_main
 from indexes.summarizers import Summarizer
 from indexes.wanted_ids import WantedIds
-from retriever.types import Entity
+from retriever.identity import short_hash
+from retriever.types import Entity, IntArray
+from training.copies import originals, text_hash
 from training.images import ImageLoader
 from training.knowledge_base import KnowledgeBase
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,12 +39,70 @@ class EncoderData(KnowledgeBase):
     trim_borders: bool = False
 
 
-def read_entities(data: EncoderData) -> tuple[list[str], dict[int, ImageLoader], dict[str, int]]:
-    """Reads the knowledge base, holding each article in memory only until it is summarized.
+@dataclass(frozen=True, slots=True)
+class Entities:
+    """The entities of a knowledge base, by row.
 
-    Returns:
-        The summaries of all entities, the existing main images by entity, and the rows of the entities that labeled
-        images name.
+    Attributes:
+        summaries: Their summaries, [E].
+        ids: Hashes of their ids, uint64 [E].
+        articles: Hashes of their articles, uint64 [E].
+        original: The first entity with the text of each entity's article, int64 [E].
+        main: The main images that exist.
+        row_of: The rows of the entities that labeled images name.
+    """
+
+    summaries: list[str]
+    ids: array[int]
+    articles: array[int]
+    original: IntArray
+    main: dict[int, ImageLoader]
+    row_of: dict[str, int]
+
+    @property
+    def copies(self) -> int:
+        """The number of entities whose article is in the knowledge base before."""
+        return int((self.original != np.arange(len(self.original))).sum())
+
+
+class Label(NamedTuple):
+    """A labeled image with the entities that it shows, of which copies count as one.
+
+    Attributes:
+        image_id: The image's id.
+        path: Its file.
+        rows: The entities, at least one.
+    """
+
+    image_id: str
+    path: Path
+    rows: list[int]
+
+
+def known_labels(data: EncoderData, entities: Entities) -> list[Label]:
+    """Returns the labeled images of entities in the knowledge base, and logs how many others there are.
+
+    Raises:
+        ValueError: There are labeled images, but none can be used.
+    """
+    named = with_known_entities(data.labeled, entities.row_of)
+    labels: dict[str, Label] = {}
+    for image in named:
+        if (row := entities.row_of.get(image.entity_id)) is not None:
+            rows = labels.setdefault(image.image_id, Label(image.image_id, image.path, [])).rows
+            if (original := int(entities.original[row])) not in rows:
+                rows.append(original)
+    unknown = [image.entity_id for image in named if image.entity_id not in entities.row_of]
+    if unknown:
+        reason = f"{data.kb} has no entity that they show, the first is {min(unknown)!r}"
+        if not labels:
+            raise ValueError(f"none of the labeled images can be used: {reason}; is it the right file?")
+        logger.warning("%d of %d labeled images left out: %s", len(unknown), len(named), reason)
+    return list(labels.values())
+
+
+def read_entities(data: EncoderData) -> Entities:
+    """Reads the knowledge base, holding each article in memory only until it is summarized.
 
     Raises:
         ValueError: No entity has an image.
@@ -42,10 +110,14 @@ def read_entities(data: EncoderData) -> tuple[list[str], dict[int, ImageLoader],
     source = data.image_source()
     wanted = WantedIds(id for image in data.labeled for id in (image.entity_id, *image.others))
     main, load = dict[int, ImageLoader](), source.load
+    ids, articles, texts = array("Q"), array("Q"), array("Q")
 
     def noted(entities: Iterator[Entity]) -> Iterator[Entity]:
         for row, entity in enumerate(entities):
             wanted.add(entity, row)
+            ids.append(short_hash(entity.id))
+            articles.append(short_hash([entity.title, *([one.title, one.text] for one in entity.sections)]))
+            texts.append(text_hash(entity))
             if (name := find_main(source, entity)) is not None:
                 main[row] = ImageLoader(name, load, source.content)
             yield entity
@@ -53,4 +125,4 @@ def read_entities(data: EncoderData) -> tuple[list[str], dict[int, ImageLoader],
     summaries = list(data.summarizer.stream(noted(data.articles())))
     if not main:
         raise ValueError(f"{data.images or data.kb}: contains none of the main images that {data.kb} names")
-    return summaries, main, wanted.rows()
+    return Entities(summaries, ids, articles, originals(texts), main, wanted.rows())

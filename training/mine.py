@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +19,8 @@ from retriever.borders import load_query_image
 from retriever.identity import Items, agree, files_as_items
 from retriever.images import ImageError
 from retriever.protocols import DualEncoder, EntityIndex
-from training.negatives import Journal, NegativeEntry, write_negatives
+from training.copies import text_hash
+from training.negatives import ImageNegatives, Journal, NegativeEntry, write_negatives
 from training.questions import TrainingQuestion
 
 logger = logging.getLogger(__name__)
@@ -51,7 +53,8 @@ def mine_negatives(
     """Writes the `k` entities that step 1 finds for each question's image; returns the number of images.
 
     The file has the format of OMGM's published code (`training.negatives`), so that such files are interchangeable.
-    Missing and unreadable images are left out and counted in the log. A killed run resumes from the file `out` with the
+    Entities whose article has the text of a gold entity's are listed as "copies", not among those found. Missing and
+    unreadable images are left out; both are counted in the log. A killed run resumes from the file `out` with the
     suffix `.journal`.
 
     Args:
@@ -73,9 +76,10 @@ def mine_negatives(
     """
     if out.is_dir():  # to fail now rather than after hours
         raise ValueError(f"{out}: is a folder, but a file is needed; choose another name")
-    gold: dict[str, tuple[str, ...]] = {}
-    for question in questions:
-        gold.setdefault(question.image_id, question.entity_ids)
+    gold: dict[str, list[tuple[str, ...]]] = {}
+    for question in questions:  # those about one image may be about several entities
+        if question.entity_ids not in (of_image := gold.setdefault(question.image_id, [])):
+            of_image.append(question.entity_ids)
     journal_path, note = (out.with_name(f"{out.name}.{end}") for end in ("journal", "inputs.json"))
     inputs: dict[str, object] = {
         "encoder": encoder.fingerprint,
@@ -85,14 +89,14 @@ def mine_negatives(
         "images": images is not None,
         "labels": Items(gold.items(), "image", "another entity"),
         "query images": files_as_items(((id, query_image_of(id)) for id in gold), "image"),
-        "article images": files_as_items(_contents(index, gold.values(), images), "image"),
+        "article images": files_as_items(_contents(index, chain.from_iterable(gold.values()), images), "image"),
     }
     agree(note, inputs, work=[journal_path], overwrite=overwrite)
     with Journal(journal_path) as journal:
         # Group the images by entity, so that the images of an entity are encoded only once.
         waiting = sorted((image_id for image_id in gold if image_id not in journal), key=gold.__getitem__)
         positives = _Positives(encoder, index, images)
-        id_of = cache(lambda row: index.entity(row).id)  # reading an article is slower than a search
+        articles = _Articles(index)
         with progress_bar(total=len(waiting), desc="negatives", unit="image", shown=progress) as bar:
             for start in range(0, len(waiting), BATCH):
                 batch = waiting[start : start + BATCH]
@@ -102,13 +106,14 @@ def mine_negatives(
                     scores, rows = index.search(vectors, k)
                     found = zip(loaded, vectors, rows.tolist(), scores.tolist(), strict=True)
                     for image_id, vector, own_rows, sims in found:
-                        entries: list[NegativeEntry] = [
-                            {"entry": id_of(row), "similarity": round(sim_c, 6)}
-                            for row, sim_c in zip(own_rows, sims, strict=True)
-                            if row >= 0
-                        ]
-                        positive = positives.most_similar(gold[image_id], vector)
-                        journal.add(image_id, {"gt_entity_pos_img": positive, "top_20": entries})
+                        negatives = articles.negatives(gold[image_id], own_rows, sims)
+                        shown = {
+                            key: positives.most_similar(keys, vector) for keys in gold[image_id] for key in keys[:1]
+                        }
+                        negatives["gt_entity_pos_img"] = next(iter(shown.values()), None)
+                        if len(shown) > 1:
+                            negatives["positives"] = shown
+                        journal.add(image_id, negatives)
                     journal.flush()
                 bar.update(len(batch))
         mined = [image_id for image_id in gold if image_id in journal]
@@ -117,6 +122,10 @@ def mine_negatives(
             logger.warning("%d of %d images are missing or unreadable and were left out", left_out, len(gold))
         if mined:
             write_negatives(out, journal.rows(mined))
+            copied = sum("copies" in negatives for _, negatives in journal.rows(mined))
+            if copied:
+                what = "found copies of the article that they are about, which are no negatives"
+                logger.warning("%d of %d images %s", copied, len(mined), what)
         journal.remove()
     for path in (note, note.with_suffix(".npz")):
         path.unlink(missing_ok=True)
@@ -149,6 +158,41 @@ def _loaded(
             except ImageError as error:
                 logger.warning("%s", error)
     return loaded
+
+
+class _Articles:
+    """What is needed of the articles that are found; each is read once.
+
+    Args:
+        index: Holds them.
+    """
+
+    def __init__(self, index: EntityIndex):
+        self._row_of = index.row_of
+        self._article = cache(lambda row: ((entity := index.entity(row)).id, text_hash(entity)))
+
+    def negatives(
+        self, golds: Iterable[Sequence[str]], rows: Iterable[int], similarities: Iterable[float]
+    ) -> ImageNegatives:
+        """Returns the entities found for an image, without copies of those that it may show, which are listed.
+
+        Args:
+            golds: The entities that questions about the image accept.
+            rows: The rows found, best first, padded with -1.
+            similarities: Their `sim_c`.
+        """
+        right = {row for keys in golds for key in keys if (row := self._row_of(key)) is not None}
+        texts = {self._article(row)[1] for row in right}
+        entries, copies = list[NegativeEntry](), list[str]()
+        for row, similarity in zip(rows, similarities, strict=True):
+            if row >= 0:
+                id, text = self._article(row)
+                if text in texts and row not in right:
+                    copies.append(id)
+                else:
+                    entries.append({"entry": id, "similarity": round(similarity, 6)})
+        found: ImageNegatives = {"gt_entity_pos_img": None, "top_20": entries}
+        return {**found, "copies": copies} if copies else found
 
 
 class _Positives:

@@ -2,8 +2,10 @@
 
     {image_id: {"gt_entity_pos_img": URL or null, "top_20": [{"entry": entity id, "similarity": sim_c}, …]}, …}
 
-The key is "top_20" for any number of entities. "similarity" is an addition. EchoSight's files are read, too: they have
-the list of entities in the place of the object, and name an image by its file, without folders and extension.
+The key is "top_20" for any number of entities. There are additions: "similarity"; "positives" for an image with
+questions about several entities, with the image of each by the first name that a question gives it; and "copies", the
+entities that were found but have the text of a gold entity's article. EchoSight's files are read, too: they have the
+list of entities in the place of the object, and name an image by its file, without folders and extension.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ import math
 import os
 import sys
 from array import array
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NotRequired, Self, TypedDict
@@ -35,6 +37,8 @@ class ImageNegatives(TypedDict):
 
     gt_entity_pos_img: str | None
     top_20: list[NegativeEntry]
+    positives: NotRequired[dict[str, str | None]]
+    copies: NotRequired[list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +49,13 @@ class MinedNegatives:
         entities: Ids of the entities found, best first.
         similarities: Their `sim_c`, NaN if the file has none, as in OMGM's published files.
         positive: URL or path of the gold entity's image that is most similar to this one.
+        positives: The same for each of several gold entities.
     """
 
     entities: tuple[str, ...]
     similarities: array[float]
     positive: str | None
+    positives: Mapping[str, str] = field(default_factory=dict)
 
     def items(self) -> Iterable[tuple[str, float]]:
         """Yields each entity with its similarity."""
@@ -73,10 +79,14 @@ def read_negatives(path: Path) -> dict[str, MinedNegatives]:
 
 def _mined(path: Path, image_id: str, row: Any) -> MinedNegatives:
     try:
-        entries, positive = (row, None) if isinstance(row, list) else (row["top_20"], row.get("gt_entity_pos_img"))
+        row = {"top_20": row} if isinstance(row, list) else row
+        entries, positive = row["top_20"], row.get("gt_entity_pos_img")
+        positives = {str(key): str(url) for key, url in row.get("positives", {}).items() if url is not None}
         # The same entities are found for many images: one string for each.
         found = {sys.intern(str(entry["entry"])): entry.get("similarity", math.nan) for entry in entries}
-        return MinedNegatives(tuple(found), array("f", found.values()), None if positive is None else str(positive))
+        return MinedNegatives(
+            tuple(found), array("f", found.values()), None if positive is None else str(positive), positives
+        )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f'{path}: {image_id}: expected {{"top_20": [{{"entry": …}}, …]}}, got {row!r}') from error
 

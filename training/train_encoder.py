@@ -9,17 +9,19 @@ from __future__ import annotations
 import logging
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
 
-from indexes.labeled_images import LabeledImage, with_known_entities
 from retriever.borders import load_query_image
 from retriever.identity import Items, agree, files_as_items
 from retriever.models.encoder import ClipEncoder
@@ -31,8 +33,8 @@ from training.augment import ROOM, resized
 from training.batch import Targets
 from training.checkpoint import BEST_NAME, CHECKPOINT_NAME
 from training.config import TrainingConfig
-from training.encoder_batches import EncoderBatches, targets_among
-from training.encoder_data import EncoderData, read_entities
+from training.encoder_batches import EncoderBatches, first_of_each, targets_among
+from training.encoder_data import EncoderData, Entities, known_labels, read_entities
 from training.feeder import Feeder
 from training.images import ImageLoader, StoredImages, load_images
 from training.loop import BETTER_BY, train
@@ -85,31 +87,43 @@ def train_encoder(
         raise ValueError(
             f"{encoder}: a {model.model.config.model_type} model cannot be adapted; start from a small_clip model"
         )
-    summaries, main, row_of = read_entities(data)
+    entities = read_entities(data)
+    summaries, main, original = entities.summaries, entities.main, entities.original.tolist()
     training: list[tuple[ImageLoader, int]] = []
-    validation: list[tuple[ImageLoader, int]] = []
+    validation: list[tuple[ImageLoader, list[int]]] = []
     read = partial(load_query_image, trim_borders=data.trim_borders)
-    labeled = _labeled(data, row_of)
-    for image in labeled:
-        held_out = is_held_out(image.image_id, config.validation_share, config.seed)
-        loader = ImageLoader(str(image.path), read)
-        (validation if held_out else training).append((loader, row_of[image.entity_id]))
+    labeled = known_labels(data, entities)
+    for label in labeled:
+        loader = ImageLoader(str(label.path), read)
+        if is_held_out(label.image_id, config.validation_share, config.seed):
+            validation.append((loader, label.rows))
+        else:
+            training += [(loader, row) for row in label.rows]
     rng = random.Random(config.seed)
     validation = rng.sample(validation, MOST_QUERIES) if len(validation) > MOST_QUERIES else validation
     counts = counted(len(main), "main image"), counted(len(training), "labeled image")
     logger.info("%s, %s, %d held out", *counts, len(validation))
+    if entities.copies:
+        what = "have the text of another entity's article, and are trained on as that entity"
+        logger.warning("%d of %d entities %s", entities.copies, len(summaries), what)
 
     side = round(model.pixels.size * ROOM)
-    rows = [*main, *(row for _, row in training)]
+    rows = [*(original[row] for row in main), *(row for _, row in training)]
     loaders = [*main.values(), *(load for load, _ in [*training, *validation])]
+    ids = entities.ids
     optimization = config.optimization(LEARNING_RATE, steps_for(len(rows)))
     precision = fastest_dtype(model.model.device.type)
     inputs = {
         "start": model.fingerprint,
-        "summaries": Items(enumerate(summaries), "entity", "another summary"),
-        "labels": Items(((image.image_id, image.entity_id) for image in labeled), "image", "another entity"),
-        "labeled images": files_as_items(((image.image_id, image.path) for image in labeled), "image"),
-        "main images": files_as_items(((row, load.content(load.name)) for row, load in main.items()), "main image"),
+        "summaries": Items(zip(ids, summaries, strict=True), "entity", "another summary"),
+        "articles": Items(zip(ids, entities.articles, strict=True), "article", "another text"),
+        "labels": Items(
+            ((label.image_id, [ids[row] for row in label.rows]) for label in labeled), "image", "another entity"
+        ),
+        "labeled images": files_as_items(((label.image_id, label.path) for label in labeled), "image"),
+        "main images": files_as_items(
+            ((ids[row], load.content(load.name)) for row, load in main.items()), "main image"
+        ),
         "trim_borders": data.trim_borders,
         "validation_share": config.validation_share,
         "validate_every": config.validate_every,
@@ -127,6 +141,7 @@ def train_encoder(
         len(main),
         ids=tokens["input_ids"],
         mask=tokens["attention_mask"],
+        entities=torch.from_numpy(np.unique(entities.original)),
         size=model.pixels.size,
         seed=config.seed,
     )
@@ -144,8 +159,8 @@ def train_encoder(
         by_text = _search_loss(searching, words, batch.summary, scale)
         return by_text + _search_loss(searching, keys, batch.main, scale)
 
-    held_out_rows = [row for _, row in validation]
-    validate = _validation(model, summaries, images, list(main), held_out_rows, rng) if validation else None
+    held_out_rows = [shown for _, shown in validation]
+    validate = _validation(model, entities, images, rows[: len(main)], held_out_rows, rng) if validation else None
     with closing(feeder), naming_memory_settings(_LESS_MEMORY):
         metrics = train(
             network,
@@ -167,6 +182,7 @@ def train_encoder(
         base=provenance.base,
         data={
             "entities": len(summaries),
+            "entities with the text of another": entities.copies,
             "main images": len(main),
             "labeled images trained on": len(training),
             "labeled images validated on": len(validation),
@@ -188,24 +204,6 @@ def steps_for(images: int) -> int:
     return math.ceil(STEPS * math.sqrt(images))
 
 
-def _labeled(data: EncoderData, row_of: Mapping[str, int]) -> list[LabeledImage]:
-    """Returns the labeled images of entities in the knowledge base, and logs how many others there are.
-
-    Raises:
-        ValueError: There are labeled images, but none can be used.
-    """
-    named = with_known_entities(data.labeled, row_of)
-    labeled = [image for image in named if image.entity_id in row_of]
-    if len(labeled) < len(data.labeled):
-        first = min({image.entity_id for image in named} - row_of.keys())
-        reason = f"{data.kb} has no entity that they show, the first is {first!r}"
-        if not labeled:
-            raise ValueError(f"none of the labeled images can be used: {reason}; is it the right file?")
-        left_out = len(data.labeled) - len(labeled)
-        logger.warning("%d of %d labeled images left out: %s", left_out, len(data.labeled), reason)
-    return labeled
-
-
 def _search_loss(images: Tensor, keys: Tensor, targets: Targets, scale: Tensor) -> Tensor:
     """Returns the loss of finding the key of each image's entity, a scalar; ignores images of entities without a key.
 
@@ -224,10 +222,10 @@ def _search_loss(images: Tensor, keys: Tensor, targets: Targets, scale: Tensor) 
 
 def _validation(
     model: ClipEncoder,
-    summaries: list[str],
+    knowledge_base: Entities,
     images: StoredImages,
     rows: list[int],
-    held_out: list[int],
+    held_out: list[list[int]],
     rng: random.Random,
 ) -> Callable[[], dict[str, float]]:
     """Returns a function that computes Recall@1 and loss of the held-out images for both kinds of keys.
@@ -236,30 +234,32 @@ def _validation(
 
     Args:
         model: The encoder.
-        summaries: The summaries of all entities.
+        knowledge_base: The summaries of all entities, and which of them are copies.
         images: Main images first, held-out images last.
         rows: The entity of each main image.
-        held_out: The entity of each held-out image.
+        held_out: The entities that each held-out image shows; it should find one of them.
         rng: Random generator for drawing entities.
     """
-    entities = list(range(len(summaries)))
+    entities = np.unique(knowledge_base.original).tolist()
     if len(entities) > MOST_KEYS:
-        entities = sorted({*held_out, *rng.sample(entities, MOST_KEYS)})
-        summaries = [summaries[entity] for entity in entities]
+        entities = sorted({*chain.from_iterable(held_out), *rng.sample(entities, MOST_KEYS)})
+    summaries = [knowledge_base.summaries[entity] for entity in entities]
     drawn = set(entities)
-    main = [number for number, row in enumerate(rows) if row in drawn]
+    main = [number for row, number in first_of_each(rows).items() if row in drawn]
     rows = [rows[number] for number in main]
     shown = [*range(len(images) - len(held_out), len(images)), *main]
     parts = [shown[start : start + model.batch_size] for start in range(0, len(shown), model.batch_size)]
-    gold, described, keyed = torch.tensor(held_out), torch.tensor(entities), torch.tensor(rows)
-    summary, main_image = targets_among(entities, held_out), targets_among(rows, held_out)
+    described, keyed = torch.tensor(entities), torch.tensor(rows)
+    gold = pad_sequence([torch.tensor(shown) for shown in held_out], batch_first=True, padding_value=-1)
+    first = [shown[0] for shown in held_out]
+    summary, main_image = targets_among(entities, first), targets_among(rows, first)
 
     def validate() -> dict[str, float]:
         texts = model.encode_texts(summaries).cpu()
         vectors = functional.normalize(torch.cat([encoded(images[part]) for part in parts]).cpu(), dim=-1)
         queries, keys = vectors.split([len(gold), len(keyed)])
         by_text, by_image = described[(queries @ texts.T).argmax(1)], keyed[(queries @ keys.T).argmax(1)]
-        recalls = [float((found == gold).float().mean()) for found in (by_text, by_image)]
+        recalls = [float((found[:, None] == gold).any(1).float().mean()) for found in (by_text, by_image)]
         scale = model.model.logit_scale.exp().clamp(max=100).cpu()
         loss = _search_loss(queries, texts, summary, scale) + _search_loss(queries, keys, main_image, scale)
         return {

@@ -264,7 +264,7 @@ def query_images_of(args: argparse.Namespace) -> Path:
 
 
 def labeled_of(args: argparse.Namespace) -> list[LabeledImage]:
-    """Returns each image of `--queries` (if given) once, with the entities that its first question accepts.
+    """Returns the images of `--queries` (if given), once for each entity that questions about them name.
 
     Images that are missing or whose questions name no entity are skipped with a warning.
 
@@ -279,17 +279,18 @@ def labeled_of(args: argparse.Namespace) -> list[LabeledImage]:
         return []
     find = finder(args)
     questions = load_questions(args)
-    entities_of: dict[str, tuple[str, ...]] = {}
+    entities_of: dict[str, dict[frozenset[str], tuple[str, ...]]] = {}
     for question in questions:
-        if question.entity_ids:
-            entities_of.setdefault(question.image_id, question.entity_ids)
+        if names := question.entity_ids:
+            entities_of.setdefault(question.image_id, {}).setdefault(frozenset(names), names)
     labeled = [
         LabeledImage(image_id, path, first, tuple(others))
-        for image_id, (first, *others) in entities_of.items()
+        for image_id, entities in entities_of.items()
         if (path := find(image_id)) is not None
+        for first, *others in entities.values()
     ]
     total = len({question.image_id for question in questions})
-    if left_out := total - len(labeled):
+    if left_out := total - len({image.image_id for image in labeled}):
         logger.warning("%d of %d images skipped: the file is missing, or no entity is named", left_out, total)
     return labeled
 

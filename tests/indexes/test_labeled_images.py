@@ -153,6 +153,17 @@ def test_an_id_is_labeled_even_if_it_is_the_name_of_another_entity(tmp_path: Pat
     assert [len(entity.images) for entity in attached] == [1, 1, 0]
 
 
+def test_an_image_of_two_entities_is_a_key_of_each_once(kb: Path) -> None:
+    path = kb.with_name("photos") / "blue.png"
+    images = [LabeledImage("both", path, "x", ("a",)), LabeledImage("both", path, "b"), LabeledImage("both", path, "a")]
+    index = build(kb, images)
+    assert index.manifest.counts.further_keys == 2
+    assert [[image.url for image in index.entity(row).images if "both" in image.url] for row in range(2)] == [
+        ["labeled:both"],
+        ["labeled:both"],
+    ]
+
+
 def test_the_first_entity_of_a_label_that_is_known_gets_the_image(kb: Path) -> None:
     others = {"blue": ("b", "a"), "black": ("b",), "yellow": ()}
     images = [image._replace(others=others[image.image_id]) for image in labeled(kb, blue="no", black="a", yellow="a")]

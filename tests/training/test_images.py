@@ -143,5 +143,5 @@ def test_questions_without_an_entity_label_no_image(tmp_path: Path, caplog: pyte
     with caplog.at_level(logging.WARNING):
         labeled = labeled_of(args)
     found = [(image.path.name, image.entity_id, image.others) for image in labeled]
-    assert found == [("a.png", "tea", ()), ("c.png", "x", ("y",))]
+    assert found == [("a.png", "tea", ()), ("c.png", "x", ("y",)), ("c.png", "z", ())]
     assert "2 of 4 images skipped" in caplog.text

@@ -18,7 +18,7 @@ from torch import Tensor
 from evaluation.datasets import Question
 from indexes.sources import FolderImages
 from retriever.models.encoder import ClipEncoder
-from retriever.types import ArticleImage, Entity, FloatArray, IntArray, StoredTokens
+from retriever.types import ArticleImage, Entity, FloatArray, IntArray, Section, StoredTokens
 from tests.fakes.training_world import TrainingWorld
 from training.mine import mine_negatives
 from training.negatives import read_negatives
@@ -175,6 +175,43 @@ def test_the_positive_image_is_the_one_most_similar_to_the_question_s(world: Tra
     mine_negatives(encoder, Towns(), questions, world.query_image_of, out, progress=False, images=images)
     found = {image: mined.positive for image, mined in read_negatives(out).items()}
     assert found == {"q_red": "https://e.example/red.png", "q_blue": "https://e.example/blue.png"}
+
+
+class Cities(Lands):
+    """An index of four entities: the last one has the text of the first, which is long."""
+
+    texts = ("first " * 50, "second " * 50, "third " * 50, "FIRST\n" * 50)
+
+    def __len__(self) -> int:
+        return 4
+
+    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        rows = torch.tensor([3, 2, 1, 0]).repeat(len(vectors), 1).numpy()
+        return rows.astype("float32"), rows
+
+    def entity(self, row: int) -> Entity:
+        return replace(super().entity(row), sections=(Section("", self.texts[row], 0),))
+
+
+def test_each_entity_in_an_image_has_its_own_positive_and_copies_are_no_negatives(
+    world: TrainingWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    encoder = ClipEncoder.load(world.folder / "clip")
+    golds = [("q_red", ("e1",)), ("q_red", ("e2", "e0")), ("q_red", ("e1",)), ("q_blue", ("e0",)), ("q_green", ())]
+    questions = [Question(str(i), "?", image, (), gold, 0) for i, (image, gold) in enumerate(golds)]
+    out = tmp_path / "negatives.json"
+    mine_negatives(encoder, Cities(), questions, world.query_image_of, out, progress=False)
+    red, blue, green = json.loads(out.read_text()).values()
+    assert red["gt_entity_pos_img"] == "https://e.example/1.png"
+    assert red["positives"] == {"e1": "https://e.example/1.png", "e2": "https://e.example/2.png"}
+    assert [[one["entry"] for one in row["top_20"]] for row in (red, blue, green)] == [
+        ["e2", "e1", "e0"],
+        ["e2", "e1", "e0"],
+        ["e3", "e2", "e1", "e0"],
+    ]
+    assert (red["copies"], blue["copies"]) == (["e3"], ["e3"]) and "positives" not in blue and len(green) == 2
+    assert "2 of 3 images found copies of the article that they are about, which are no negatives" in caplog.text
+    assert read_negatives(out)["q_red"].positives == red["positives"]
 
 
 def test_a_path_of_omgm_s_own_files_is_read(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from training.config import TrainingConfig
 from training.encoder_batches import EncoderBatch, EncoderBatches
-from training.encoder_data import EncoderData
+from training.encoder_data import EncoderData, known_labels, read_entities
 from training.train_encoder import steps_for, train_encoder
 
 COLORS = {"Red": (220, 30, 30), "Green": (20, 160, 40), "Blue": (30, 60, 200), "White": (240, 240, 240)}
@@ -220,6 +220,30 @@ def test_of_many_entities_some_are_validated_against(world: Path, monkeypatch: p
     assert float(some["validation_loss"]) < float(every["validation_loss"])
     trained = json.loads((world / "some" / "encoder" / "training.json").read_text())["data"]
     assert (trained["entities"], trained["labeled images validated on"]) == (4, 1)
+
+
+def test_an_image_of_two_entities_and_copies_of_an_article(world: Path, caplog: pytest.LogCaptureFixture) -> None:
+    entries = json.loads((world / "kb.json").read_text())
+    entries["copy"] = entries["https://x.example/Red"] | {"url": "copy"}
+    (world / "kb.json").write_text(json.dumps(entries))
+    photograph = world / "images" / "Red.png"
+    shown = ["https://x.example/Red", "copy", "https://x.example/Blue", "http://x.example/Blue", "nowhere"]
+    data = data_of(world, [LabeledImage("both", photograph, name) for name in shown])
+    entities = read_entities(data)
+    assert entities.original.tolist() == [0, 1, 2, 3, 0] and entities.copies == 1
+    assert known_labels(data, entities) == [("both", photograph, [0, 2])]
+    assert "1 of 5 labeled images left out" in caplog.text
+    folder = train_encoder(world / "start", data, world / "out", TrainingConfig(steps=1), progress=False)
+    assert "1 of 5 entities have the text of another entity's article" in caplog.text
+    counts = json.loads((folder / "training.json").read_text())["data"]
+    assert (counts["entities with the text of another"], counts["labeled images trained on"]) == (1, 2)
+
+
+def test_a_held_out_image_of_several_entities_may_find_any(world: Path) -> None:
+    images = world / "images"
+    labeled = [LabeledImage("all", images / "Red.png", f"https://x.example/{name}") for name in COLORS]
+    folder = run(world, "out", 1, labeled, validation_share=0.999999)
+    assert json.loads((folder / "training.json").read_text())["metrics"]["recall@1"] == 1.0
 
 
 def test_images_of_unknown_entities_are_left_out(world: Path, caplog: pytest.LogCaptureFixture) -> None:

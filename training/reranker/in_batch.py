@@ -92,7 +92,7 @@ class InBatchMaker:
         rows = order.samples
         self.images, first = np.unique(samples.query_image[rows], return_index=True)
         self.batch_size = min(order.batch_size, len(self.images))
-        self.owners = samples.gold[rows][first]
+        self.owners = samples.original[samples.gold[rows][first]]
         self._questions = _Groups(np.searchsorted(self.images, samples.query_image[rows]), len(self.images), rows)
         entities = len(samples.main_image)
         self._shown = _Groups(self.owners, entities, np.arange(len(self.images)))
@@ -110,25 +110,25 @@ class InBatchMaker:
         chosen = self._draw(rng)
         samples = self.samples
         asked = [int(rng.choice(self._questions[image])) for image in chosen]
-        owners = samples.gold[asked].tolist()  # an image may have questions about several entities
-        evidence = dict[int, int]()  # by entity, from its first question
-        for sample, entity in zip(asked, owners, strict=True):
-            evidence.setdefault(entity, int(samples.evidence[sample]))
-        main = list(evidence)[: max(1, round(_MAIN * self.batch_size))]
-        further = [(entity, self._other_section(entity, evidence[entity], rng)) for entity in main]
-        sections = [(entity, evidence[entity]) for entity in main]
-        sections += [(entity, section) for entity, section in further if section is not None]
-        several = [entity for entity in evidence if self._shown.counts[entity] > 1]
+        # An image may have questions about several entities; copies of an article are one entity.
+        owners = samples.original[samples.gold[asked]].tolist()
+        first = dict[int, tuple[int, int]]()  # entity and evidence of an owner's first question
+        for sample, owner in zip(asked, owners, strict=True):
+            first.setdefault(owner, (int(samples.gold[sample]), int(samples.evidence[sample])))
+        main = list(first.values())[: max(1, round(_MAIN * self.batch_size))]
+        further = [(entity, self._other_section(entity, section, rng)) for entity, section in main]
+        sections = [*main, *((entity, section) for entity, section in further if section is not None)]
+        several = [owner for owner in first if self._shown.counts[owner] > 1]
         labeled = several[: max(1, round(_LABELED * self.batch_size))]
         others = [self._other_image(entity, chosen, rng) for entity in labeled]
 
         varied = [*self.images[chosen].tolist(), *self.images[others].tolist()]
-        slightly = [int(samples.main_image[entity]) for entity in main]
-        place = {entity: len(varied) + number for number, entity in enumerate(main)}
+        slightly = [int(samples.main_image[entity]) for entity, _ in main]
+        place = {entity: len(varied) + number for number, (entity, _) in enumerate(main)}
         generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
         pixels = [vary(self._pixels(varied), self.size, generator)]
         pixels.append(vary(self._pixels(slightly), self.size, generator, SLIGHT))
-        column = {section: number for number, (_, section) in enumerate(sections[: len(main)])}
+        column = {section: number for number, (_, section) in enumerate(main)}
         return InBatch(
             torch.cat(pixels),
             self._texts([self.texts[int(samples.question[sample])] for sample in asked], range(len(chosen))),
@@ -145,8 +145,8 @@ class InBatchMaker:
         for image in rng.choice(len(self.images), self.batch_size, replace=False, p=self._weights).tolist():
             if len(drawn) < self.batch_size:
                 drawn[image] = None
-                found = self.samples.others(int(self._questions[image][0]))
-                found = found[self._shown.counts[found] > 0]
+                confused = self.samples.original[self.samples.others(int(self._questions[image][0]))]
+                found = [entity for entity in dict.fromkeys(confused.tolist()) if self._shown.counts[entity]]
                 for entity in rng.choice(found, min(CONFUSED, len(found)), replace=False).tolist():
                     drawn[int(rng.choice(self._shown[entity]))] = None
         return list(drawn)[: self.batch_size]

@@ -16,11 +16,12 @@ from transformers import PreTrainedTokenizerBase
 
 from indexes.article_images import ImageUse, MainImage, choose_further, keys_with_tokens
 from indexes.progress import progress_bar
-from indexes.sources import ImageSource, find_main
+from indexes.sources import ImageSource, find_main, main_candidates
 from indexes.wanted_ids import WantedIds
 from retriever.files import write_lines
 from retriever.texts import blip_caption, section_passage
 from retriever.types import Entity
+from training.copies import originals, text_hash
 from training.negatives import MinedNegatives, read_negatives
 from training.questions import TrainingQuestion, is_held_out
 from training.reranker.data import RerankerData
@@ -98,6 +99,9 @@ def prepare(
     shown = {key for question in validated for key in question.entity_ids}
     compared = shown.union(*(negatives[question.image_id].entities for question in validated))
     articles = _Articles(source, wanted, shown, compared, data.serving.use._replace(labeled=False))
+    if most_similar:
+        urls = (url for question in questions for url in _positives(negatives[question.image_id], question))
+        articles.positives.update(name for url in urls if (name := source.find(url)) is not None)
     entities = (entity for entity in data.articles() if wanted.meaning(entity))
     bar = progress_bar(entities, total=len(wanted), desc="articles", unit="article", shown=progress)
     texts = chain(articles.texts(bar), (blip_caption(question.question) for question in questions), [""])
@@ -114,6 +118,7 @@ def prepare(
         reason = table.add(number, question, str(data.query_image_of(question.image_id)), held_out[number])
         if reason is not None:
             left_out.add(question.id, reason)
+    table.report(len(questions))
     names = table.images()
     samples, kept, rows = without_surplus(table.samples(), seed, labeled=data.serving.use.labeled)
     for surplus in sorted({*range(len(table.ids))} - {*kept.tolist()}):
@@ -167,7 +172,8 @@ def _tokens(
 class _Articles:
     """The entities that samples need, in the knowledge base's order; filled by `texts`.
 
-    Passages are kept for the entities in `shown`, and images with their own tokens for those in `compared`.
+    Passages are kept for the entities in `shown`, images with their own tokens for those in `compared`, and of the
+    images in `positives`, those that an entity has.
     """
 
     source: ImageSource
@@ -180,6 +186,9 @@ class _Articles:
     lengths: list[int] = field(default_factory=list)
     published: array[int] = field(default_factory=lambda: array("i"))
     passages: list[tuple[int, list[str]]] = field(default_factory=list)
+    text: array[int] = field(default_factory=lambda: array("Q"))
+    positives: set[str] = field(default_factory=set)
+    has: dict[int, set[str]] = field(default_factory=dict)
 
     def texts(self, entities: Iterable[Entity]) -> Iterator[str]:
         """Yields the text of every section in the form that the model reads."""
@@ -191,6 +200,10 @@ class _Articles:
             if not self.compared.isdisjoint(meant):
                 further = choose_further(entity, MainImage(main), self.use, self.source.find).keys
                 self.own[row] = keys_with_tokens(main, further, self.use)
+            if self.positives:
+                names = (self.source.find(url) for url in main_candidates(entity))
+                self.has[row] = {name for name in names if name is not None and name in self.positives}
+            self.text.append(text_hash(entity))
             self.lengths.append(len(entity.sections))
             self.published.extend(section.index for section in entity.sections)
             passages = [section_passage(entity.title, section.title, section.text) for section in entity.sections]
@@ -216,6 +229,8 @@ class _Samples:
         }
         self._found, self._right, self._similarity = array("i"), array("b"), array("f")
         self._lengths: list[int] = []
+        self._original = originals(articles.text)
+        self._strange, self._copies = list[str](), dict[str, tuple[str, str]]()
 
     def add(self, number: int, question: TrainingQuestion, image: str, held_out: bool) -> str | None:
         """Adds the sample of a question, or returns the reason why that is impossible."""
@@ -230,7 +245,7 @@ class _Samples:
         if evidence is None:
             return "the article has no such section, or it is empty"
         mined = self.negatives[question.image_id]
-        positive = self.source.find(mined.positive) if self.most_similar and mined.positive else None
+        positive = self._positive(question, mined, gold) if self.most_similar else None
         values = {
             "question": len(self.published) + number,
             "query_image": self._image(ImageName("query", image)),
@@ -243,8 +258,13 @@ class _Samples:
             self._columns[name].append(value)
         self.ids.append(question.id)
         known: dict[int, float] = {}
+        same = self._original[rows]
         for key, similarity in mined.items():
-            if (row := self.row_of.get(key)) is not None:
+            if (row := self.row_of.get(key)) is None:
+                continue
+            if row not in rows and self._original[row] in same:
+                self._copies.setdefault(question.id, (key, question.entity_ids[0]))
+            else:
                 known.setdefault(row, similarity)  # two names may mean one entity
         self._lengths.append(len(known))
         for row, similarity in known.items():
@@ -252,6 +272,24 @@ class _Samples:
             self._right.append(row in rows)
             self._similarity.append(similarity)
         return None
+
+    def _positive(self, question: TrainingQuestion, mined: MinedNegatives, gold: int) -> str | None:
+        """Returns the name of the gold entity's image that was mined; `None` if there is none, or it is another's."""
+        names = [self.source.find(url) for url in _positives(mined, question)]
+        own = next((name for name in names if name is not None and name in self.articles.has.get(gold, ())), None)
+        if own is None and any(name is not None for name in names):
+            self._strange.append(question.id)
+        return own
+
+    def report(self, total: int) -> None:
+        """Logs how many of `total` questions have a mined image of another entity, or copies of their article."""
+        if self._strange:
+            what = "the mined positive image is none of the question's entity, whose main image is used"
+            logger.warning("%d of %d questions: %s, such as %s", len(self._strange), total, what, self._strange[0])
+        if self._copies:
+            copy, gold = next(iter(self._copies.values()))
+            what = "articles with the same text as the question's are no negatives"
+            logger.warning("%d of %d questions: %s, such as %s and %s", len(self._copies), total, what, copy, gold)
 
     def images(self) -> list[ImageName]:
         """Returns the names of all images by row; those of samples come first, then those of candidates."""
@@ -279,6 +317,7 @@ class _Samples:
             main_image=np.array(main, dtype=np.int32),
             image_owners=np.array([row for row, _ in own], dtype=np.int32),
             own_images=np.array([self._names[name] for _, name in own], dtype=np.int32),
+            original=self._original.astype(np.int32),
         )
 
     def _own(self) -> list[tuple[int, ImageName]]:
@@ -286,6 +325,12 @@ class _Samples:
 
     def _image(self, name: ImageName) -> int:
         return self._names.setdefault(name, len(self._names))
+
+
+def _positives(mined: MinedNegatives, question: TrainingQuestion) -> list[str]:
+    """Returns the mined positive images that may be of a question's entity, the best first."""
+    own = (mined.positives[key] for key in question.entity_ids if key in mined.positives)
+    return [*own, *([mined.positive] if mined.positive else [])]
 
 
 def read_by_row(path: Path) -> dict[int, Any]:

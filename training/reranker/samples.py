@@ -49,6 +49,7 @@ class SampleSet:
         own_images: The images of articles that have their own token rows in an index
             (`indexes.article_images.keys_with_tokens`), [F]; only for entities with which held-out samples are
             compared.
+        original: The first entity with the text of each entity's article, [E]; copies are no negatives of each other.
     """
 
     question: Int32Array
@@ -66,6 +67,7 @@ class SampleSet:
     main_image: Int32Array
     image_owners: Int32Array
     own_images: Int32Array
+    original: Int32Array
 
     def __len__(self) -> int:
         """Returns the number of samples."""

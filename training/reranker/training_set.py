@@ -41,6 +41,7 @@ LEFT_OUT_NAME = "left_out.jsonl"
 MANIFEST_NAME = "training_set.json"
 """Written last."""
 IMAGES_NAME = "images.jsonl"
+_FORMAT = 2
 _SAMPLES_NAME = "samples.npz"
 _VIEWS_NAME = "views.npy"
 _FEATURES_NAME = "features"
@@ -74,6 +75,8 @@ class TrainingSet:
         if not path.is_file():
             return None
         manifest = json.loads(path.read_text(encoding="utf-8"))
+        if manifest.get("format") != _FORMAT:  # of an earlier release
+            return None
         views = np.load(folder / _VIEWS_NAME, allow_pickle=False)
         store = FeatureStore(folder / _FEATURES_NAME, views, tuple(manifest["features"]))
         return cls(folder, SampleSet.load(folder / _SAMPLES_NAME), store)
@@ -174,7 +177,7 @@ def make_training_set(
                 )
             samples.save(folder / _SAMPLES_NAME)
             save_array(folder / _VIEWS_NAME, store.views)
-            write_json(folder / MANIFEST_NAME, {"features": store.shape})
+            write_json(folder / MANIFEST_NAME, {"format": _FORMAT, "features": store.shape})
         except ValueError as error:
             problem = error
     raise_everywhere(problem, processes)

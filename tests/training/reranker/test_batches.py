@@ -74,6 +74,7 @@ def maker(tmp_path: Path) -> BatchMaker:
         main_image=np.arange(4, dtype=np.int32),
         image_owners=np.empty(0, np.int32),
         own_images=np.empty(0, np.int32),
+        original=np.arange(4, dtype=np.int32),
     )
     order = Order(np.arange(3), 3, 1, 1, seed=0)
     return BatchMaker(samples, Rows(tmp_path / "texts.bin", UINT16), store, order, 0, "spread", 200, 4, padding=9)

@@ -110,6 +110,22 @@ def test_every_question_finds_its_evidence_and_another_image(training_set: Train
     assert maker(training_set).steps_per_epoch == 2  # 12 images
 
 
+def test_copies_of_an_article_are_no_candidates_of_each_other(training_set: TrainingSet) -> None:
+    """Blue's article is a copy of red's: one batch has sections of one of them, and photographs of both find both."""
+    samples, texts = training_set.samples, training_set.texts()
+    samples = replace(samples, original=np.where(samples.original == 1, 0, samples.original))
+    of_entity = [{tuple(texts[row].tolist()) for row in samples.sections_of(entity)} for entity in (0, 1)]
+    made, seen = maker(replace(training_set, samples=samples)), set()
+    assert 1 not in made.owners and (made.owners == 0).sum() == 4  # two photographs each
+    for number in range(30):
+        batch = made(number)
+        sections = set(map(tuple, tokens(batch, "sections")))
+        held = [bool(sections & own) for own in of_entity]
+        assert not all(held)
+        seen.add(tuple(held))
+    assert {(True, False), (False, True)} <= seen
+
+
 def test_equal_arguments_give_equal_batches(training_set: TrainingSet) -> None:
     first, second = (maker(training_set)(5) for _ in range(2))
     others = maker(training_set)(6), maker(training_set, rank=1)(5), maker(training_set, seed=4)(5)

@@ -79,10 +79,10 @@ def test_the_positive_image_is_the_one_that_mining_names(
     negatives = json.loads(world.data.negatives.read_text())
     negatives["q_red"]["gt_entity_pos_img"] = "wiki/part 1/green.png"  # a path of OMGM's own files
     negatives["q_blue"]["gt_entity_pos_img"] = "gone.png"
-    (tmp_path / "negatives.json").write_text(json.dumps(negatives))
-    result = prepared(
-        world, replace(world.data, negatives=tmp_path / "negatives.json"), tmp_path, most_similar=most_similar
-    )
+    kb = json.loads(world.data.kb.read_text())
+    kb[f"{URL}red"]["image_urls"].append("https://e.example/green.png")
+    kb[f"{URL}red"] |= {"image_reference_descriptions": ["", ""], "image_section_indices": [0, 0]}
+    result = prepared(world, changed(world, tmp_path, kb=kb, negatives=negatives), tmp_path, most_similar=most_similar)
     images = {
         question.image_id: result.images.names[result.samples.positive_image[sample]].name
         for sample, question in enumerate(world.questions)
@@ -90,6 +90,50 @@ def test_the_positive_image_is_the_one_that_mining_names(
     assert images["q_red"] == expected
     assert images["q_blue"] == "blue.png"  # the main image instead of a missing one
     assert result.samples.main_image[0] != result.samples.positive_image[0] or not most_similar
+
+
+def changed(world: TrainingWorld, folder: Path, negatives: object, kb: object | None = None) -> RerankerData:
+    """Returns the world's data with other files."""
+    data = replace(world.data, negatives=folder / "negatives.json")
+    data.negatives.write_text(json.dumps(negatives))
+    if kb is not None:
+        data = replace(data, kb=folder / "kb.json")
+        data.kb.write_text(json.dumps(kb))
+    return data
+
+
+def test_each_question_about_an_image_has_an_image_of_its_own_entity(
+    world: TrainingWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A photograph shows red and blue. Mining names an image for each, or a file of others only red's."""
+    questions = [replace(question, image_id="q_red") for question in world.questions[:4]]
+    negatives = json.loads(world.data.negatives.read_text())
+    negatives["q_red"]["gt_entity_pos_img"] = "https://e.example/red.png"
+    for positives in ({f"{URL}{color}": f"https://e.example/{color}.png" for color in ("red", "blue")}, {}):
+        negatives["q_red"]["positives"] = positives
+        data = replace(changed(world, tmp_path, negatives=negatives), questions=questions)
+        result = prepared(world, data, tmp_path, most_similar=True)
+        samples, names = result.samples, result.images.names
+        assert samples.gold.tolist() == [0, 0, 1, 1]
+        assert [names[row].name for row in samples.positive_image] == ["red.png", "red.png", "blue.png", "blue.png"]
+        said = "2 of 4 questions: the mined positive image is none of the question's entity, whose main image is used"
+        assert (said in caplog.text) is (not positives)
+
+
+def test_copies_of_the_gold_article_are_no_negatives(
+    world: TrainingWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    kb, negatives = json.loads(world.data.kb.read_text()), json.loads(world.data.negatives.read_text())
+    kb["copy"] = kb[f"{URL}red"] | {"url": "copy", "section_texts": [f"The  {topic} of IT!" for topic in TOPICS]}
+    for mined in negatives.values():
+        mined["top_20"].insert(0, {"entry": "copy"})
+    samples = prepared(world, changed(world, tmp_path, kb=kb, negatives=negatives), tmp_path).samples
+    assert samples.original.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 0]
+    for sample, gold in enumerate(samples.gold):
+        found = samples.found[samples.found_by(sample)].tolist()
+        assert found == ([0, 1, 2, 3, 4, 5, 6, 7] if gold == 0 else [8, 0, 1, 2, 3, 4, 5, 6, 7])
+    said = "2 of 16 questions: articles with the same text as the question's are no negatives, such as copy and"
+    assert f"{said} {URL}red" in caplog.text
 
 
 def test_what_is_held_out_is_kept_as_text(world: TrainingWorld, tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def sample_set(*found: int, sections: list[int] = SECTIONS) -> SampleSet:
         main_image=ints(10, 11, 12, 13, -1, 15),
         image_owners=np.empty(0, np.int32),
         own_images=np.empty(0, np.int32),
+        original=ints(*range(len(sections))),
     )
 
 

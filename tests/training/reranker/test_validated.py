@@ -32,6 +32,7 @@ def samples() -> SampleSet:
         main_image=np.array([10, 11, 12, 13, 14, 15, -1], dtype=ints),
         image_owners=np.arange(6, dtype=ints),
         own_images=np.arange(20, 26, dtype=ints),
+        original=np.arange(7, dtype=ints),
     )
 
 
