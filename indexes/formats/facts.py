@@ -73,12 +73,17 @@ def facts_of(name: str, value: Any, losses: Losses) -> Iterator[tuple[str, str]]
 
 
 def words_within(value: Any) -> str:
-    """Returns all texts in a value, for counting."""
-    if isinstance(value, Mapping):
-        return " ".join(map(words_within, value.values()))
-    if isinstance(value, list | tuple):
-        return " ".join(map(words_within, value))
-    return scalar_of(value) or ""
+    """Returns all texts in a value, for counting; it may be nested deeper than Python's stack."""
+    texts, waiting = list[str](), [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Mapping):
+            waiting += reversed(list(one.values()))
+        elif isinstance(one, list | tuple):
+            waiting += reversed(one)
+        elif text := scalar_of(one):
+            texts.append(text)
+    return " ".join(texts)
 
 
 def as_sections(
@@ -159,20 +164,34 @@ def _item(value: Any, losses: Losses, depth: int) -> str:
     about = " ".join(plain(text_in(text), losses).split())
     if title and not about and "value" in value:
         text_name, about = "value", _words(value["value"])
-    said = [
-        (label, fact.replace("\n", "; "))
-        for name, one in (value.items() if depth < _DEEPEST else ())
-        if name not in (title_name, text_name) and not isinstance(one, bool) and not _leads_elsewhere(name)
-        for label, fact in _facts(_label(name, first=False), one, losses, depth + 1)
-        if fact != title and not looks_like_image(fact)
-    ]
+    for name, said_of in ((title_name, title), (text_name, about)):
+        leave_out_others(value.get(name), said_of, losses)
+    others = {name: one for name, one in value.items() if name not in (title_name, text_name)}
+    losses.leave_out(_ADDRESSES, words_within([one for name, one in others.items() if _leads_elsewhere(name)]))
+    others = {name: one for name, one in others.items() if not _leads_elsewhere(name)}
+    if depth >= _DEEPEST:
+        losses.leave_out("values nested too deeply", words_within(others))
+        others = {}
+    said = list[tuple[str, str]]()
+    for name, one in others.items():
+        for label, fact in _facts(_label(name, first=False), one, losses, depth + 1):
+            if looks_like_image(fact):
+                losses.leave_out("images of parts", fact, 1, "images")
+            elif fact != title:
+                said.append((label, fact.replace("\n", "; ")))
     if title and not about and len(said) == 1 and len(said[0][1]) >= _SENTENCE:
         about, said = said[0][1], []
     words = f"{title}: {about}" if title and about else title or about
-    losses.leave_out(_ADDRESSES, words_within([one for name, one in value.items() if _leads_elsewhere(name)]))
     losses.repeat(words_in(label for label, _ in said))
     details = [f"{label}: {fact}" for label, fact in said]
     return f"{words} ({'; '.join(details)})" if words and details else words or "; ".join(details)
+
+
+def leave_out_others(value: Any, used: str, losses: Losses) -> None:
+    """Counts the texts in an object of one text in several languages or forms, except the one that is used."""
+    if isinstance(value, Mapping):
+        said = words_within(value)
+        losses.leave_out("texts in other languages", said, words_in([said]) - words_in([used]))
 
 
 def _words(value: Any) -> str:

@@ -32,7 +32,7 @@ def furniture_of(pages: list[tuple[bytes, str]], reading: Reading, resolve: Reso
         for page in _readable(pages, reading, found, resolve):
             titles[page.title] += 1
             links.update(page.links)
-            images.update({image.url for image in page.images})
+            images.update({image.url for image in page.images} | {page.main or ""})
         found = Furniture(
             found.titles | {title for title, count in titles.items() if count >= half},
             frozenset(one for one, count in links.items() if count >= (tenth if looks_like_image(one) else half)),

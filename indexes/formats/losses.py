@@ -26,7 +26,13 @@ FURNITURE = frozenset(
     | {"settings", "settings of notes", "settings of site generators", "settings of infoboxes", "template tags"}
     | {"code of drawings and queries", "code of components", "code that pages hide", "abbreviations", "coordinates"}
     | {"addresses and ids", "addresses and file names", "licenses and rights", "categories and languages"}
-    | {"files within values", "long lists of numbers", "embedded notes that are missing or repeat"}
+    | {
+        "names and types of files",
+        "details of images",
+        "files within values",
+        "long lists of numbers",
+        "embedded notes that are missing or repeat",
+    }
 )
 """Reasons for which words are left out that no reader takes for the text: they are listed, but not of the source."""
 SPOKEN = 0.02

@@ -17,7 +17,7 @@ from indexes.entity_keys import OWN_FILE
 from indexes.formats.embeds import is_drawing, part_of, without_drawing
 from indexes.formats.encodings import BEGINNING, encoding_of, not_utf8
 from indexes.formats.facts import as_sections, plain, short_values
-from indexes.formats.fields import Names, field_of, images_of, looks_like_image, string_of
+from indexes.formats.fields import Names, field_of, looks_like_image, string_of
 from indexes.formats.front_matter import facts_in, property_facts, resources_in, split_front_matter, without_links
 from indexes.formats.html_text import Heading, Image, Piece
 from indexes.formats.images import BADGE, photos_first
@@ -25,6 +25,7 @@ from indexes.formats.losses import Losses
 from indexes.formats.markdown_text import is_icon, note_name, parse
 from indexes.formats.page_images import source_of
 from indexes.formats.reading import Reading
+from indexes.formats.row_images import row_images
 from indexes.formats.site_markup import Note, without_site_markup
 from indexes.formats.skipped import Entry, SeenHashes, attempt
 from indexes.ids import hash_id
@@ -178,17 +179,22 @@ class _Notes:
         if not any(text.strip() for _, text in texts):  # a page with only a description
             texts[0] = title, plain(_setting(settings, "text", str(file), names))
             used = [field_of(settings, "text", names)[0]]
-        named = (one.strip("![]").partition("|")[0] for one in images_of(settings, str(file), names)[1])
-        given = [self._images.path_of(one, name) for one in named if looks_like_image(one) or "://" in one]
-        given += [] if given else [self._images.path_of(one, name) for one in resources_in(settings)]
-        facts = list(facts_in(settings, used, names, losses))
-        facts += [fact for field, value in self._fields for fact in property_facts(field, value, losses)]
-        mains = [*given, *(image.url for image in found)]
+        shown = row_images(settings, str(file), names, losses)
+        named = {self._images.path_of(one, name): said for one, said in shown.captions.items() if _is_image(one)}
+        given = list(named) or [self._images.path_of(one, name) for one in resources_in(settings)]
+        facts = list(facts_in(settings, {*used, *shown.fields}, names, losses))
+        facts += [
+            fact for field, value in (*self._fields, *shown.texts) for fact in property_facts(field, value, losses)
+        ]
+        inside = [image.url for image in found]
+        main = next(iter(photos_first([*given, *inside])), None)
+        more = [one for one in given if one not in inside and (one != main or named.get(one))]
+        found += [ArticleImage(one, None, named.get(one, "")) for one in more]
         return Entity(
             id=_setting(settings, "id", str(file), {"id": "id"} | dict(names)) or posixpath.splitext(name)[0],
             title=title,
             sections=split_article([*texts, *as_sections(facts, losses)], title, losses),
-            image=next(iter(photos_first(mains)), None),
+            image=main,
             url=_setting(settings, "url", str(file), names),
             images=tuple(found),
             names=tuple(_aliases(settings.get("aliases"))),
@@ -220,6 +226,10 @@ class _Notes:
 
 def _words(piece: Heading | Piece) -> str:
     return " ".join(piece.text.split())
+
+
+def _is_image(named: str) -> bool:
+    return looks_like_image(named) or "://" in named
 
 
 def _link(image: Image) -> tuple[str, str] | None:

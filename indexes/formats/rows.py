@@ -14,6 +14,7 @@ from indexes.formats.facts import (
     as_sections,
     facts_of,
     has_parts,
+    leave_out_others,
     literal_of,
     plain,
     scalar_of,
@@ -30,10 +31,9 @@ from indexes.formats.fields import (
     images_in_html,
     kind,
 )
-from indexes.formats.losses import words_in
 from indexes.formats.reading import Reading
 from indexes.formats.row_groups import PARTS, grouped
-from indexes.formats.row_images import row_images
+from indexes.formats.row_images import image_words, row_images
 from indexes.formats.row_shape import BESIDE, lifted, with_shape
 from indexes.formats.skipped import Entry, SeenHashes, attempt
 from indexes.ids import hash_id
@@ -132,24 +132,26 @@ def entity_of(row: Any, where: str, reading: Reading) -> Entity:
     url_name, url = field_of(row, "url", names)
     text_name, text = field_of(row, "text", names)
     text = None if text_name == title_name or has_parts(text) else text
-    named = row_images(row, where, names)
+    losses = reading.losses
+    named = row_images(row, where, names, losses)
     used = {title_name, *named.fields}
     used |= {
         name for name, given in ((id_name, id), (url_name, url), (text_name, text)) if scalar_of(given) is not None
     }
     others = reduce(_without, (name.split(".") for name in sorted(used) if name not in row), row)
-    losses = reading.losses
     body = plain(text_in(text), losses)
-    if isinstance(text, Mapping):
-        others_said = words_within(text)
-        losses.leave_out("texts in other languages", others_said, words_in([others_said]) - words_in([text_in(text)]))
+    leave_out_others(text, text_in(text), losses)
     sections = list(split_text(titles[0], body))
     html = (text_in(text), *(value for value in row.values() if isinstance(value, str)))
-    images = dict.fromkeys([*named.names, *(one for value in html for one in images_in_html(value))], "")
+    images, texts = dict(named.captions), list(named.texts)
+    for one in (one for value in html for one in images_in_html(value)):
+        images.setdefault(one, "")
     for part in row.get(PARTS, ()):
-        caption = " ".join(filter(None, (_text_of(part, field, names) for field in ("title", "text"))))
-        images |= {one: caption for one in row_images(part, where, names).names if not images.get(one)}
-        losses.keep(caption)
+        own = row_images(part, where, names, losses)
+        caption, more = image_words(part, losses)
+        images |= {one: own.captions[one] or caption for one in own.captions if not images.get(one)}
+        losses.keep(caption if own.captions else "")
+        texts += [*own.texts, *more.items(), *(() if own.captions else [(text_name, caption)])]
     facts = list[tuple[str, str]]()
     for name, value in others.items():
         if name in used or name in (PARTS, BESIDE) or (value is text and isinstance(value, list)):
@@ -161,6 +163,7 @@ def entity_of(row: Any, where: str, reading: Reading) -> Entity:
             # else just an image, or the language or form of the text that is already used
             if line and not (value is text and line.split() == body.split()):
                 facts.append((label, line))
+    facts += [fact for name, value in texts for fact in facts_of(name, value, losses)]
     given = row.get("names")  # may have another meaning in a foreign file
     other_names = [*titles[1:], *(given if isinstance(given, list) else ())]
     return Entity(
@@ -169,7 +172,9 @@ def entity_of(row: Any, where: str, reading: Reading) -> Entity:
         sections=split_article([*sections, *as_sections(facts, losses, reading.sections)], titles[0], losses),
         image=next(iter(images), None),
         url=scalar_of(url) or "",
-        images=tuple(ArticleImage(image, None, images[image]) for image in list(images)[1:]),
+        images=tuple(
+            ArticleImage(one, None, said) for place, (one, said) in enumerate(images.items()) if place or said
+        ),
         names=tuple(dict.fromkeys(one for one in other_names if isinstance(one, str) and one != titles[0])),
         named_after=tuple(short_values({name: value for name, value in row.items() if name != PARTS})),
     )

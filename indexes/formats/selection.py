@@ -121,24 +121,31 @@ def advice(paths: Sequence[str], shown: Sequence[bool]) -> Iterator[str]:
     if pages:
         few = f"{len(pages):,} of {counted(len(paths), 'entity')}"
         yield f"{few} may be lists or pages about the site, such as {min(pages)}; --skip pages leaves them out"
-    shared = commonpath([posixpath.dirname(path) or "." for path in paths]) if paths else ""
+    folders = [_folder_of(path) for path in paths]
+    shared = commonpath([folder or "." for folder in folders]) if paths else ""
     start = 0 if shared in ("", ".") else len(shared) + 1
     count, with_image = Counter[str](), Counter[str]()
-    for path, has_image in zip(paths, shown, strict=True):
+    for path, folder, has_image in zip(paths, folders, shown, strict=True):
         if path not in pages:
-            folder = path[:start] + path[start:].partition("/")[0] if "/" in path[start:] else ""
-            count[folder] += 1
-            with_image[folder] += has_image
+            top = folder[:start] + folder[start:].partition("/")[0] if len(folder) > start else ""
+            count[top] += 1
+            with_image[top] += has_image
     things = sorted(folder for folder in count if folder and 2 * with_image[folder] >= count[folder])
     others = sorted(folder for folder in count if 5 * with_image[folder] <= count[folder])
     other = sum(count[folder] for folder in others)
-    if things and other >= _MANY * len(paths):
+    if things and other > 1 and other >= _MANY * len(paths):
         listed = " ".join(f"--only {quote(folder + '/*')}" for folder in things[:_LISTED])
         names = ", ".join(folder or "the top folder" for folder in others[:_LISTED])
         yield (
             f"{counted(other, 'entity')} have hardly any image, in {names}{', …' if len(others) > _LISTED else ''}; "
             f"to read only the others: {listed}"
         )
+
+
+def _folder_of(path: str) -> str:
+    """Returns the folder that a page is in; a page that is called like a list has one of its own."""
+    folder, name = posixpath.split(path)
+    return posixpath.dirname(folder) if name.partition(".")[0].lower() in _LISTS else folder
 
 
 def _folders(path: str) -> Iterable[str]:

@@ -18,7 +18,7 @@ def test_objects_in_lists_say_all_they_know(tmp_path: Path) -> None:
     }
     (bowl,) = read(written(tmp_path / "kb.json", [row]))
     assert facts(bowl) == [
-        "Creator: Ann Potter (born: 1951-03-05)",
+        "Creator: Ann Potter (born: 1951-03-05; alive: yes)",
         "Glaze: Celadon",
         "Words: deu (one: Schale; many: Schalen); fra (one: bol)",
         "Parts: part: Lid; slot: 1",
@@ -31,7 +31,7 @@ def test_images_that_objects_name_by_keys_of_their_own(tmp_path: Path) -> None:
     given = [{"image_url": "https://a.example/show?id=1"}, {"caption": "Back", "baseimageurl": "https://a.example/2"}]
     (bowl,) = read(written(tmp_path / "kb.json", [{"title": "Bowl", "images": given}]))
     assert bowl.image == "https://a.example/show?id=1"
-    assert bowl.images == (ArticleImage("https://a.example/2"),)
+    assert bowl.images == (ArticleImage("https://a.example/2", None, "Back"),)
 
 
 def test_html_in_values_leaves_words_and_images(tmp_path: Path) -> None:

@@ -263,3 +263,16 @@ def test_the_name_of_a_file_is_a_title_in_words(tmp_path: Path) -> None:
     )
     (tmp_path / ".obsidian").mkdir()  # Obsidian's notes are titled by their file names
     assert read(tmp_path, files)["Gold-Pan"].title == "Gold-Pan"
+
+
+def test_all_images_of_the_front_matter(tmp_path: Path) -> None:
+    note = (
+        "---\ntitle: Fox\nphotos:\n- path: img/a.jpg\n- {path: img/b.jpg, alt: Asleep}\nback: '[[c.jpg|300]]'\n"
+        "author_photo: ann.jpg\n---\nText.\n"
+    )
+    files = {"fox.md": note, "img/a.jpg": "", "img/b.jpg": "", "c.jpg": "", "ann.jpg": ""}
+    (fox,) = read(tmp_path, files).values()
+    assert (fox.image, [(one.url, one.caption) for one in fox.images]) == (
+        "img/a.jpg",
+        [("img/b.jpg", "Asleep"), ("c.jpg", "")],
+    )

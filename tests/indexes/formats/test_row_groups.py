@@ -154,3 +154,37 @@ def test_what_is_no_fact_is_counted(tmp_path: Path) -> None:
         "names and types of files": 2,
         "licenses and rights": 1,
     }
+
+
+def test_objects_that_describe_images(tmp_path: Path) -> None:
+    about = {"common_name": "Red fox", "summary": "Its winter coat is much longer than that of summer.", "lat": 4.5}
+    photos = [
+        {"src": "fox-1.jpg", "caption": "In snow", "view": "side", "credit": "Ann Potter", "detail": about},
+        {"src": "fox-2.jpg", "alt": "Asleep", "width": 400},
+    ]
+    losses = Losses()
+    path = written(tmp_path / "kb.json", [{"name": "Fox", "cover": "fox.jpg", "photos": photos}])
+    (fox,) = read_knowledge_base(path, losses=losses)
+    assert images(fox) == ["fox-1.jpg", "fox-1.jpg", "fox-2.jpg", "fox.jpg"]
+    assert [one.caption for one in fox.images] == ["In snow", "Asleep", ""]
+    assert texts(fox) == [("Photos", "Red fox: Its winter coat is much longer than that of summer. (lat: 4.5)")]
+    assert losses.left_out["details of images"].count == 4  # side Ann Potter 400
+    assert losses.to_json()["words"] == {"source": 16, "kept": 16}  # with captions, without labels
+
+
+def test_images_of_parts_and_other_languages_are_counted(tmp_path: Path) -> None:
+    parts = [{"name": {"en": "Gin", "fr": "Genièvre"}, "image": "gin.jpg", "vegan": True}, {"name": "Ice"}]
+    losses = Losses()
+    (drink,) = read_knowledge_base(written(tmp_path / "kb.json", [{"name": "Fizz", "parts": parts}]), losses=losses)
+    assert (drink.image, facts(drink)) == (None, ["Parts: Gin (vegan: yes), Ice"])
+    assert losses.left_out["images of parts"].example.endswith("gin.jpg")
+    assert losses.left_out["texts in other languages"].count == 1
+
+
+def test_parts_without_images_keep_their_text(tmp_path: Path) -> None:
+    rows = [
+        {"objectid": "go", "title": "Go", "parentid": "", "note": "Two players."},
+        {"objectid": "go-2", "title": "", "parentid": "go", "description": "The board has nineteen lines."},
+    ]
+    (go,) = read(written(tmp_path / "kb.json", rows))
+    assert "The board has nineteen lines." in " ".join(text for _, text in texts(go))

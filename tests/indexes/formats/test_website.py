@@ -147,3 +147,13 @@ def test_paths_are_relative_to_the_base(tmp_path: Path) -> None:
         (tmp_path / "a" / "fox.html").write_text(page)
         (fox,) = read_knowledge_base(tmp_path)
         assert fox.image == image
+
+
+def test_the_image_for_links_to_a_site_is_no_image_of_its_pages(tmp_path: Path) -> None:
+    for number in range(7):
+        (tmp_path / f"{number}.html").write_text(
+            f"<html><head><meta property='og:image' content='card.png'></head><body><h1>Bird {number}</h1>"
+            f"<p>It sings {number} songs.</p></body></html>"
+        )
+    Image.new("RGB", (1200, 630), "blue").save(tmp_path / "card.png")
+    assert {entity.image for entity in read_knowledge_base(tmp_path, "website")} == {None}
