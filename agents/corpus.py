@@ -155,7 +155,9 @@ def encode_reply(reply: ChatReply) -> dict[str, Any]:
 
 def decode_reply(values: Any) -> ChatReply:
     """Returns the reply that `encode_reply` encoded."""
-    return ChatReply(**{**values, "calls": tuple(ToolCall(**call) for call in values["calls"])})
+    older = {"ending": "cut" if values["cut"] else "complete"} if "cut" in values else {}
+    known = {name: value for name, value in values.items() if name != "cut"}
+    return ChatReply(**{**known, **older, "calls": tuple(ToolCall(**call) for call in values["calls"])})
 
 
 def decode_image(data: str) -> Image.Image:

@@ -18,6 +18,7 @@ from agents.tool import Tool
 from llm.chat import ChatClient, ChatError
 from llm.messages import Message, with_text
 from llm.replies import ChatReply
+from llm.thoughts import THINK
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +140,7 @@ class ChatPlanner:
             }
         if "images" in refused:
             messages = [without_images(message) for message in messages]
-        return await self._client.converse(messages, max_tokens, **fields)
+        return await self._client.converse(messages, max_tokens, tags=THINK, **fields)
 
 
 def _pop_refused(message: str, left: list[str]) -> str:

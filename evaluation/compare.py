@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from evaluation.counts import counts_line, counts_of
 from evaluation.metrics import CUTOFFS, Outcome, is_unseen_question, metric_names
 from evaluation.records import RECORDS, outcome_of, read_records
 from evaluation.significance import LEVEL, RESAMPLES, difference, figure
@@ -98,6 +99,11 @@ def load_run(folder: Path) -> FinishedRun:
     if "mode" in metrics:
         raise ValueError(f"{folder}: a run of an agent ({metrics['mode']}); only runs without --mode can be compared")
     outcomes = {(record.id, *record.asks): outcome_of(record) for record in read_records(folder / RECORDS)}
+    for key, outcome in outcomes.items():
+        if not all(0 <= score <= 1 for score in outcome.answer_scores.values()):  # also false for NaN
+            raise ValueError(
+                f"{folder / RECORDS}: {key[0]}: a score must be from 0 to 1, got {dict(outcome.answer_scores)}"
+            )
     if not outcomes or not dataset:
         raise ValueError(f"{folder}: the run has no questions or does not name its data set")
     return FinishedRun(folder, metrics, outcomes)
@@ -136,13 +142,14 @@ def as_markdown(comparison: Mapping[str, Any]) -> str:
     lines = [
         f"# {comparison['dataset']}: {counted(len(runs), 'run')} over {questions}",
         "",
-        "| run | profile | commit | questions | not common | failed | unanswered | retrieval p50 | answer p50 |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| run | profile | commit | questions | not common | retrieval p50 | answer p50 | counts |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
+    shared = {"n_queries": comparison["n_common"]}
     for run in runs:
         times = [_milliseconds(run["latency_ms"].get(key)) for key in _LATENCIES]
-        counts = [str(run[key]) for key in ("n_queries", "n_not_common", "n_failed", "n_unanswered")]
-        lines.append("| " + " | ".join([run["name"], run["profile"], run["commit"] or "-", *counts, *times]) + " |")
+        cells = [run["name"], run["profile"], run["commit"] or "-", str(run["n_queries"]), str(run["n_not_common"])]
+        lines.append("| " + " | ".join([*cells, *times, counts_line(run | shared) or "-"]) + " |")
     lines += [
         "",
         f"Percent, with the {level} interval of a bootstrap over questions ({comparison['resamples']:,} resamples, "
@@ -189,8 +196,7 @@ def _describe(run: FinishedRun, label: str, common: Sequence[QuestionKey]) -> di
         "commit": (run.metrics.get("commit") or "")[:10] or None,
         "n_queries": len(run.outcomes),
         "n_not_common": len(run.outcomes) - len(common),
-        "n_failed": sum(run.outcomes[key].failed is not None for key in common),
-        "n_unanswered": sum(run.outcomes[key].unanswered for key in common),
+        **counts_of([run.outcomes[key] for key in common]),
         "failed": [run.outcomes[key].id for key in common if run.outcomes[key].failed is not None],
         "latency_ms": run.metrics.get("latency_ms") or {},
     }

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.counts import counts_of
 from evaluation.judge import NOTES
+from retriever.types import Ending
 
 CUTOFFS = (1, 5, 10, 20)
 METRIC_NAMES = {
@@ -41,6 +43,8 @@ class Outcome:
         answer_scores: The answer's score by each metric, the data set's own first; empty without a generator.
         confidence: The generator's confidence, if it has one.
         entity_known: Whether the data set names the right entity; otherwise the query does not count in Recall@K.
+        ending: How the generator's reply ended.
+        without_reference: Whether the data set has no right answer, so that none can be right.
     """
 
     id: str
@@ -55,6 +59,8 @@ class Outcome:
     answer_scores: Mapping[str, float] = field(default_factory=dict)
     confidence: float | None = None
     entity_known: bool = True
+    ending: Ending = "complete"
+    without_reference: bool = False
 
 
 def ranked(scores: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
@@ -156,9 +162,7 @@ def summarize(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
     }
     return {
         "n_queries": len(outcomes),
-        "n_failed": sum(o.failed is not None for o in outcomes),
-        "n_unanswered": sum(o.unanswered for o in outcomes),
-        "n_gold_missing": sum(o.gold_missing for o in outcomes),
+        **counts_of(outcomes),
         **steps,
         "answer": _answers(outcomes, style),
         **{f"by_{name}": _breakdown(outcomes, name) for name in ("question_type", "split", "category")},

@@ -83,6 +83,8 @@ def make_record(
         confidence=None if generation is None else _number(generation.confidence),
         span=None if generation is None else generation.span,
         unanswered=with_generator and failed is None and answer is None,
+        ending="complete" if generation is None else generation.ending,
+        thoughts="" if generation is None else generation.thoughts,
         answer_scores=dict(scores or {}),
         answer_correct=_is_right(scores),
         timings_ms=timings_ms,

@@ -10,7 +10,7 @@ from typing import Any
 
 from evaluation.judge import Scores
 from evaluation.metrics import Outcome
-from retriever.types import Evidence
+from retriever.types import Ending, Evidence
 
 RECORDS = "queries.jsonl"
 
@@ -92,6 +92,8 @@ class QueryRecord:
         confidence: The generator's confidence, if it has one.
         span: Start and end of the answer in the evidence, for an extractive reader.
         unanswered: Whether the generator abstained.
+        ending: How the generator's reply ended: "complete", "cut" at its maximum length, "refused" or "filtered".
+        thoughts: What a reasoning model thought before it answered; no part of the answer.
         answer_scores: The answer's score by each metric, the data set's own first; empty without a generator.
         answer_correct: Whether the answer is right; `None` without a generator.
         timings_ms: Milliseconds of retrieval, its steps and the generator for the whole batch, and the batch size.
@@ -115,6 +117,8 @@ class QueryRecord:
     confidence: float | None = None
     span: tuple[int, int] | None = None
     unanswered: bool = False
+    ending: Ending = "complete"
+    thoughts: str = ""
     answer_scores: Scores = field(default_factory=dict)
     answer_correct: bool | None = None
     timings_ms: Mapping[str, float] = field(default_factory=dict)
@@ -188,4 +192,6 @@ def outcome_of(record: QueryRecord) -> Outcome:
         answer_scores=record.answer_scores,
         confidence=record.confidence,
         entity_known=bool(record.gold.entities),
+        ending=record.ending,
+        without_reference=record.answer_correct is not None and not record.gold.answers,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evaluation.counts import counts_line
 from evaluation.metrics import CUTOFFS, percent
 from retriever.wording import counted
 
@@ -12,9 +13,9 @@ from retriever.wording import counted
 def as_text(metrics: Mapping[str, Any]) -> str:
     """Returns the main metrics of a `metrics.json` as lines of text, in percent."""
     lines = [f"{metrics['dataset']}, profile {metrics['profile']}: {counted(metrics['n_queries'], 'question')}"]
-    if metrics["n_failed"]:
-        lines[0] += f", {metrics['n_failed']} failed"
     lines[0] += "; figures in percent"
+    if counts := counts_line(metrics):
+        lines.append(f"{'':8}{counts}")
     for step in ("step1", "step2"):
         lines.append(_row(step, [(f"recall@{k}", metrics[step].get(f"recall@{k}")) for k in CUTOFFS]))
     lines.append(_row("step3", [("section recall@1", metrics["step3"].get("section_recall@1"))]))

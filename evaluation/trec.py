@@ -12,6 +12,7 @@ import numpy as np
 from evaluation.metrics import ranked
 from evaluation.passages import reading_order
 from evaluation.records import QueryRecord
+from indexes.formats.trec_ids import to_column
 from retriever.files import replacing
 
 _DEPTH = 20  # sections per query in sections.run
@@ -22,7 +23,7 @@ def write_trec(records: Iterable[QueryRecord], out: Path, tag: str) -> None:
 
     Ties are ordered by id and written with slightly decreasing scores, because trec_eval reads scores in single
     precision, ignores ranks and breaks ties in its own way. A section is named `<entity>#<its number>` and scored
-    1 / rank; the first 20 are listed. Whitespace in an id becomes `%20`, because it separates columns.
+    1 / rank; the first 20 are listed. White space separates columns, so ids are written by `trec_ids.to_column`.
     """
     with contextlib.ExitStack() as stack:
         files: dict[str, TextIO] = {}
@@ -36,28 +37,28 @@ def write_trec(records: Iterable[QueryRecord], out: Path, tag: str) -> None:
         for name in ("qrels.txt", "qrels.sections.txt", "sections.run"):
             write(name, [])
         for record in records:
-            query, gold = _token(record.id), record.gold
-            write("qrels.txt", (f"{query} 0 {_token(entity)} 1\n" for entity in gold.entities))
+            query, gold = to_column(record.id), record.gold
+            write("qrels.txt", (f"{query} 0 {to_column(entity)} 1\n" for entity in gold.entities))
             for step, ranking in record.rankings.items():
                 write(f"{step}.run", _run_lines(query, ranking, tag))
             if gold.section is not None:
-                right = (f"{query} 0 {_token(entity)}#{gold.section} 1\n" for entity in gold.entities)
+                right = (f"{query} 0 {to_column(f'{entity}#{gold.section}')} 1\n" for entity in gold.entities)
                 write("qrels.sections.txt", right)
             write("sections.run", _section_lines(query, record, tag))
 
 
-def _run_lines(query: str, ranking: Iterable[tuple[str, float]], tag: str) -> Iterator[str]:
-    pairs = ranked([(_token(entity), score) for entity, score in ranking])
+def _run_lines(query: str, ranking: Sequence[tuple[str, float]], tag: str) -> Iterator[str]:
+    pairs = ranked(ranking)
     falling = _falling([score for _, score in pairs])
     for rank, ((entity, _), score) in enumerate(zip(pairs, falling, strict=True), start=1):
-        yield f"{query} Q0 {entity} {rank} {score} {_token(tag)}\n"
+        yield f"{query} Q0 {to_column(entity)} {rank} {score} {to_column(tag)}\n"
 
 
 def _section_lines(query: str, record: QueryRecord, tag: str) -> Iterator[str]:
     order = reading_order([(c.entity, [section.index for section in c.sections]) for c in record.candidates])
     for rank, (entity, section) in enumerate(order[:_DEPTH], start=1):
-        name = f"{_token(entity)}#{'' if section is None else section}"
-        yield f"{query} Q0 {name} {rank} {1 / rank!r} {_token(tag)}\n"
+        name = to_column(f"{entity}#{'' if section is None else section}")
+        yield f"{query} Q0 {name} {rank} {1 / rank!r} {to_column(tag)}\n"
 
 
 def _falling(scores: Sequence[float]) -> Iterator[np.float32]:
@@ -66,7 +67,3 @@ def _falling(scores: Sequence[float]) -> Iterator[np.float32]:
     for score in scores:
         bound = min(np.float32(score), np.nextafter(bound, np.float32(-np.inf)))
         yield bound
-
-
-def _token(text: str) -> str:
-    return "%20".join(text.split())

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 from generators.stop import before_stop
-from llm.chat import ChatClient, OnlyReasonedError
+from llm.chat import ChatClient
 from llm.context import Cut, cut_characters
 from llm.messages import Message
 from llm.prompts import Style, answer_messages
-from llm.replies import Usage
+from llm.replies import ChatReply, shortened
 from retriever.texts import section_passage
 from retriever.types import Generation, GenerationRequest
+
+_ANSWER = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL | re.IGNORECASE)
 
 
 class ChatGenerator:
@@ -56,6 +60,7 @@ class ChatGenerator:
         """Returns one answer per request.
 
         An empty answer is an abstention, unless a stop string or the request's own maximum length may have ended it.
+        Thoughts are no part of an answer.
 
         Raises:
             ChatError: The server failed for one of them.
@@ -69,25 +74,13 @@ class ChatGenerator:
             ChatError: The server failed.
         """
         messages, truncated = await asyncio.to_thread(self._messages, request)
-        answer, usage, limit = "", Usage(), self._limit(request)
-        try:
-            async for piece in self._client.stream(messages, limit, usage=usage, stop=request.stop):
-                answer += piece
-                yield piece
-        except OnlyReasonedError:
-            if limit == self._max_tokens:
-                raise
-        yield _generation(answer, request, truncated, usage)
+        async for piece in self._client.stream(messages, self._limit(request), **_stopping(request)):
+            yield self._generation(piece, request, truncated) if isinstance(piece, ChatReply) else piece
 
     async def _one(self, request: GenerationRequest) -> Generation:
         messages, truncated = await asyncio.to_thread(self._messages, request)
-        answer, usage, limit = "", Usage(), self._limit(request)
-        try:
-            answer = await self._client.complete(messages, limit, usage=usage, stop=request.stop)
-        except OnlyReasonedError:
-            if limit == self._max_tokens:
-                raise
-        return _generation(answer, request, truncated, usage)
+        reply = await self._client.converse(messages, self._limit(request), **_stopping(request))
+        return self._generation(reply, request, truncated)
 
     def _limit(self, request: GenerationRequest) -> int:
         return min(self._max_tokens, request.max_tokens or self._max_tokens)
@@ -96,18 +89,46 @@ class ChatGenerator:
         """Returns the prompt and whether its section was cut. Too slow for the event loop (tokenizer, JPEG)."""
         return request_messages(request, self._style, self._multimodal, self._max_context_tokens, self._cut)
 
+    def _generation(self, reply: ChatReply, request: GenerationRequest, truncated: bool) -> Generation:
+        before = before_stop(reply.text, request.stop)
+        text = _unwrapped(before.strip())  # a stop string may be white space
+        ending = reply.ending if before == reply.text else "complete"
+        ended = request.stop or (request.max_tokens and reply.cut)
+        answer = text if text or (ended and ending != "refused") else None
+        return Generation(
+            answer,
+            truncated=truncated,
+            limitation=self._why_none(reply) if answer is None else None,
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+            ending=ending,
+            thoughts=reply.thoughts,
+        )
 
-def _generation(answer: str, request: GenerationRequest, truncated: bool, usage: Usage) -> Generation:
-    before = before_stop(answer, request.stop)
-    text = before.strip()  # a stop string may be white space
-    ended = request.stop or (request.max_tokens and usage.cut)
-    return Generation(
-        text if text or ended else None,
-        truncated=truncated,
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        cut=usage.cut and before == answer,
-    )
+    def _why_none(self, reply: ChatReply) -> str | None:
+        """Returns why a reply without text has none, as the end of a sentence."""
+        if reply.ending == "refused":
+            return f"{self.name} refused: {shortened(reply.refusal)}"
+        if reply.ending == "filtered":
+            return "the server's content filter withheld it"
+        if reply.cut and reply.thoughts:
+            return (
+                f"{self.name} spent all of its {self._max_tokens} tokens on reasoning: set reasoning_effort=none, "
+                "raise max_tokens, or use a model without reasoning"
+            )
+        if reply.calls:
+            return f"{self.name} called the tool {reply.calls[0].name!r} instead of answering"
+        return None
+
+
+def _unwrapped(text: str) -> str:
+    """Returns an answer without the tags that some reasoning models put around it."""
+    found = _ANSWER.fullmatch(text)
+    return text if found is None else found[1].strip()
+
+
+def _stopping(request: GenerationRequest) -> dict[str, Any]:
+    return {"stop": list(request.stop)} if request.stop else {}
 
 
 def request_messages(

@@ -26,7 +26,7 @@ def stopped(generation: Generation, stop: Sequence[str]) -> Generation:
         return generation
     answer = answer.rstrip()
     span = generation.span and answer and (generation.span[0], generation.span[0] + len(answer))
-    return replace(generation, answer=answer, span=span or None, cut=False)
+    return replace(generation, answer=answer, span=span or None, ending="complete")
 
 
 async def until_stop(pieces: AsyncIterator[str | Generation], stop: Sequence[str]) -> AsyncIterator[str | Generation]:

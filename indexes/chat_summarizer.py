@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 from indexes.summary_cache import SummaryCache, question_hash
 from llm.context import CHARACTERS_PER_TOKEN, Cut, cut_characters
 from llm.messages import Message
-from llm.replies import Usage
+from llm.replies import shortened
+from llm.thoughts import part
 from retriever.types import Entity
 from retriever.wording import counted
 
 if TYPE_CHECKING:
     from llm.chat import ChatClient  # needs httpx, which builds without a chat model do without
+    from llm.replies import ChatReply
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +48,9 @@ WINDOW = 4
 With a larger window, a slow answer holds up fewer requests, but a killed build loses more.
 """
 
+_TOO_MANY = 20
+"""Articles without a summary after which a build stops if they are most of those asked for."""
+
 
 def article_text(entity: Entity) -> str:
     """Returns an article as the prompt shows it: the title, then the sections under their headings."""
@@ -70,18 +75,25 @@ class SummaryCounts:
         cached: Summaries found in the cache.
         tokens_in: Tokens of the requests, as counted by the server, or else estimated at four characters per token.
         tokens_out: Tokens of the answers, counted in the same way.
+        cut: Summaries that were cut at their maximum length.
+        unanswered: Articles with their title in place of a summary: the model refused, was cut while it was still
+            thinking, or said nothing.
     """
 
     requests: int = 0
     cached: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
+    cut: int = 0
+    unanswered: int = 0
 
     def __str__(self) -> str:
         """Returns a one-line summary."""
         return (
             f"{counted(self.requests, 'request')}, {self.tokens_in:,} tokens in and {self.tokens_out:,} out; "
             f"{self.cached:,} were in the cache"
+            + (f"; {self.cut:,} were cut at their maximum length" if self.cut else "")
+            + (f"; {self.unanswered:,} have the title instead" if self.unanswered else "")
         )
 
 
@@ -126,6 +138,7 @@ class ChatSummarizer:
 
         Raises:
             ChatError: The server fails for one of them; the summaries before it have been yielded.
+            ValueError: Most articles get no summary.
         """
         window: deque[asyncio.Task[str]] = deque()
         try:
@@ -154,33 +167,57 @@ class ChatSummarizer:
 
     def cached(self, entity: Entity) -> str | None:
         """Returns the cached summary of an article, or `None`."""
-        return None if self.cache is None else self.cache.get(self._question(self.messages(entity)))
+        return None if self.cache is None else self._kept(self._question(self.messages(entity)))
 
     def _question(self, messages: Sequence[Message]) -> bytes:
         return question_hash(self._client.model, self._client.reasoning_effort, self._max_tokens, messages)
 
     async def _one(self, entity: Entity) -> str:
-        messages, usage = self.messages(entity), Usage()
+        messages = self.messages(entity)
         question = self._question(messages)
-        if self.cache is not None and (kept := self.cache.get(question)) is not None:
+        if (kept := self._kept(question)) is not None:
             self.counts.cached += 1
             return kept
-        answer = await self._client.complete(messages, self._max_tokens, usage=usage)
-        self._count(messages, answer, usage)
-        summary = " ".join(answer.split())
+        reply = await self._client.converse(messages, self._max_tokens)
+        self._count(messages, reply)
+        summary = " ".join(reply.text.split())
         if not summary:
-            logger.warning("%s: the model returned an empty summary; using the title instead", entity.id)
+            self._unanswered(entity, reply)
             return entity.title
         if self.cache is not None:
             self.cache.put(question, self._client.model, summary)
         return summary
 
-    def _count(self, messages: Sequence[Message], answer: str, usage: Usage) -> None:
+    def _kept(self, question: bytes) -> str | None:
+        """Returns a summary from the cache, unless an older version kept one with thoughts."""
+        kept = None if self.cache is None else self.cache.get(question)
+        return None if kept is None or part(kept).thoughts else kept
+
+    def _unanswered(self, entity: Entity, reply: ChatReply) -> None:
+        """Counts and logs an article without a summary.
+
+        Raises:
+            ValueError: Most articles have none.
+        """
+        counts = self.counts
+        counts.unanswered += 1
+        why = "the model returned an empty summary"
+        if reply.ending in ("refused", "filtered"):
+            why = f"the summary was {reply.ending} {shortened(reply.refusal)}".rstrip()
+        elif reply.cut:
+            limit = f"spent all of its {self._max_tokens} tokens (summarizer.max_tokens) on reasoning"
+            why = f"the model {limit}; set summarizer.reasoning_effort=none or raise the limit"
+        logger.warning("%s: %s; using the title instead", entity.id, why)
+        if counts.unanswered >= _TOO_MANY and 2 * counts.unanswered > counts.requests:
+            raise ValueError(f"{counts.unanswered} of {counts.requests} articles have no summary; the last: {why}")
+
+    def _count(self, messages: Sequence[Message], reply: ChatReply) -> None:
         counts, asked = self.counts, sum(len(message["content"]) for message in messages)
         counts.requests += 1
-        counts.tokens_in += asked // CHARACTERS_PER_TOKEN if usage.prompt_tokens is None else usage.prompt_tokens
-        written = len(answer) // CHARACTERS_PER_TOKEN if usage.completion_tokens is None else usage.completion_tokens
-        counts.tokens_out += written
+        counts.cut += reply.cut
+        counts.tokens_in += asked // CHARACTERS_PER_TOKEN if reply.prompt_tokens is None else reply.prompt_tokens
+        written = len(reply.text + reply.thoughts) // CHARACTERS_PER_TOKEN
+        counts.tokens_out += written if reply.completion_tokens is None else reply.completion_tokens
 
 
 async def _result(task: asyncio.Task[str]) -> str:

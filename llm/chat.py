@@ -8,14 +8,25 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 
 from llm.event_lines import event_lines
 from llm.messages import Message, without_system_role
-from llm.replies import ChatReply, Usage, error_message, has_reasoning, read_reply, shortened, well_formed
+from llm.replies import (
+    ChatReply,
+    ending_of,
+    error_message,
+    make_reply,
+    read_reply,
+    reasoning_of,
+    shortened,
+    well_formed,
+    written,
+)
 from llm.retries import MAX_WAIT, seconds_to_wait
+from llm.thoughts import TAGS, ThoughtFilter
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +45,14 @@ class ChatError(OSError):
         self.url, self.status = url, status
 
 
-class OnlyReasonedError(ChatError):
-    """The model spent all of its tokens on reasoning and wrote no answer."""
+class _Piece(NamedTuple):
+    """One event of a stream."""
+
+    text: str = ""
+    thoughts: str = ""
+    refusal: str = ""
+    reason: str | None = None
+    usage: object = None
 
 
 class ChatClient:
@@ -85,6 +102,8 @@ class ChatClient:
         self.reasoning_effort = reasoning_effort
         self.concurrency = concurrency
         self._counts_streams = True
+        self._begins_thoughts: bool | None = None
+        """Whether the prompt begins a thought; `None` until a reply has shown it."""
         self._slots = asyncio.Semaphore(concurrency)
         self._http = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
@@ -92,81 +111,64 @@ class ChatClient:
             limits=httpx.Limits(max_connections=concurrency),
         )
 
-    async def complete(
+    async def converse(
         self,
         messages: Sequence[Message],
         max_tokens: int,
         temperature: float = 0.0,
-        usage: Usage | None = None,
-        stop: Sequence[str] = (),
-    ) -> str:
-        """Requests the model's answer to `messages`; temperature 0 is greedy decoding.
-
-        Stores token counts in `usage`, and whether the answer was cut at `max_tokens`. The server is asked to end the
-        answer before the first of the strings in `stop`.
-
-        Raises:
-            OnlyReasonedError: The model wrote no answer within `max_tokens`, only reasoning.
-            ChatError: The server cannot be reached, refuses the request, or does not send a chat completion.
-        """
-        async with self._opened(messages, max_tokens, temperature, stream=False, **_stopping(stop)) as response:
-            body = response.text
-        try:
-            completion = json.loads(body)
-            choice = completion["choices"][0]
-            content, reasoned = choice["message"]["content"], has_reasoning(choice["message"])
-            cut = choice.get("finish_reason") == "length"
-            if usage is not None:
-                usage.read(completion)
-                usage.cut = cut
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ChatError(f"not a chat completion: {shortened(body)}", self.url, response.status_code) from error
-        if cut and reasoned and not content:
-            raise self._only_reasoned(max_tokens, response.status_code)
-        if not isinstance(content, str):
-            raise ChatError(f"the answer has no text: {shortened(body)}", self.url, response.status_code)
-        return well_formed(content)
-
-    async def converse(
-        self, messages: Sequence[Message], max_tokens: int, temperature: float = 0.0, **fields: Any
+        tags: Sequence[str] = TAGS,
+        **fields: Any,
     ) -> ChatReply:
-        """Requests a reply that may call tools.
+        """Requests the model's reply to a conversation.
 
         Args:
             messages: The conversation.
-            max_tokens: Maximum length of the reply, in tokens.
+            max_tokens: Maximum length of the reply with its thoughts, in tokens.
             temperature: 0 is greedy decoding.
-            fields: Further fields of the request, such as `tools` or `response_format`.
+            tags: The tags of thoughts in the reply.
+            fields: Further fields of the request, such as `tools`, `response_format` or `stop`.
 
         Raises:
-            ChatError: As for `complete`, but a reply without text or calls is allowed.
+            ChatError: The server cannot be reached, refuses the request, or does not send a chat completion.
         """
         async with self._opened(messages, max_tokens, temperature, stream=False, **fields) as response:
             try:
-                return read_reply(json.loads(response.text))
+                reply = read_reply(json.loads(response.text), tags, bool(self._begins_thoughts))
             except (ValueError, LookupError, TypeError, AttributeError) as error:
                 message = f"not a chat completion: {shortened(response.text)}"
                 raise ChatError(message, self.url, response.status_code) from error
+        self._learn(reply)
+        return reply
 
     async def stream(
         self,
         messages: Sequence[Message],
         max_tokens: int,
         temperature: float = 0.0,
-        usage: Usage | None = None,
-        stop: Sequence[str] = (),
-    ) -> AsyncIterator[str]:
-        """Yields the answer piece by piece, as `complete` would return it. Only opening the stream is retried.
+        tags: Sequence[str] = TAGS,
+        **fields: Any,
+    ) -> AsyncIterator[str | ChatReply]:
+        """Yields the text of a reply piece by piece, without thoughts, then the whole reply.
 
-        Stores in `usage`, at the end, what `complete` does. If the server rejects the option that asks for token counts
-        (`stream_options`), it is not sent again.
+        Only opening the stream is retried. The client's first reply is held back until its end, which shows whether
+        the prompt begins a thought. If the server rejects the option that asks for token counts (`stream_options`), it
+        is not sent again.
+
+        Args:
+            messages: The conversation.
+            max_tokens: Maximum length of the reply with its thoughts, in tokens.
+            temperature: 0 is greedy decoding.
+            tags: The tags of thoughts in the reply.
+            fields: Further fields of the request.
 
         Raises:
-            ChatError: As for `complete`, or the stream breaks off.
+            ChatError: As for `converse`, or the stream breaks off.
         """
-        counted = usage is not None
-        async with self._streamed(messages, max_tokens, temperature, counted, **_stopping(stop)) as response:
-            finished = answered = reasoned = cut = False
+        pieces, thoughts = ThoughtFilter(tags, self._begins_thoughts), ""
+        usage: object = None
+        refusal, reason = "", None
+        async with self._streamed(messages, max_tokens, temperature, **fields) as response:
+            finished = False
             try:
                 async for line in event_lines(response.aiter_bytes()):
                     if line.startswith("error:"):  # sent by llama.cpp's server, before data: {"error": ...}
@@ -177,20 +179,25 @@ class ChatClient:
                     if data == "[DONE]":
                         finished = True
                         break
-                    piece, thought, reason = self._piece(data, response.status_code, usage)
-                    answered, reasoned, cut = answered or bool(piece), reasoned or thought, cut or reason == "length"
+                    piece = self._piece(data, response.status_code)
+                    usage, reason = piece.usage or usage, piece.reason or reason
+                    thoughts, refusal = thoughts + piece.thoughts, refusal + piece.refusal
+                    if piece.thoughts and not pieces.whole:  # the server itself keeps thoughts apart
+                        pieces = ThoughtFilter(tags)
                     # Some servers omit the final [DONE], but none omits the finish reason.
                     finished = finished or reason is not None
-                    if piece:
-                        yield piece
+                    if piece.text and (text := pieces.feed(piece.text)):
+                        yield text
             except httpx.HTTPError as error:
                 raise ChatError(f"the stream broke off: {_reason(error)}", self.url, response.status_code) from error
         if not finished:
             raise ChatError("the stream ended before the answer was complete", self.url, response.status_code)
-        if usage is not None:
-            usage.cut = cut
-        if cut and reasoned and not answered:
-            raise self._only_reasoned(max_tokens, response.status_code)
+        opened = bool(self._begins_thoughts)
+        reply = make_reply(pieces.whole, thoughts, ending_of(reason, refusal), usage, tags, opened, refusal=refusal)
+        self._learn(reply)
+        if rest := pieces.close(reply.text):
+            yield rest
+        yield reply
 
     async def reported(self) -> list[dict[str, Any]] | None:
         """Returns what the server says of its models, without times, which vLLM makes up; `None` if it says nothing.
@@ -245,22 +252,21 @@ class ChatClient:
     def _reported(self, data: str, status: int) -> ChatError:
         return ChatError(f"the server reports {error_message(data)}", self.url, status)
 
-    def _only_reasoned(self, max_tokens: int, status: int) -> OnlyReasonedError:
-        return OnlyReasonedError(
-            f"{self.model} spent all of its {max_tokens} tokens on reasoning: set reasoning_effort=none, raise "
-            "max_tokens, or use a model without reasoning",
-            self.url,
-            status,
-        )
+    def _learn(self, reply: ChatReply) -> None:
+        """Notes whether the prompt begins a thought, of which the reply then has only the end."""
+        if reply.opened:
+            self._begins_thoughts = True
+        elif self._begins_thoughts is None and reply.text and not reply.cut:
+            self._begins_thoughts = False
 
     @asynccontextmanager
     async def _streamed(
-        self, messages: Sequence[Message], max_tokens: int, temperature: float, counted: bool, **fields: Any
+        self, messages: Sequence[Message], max_tokens: int, temperature: float, **fields: Any
     ) -> AsyncIterator[httpx.Response]:
-        """Yields an open stream that reports token counts at the end, if `counted` and if the server supports it."""
+        """Yields an open stream that reports token counts at the end if the server supports it."""
         async with AsyncExitStack() as stack:
             response, refused = None, False
-            if counted and self._counts_streams:
+            if self._counts_streams:
                 counting = {**fields, "stream_options": _COUNTED}
                 opened = self._opened(messages, max_tokens, temperature, stream=True, **counting)
                 try:
@@ -276,19 +282,23 @@ class ChatClient:
                     self._counts_streams = False
             yield response
 
-    def _piece(self, data: str, status: int, usage: Usage | None) -> tuple[str, bool, str | None]:
-        """Parses one event; returns its text, whether it has reasoning, and the finish reason if the model stopped."""
+    def _piece(self, data: str, status: int) -> _Piece:
+        """Parses one event of a stream."""
         try:
             event = json.loads(data)
             if "error" in event:
                 raise self._reported(data, status)
-            if usage is not None:
-                usage.read(event)
             if not event["choices"]:  # the event with the usage
-                return "", False, None
+                return _Piece(usage=event.get("usage"))
             choice = event["choices"][0]
             delta = choice["delta"]
-            return well_formed(delta.get("content") or ""), has_reasoning(delta), choice.get("finish_reason")
+            return _Piece(
+                well_formed(written(delta.get("content"))),
+                reasoning_of(delta),
+                delta.get("refusal") or "",
+                choice.get("finish_reason"),
+                event.get("usage"),
+            )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ChatError(f"not a piece of a chat completion: {shortened(data)}", self.url, status) from error
 
@@ -339,10 +349,6 @@ class ChatClient:
             logger.warning("%s: %s; trying again in %.1f s", self.url, failure, wait)
             await asyncio.sleep(wait)
         raise AssertionError("unreachable: the last try returns or raises")
-
-
-def _stopping(stop: Sequence[str]) -> dict[str, Any]:
-    return {"stop": list(stop)} if stop else {}
 
 
 def _reason(error: Exception) -> str:

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+from llm.thoughts import TAGS, Parted, part
+
+Ending = Literal["complete", "cut", "refused", "filtered"]
+"""How a reply ended: as the model meant it to, at its maximum length, in a refusal, or at the content filter."""
+_ENDINGS: Mapping[object, Ending] = {
+    "length": "cut",
+    "max_tokens": "cut",
+    "content_filter": "filtered",
+    "safety": "filtered",
+    "refusal": "refused",
+}
+"""By the finish reasons of servers; all others are complete."""
 
 _ESCAPED_SURROGATE = re.compile(
     r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
@@ -27,49 +40,44 @@ class ChatReply:
     """A reply.
 
     Attributes:
-        text: The model's text, without reasoning.
+        text: What the model says, without its thoughts; "" if it refused, or was cut before it said anything.
         calls: The tools it calls.
         prompt_tokens: As counted by the server; `None` if it does not report them.
         completion_tokens: As counted by the server; `None` if it does not report them.
-        cut: Whether the reply was cut at its maximum length, perhaps before the model had written any text.
+        ending: How the reply ended.
+        thoughts: What the model thinks, from fields of its own or from marks in the text.
+        refusal: Why the model refused, in its own words, if it did.
+        opened: Whether the first thought began in the prompt, where some chat templates put it.
     """
 
     text: str
     calls: tuple[ToolCall, ...] = ()
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    cut: bool = False
+    ending: Ending = "complete"
+    thoughts: str = ""
+    refusal: str = ""
+    opened: bool = False
+
+    @property
+    def cut(self) -> bool:
+        """Whether the reply was cut at its maximum length, perhaps before the model had said anything."""
+        return self.ending == "cut"
 
 
-@dataclass(slots=True)
-class Usage:
-    """The token counts of a request, and whether the answer reached its maximum.
-
-    Attributes:
-        prompt_tokens: As counted by the server; `None` if it does not report them.
-        completion_tokens: As counted by the server; `None` if it does not report them.
-        cut: Whether the answer was cut at its maximum length, perhaps before the model had written any text.
-    """
-
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cut: bool = False
-
-    def read(self, body: Mapping[str, Any]) -> None:
-        """Reads the token counts from a chat completion, or from the event of a stream that has them."""
-        if isinstance(usage := body.get("usage"), dict):
-            self.prompt_tokens = _count(usage, "prompt_tokens")
-            self.completion_tokens = _count(usage, "completion_tokens")
-
-
-def read_reply(body: Mapping[str, Any]) -> ChatReply:
+def read_reply(body: Mapping[str, Any], tags: Sequence[str] = TAGS, opened: bool = False) -> ChatReply:
     """Reads the first choice of a chat completion.
+
+    Args:
+        body: The completion.
+        tags: The tags of thoughts in its text.
+        opened: Whether the model's prompt is known to begin a thought.
 
     Raises:
         LookupError, TypeError, AttributeError: The body is not a chat completion.
     """
     choice = body["choices"][0]
-    message, usage = choice["message"], body.get("usage") or {}
+    message = choice["message"]
     called = [call.get("function") or {} for call in message.get("tool_calls") or ()]
     ids = [str(call.get("id") or "") for call in message.get("tool_calls") or ()]
     if not called and message.get("function_call"):  # the older API, before tool calls
@@ -78,13 +86,47 @@ def read_reply(body: Mapping[str, Any]) -> ChatReply:
         ToolCall(_cleaned(str(function.get("name") or "")), _text(function.get("arguments")), id_)
         for function, id_ in zip(called, ids, strict=True)
     )
-    return ChatReply(
-        _written(message.get("content")),
-        calls,
-        _count(usage, "prompt_tokens"),
-        _count(usage, "completion_tokens"),
-        choice.get("finish_reason") == "length",
+    refusal = _cleaned(str(message.get("refusal") or ""))
+    ending = ending_of(choice.get("finish_reason"), refusal)
+    return make_reply(
+        written(message.get("content")), reasoning_of(message), ending, body.get("usage"), tags, opened, calls, refusal
     )
+
+
+def make_reply(
+    text: str,
+    reasoning: str,
+    ending: Ending,
+    usage: object,
+    tags: Sequence[str] = TAGS,
+    opened: bool = False,
+    calls: tuple[ToolCall, ...] = (),
+    refusal: str = "",
+) -> ChatReply:
+    """Makes a reply of what a server sent, whole or in pieces: parts its text and keeps thoughts apart.
+
+    Text that is cut before the end of a thought that the prompt began (`opened`) is that thought.
+    """
+    parted = part(text, tags)
+    if opened and ending == "cut" and not parted.thoughts:
+        parted = Parted("", text.strip(), closed=False)
+    said = "" if ending == "refused" else parted.text
+    counts = usage if isinstance(usage, Mapping) else {}
+    return ChatReply(
+        _cleaned(said),
+        calls,
+        _count(counts, "prompt_tokens"),
+        _count(counts, "completion_tokens"),
+        ending,
+        _cleaned("\n".join(filter(None, (reasoning.strip(), parted.thoughts)))),
+        refusal or (parted.text if ending == "refused" else ""),
+        parted.opened,
+    )
+
+
+def ending_of(finish_reason: object, refusal: str = "") -> Ending:
+    """Returns how a reply ended, from the server's finish reason and the model's refusal."""
+    return "refused" if refusal else _ENDINGS.get(str(finish_reason).lower(), "complete")
 
 
 def well_formed(text: str) -> str:
@@ -102,11 +144,17 @@ def _cleaned(text: str) -> str:
     return well_formed(_ESCAPED_SURROGATE.sub(lambda found: found[1] or "\\ufffd", text))
 
 
-def _written(content: object) -> str:
-    """Returns the text of a message; some servers send a list of parts."""
+def written(content: object) -> str:
+    """Returns the text of a message or of a piece of it; some servers send a list of parts.
+
+    Raises:
+        TypeError: It is something else.
+    """
     if isinstance(content, list):
-        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return _cleaned(str(content or ""))
+        content = "".join(str(one.get("text") or "") for one in content if isinstance(one, dict))
+    if not isinstance(content, str | None):
+        raise TypeError(f"the content is {type(content).__name__}")
+    return content or ""
 
 
 def _text(arguments: object) -> str:
@@ -119,9 +167,31 @@ def _count(usage: Mapping[str, Any], name: str) -> int | None:
     return count if isinstance(count, int) and count >= 0 else None
 
 
-def has_reasoning(message: dict[str, Any]) -> bool:
-    """Returns whether a message has reasoning, in `reasoning` (Ollama) or `reasoning_content` (vLLM, llama.cpp)."""
-    return bool(message.get("reasoning") or message.get("reasoning_content"))
+def reasoning_of(message: Mapping[str, Any]) -> str:
+    """Returns the thoughts that a message, or a piece of one, has in fields of their own.
+
+    These are `reasoning_content` (vLLM, llama.cpp), `reasoning` (Ollama, vLLM), `thinking`, `reasoning_details`
+    (OpenRouter) or parts of the content (Mistral).
+    """
+    for name in ("reasoning_content", "reasoning", "thinking", "reasoning_details", "content"):
+        value = message.get(name)
+        if found := _thought(value) if name != "content" else _thought(_thinking_parts(value)):
+            return found
+    return ""
+
+
+def _thinking_parts(content: object) -> list[Any]:
+    if not isinstance(content, list):
+        return []
+    return [one.get("thinking") for one in content if isinstance(one, dict) and one.get("type") == "thinking"]
+
+
+def _thought(value: object) -> str:
+    if isinstance(value, list):
+        return "".join(map(_thought, value))
+    if isinstance(value, Mapping):
+        return _thought(value.get("text") or value.get("summary"))
+    return value if isinstance(value, str) else ""
 
 
 def error_message(body: str) -> str:

@@ -6,6 +6,7 @@ from agents.state import Observation, Source
 from agents.trail import AgentAnswer
 from omgm.results import Answer, CandidateRow, Retrieval
 from retriever.protocols import EntityIndex
+from retriever.types import Ending
 from serving.schemas import ResponseModel
 
 
@@ -86,6 +87,8 @@ class AnswerResult(ResponseModel):
     """Whether the question was declined because the image was not recognized."""
     reason: str | None = None
     """Why there is no answer; null with an answer, and for an agent's answer."""
+    ending: Ending = "complete"
+    """How a chat model's reply ended: `complete`, `cut` at its maximum length, `refused` or `filtered`."""
     entity: EntityResult | None
     """The entity that the image shows; null if nothing was found."""
     evidence: SectionResult | None
@@ -144,6 +147,7 @@ def answer_result(found: Answer) -> AnswerResult:
         recognized=found.recognized,
         declined=found.declined,
         reason=found.reason,
+        ending=found.ending,
         entity=_best(found),
         evidence=next(iter(sections_result(found, 1).sections), None) if found.evidence else None,
     )

@@ -13,7 +13,7 @@ from PIL import Image
 from indexes.images import thumbnail
 from retriever.evidence import answer_span, best_evidence
 from retriever.protocols import EntityIndex
-from retriever.types import Candidate, Entity, Evidence, Generation, Query, RetrievalResult
+from retriever.types import Candidate, Ending, Entity, Evidence, Generation, Query, RetrievalResult
 
 _SHOWN_CANDIDATES = 5
 _THUMBNAIL_SIDE = 160
@@ -105,6 +105,8 @@ class Answer(Retrieval):
         truncated: Whether the evidence was cut to fit into the generator's context.
         declined: Whether the question was declined because the image was not recognized.
         reason: Why there is no answer, as the end of a sentence; `None` with an answer.
+        ending: How a chat model's reply ended: "complete", "cut" at its maximum length, "refused" or "filtered".
+        thoughts: What a reasoning model thought before it answered; no part of the answer.
     """
 
     answer: str | None
@@ -113,6 +115,8 @@ class Answer(Retrieval):
     truncated: bool = field(repr=False)
     declined: bool = False
     reason: str | None = None
+    ending: Ending = "complete"
+    thoughts: str = field(default="", repr=False)
 
     @property
     def abstained(self) -> bool:
@@ -161,6 +165,8 @@ def make_answer(retrieval: Retrieval, generation: Generation, generate_ms: float
         truncated=generation.truncated,
         declined=generation.declined,
         reason=generation.reason,
+        ending=generation.ending,
+        thoughts=generation.thoughts,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,6 +170,10 @@ class GenerationRequest:
     max_tokens: int | None = None
 
 
+Ending = Literal["complete", "cut", "refused", "filtered"]
+"""How a model's reply ended: as it meant to, at its maximum length, in a refusal, or at the server's content filter."""
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
     """A generator's answer.
@@ -183,7 +187,8 @@ class Generation:
         limitation: What the generator cannot do that the question asks of it, such as reading its language.
         prompt_tokens: As counted by a chat model's server, else `None`.
         completion_tokens: As counted by a chat model's server, else `None`.
-        cut: True if the answer was cut at its maximum length.
+        ending: How the reply ended.
+        thoughts: What the model wrote before its answer, to itself; no part of the answer.
     """
 
     answer: str | None
@@ -194,7 +199,13 @@ class Generation:
     limitation: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
-    cut: bool = False
+    ending: Ending = "complete"
+    thoughts: str = ""
+
+    @property
+    def cut(self) -> bool:
+        """True if the answer was cut at its maximum length."""
+        return self.ending == "cut"
 
     @property
     def abstained(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import FastAPI, Request
 from starlette.responses import Response
@@ -13,12 +13,14 @@ from generators.stop import before_stop
 from serving import intake
 from serving.chat_request import openai_errors, read_chat
 from serving.chat_schemas import (
+    FINISH_REASONS,
     MODEL,
     ChatChoiceOut,
     ChatCompletionOut,
     ChatFields,
     ChatMessageOut,
     ChatOptions,
+    FinishReason,
     ModelOut,
     ModelsOut,
     usage_of,
@@ -128,8 +130,8 @@ def answer_text(answer: AnswerOut, stop: Sequence[str] = ()) -> str:
     return before_stop(f"No answer: {answer.reason}." if answer.reason else "No answer found.", stop)
 
 
-def _finish_reason(answer: AnswerOut) -> Literal["stop", "length"]:
-    return "length" if answer.cut else "stop"
+def _finish_reason(answer: AnswerOut) -> FinishReason:
+    return FINISH_REASONS.get(answer.ending, "stop")
 
 
 def _id(pending: PendingAnswer) -> str:

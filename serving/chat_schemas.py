@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 from pydantic_core import PydanticCustomError
 
 from retriever.texts import is_unicode
+from retriever.types import Ending
 from serving.schemas import AnswerOptions, AnswerOut, OnGeneratorError, RequestModel, ResponseModel
 
 MODEL = "omgm"
@@ -56,6 +57,10 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "web_search_options": (None,),
 }
 """Parameters that ask for a different kind of answer, with their neutral values, which are accepted."""
+
+FinishReason = Literal["stop", "length", "content_filter"]
+FINISH_REASONS: dict[Ending, FinishReason] = {"cut": "length", "filtered": "content_filter"}
+"""OpenAI's words for how a reply ended; all others are "stop"."""
 
 
 INSTEAD = {
@@ -140,7 +145,7 @@ class ChatChoiceOut(ResponseModel):
 
     index: int = 0
     message: ChatMessageOut
-    finish_reason: Literal["stop", "length"]
+    finish_reason: FinishReason
     """`length` if the answer was cut at its maximum length."""
 
 

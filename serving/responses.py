@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from starlette.responses import Response
 
+from retriever.types import Ending
 from serving import intake
 from serving.chat import OWN_ERRORS, answer_text, text_pieces
 from serving.chat_request import openai_errors, read_responses
@@ -18,6 +19,7 @@ from serving.events import EVENTS, event, event_stream
 from serving.openapi import Responses, errors
 from serving.responses_schemas import (
     IncompleteDetailsOut,
+    IncompleteReason,
     OutputMessageOut,
     OutputTextOut,
     ResponsesFields,
@@ -27,6 +29,8 @@ from serving.responses_schemas import (
 )
 from serving.schemas import AnswerOut, OnGeneratorError
 from serving.service import PendingAnswer, Service
+
+_INCOMPLETE: dict[Ending, IncompleteReason] = {"cut": "max_output_tokens", "filtered": "content_filter"}
 
 _FIELDS = ResponsesFields.model_json_schema()
 _FIELDS["properties"]["omgm"] = ChatOptions.model_json_schema()  # in place: OpenAPI has no `$defs` to refer to
@@ -97,7 +101,7 @@ def _response(
         id=f"resp_{pending.response.request_id}",
         created_at=created,
         status=_status(answer),
-        incomplete_details=IncompleteDetailsOut() if answer and answer.cut else None,
+        incomplete_details=_incomplete(answer),
         output=[] if text is None else [_message(pending, text, answer)],
         usage=_usage(answer),
         omgm=answer,
@@ -116,7 +120,12 @@ def _usage(answer: AnswerOut | None) -> ResponsesUsageOut:
 def _status(answer: AnswerOut | None) -> Status:
     if answer is None:
         return "in_progress"
-    return "incomplete" if answer.cut else "completed"
+    return "incomplete" if answer.ending in _INCOMPLETE else "completed"
+
+
+def _incomplete(answer: AnswerOut | None) -> IncompleteDetailsOut | None:
+    reason = None if answer is None else _INCOMPLETE.get(answer.ending)
+    return None if reason is None else IncompleteDetailsOut(reason=reason)
 
 
 def _message(pending: PendingAnswer, text: str | None = None, answer: AnswerOut | None = None) -> OutputMessageOut:

@@ -50,6 +50,7 @@ RESPONSES_NEUTRAL: dict[str, tuple[Any, ...]] = {
 """Parameters that ask for a different kind of answer, with their neutral values, which are accepted."""
 
 
+IncompleteReason = Literal["max_output_tokens", "content_filter"]
 Status = Literal["in_progress", "completed", "incomplete"]
 
 
@@ -127,7 +128,7 @@ class ResponsesUsageOut(ResponseModel):
 class IncompleteDetailsOut(ResponseModel):
     """Why a response is incomplete."""
 
-    reason: Literal["max_output_tokens"] = "max_output_tokens"
+    reason: IncompleteReason
 
 
 class ResponsesOut(ResponseModel):
@@ -140,7 +141,7 @@ class ResponsesOut(ResponseModel):
     object: Literal["response"] = "response"
     created_at: int
     status: Status
-    """`incomplete` if the answer was cut at its maximum length."""
+    """`incomplete` if the answer was cut at its maximum length or by the server's content filter."""
     model: str = MODEL
     output: list[OutputMessageOut]
     error: None = None

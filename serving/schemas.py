@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from retriever.types import Ending
 from serving.agent_schemas import TrailOut
 
 OnGeneratorError = Literal["degrade", "fail"]
@@ -203,8 +204,9 @@ class AnswerOut(RetrieveOut):
     """Tokens of the generator's prompt, null if its server does not count them. An agent's are in `trail`."""
     completion_tokens: int | None = None
     """Tokens of the generator's answer, null if its server does not count them."""
-    cut: bool = Field(default=False, exclude=True)
-    """Whether the answer was cut at its maximum length. Not sent: the OpenAI routes say so in their own fields."""
+    ending: Ending = "complete"
+    """How a chat model's reply ended: `complete`, `cut` at its maximum length, `refused` by the model, or `filtered` by
+    its server. An agent's are in `trail`."""
     generator_error: ErrorDetail | None = None
     """Why the generator, or an agent's model, failed; null if it did not."""
     mode: str = "retrieve"

@@ -254,7 +254,7 @@ class Service:
             generator=self.generator.name,
             prompt_tokens=generation.prompt_tokens,
             completion_tokens=generation.completion_tokens,
-            cut=generation.cut,
+            ending=generation.ending,
             generator_error=ErrorDetail.model_validate(failure.body()["error"]) if failure else None,
         )
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NotRequired, Self, TypedDict
 
+from indexes.formats.rankings import check_order, ranked_list
 from indexes.formats.streams import read_members
 from retriever.files import naming, replacing
 
@@ -66,7 +67,8 @@ def read_negatives(path: Path) -> dict[str, MinedNegatives]:
     """Reads mined negatives by image id, one image at a time.
 
     Raises:
-        ValueError: The file is in neither format; the message names the image and the field.
+        ValueError: The file is in neither format, a similarity is not a finite number, or entities are not in the order
+            of their similarities; the message names the image.
     """
     negatives = {}
     try:
@@ -82,13 +84,17 @@ def _mined(path: Path, image_id: str, row: Any) -> MinedNegatives:
         row = {"top_20": row} if isinstance(row, list) else row
         entries, positive = row["top_20"], row.get("gt_entity_pos_img")
         positives = {str(key): str(url) for key, url in row.get("positives", {}).items() if url is not None}
-        # The same entities are found for many images: one string for each.
-        found = {sys.intern(str(entry["entry"])): entry.get("similarity", math.nan) for entry in entries}
-        return MinedNegatives(
-            tuple(found), array("f", found.values()), None if positive is None else str(positive), positives
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f'{path}: {image_id}: expected {{"top_20": [{{"entry": …}}, …]}}, got {row!r}') from error
+        ranked = ranked_list([{"entry": str(one["entry"]), "score": one.get("similarity")} for one in entries])
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        expected = f'{path}: {image_id}: expected {{"top_20": [{{"entry": …}}, …]}}, got {str(row)[:300]} ({error})'
+        raise ValueError(expected) from error
+    check_order(path, {image_id: ranked})
+    # The same entities are found for many images: one string for each.
+    scores = ranked.scores or [math.nan] * len(ranked.ids)
+    found = dict(zip(map(sys.intern, ranked.ids), scores, strict=True))
+    return MinedNegatives(
+        tuple(found), array("f", found.values()), None if positive is None else str(positive), positives
+    )
 
 
 def write_negatives(path: Path, rows: Iterable[tuple[str, ImageNegatives]]) -> None:

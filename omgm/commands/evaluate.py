@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omgm.commands import evaluate_agent
 from omgm.commands.agents import refuse_without_mode
@@ -38,6 +38,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="take step 1's candidates from a file of retrieval results, or the correct entities (gold)",
     )
+    parser.add_argument(
+        "--step1-order",
+        choices=("list", "scores", "distances"),
+        help="what puts the candidates of --step1 in order, if the file contradicts itself: their place in the list, "
+        "scores (higher is better) or distances (lower is better)",
+    )
+    parser.add_argument(
+        "--step1-partial",
+        action="store_true",
+        help="accept a --step1 file of which less than half is in the index, or that has candidates for less than half "
+        "of the questions",
+    )
     parser.add_argument("--bem", type=Path, metavar="DIR", help="E-VQA's learned judge of answers (docs/metrics.md)")
     parser.add_argument("--batch-size", type=positive, default=16, metavar="N", help="queries per batch (%(default)s)")
     evaluate_agent.add_arguments(parser)
@@ -62,6 +74,8 @@ def run(args: argparse.Namespace) -> None:
             raise ValueError("--no-answers, --bem and --step1 do not apply to agents; remove them")
         evaluate_agent.run(args)
         return
+    if args.step1 in (None, "gold") and (args.step1_order is not None or args.step1_partial):
+        raise ValueError("--step1-order and --step1-partial say how to read a file; name it with --step1")
     refuse_without_mode(args, evaluate_agent.ALL_OPTIONS)
     if args.query_images is None:
         raise ValueError(f"--query-images is needed: {args.dataset} names its images")
@@ -72,23 +86,29 @@ def run(args: argparse.Namespace) -> None:
 
     from evaluation.ablation import as_markdown, step_table
     from evaluation.bem import load_bem
-    from evaluation.given import GivenCandidates
+    from evaluation.given import GOLD, GivenCandidates
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
     from evaluation.summary import as_text
+    from indexes.formats.rankings import check_coverage
     from omgm.identity import used
     from omgm.opening import open_retriever
     from omgm.parts import build_generator
     from retriever.files import write_json, write_whole
 
     bem = None if args.bem is None else load_bem(existing(args.bem, "--bem"))
-    given = None if args.step1 is None else _given(args.step1, questions)
+    given = None if args.step1 is None else _given(args, questions)
     retriever = open_retriever(profile, args.index)
     index = retriever.index
     settings = profile.model_dump(mode="json")
     if given is not None:
         found, settings["step1"] = given
-        retriever.steps = [GivenCandidates(found, index, profile.search.k), *retriever.steps[1:]]
+        step1 = GivenCandidates(found, index, profile.search.k)
+        if args.step1 != GOLD:
+            partial = "" if args.step1_partial else "--step1-partial"
+            covered = check_coverage(Path(args.step1), found, len(questions), step1.has, partial_flag=partial)
+            settings["step1"] |= covered
+        retriever.steps = [step1, *retriever.steps[1:]]
         retriever.recognition = None  # it is fitted to the scores of our step 1
     metrics = evaluate(
         retriever,
@@ -115,16 +135,19 @@ def run(args: argparse.Namespace) -> None:
         print(f"{as_text(metrics)}\n\n{as_markdown(rows)}\n{args.out / 'report.html'}")
 
 
-def _given(step1: str, questions: Sequence[Question]) -> tuple[Found, dict[str, str]]:
+def _given(args: argparse.Namespace, questions: Sequence[Question]) -> tuple[Found, dict[str, Any]]:
     """Returns the candidates that `--step1` names, and a description of them for the run's note."""
-    from evaluation.given import GOLD, gold_candidates, read_candidates
+    from evaluation.given import GOLD, gold_candidates
+    from indexes.formats.rankings import read_rankings
     from retriever.files import sha256_of
 
-    if step1 == GOLD:
+    if args.step1 == GOLD:
         return gold_candidates(questions), {"candidates": GOLD}
-    path = existing(Path(step1), "--step1")
-    found = read_candidates(path, dict.fromkeys(question.id for question in questions))
-    return found, {"candidates": path.name, "sha256": sha256_of(path)}
+    path = existing(Path(args.step1), "--step1")
+    wanted = dict.fromkeys(question.id for question in questions)
+    found = read_rankings(path, wanted, order=args.step1_order, flag="--step1-order")
+    order = {} if args.step1_order is None else {"order": args.step1_order}
+    return found, {"candidates": path.name, "sha256": sha256_of(path), **order}
 
 
 def selected_questions(args: argparse.Namespace) -> list[Question]:

@@ -107,7 +107,7 @@ def test_a_conversation_too_long_for_the_server_is_shortened() -> None:
 
 def test_a_model_that_reasons_for_long_is_given_more_room() -> None:
     def play(body: dict[str, Any]) -> ChatReply:
-        return ChatReply("", cut=True) if body["max_tokens"] < 1_000 else ChatReply("<Website 1>")
+        return ChatReply("", ending="cut") if body["max_tokens"] < 1_000 else ChatReply("<Website 1>")
 
     async def run(url: str) -> AgentAnswer:
         async with ChatClient(url, "scripted") as client:
@@ -122,7 +122,7 @@ def test_a_model_that_reasons_for_long_is_given_more_room() -> None:
 
 def test_requests_at_once_are_all_given_more_room() -> None:
     def play(body: dict[str, Any]) -> ChatReply:
-        return ChatReply("", cut=True) if body["max_tokens"] < 1_000 else ChatReply('{"sufficient": true}')
+        return ChatReply("", ending="cut") if body["max_tokens"] < 1_000 else ChatReply('{"sufficient": true}')
 
     async def run(url: str) -> AgentAnswer:
         async with ChatClient(url, "scripted") as client:
@@ -162,7 +162,7 @@ def test_other_errors_are_raised() -> None:
             {"tool_calls": [{"function": {"name": "f\ude00", "arguments": '{"q": "\\uDE00"}'}}]},
             ChatReply("", (ToolCall("f\ufffd", '{"q": "\\ufffd"}'),)),
         ),
-        ({"content": None, "reasoning_content": "<answer>no</answer>"}, ChatReply("")),
+        ({"content": None, "reasoning_content": "<answer>no</answer>"}, ChatReply("", thoughts="<answer>no</answer>")),
     ],
 )
 def test_replies_in_the_shapes_that_servers_send(message: dict[str, Any], reply: ChatReply) -> None:

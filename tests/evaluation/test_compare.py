@@ -147,7 +147,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr().out
     assert shown == out.read_text()
     assert "# evqa: 2 runs over 6 common questions" in shown
-    assert "| first | colors | 0123456789 | 6 | 0 | 0 | 0 | 17 ms | - |" in shown
+    assert "| first | colors | 0123456789 | 6 | 0 | 17 ms | - | - |" in shown
     row = next(text for text in shown.splitlines() if text.startswith("| step1 recall@1 |")).split(" | ")
     assert row[1] == "6" and row[2].startswith("33.3 [") and row[3] == "100.0 [100.0, 100.0]"
     assert row[4].startswith("+66.7 [") and row[5] == "0.125 |"  # 2 of 16

@@ -22,8 +22,8 @@ LINE = """{"id": "q0", "question": "How long?", "image_id": "red", "question_typ
 "sections": [[2, 0.5, 0.25, 0.3], [0, 0.1, null, null]]}], "rankings": {"step1": [["r", 1.0]]}, "ranks": {"step1": 1},
 "evidence": {"entity_id": "r", "entity_title": "Red", "section_title": "Wave", "text": "7 nm", "section_index": 2},
 "section_correct": true, "section_ranks": {"pseudo": 1, "section": 1}, "answer": "7", "confidence": 0.5, "span": [0, 1],
-"unanswered": false, "answer_scores": {"evqa_exact_match": 1.0}, "answer_correct": true,
-"timings_ms": {"step1": 2.5}}"""
+"unanswered": false, "ending": "cut", "thoughts": "A wave.",
+"answer_scores": {"evqa_exact_match": 1.0}, "answer_correct": true, "timings_ms": {"step1": 2.5}}"""
 
 
 def test_a_line_and_its_record() -> None:

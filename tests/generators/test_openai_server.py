@@ -53,9 +53,9 @@ def test_whole_and_streamed_answers_agree(served: tuple[str, str]) -> None:
 
     async def run() -> tuple[str, str]:
         async with ChatClient(url, model) as client:
-            whole = await client.complete(MESSAGES, 8)
-            pieces = [piece async for piece in client.stream(MESSAGES, 8)]
-            return whole, "".join(pieces)
+            whole = await client.converse(MESSAGES, 8)
+            *pieces, _ = [piece async for piece in client.stream(MESSAGES, 8)]
+            return whole.text, "".join(map(str, pieces))
 
     whole, streamed = asyncio.run(run())
     assert whole.split() and all(word.startswith("word") or word in ("<s>", "<unk>") for word in whole.split())
@@ -67,7 +67,7 @@ def test_an_unknown_model_is_a_clear_error(served: tuple[str, str]) -> None:
 
     async def run() -> None:
         async with ChatClient(url, model + "-missing", retries=0) as client:
-            await client.complete(MESSAGES, 4)
+            await client.converse(MESSAGES, 4)
 
     with pytest.raises(ChatError, match="chat/completions"):
         asyncio.run(run())

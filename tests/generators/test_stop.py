@@ -54,5 +54,5 @@ def test_span_and_white_space() -> None:
     assert stopped(Generation(ANSWER, 0.5), [","]) == Generation("Tokyo", 0.5)
     assert stopped(Generation(ANSWER, 0.5, (5, 20)), ["Tok"]) == Generation("", 0.5)
     assert stopped(Generation(None, 0.1), ["Tok"]) == Generation(None, 0.1)
-    assert stopped(Generation(ANSWER, cut=True), [","]) == Generation("Tokyo")
-    assert stopped(Generation(ANSWER, cut=True), ["Kyoto"]) == Generation(ANSWER, cut=True)
+    assert stopped(Generation(ANSWER, ending="cut"), [","]) == Generation("Tokyo")
+    assert stopped(Generation(ANSWER, ending="cut"), ["Kyoto"]) == Generation(ANSWER, ending="cut")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,10 +17,10 @@ from PIL import Image
 from generators.chat import ChatGenerator
 from llm.chat import ChatClient, ChatError
 from llm.messages import image_part
-from llm.replies import Usage
+from llm.replies import ChatReply
 from retriever.types import Evidence, Generation, GenerationRequest
 from tests.fakes.chat_server import FakeChatServer
-from tests.fakes.local_chat_servers import LocalChatServer, as_events, ollama_chunk, ollama_completion
+from tests.fakes.local_chat_servers import CannedReply, LocalChatServer, as_events, ollama_chunk, ollama_completion
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def server() -> Iterator[FakeChatServer]:
 def ask(server: FakeChatServer, model: str, text: str = "hello", **settings: Any) -> str:
     async def run() -> str:
         async with ChatClient(server.url, model, backoff=0.02, **settings) as client:
-            return await client.complete([{"role": "user", "content": text}], 16)
+            return (await client.converse([{"role": "user", "content": text}], 16)).text
 
     return asyncio.run(run())
 
@@ -39,7 +40,11 @@ def ask(server: FakeChatServer, model: str, text: str = "hello", **settings: Any
 def pieces(server: FakeChatServer, model: str) -> list[str]:
     async def run() -> list[str]:
         async with ChatClient(server.url, model, backoff=0.02) as client:
-            return [piece async for piece in client.stream([{"role": "user", "content": "hello"}], 16)]
+            client._begins_thoughts = False  # as an earlier reply shows
+            stream = client.stream([{"role": "user", "content": "hello"}], 16)
+            *streamed, reply = [piece async for piece in stream]
+            assert isinstance(reply, ChatReply) and reply.text == "".join(map(str, streamed))
+            return list(map(str, streamed))
 
     return asyncio.run(run())
 
@@ -129,13 +134,14 @@ def counted(server: FakeChatServer, model: str) -> list[tuple[int | None, int | 
     """Counts the tokens of an answer and of two streams of one client."""
 
     async def run() -> list[tuple[int | None, int | None]]:
-        usages = [Usage(), Usage(), Usage()]
         messages = [{"role": "user", "content": "hello"}]
         async with ChatClient(server.url, model, retries=0) as client:
-            await client.complete(messages, 16, usage=usages[0])
-            for usage in usages[1:]:
-                assert [piece async for piece in client.stream(messages, 16, usage=usage)] == ["Mount ", "Véll"]
-        return [(usage.prompt_tokens, usage.completion_tokens) for usage in usages]
+            replies = [await client.converse(messages, 16)]
+            for _ in range(2):
+                *streamed, reply = [piece async for piece in client.stream(messages, 16)]
+                assert streamed == ["Mount ", "Véll"] and isinstance(reply, ChatReply)
+                replies.append(reply)
+        return [(reply.prompt_tokens, reply.completion_tokens) for reply in replies]
 
     return asyncio.run(run())
 
@@ -175,8 +181,8 @@ def test_check(server: FakeChatServer) -> None:
 def test_without_a_system_role(server: FakeChatServer) -> None:
     async def run(content: Any) -> None:
         async with ChatClient(server.url, "good", system_role=False) as client:
-            await client.complete([{"role": "system", "content": "Be brief."}, {"role": "user", "content": content}], 1)
-            await client.complete([{"role": "user", "content": "Who?"}], 1)
+            await client.converse([{"role": "system", "content": "Be brief."}, {"role": "user", "content": content}], 1)
+            await client.converse([{"role": "user", "content": "Who?"}], 1)
 
     asyncio.run(run("Who?"))
     asyncio.run(run([image_part(Image.new("RGB", (4, 4))), {"type": "text", "text": "Who?"}]))
@@ -189,11 +195,11 @@ def test_without_a_system_role(server: FakeChatServer) -> None:
 
 
 def test_concurrency_is_limited(server: FakeChatServer) -> None:
-    async def run() -> list[str]:
+    async def run() -> list[ChatReply]:
         async with ChatClient(server.url, "counted", concurrency=3) as client:
-            return await asyncio.gather(*(client.complete([{"role": "user", "content": str(i)}], 1) for i in range(9)))
+            return await asyncio.gather(*(client.converse([{"role": "user", "content": str(i)}], 1) for i in range(9)))
 
-    assert asyncio.run(run()) == [f"heard: {i}" for i in range(9)]
+    assert [reply.text for reply in asyncio.run(run())] == [f"heard: {i}" for i in range(9)]
     assert server.most_active == 3
 
 
@@ -242,9 +248,9 @@ def test_generator(server: FakeChatServer) -> None:
 @pytest.mark.parametrize(
     ("asked", "stop", "sent", "whole", "pieces"),
     [
-        (1, (), 1, Generation("heard:", cut=True), ["Mount ", Generation("Mount", cut=True)]),
-        (None, (), 3, Generation("heard: - Question:", cut=True), ["Mount ", "Véll", Generation("Mount Véll")]),
-        (9, (), 3, Generation("heard: - Question:", cut=True), ["Mount ", "Véll", Generation("Mount Véll")]),
+        (1, (), 1, Generation("heard:", ending="cut"), ["Mount ", Generation("Mount", ending="cut")]),
+        (None, (), 3, Generation("heard: - Question:", ending="cut"), ["Mount ", "Véll", Generation("Mount Véll")]),
+        (9, (), 3, Generation("heard: - Question:", ending="cut"), ["Mount ", "Véll", Generation("Mount Véll")]),
         (2, (":", "nt"), 2, Generation("heard"), ["Mount ", "Véll", Generation("Mou")]),
     ],
 )
@@ -263,10 +269,11 @@ def test_the_lower_limit_counts(
 
 
 def generated(url: str, model: str, request: GenerationRequest) -> tuple[Generation, list[str | Generation]]:
-    """Returns the answer of a generator limited to three tokens, and its stream."""
+    """Returns the answer of a generator limited to three tokens, and its later stream."""
 
     async def run() -> tuple[Generation, list[str | Generation]]:
         async with ChatClient(url, model, retries=0) as client:
+            client._begins_thoughts = False  # as an earlier reply shows
             generator = ChatGenerator(client, max_tokens=3)
             [whole] = await generator.generate([request])
             return whole, [piece async for piece in generator.stream(request)]
@@ -275,16 +282,109 @@ def generated(url: str, model: str, request: GenerationRequest) -> tuple[Generat
 
 
 def test_nothing_but_reasoning_within_the_limit() -> None:
-    """A request's own limit leaves an empty answer; the generator's limit is an error of its settings."""
+    """A request's own limit leaves an empty answer; the generator's limit is the reason for none."""
     thought = ollama_chunk(reasoning="The image")
     usage = {"choices": [], "usage": {"prompt_tokens": 21, "completion_tokens": 3}}
-    whole, streamed = ollama_completion("", "length", "The"), as_events([thought, ollama_chunk("length"), usage])
-    empty = Generation("", prompt_tokens=21, completion_tokens=3, cut=True)
-    with LocalChatServer({"/v1/chat/completions": [whole, streamed, whole]}) as server:
+    whole, streamed = ollama_completion("", "length", "The image"), as_events([thought, ollama_chunk("length"), usage])
+    empty = Generation("", prompt_tokens=21, completion_tokens=3, ending="cut", thoughts="The image")
+    with LocalChatServer({"/v1/chat/completions": [whole, streamed, whole, streamed]}) as server:
         asked = GenerationRequest("Who?", None, None, max_tokens=2)
         assert generated(server.url, "m", asked) == (empty, [empty])
-        with pytest.raises(ChatError, match="all of its 3 tokens on reasoning"):
-            generated(server.url, "m", replace(asked, max_tokens=3))
+        one, [same] = generated(server.url, "m", replace(asked, max_tokens=None))
+        assert one == same and one.abstained and one.cut and one.thoughts == "The image"
+        assert one.reason is not None and "all of its 3 tokens on reasoning" in one.reason
+
+
+def completion(content: object, finish: str = "stop", **message: object) -> CannedReply:
+    choice = {"index": 0, "message": {"role": "assistant", "content": content, **message}, "finish_reason": finish}
+    return CannedReply(json.dumps({"choices": [choice]}))
+
+
+NONE = Generation(None)
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (completion("<think>\nA disc.\n</think>\n\nTokyo"), Generation("Tokyo", thoughts="A disc.")),
+        (completion("A disc.\n</think>\n\nTokyo"), Generation("Tokyo", thoughts="A disc.")),
+        (completion("<think>A disc, so", "length"), replace(NONE, ending="cut", thoughts="A disc, so")),
+        (completion("<think>A disc, so"), replace(NONE, thoughts="A disc, so")),
+        (completion("<think>I</think><answer>Tokyo</answer>"), Generation("Tokyo", thoughts="I")),
+        (completion("Tokyo", reasoning_content="A disc."), Generation("Tokyo", thoughts="A disc.")),
+        (completion("Tokyo", reasoning="A disc."), Generation("Tokyo", thoughts="A disc.")),
+        (completion(None, "length", reasoning="A disc"), replace(NONE, ending="cut", thoughts="A disc")),
+        (
+            completion(
+                [{"type": "thinking", "thinking": [{"type": "text", "text": "A"}]}, {"type": "text", "text": "B"}]
+            ),
+            Generation("B", thoughts="A"),
+        ),
+        (completion("Tokyo is", "length"), Generation("Tokyo is", ending="cut")),
+        (
+            completion(None, refusal="I cannot help."),
+            replace(NONE, ending="refused", limitation="m refused: I cannot help."),
+        ),
+        (completion("I must", "refusal"), replace(NONE, ending="refused", limitation="m refused: I must")),
+        (
+            completion("", "content_filter"),
+            replace(NONE, ending="filtered", limitation="the server's content filter withheld it"),
+        ),
+        (completion("Tok", "content_filter"), Generation("Tok", ending="filtered")),
+        (completion(None), NONE),
+        (completion(" "), NONE),
+        (
+            completion(None, "tool_calls", tool_calls=[{"id": "1", "function": {"name": "search", "arguments": "{}"}}]),
+            replace(NONE, limitation="m called the tool 'search' instead of answering"),
+        ),
+    ],
+)
+def test_how_a_reply_ends(reply: CannedReply, expected: Generation) -> None:
+    async def run(url: str) -> Generation:
+        async with ChatClient(url, "m", retries=0) as client:
+            return (await ChatGenerator(client).generate([GenerationRequest("Who?", None, None)]))[0]
+
+    with LocalChatServer({"/v1/chat/completions": reply}) as server:
+        found = asyncio.run(run(server.url))
+    if expected.ending == "cut" and expected.answer is None:
+        assert found.limitation is not None and "all of its 128 tokens on reasoning" in found.limitation
+        found = replace(found, limitation=None)
+    assert found == expected
+
+
+def streamed(replies: list[CannedReply], n: int) -> list[list[str | Generation]]:
+    """Returns what a generator streams for `n` requests in turn."""
+
+    async def run(url: str) -> list[list[str | Generation]]:
+        async with ChatClient(url, "m", retries=0) as client:
+            generator = ChatGenerator(client)
+            asked = GenerationRequest("Who?", None, None)
+            return [[piece async for piece in generator.stream(asked)] for _ in range(n)]
+
+    with LocalChatServer({"/v1/chat/completions": replies}) as server:
+        return asyncio.run(run(server.url))
+
+
+def test_thoughts_are_not_streamed() -> None:
+    stop = ollama_chunk("stop")
+    said = [as_events([*(ollama_chunk(content=one) for one in text), stop]) for text in (
+        ["Tok", "yo"], ["Tok", "yo"], ["<th", "ink>A <b", "> disc</thin", "k>\n", "Tok", "yo <", "3"],
+        ["A disc", ".</think>", "Tok", "yo"], ["A disc", ".</think>", "Tok", "yo"],
+    )]  # fmt: skip
+    first, plain, tagged, late, opened = streamed(said, 5)
+    assert first == ["Tokyo", Generation("Tokyo")]  # held back: its prompt might have begun a thought
+    assert plain == ["Tok", "yo", Generation("Tokyo")]
+    assert tagged == ["Tok", "yo ", "<3", Generation("Tokyo <3", thoughts="A <b> disc")]
+    assert late[-1] == Generation("Tokyo", thoughts="A disc.")
+    assert opened == ["Tok", "yo", Generation("Tokyo", thoughts="A disc.")]
+
+
+def test_text_cut_before_the_end_of_a_thought_that_the_prompt_began_is_no_answer() -> None:
+    done = as_events([ollama_chunk(content="A.</think>Tokyo"), ollama_chunk("stop")])
+    cut = as_events([ollama_chunk(content="A red disc, so"), ollama_chunk("length")])
+    first, [second] = streamed([done, cut], 2)
+    assert first == ["Tokyo", Generation("Tokyo", thoughts="A.")]
+    assert isinstance(second, Generation) and second.answer is None and second.thoughts == "A red disc, so"
 
 
 def test_an_empty_answer_is_an_abstention_unless_the_request_limits_it() -> None:

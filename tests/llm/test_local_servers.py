@@ -10,6 +10,7 @@ from PIL import Image
 
 from llm.chat import ChatClient, ChatError
 from llm.messages import Message, image_part, text_part
+from llm.replies import ChatReply
 from tests.fakes.local_chat_servers import (
     CannedReply,
     LocalChatServer,
@@ -30,18 +31,26 @@ QUESTION: list[Message] = [{"role": "user", "content": "Who built this?"}]
 THOUGHT = "The image shows a tower. The user asks who"
 
 
-def complete(*replies: CannedReply, messages: list[Message] = QUESTION, **settings: Any) -> tuple[str, LocalChatServer]:
-    async def run(url: str) -> str:
+def reply_to(
+    *replies: CannedReply, messages: list[Message] = QUESTION, **settings: Any
+) -> tuple[ChatReply, LocalChatServer]:
+    async def run(url: str) -> ChatReply:
         async with ChatClient(f"{url}/v1", "gemma3:4b", backoff=0.01, **settings) as client:
-            return await client.complete(messages, 16)
+            return await client.converse(messages, 16)
 
     with LocalChatServer({CHAT: list(replies)}) as server:
         return asyncio.run(run(server.url)), server
 
 
-def stream(reply: CannedReply) -> list[str]:
-    async def run(url: str) -> list[str]:
+def complete(*replies: CannedReply, messages: list[Message] = QUESTION, **settings: Any) -> tuple[str, LocalChatServer]:
+    reply, server = reply_to(*replies, messages=messages, **settings)
+    return reply.text, server
+
+
+def stream(reply: CannedReply) -> list[str | ChatReply]:
+    async def run(url: str) -> list[str | ChatReply]:
         async with ChatClient(url, "gemma3:4b", retries=0) as client:
+            client._begins_thoughts = False  # as an earlier reply shows
             return [piece async for piece in client.stream(QUESTION, 16)]
 
     with LocalChatServer({CHAT: reply}) as server:
@@ -78,7 +87,7 @@ def test_an_image_goes_as_both_take_it() -> None:
 
 def test_streams_end() -> None:
     ollama = [ollama_chunk(role="assistant", content="Gustave"), ollama_chunk(content=" Eiffel"), ollama_chunk("stop")]
-    assert stream(as_events(ollama)) == ["Gustave", " Eiffel"]
+    assert stream(as_events(ollama)) == ["Gustave", " Eiffel", ChatReply("Gustave Eiffel")]
     llama = [
         llama_chunk(role="assistant", content=None),
         llama_chunk(content="Gustave"),
@@ -89,7 +98,7 @@ def test_streams_end() -> None:
     pinged = CannedReply(
         f":\n\n{pinged.body}", content_type=pinged.content_type
     )  # llama.cpp's server sends pings while it processes the prompt
-    assert stream(pinged) == ["Gustave", " Eiffel"]
+    assert stream(pinged) == ["Gustave", " Eiffel", ChatReply("Gustave Eiffel")]
 
 
 def test_a_stream_that_fails_half_way() -> None:
@@ -138,24 +147,27 @@ def test_a_model_that_is_still_loading() -> None:
 @pytest.mark.parametrize("completion", [ollama_completion, llama_completion])
 def test_reasoning_is_no_answer(completion: Any) -> None:
     assert complete(completion("Gustave Eiffel", reasoning=THOUGHT))[0] == "Gustave Eiffel"
-    with pytest.raises(ChatError, match=r"all of its 16 tokens on reasoning.*reasoning_effort=none.*max_tokens"):
-        complete(completion("", "length", THOUGHT))
+    cut, _ = reply_to(completion("", "length", THOUGHT))
+    assert cut == ChatReply("", prompt_tokens=cut.prompt_tokens, completion_tokens=cut.completion_tokens,
+                            ending="cut", thoughts=THOUGHT)  # fmt: skip
 
 
-def test_reasoning_without_content() -> None:
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "thinking"])
+def test_reasoning_without_content(field: str) -> None:
     """vLLM sends null where Ollama and llama.cpp's server send ""."""
-    message = {"role": "assistant", "content": None, "reasoning_content": THOUGHT}
-    with pytest.raises(ChatError, match="all of its 16 tokens on reasoning"):
-        complete(as_json({"choices": [{"index": 0, "message": message, "finish_reason": "length"}]}))
+    message = {"role": "assistant", "content": None, field: THOUGHT}
+    reply, _ = reply_to(as_json({"choices": [{"index": 0, "message": message, "finish_reason": "length"}]}))
+    assert reply == ChatReply("", ending="cut", thoughts=THOUGHT)
 
 
 def test_reasoning_in_a_stream() -> None:
     thoughts = [ollama_chunk(role="assistant", content="", reasoning="The image"), ollama_chunk(reasoning=" shows")]
-    assert stream(as_events([*thoughts, ollama_chunk(content="Eiffel"), ollama_chunk("stop")])) == ["Eiffel"]
-    with pytest.raises(ChatError, match="all of its 16 tokens on reasoning"):
-        stream(as_events([*thoughts, ollama_chunk("length")]))
-    with pytest.raises(ChatError, match="all of its 16 tokens on reasoning"):
-        stream(as_events([llama_chunk(reasoning_content="The image"), llama_chunk("length")]))
+    said = stream(as_events([*thoughts, ollama_chunk(content="Eiffel"), ollama_chunk("stop")]))
+    assert said == ["Eiffel", ChatReply("Eiffel", thoughts="The image shows")]
+    cut = stream(as_events([*thoughts, ollama_chunk("length")]))
+    assert cut == [ChatReply("", ending="cut", thoughts="The image shows")]
+    cut = stream(as_events([llama_chunk(reasoning_content="The image"), llama_chunk("length")]))
+    assert cut == [ChatReply("", ending="cut", thoughts="The image")]
 
 
 def test_reasoning_can_be_turned_off() -> None:
@@ -165,7 +177,7 @@ def test_reasoning_can_be_turned_off() -> None:
 
 def test_an_empty_answer_is_an_answer() -> None:
     assert complete(ollama_completion(""))[0] == ""
-    assert stream(as_events([ollama_chunk(role="assistant", content=""), ollama_chunk("stop")])) == []
+    assert stream(as_events([ollama_chunk(role="assistant", content=""), ollama_chunk("stop")])) == [ChatReply("")]
 
 
 def test_models() -> None:

@@ -35,7 +35,7 @@ class Lands:
 
     def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
         rows = torch.tensor([0, 1, 2, -1])[:k].repeat(len(vectors), 1).numpy()
-        return rows.astype("float32"), rows
+        return 2 - rows.astype("float32"), rows
 
     def entity(self, row: int) -> Entity:
         return Entity(f"e{row}", "", (), image=f"https://e.example/{row}.png")
@@ -94,11 +94,11 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
     assert mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False) == 2
     expected = {
         "gt_entity_pos_img": "https://e.example/1.png",
-        "top_20": [{"entry": f"e{i}", "similarity": float(i)} for i in range(3)],
+        "top_20": [{"entry": f"e{i}", "similarity": float(2 - i)} for i in range(3)],
     }
     negatives = {"q_red": expected, "q_blue": expected}
     assert out.read_text() == json.dumps(negatives, ensure_ascii=False, indent=0) + "\n"
-    assert list(read_negatives(out)["q_blue"].items()) == [("e0", 0.0), ("e1", 1.0), ("e2", 2.0)]
+    assert list(read_negatives(out)["q_blue"].items()) == [("e0", 2.0), ("e1", 1.0), ("e2", 0.0)]
     assert [path.name for path in tmp_path.iterdir()] == ["negatives.json"]
 
     kept = json.dumps(["q_red", {"gt_entity_pos_img": None, "top_20": [{"entry": "kept"}]}])
@@ -156,6 +156,21 @@ def test_negatives_of_another_format_are_refused(content: str, tmp_path: Path) -
     path = tmp_path / "negatives.json"
     path.write_text(content)
     with pytest.raises(ValueError, match=r"negatives\.json"):
+        read_negatives(path)
+
+
+@pytest.mark.parametrize("score", ["NaN", "Infinity", "1e999", '"high"'])
+def test_similarities_are_finite(score: str, tmp_path: Path) -> None:
+    path = tmp_path / "negatives.json"
+    path.write_text(f'{{"q": {{"top_20": [{{"entry": "e", "similarity": {score}}}]}}}}')
+    with pytest.raises(ValueError, match=r"q: expected .*a score must be a (finite )?number"):
+        read_negatives(path)
+
+
+def test_negatives_against_the_order_of_their_similarities_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "negatives.json"
+    path.write_text('{"q": [{"entry": "near", "similarity": 0.25}, {"entry": "far", "similarity": 2.5}]}')
+    with pytest.raises(ValueError, match=r"'q', the order contradicts the scores: first in the list is 'near'"):
         read_negatives(path)
 
 

@@ -125,5 +125,5 @@ def test_an_answer_in_plain_words_counts_once_the_model_was_told_the_form() -> N
 
 
 def test_a_reply_that_was_cut_is_told_so() -> None:
-    _, planner = run(ChatReply("I think about", cut=True), "<answer>x</answer>")
+    _, planner = run(ChatReply("I think about", ending="cut"), "<answer>x</answer>")
     assert "reached its longest length" in last_text(planner.asked[1])
