@@ -97,7 +97,10 @@ def load_run(folder: Path) -> FinishedRun:
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{folder}: not a run of omgm evaluate ({type(error).__name__}: {error})") from error
     if "mode" in metrics:
-        raise ValueError(f"{folder}: a run of an agent ({metrics['mode']}); only runs without --mode can be compared")
+        raise ValueError(
+            f"{folder}: a run of an agent ({metrics['mode']}); only runs of `omgm evaluate` without --mode can be "
+            "compared"
+        )
     outcomes = {(record.id, *record.asks): outcome_of(record) for record in read_records(folder / RECORDS)}
     for key, outcome in outcomes.items():
         if not all(0 <= score <= 1 for score in outcome.answer_scores.values()):  # also false for NaN

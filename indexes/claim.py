@@ -55,7 +55,7 @@ def check_inputs(found: Inputs, given: Inputs, what: str, overwrite: bool) -> No
     different = [(field, old, new) for (field, old), new in pairs if old != new and UNKNOWN not in (old, new)]
     if different:
         listed = "; ".join(f"{field}: {old!r} there, {new!r} now" for field, old, new in different)
-        advice = "" if overwrite else "; choose another folder, or pass --overwrite to replace it"
+        advice = "" if overwrite else "; choose another folder, or replace it with `omgm build-index --overwrite`"
         raise ValueError(f"{what} of other inputs ({listed}){advice}")
 
 

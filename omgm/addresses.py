@@ -16,12 +16,12 @@ def check_address(host: str, port: int) -> None:
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise ValueError(f"cannot listen at {where}: {error.strerror}; choose another --host") from error
+        raise ValueError(f"cannot listen at {where}: {error.strerror}; choose another host") from error
     faults = [fault for family, _, _, _, address in found if (fault := _fault(family, address)) is not None]
     if any(fault.errno == errno.EADDRINUSE for fault in faults):
         raise ValueError(f"cannot listen at {where}: something else listens there; stop it or choose another --port")
     if len(faults) == len(found):  # a name may resolve to IPv4 and IPv6, of which a machine may have only one
-        raise ValueError(f"cannot listen at {where}: {faults[0].strerror}; choose another --host or --port")
+        raise ValueError(f"cannot listen at {where}: {faults[0].strerror}; choose another host or --port")
 
 
 def _fault(family: int, address: tuple[str | int, ...] | tuple[int, bytes]) -> OSError | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
 from indexes.formats.fields import Names
+from indexes.formats.skipped import MAX_BAD, SkippedEntries
 from indexes.sources import ImageSource, open_images
 from retriever.types import Entity
 
@@ -24,6 +25,7 @@ class KnowledgeBase:
         names: Names of an entity's fields in the knowledge base, where they differ from the usual ones.
         drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
         keep_navigation: As in the index; see `indexes.formats.read_knowledge_base`.
+        max_bad: Share of bad entries that is accepted, in 0..1.
     """
 
     kb: Path
@@ -32,6 +34,7 @@ class KnowledgeBase:
     names: Names | None = None
     drop_sections: Sequence[str] | None = None
     keep_navigation: bool = False
+    max_bad: float = MAX_BAD
 
     def articles(self) -> Iterator[Entity]:
         """Yields the articles.
@@ -40,7 +43,8 @@ class KnowledgeBase:
             ValueError: The file is malformed.
         """
         options: dict[str, Any] = {"names": self.names, "keep_navigation": self.keep_navigation}
-        return read_knowledge_base(self.kb, self.kb_format, self.drop_sections, **options)
+        skipped = SkippedEntries(self.max_bad)
+        return read_knowledge_base(self.kb, self.kb_format, self.drop_sections, skipped=skipped, **options)
 
     @property
     def digest(self) -> str:

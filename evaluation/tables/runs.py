@@ -28,6 +28,7 @@ from evaluation.tables.variants import (
 from indexes.build import build_index
 from indexes.design import IndexDesign
 from indexes.formats.fields import Names
+from indexes.formats.skipped import MAX_BAD
 from indexes.manifest import Candidates
 from indexes.search import GpuSearch
 from indexes.store import Index, check_candidates
@@ -85,6 +86,7 @@ class QuestionSet:
         index: The profile's index of it; by default, it is built beside the runs.
         kb_format: Format of `kb`; guessed by default.
         names: The names of an entity's fields in `kb`, if not the usual ones.
+        max_bad: Share of bad entries of `kb` that is accepted, in 0..1.
     """
 
     dataset: str
@@ -95,6 +97,7 @@ class QuestionSet:
     index: Path | None = None
     kb_format: str | None = None
     names: Names | None = None
+    max_bad: float = MAX_BAD
 
 
 class _IndexKind(NamedTuple):
@@ -257,6 +260,7 @@ class TableRuns:
                 fusion=fusion,
                 kb_format=given.kb_format,
                 names=given.names,
+                max_bad=given.max_bad,
                 progress=self._progress,
                 **design,
             )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from omgm.commands.common import (
     add_action,
     add_json,
+    add_max_bad,
     add_query_map,
     add_reading,
     existing,
@@ -37,9 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     against.add_argument("--index", type=Path, metavar="INDEX", help="the index with their entities")
     against.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base with their entities")
     add_reading(check)
+    add_max_bad(check, listed="")
     check.add_argument("--missing", type=Path, metavar="FILE", help="write the ids of missing images, one per line")
     add_json(check)
-    about = "Write a dataset from save_to_disk as a question file and a folder of images (--dataset plain)."
+    about = "Write a dataset from save_to_disk as a question file and images for other commands (--dataset plain)."
     export = add_action(actions, "export", about)
     export.add_argument("--from", type=Path, required=True, dest="source", metavar="DIR", help="the dataset's folder")
     export.add_argument("--split", metavar="NAME", help="one of its splits, if it has several")
@@ -77,7 +79,8 @@ def _export(args: argparse.Namespace) -> None:
 
     n = export(existing(args.source, "--from"), args.out, args.split)
     questions = counted(n, "question")
-    print(f"{questions}: --dataset plain --queries {args.out / QUESTIONS} --query-images {args.out / IMAGES}")
+    files = f"--queries {args.out / QUESTIONS} --query-images {args.out / IMAGES}"
+    print(f"{questions}; for other commands: --dataset plain {files}")
 
 
 def _known_sections(args: argparse.Namespace, wanted: set[str]) -> tuple[Sections | None, str]:
@@ -93,10 +96,12 @@ def _known_sections(args: argparse.Namespace, wanted: set[str]) -> tuple[Section
         return known, index.entity(0).id if len(index) else ""
     if args.kb is not None:
         from indexes.formats import read_knowledge_base
+        from indexes.formats.skipped import MAX_BAD, SkippedEntries
         from indexes.progress import progress_bar
 
-        reading = reading_of(args)
-        entities = read_knowledge_base(existing(args.kb, "--kb"), reading["kb_format"], names=reading["names"])
+        reading, kb = reading_of(args), existing(args.kb, "--kb")
+        skipped = SkippedEntries(reading.get("max_bad", MAX_BAD))
+        entities = read_knowledge_base(kb, reading["kb_format"], names=reading["names"], skipped=skipped)
         first = next(entities, None)
         read = entities if first is None else chain([first], entities)
         known = sections_in(progress_bar(read, desc="knowledge base", unit="entity"), wanted)

@@ -11,6 +11,7 @@ from omgm.commands.common import (
     add_allow_private,
     add_json,
     add_knowledge_base,
+    add_max_bad,
     add_reading,
     existing,
     print_json,
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=["fetch"], help="fetch: download what is missing")
     add_knowledge_base(parser)
     add_reading(parser)
+    add_max_bad(parser, listed="")
     parser.add_argument("--all", action="store_true", help="all images of an entity, not only the main image")
     who = parser.add_mutually_exclusive_group(required=True)
     who.add_argument("--contact", metavar="C", help="your e-mail address or web page, sent to the hosts")
@@ -54,6 +56,7 @@ def run(args: argparse.Namespace) -> None:
     from PIL import Image
 
     from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
+    from indexes.formats.skipped import MAX_BAD, SkippedEntries
     from indexes.sources import open_images
     from omgm.downloads.images.fetch import fetch_images
     from omgm.downloads.images.plan import remote_images
@@ -78,7 +81,8 @@ def run(args: argparse.Namespace) -> None:
         **{key: value for key, value in given.items() if value is not None},
     )
     warnings.simplefilter("error", Image.DecompressionBombWarning)  # counted as too many pixels, not printed
-    entities = read_knowledge_base(kb, format, names=reading["names"])
+    skipped = SkippedEntries(reading.get("max_bad", MAX_BAD))
+    entities = read_knowledge_base(kb, format, names=reading["names"], skipped=skipped)
     if format in OWN_IMAGES and (own := open_images(None, kb, format)) is not None:
         entities = remote_images(entities, own, args.all)
     report = fetch_images(entities, args.images, settings, every=args.all, retry=args.retry)

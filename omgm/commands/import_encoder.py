@@ -40,4 +40,4 @@ def run(args: argparse.Namespace) -> None:
         return
     if tokenizer is None:
         print(f"no tokenizer: copy CLIP's (tokenizer.json, or vocab.json and merges.txt) into {args.out}")
-    print(f"{parameters:,} parameters written; use it with: --set encoder.model={args.out.resolve()}")
+    print(f"{parameters:,} parameters written; pass this to other commands: --set encoder.model={args.out.resolve()}")

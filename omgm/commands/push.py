@@ -42,7 +42,8 @@ def run(args: argparse.Namespace) -> None:
         return
     model = _model_in(folder)
     name = push_model(model, args.repo, private=private, message=args.message, license=args.license)
-    print(f"{name}: name it in a profile, --set {'encoder' if kind_of(model) == 'encoder' else 'fusion'}.model={name}")
+    section = "encoder" if kind_of(model) == "encoder" else "fusion"
+    print(f"{name}: name it in a profile, or pass this to other commands: --set {section}.model={name}")
 
 
 def _model_in(folder: Path) -> Path:

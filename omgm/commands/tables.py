@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from omgm.commands.common import (
     add_json,
+    add_max_bad,
     add_profile,
     add_questions,
     add_reading,
@@ -33,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_profile(parser)
     parser.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base")
     add_reading(parser)
+    add_max_bad(parser, listed="")
     parser.add_argument("--images", type=Path, metavar="DIR", help="the folder with its images")
     parser.add_argument("--index", type=Path, metavar="INDEX", help="the profile's index; by default built under --out")
     add_questions(parser, required=False)

@@ -6,6 +6,7 @@ import argparse
 
 from omgm.commands.common import (
     add_knowledge_base,
+    add_max_bad,
     add_profile,
     add_questions,
     add_reading,
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_profile(parser)
     add_knowledge_base(parser, own_images=True)
     add_reading(parser)
+    add_max_bad(parser, listed="")
     add_questions(parser, required=False)
     add_training(parser, "20 times the square root of the number of images")
 

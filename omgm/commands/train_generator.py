@@ -156,9 +156,9 @@ def _base_folder(base: str) -> Path:
     try:
         return local_folder(base)
     except ValueError as error:
-        revision = f" --revision {model.revision}" if model.revision else ""
+        words = ["hf", "download", model.repo, *(("--revision", model.revision) if model.revision else ())]
         raise ValueError(
-            f"--base: {base} is not on this machine, or not all of it; run: hf download {model.repo}{revision}"
+            f"--base: {base} is not on this machine, or not all of it; run: {shlex.join(words)}"
         ) from error
 
 

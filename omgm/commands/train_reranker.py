@@ -60,7 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tokens that go through the Q-Former at once, at most (8192, or 32768 on a GPU)",
     )
     add("--workers", type=int, metavar="N", help="processes that decode images; by default one per core beside a GPU")
-    add("--max-bad", type=float, metavar="SHARE", help="share of bad questions that is accepted, in 0..1 (0.05)")
+    add(
+        "--max-bad",
+        type=float,
+        metavar="SHARE",
+        help="share of bad questions (0.05) and entries (0.01) that is accepted",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -90,8 +95,7 @@ def run(args: argparse.Namespace) -> None:
         questions=load_rows(args),
         query_image_of=finder(args),
         negatives=existing(args.negatives, "--negatives"),
-        kb_format=args.kb_format,
-        names=reading_of(args)["names"],  # --max-bad applies to the questions
+        **reading_of(args),
         drop_sections=profile.index.drop_sections,
         keep_navigation=profile.index.keep_navigation,
         serving=Serving(

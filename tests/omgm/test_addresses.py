@@ -31,7 +31,7 @@ def test_an_address_in_use_is_reported_before_anything_is_read_or_built(
 
 @pytest.mark.parametrize(
     ("host", "why"),
-    [("192.0.2.1", "choose another --host or --port"), ("no.such.host.invalid", "choose another --host")],
+    [("192.0.2.1", "choose another host or --port"), ("no.such.host.invalid", "choose another host")],
 )
 def test_an_address_that_is_not_of_this_machine(host: str, why: str) -> None:
     with pytest.raises(ValueError, match=f"cannot listen at {host}, port 8000: .*; {why}$"):

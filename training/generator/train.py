@@ -82,7 +82,7 @@ def train_generator(
         given = read_samples(samples)
         renderer = Renderer(base, prompt, config.max_tokens)
         renderer(given[0])  # fails before the weights are loaded if the base is unsuitable
-        with naming_memory_settings(_less_memory(config)):
+        with naming_memory_settings(_less_memory(config), "--workers"):
             model = add_adapter(load_base(base, getattr(torch, config.dtype)), config)
             trainer = LossTrainer(model=model, args=arguments, train_dataset=given, data_collator=Collator(renderer))
             trainer.add_callback(Watch(out, progress, trainer.take_loss))

@@ -112,7 +112,7 @@ def train_reranker(
         FloatingPointError: The loss is not finite.
         MemoryError: The device runs out of memory; the message names the settings to reduce.
     """
-    with joined(config.device) as processes, naming_memory_settings(_LESS_MEMORY):
+    with joined(config.device) as processes, naming_memory_settings(_LESS_MEMORY, "--workers"):
         return _train(fusion, data, out, config, sections, provenance, progress, processes, overwrite)
 
 

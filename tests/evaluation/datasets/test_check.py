@@ -214,7 +214,7 @@ def test_a_data_set_of_the_hub_is_exported_as_plain_questions(
 ) -> None:
     source, out = save(tmp_path / "saved", hub_rows(tmp_path)), tmp_path / "out"
     assert main(["dataset", "export", "--from", str(source), "--out", str(out)]) == 0
-    assert capsys.readouterr().out.startswith("3 questions: --dataset plain --queries ")
+    assert capsys.readouterr().out.startswith("3 questions; for other commands: --dataset plain --queries ")
     rows = [json.loads(line) for line in (out / "questions.jsonl").read_text().splitlines()]
     assert [set(row) for row in rows] == [{"id", "image", "question", "answers", "entity"}] * 3
     assert rows[0]["image"] == rows[1]["image"]
