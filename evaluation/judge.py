@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from evaluation.answers import evqa_match, numeric_match, text_match
 from evaluation.overlap import can_segment, f1_recall, language_of, token_f1
+from evaluation.own_answers import own_match
 from evaluation.search.scores import answer_f1
 from evaluation.search.verdicts import string_match
 from evaluation.vqa import relaxed_match, vqa_accuracy
@@ -20,6 +21,8 @@ Scores = dict[str, float]
 
 NOTES = {
     "evqa_exact_match": "Measured without BEM: this is exact match alone, a lower bound of E-VQA's own metric.",
+    "infoseek_csv": "From the CSV alone: every answer is judged as text, without InfoSeek's ranges, aliases and "
+    "splits; for its own metric, put the official NAME.jsonl beside NAME.csv.",
     "string_match": "No chat model judged the answers (--judge-url, --judge-model); this is string matching.",
     "token_f1": "F1-Recall's tokenizers are not installed (pip install 'omgm[dynvqa]'); this is token F1 alone.",
 }
@@ -71,6 +74,10 @@ def _infoseek(question: Question, answer: str) -> Scores:
     return {"infoseek": float(right)}
 
 
+def _infoseek_csv(question: Question, answer: str) -> Scores:
+    return {"infoseek_csv": float(text_match(answer, question.answers))}
+
+
 def _okvqa(question: Question, answer: str) -> Scores:
     return {"vqa_accuracy": vqa_accuracy(answer, question.answers)}
 
@@ -84,7 +91,7 @@ def _dynvqa(question: Question, answer: str) -> Scores:
 
 def _plain(question: Question, answer: str) -> Scores:
     relaxed = any(relaxed_match(answer.strip(), reference) for reference in question.answers)
-    right = text_match(answer, question.answers)
+    right = own_match(answer, question.answers)
     return {"exact_match": float(right), "relaxed_accuracy": float(right or relaxed)}
 
 
@@ -95,7 +102,7 @@ def _mmsearch(question: Question, answer: str) -> Scores:
 def _mmsearch_plus(question: Question, answer: str) -> Scores:
     return {
         "string_match": float(string_match(answer, question.answers)),
-        "exact_match": float(text_match(answer, question.answers)),
+        "exact_match": float(own_match(answer, question.answers)),
         "max_f1": answer_f1(answer, question.answers),
     }
 
@@ -103,6 +110,7 @@ def _mmsearch_plus(question: Question, answer: str) -> Scores:
 _RULES: Mapping[str, Callable[[Question, str], Scores]] = {
     "evqa": _evqa,
     "infoseek": _infoseek,
+    "infoseek-csv": _infoseek_csv,
     "okvqa": _okvqa,
     "dynvqa": _dynvqa,
     "plain": _plain,

@@ -18,6 +18,7 @@ CUTOFFS = (1, 5, 10, 20)
 METRIC_NAMES = {
     "evqa": "evqa_exact_match",
     "infoseek": "infoseek",
+    "infoseek-csv": "infoseek_csv",
     "okvqa": "vqa_accuracy",
     "dynvqa": "f1_recall",
     "plain": "exact_match",
@@ -214,7 +215,7 @@ def _answers(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
     if style != "infoseek":
         return figures
     unseen_question = [o for o in outcomes if is_unseen_question(o)]
-    unseen_entity = [o for o in outcomes if not is_unseen_question(o)]
+    unseen_entity = [o for o in outcomes if o.groups.get("split") and not is_unseen_question(o)]
     parts = _accuracy(unseen_question), _accuracy(unseen_entity)
     both = None if parts[0] is None or parts[1] is None else harmonic_mean(parts[0], parts[1])
     return figures | {"unseen_question": parts[0], "unseen_entity": parts[1], "harmonic_mean": both}

@@ -22,7 +22,7 @@ def read_infoseek(path: Path) -> Iterator[Item]:
     latter, a question is numerical if its `answer_eval` has a range, and otherwise of type string.
 
     `NAME.csv` refers to articles of the 100,000-article subset by URL. If `NAME.jsonl` is beside it, answers and splits
-    come from there, as in the official evaluation.
+    come from there, as in the official evaluation; without it, answers are judged as text under another metric's name.
 
     Raises:
         ValueError: A file is missing or cannot be read.
@@ -66,7 +66,7 @@ def _read_csv(path: Path) -> Iterator[Item]:
             entity_ids=alternatives(row, "wikipedia_url", where),
             question_type="string",
             data_split=row.get("data_split", "").strip(),
-            style="infoseek",
+            style="infoseek-csv",
             other_image_ids=tuple(others),
         )
         if known is None:

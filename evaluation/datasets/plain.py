@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -207,6 +208,24 @@ def answers_in(value: object) -> list[Any]:
     return [value]
 
 
+def _references(value: object, where: str) -> tuple[str, ...]:
+    """Returns the right answers; a whole number in floating point, such as 1885.0, is also right without its point.
+
+    NaN and null, which pandas writes for a missing answer, are none.
+
+    Raises:
+        ValueError: Another value is not text or a finite number.
+    """
+    listed = value if isinstance(value, list) else [value]
+    given = [one for one in listed if one is not None and one == one]  # NaN differs from itself
+    if listed and not given:
+        return ()
+    if any(isinstance(one, float) and math.isinf(one) for one in given):
+        raise ValueError(f"{where}: field answers must have finite numbers, got {value!r}")
+    whole = [str(int(one)) for one in given if isinstance(one, float) and one.is_integer()]
+    return (*whole, *texts(given, "answers", where))
+
+
 def plain_question(row: Row, where: str) -> Question:
     """Builds the question of a row.
 
@@ -226,7 +245,7 @@ def plain_question(row: Row, where: str) -> Question:
         id=name(row, "id", where),
         question=text(row, "question", where),
         image_id=name(row, "image", where),
-        answers=texts(row.get("answers"), "answers", where),
+        answers=_references(row.get("answers"), where),
         entity_ids=texts(entity, "entity", where) if entity else (),
         section_index=section,
         question_type=optional_text(row, "type", where),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Style = Literal["evqa", "infoseek", "okvqa", "dynvqa", "plain", "mmsearch", "mmsearch-plus"]
+Style = Literal["evqa", "infoseek", "infoseek-csv", "okvqa", "dynvqa", "plain", "mmsearch", "mmsearch-plus"]
 
 
 @dataclass(frozen=True, slots=True)

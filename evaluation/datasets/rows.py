@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -122,12 +123,14 @@ def optional_text(row: Mapping[str, Any], field: str, where: str) -> str:
 
 
 def name(row: Mapping[str, Any], field: str, where: str) -> str:
-    """Returns a field that holds an id or a name: text, or an integer converted to text.
+    """Returns a field that holds an id or a name: text, or a whole number converted to text.
 
     Raises:
         ValueError: The field holds something else.
     """
     value = row.get(field)
+    if isinstance(value, float) and value.is_integer():  # pandas writes integers so if some are missing
+        value = int(value)
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else text(row, field, where)
 
 
@@ -147,9 +150,11 @@ def texts(values: object, field: str, where: str) -> tuple[str, ...]:
     """Returns a list of strings and numbers as strings; a single value counts as a list of one.
 
     Raises:
-        ValueError: The list is empty or contains an empty string or something other than strings and numbers.
+        ValueError: The list is empty or contains an empty string or something other than strings and finite numbers.
     """
     listed = values if isinstance(values, list) else [values]
+    if any(isinstance(value, float) and not math.isfinite(value) for value in listed):
+        raise ValueError(f"{where}: field {field} must have finite numbers, got {values!r}")
     good = [str(v).strip() for v in listed if isinstance(v, str | int | float) and not isinstance(v, bool)]
     if not good or not all(good) or len(good) != len(listed):
         raise ValueError(f"{where}: field {field} must be a list of non-empty strings, got {values!r}")

@@ -7,7 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.answers import normalize
+from evaluation.own_answers import own_contains
+from llm.thoughts import part
 
 JUDGE = """\
 You compare an answer with the accepted answers of a question. The answer is correct if it means the same as at least \
@@ -27,7 +28,6 @@ VERDICT: Mapping[str, Any] = {
 
 _VERDICT = re.compile(r'"?correct"?\s*[:=]\s*"?(true|false|yes|no)', re.IGNORECASE)
 _WORD = re.compile(r"\W*(correct|incorrect|wrong|true|false|yes|no)\b", re.IGNORECASE)
-_THOUGHT = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)|\A.*</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
 _RIGHT = ("true", "yes", "correct")
 
 
@@ -47,7 +47,7 @@ def read_verdict(reply: str) -> bool | None:
         >>> read_verdict('{"correct": true}'), read_verdict("Incorrect."), read_verdict("It depends.")
         (True, False, None)
     """
-    text = _THOUGHT.sub("", reply[:20_000]).strip()
+    text = part(reply[:20_000]).text.strip()
     found = _VERDICT.findall(text)
     if found:
         return found[-1].lower() in _RIGHT
@@ -56,14 +56,13 @@ def read_verdict(reply: str) -> bool | None:
 
 
 def string_match(answer: str | None, accepted: Sequence[str]) -> bool:
-    """Returns whether an answer contains an accepted one, as whole words after normalization.
+    """Returns whether an answer contains an accepted one, as whole words, numbers and symbols.
 
     Example:
         >>> string_match("It is Sochi, Russia.", ["Sochi"]), string_match("Sochiville", ["Sochi"])
         (True, False)
     """
-    given = f" {normalize(answer or '')} "
-    return any(f" {wanted} " in given for one in accepted if (wanted := normalize(one)))
+    return own_contains(answer or "", accepted)
 
 
 def agreement(verdicts: Sequence[bool], matches: Sequence[bool]) -> dict[str, Any]:

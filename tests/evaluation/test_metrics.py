@@ -113,6 +113,8 @@ def test_figures_that_were_not_measured_are_null() -> None:
 
 
 def test_one_split_alone_has_no_harmonic_mean() -> None:
+    alone = summarize([outcome("a", (1, 1), None, True)], "infoseek-csv")["answer"]
+    assert (alone["metric"], alone["accuracy"]) == ("infoseek_csv", 1.0) and "harmonic_mean" not in alone
     figures = summarize([outcome("a", (1, 1), None, True)], "infoseek")
     assert (figures["answer"]["unseen_entity"], figures["answer"]["harmonic_mean"]) == (1.0, None)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.datasets import Question, load, read
+from evaluation.judge import judge
 from tests.fakes.question_files import DYNVQA, EVQA, INFOSEEK, PLAIN
 from tests.fakes.rows import write_csv, write_jsonl
 
@@ -80,6 +81,38 @@ def test_answers_in_objects(tmp_path: Path, given: object, expected: tuple[str, 
     path.write_text(json.dumps({"image": "a", "question": "Who?", "answers": given}))
     (question,) = load("plain", path)
     assert question.answers == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("1885", ("1885",)),
+        ("1885.0", ("1885", "1885.0")),  # as pandas writes an integer where others are missing
+        ("[26.0, 27]", ("26", "26.0", "27")),
+        ("2.5", ("2.5",)),
+        ("-0.0", ("0", "-0.0")),
+        ('"1885.0"', ("1885.0",)),  # text is as written
+        ('"nan"', ("nan",)),
+        ("NaN", ()),
+        ("null", ()),
+        ('[NaN, "Tokyo", null]', ("Tokyo",)),
+        ('{"value": NaN, "aliases": ["Tokyo"]}', ("Tokyo",)),
+    ],
+)
+def test_numbers_and_missing_answers(tmp_path: Path, given: str, expected: tuple[str, ...]) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text(f'{{"id": 7.0, "image": "a", "question": "When?", "answers": {given}}}')
+    (question,) = load("plain", path)
+    assert (question.id, question.answers) == ("7", expected)
+    assert judge(question, "nan")["exact_match"] == (given == '"nan"')
+
+
+@pytest.mark.parametrize("given", ["Infinity", "-Infinity", "[1, 1e999]", "[]", '""', "true"])
+def test_answers_that_are_none(tmp_path: Path, given: str) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text(f'{{"image": "a", "question": "When?", "answers": {given}}}')
+    with pytest.raises(ValueError, match="field answers must"):
+        load("plain", path)
 
 
 def test_several_questions_per_image(tmp_path: Path) -> None:
