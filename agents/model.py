@@ -208,5 +208,5 @@ def _add(run: AgentRun, purpose: str, reply: ChatReply, ms: float, estimate: int
     run.counted_ratio = max(1.0, prompt / estimate)
     run.spending.add_request(prompt, completion)
     money = run.spending.budget.price(prompt, completion)
-    run.add_request(RequestRecord(purpose, prompt, completion, ms, money))
+    run.add_request(RequestRecord(purpose, prompt, completion, ms, money, reply.ending))
     return replace(reply, prompt_tokens=prompt, completion_tokens=completion)

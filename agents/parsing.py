@@ -9,17 +9,12 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from llm.thoughts import THINK, part
+
 _LIMIT = 50_000
 """Maximum characters of a reply that are parsed."""
 _LITERAL_LIMIT = 5_000
 """Maximum characters of an object in Python syntax, or with errors, that are parsed."""
-_THOUGHTS = ("think", "thinking", "thought", "reason", "reasoning")
-_OPEN_THOUGHT = re.compile(
-    rf"<\s*({'|'.join(_THOUGHTS)})\s*>(?:(?!<\s*/\s*\1\s*>).)*(?:<\s*/\s*\1\s*>|\Z)", re.DOTALL | re.IGNORECASE
-)
-_OPEN_THINK = re.compile(
-    r"<\s*(think|thinking)\s*>(?:(?!<\s*/\s*\1\s*>).)*(?:<\s*/\s*\1\s*>|\Z)", re.DOTALL | re.IGNORECASE
-)
 _ANSWER_TAG = r"(?:final[ _-]?)?answer"
 _LABEL = re.compile(
     r"^[ \t\u00a0\u3000*#>\"']*(?:(?:(?:the )?(?:final )?answer(?: is)?|(?:最终|最終)?(?:答案|回答)(?:是|为)?|答え"
@@ -30,8 +25,6 @@ _LABEL = re.compile(
 """`answer:` or `**Final Answer:**` at the start of a line, in several languages."""
 _BOXED = re.compile(r"\\boxed\s*\{(?:\\text\s*\{)?([^{}]+)\}+\$*")
 """An answer in the form of models trained on mathematics."""
-_CHANNEL = re.compile(r"<\|channel\|>analysis.*?(?:<\|end\|>|(?=<\|start\|>|<\|channel\|>(?!analysis))|\Z)", re.DOTALL)
-"""A thought in the Harmony format, which some servers do not parse."""
 _ANSWER_KEYS = ("answer", "final_answer", "final answer", "finalanswer")
 
 
@@ -42,22 +35,12 @@ def without_thoughts(text: str) -> str:
         >>> without_thoughts("<think>Final Answer: no</think> yes")
         'yes'
     """
-    return _OPEN_THOUGHT.sub("", _without_opened(text)).strip()
+    return part(text[:_LIMIT]).text.strip()
 
 
 def without_think(text: str) -> str:
     """Returns a reply without `<think>` elements only, for formats that have their own thoughts."""
-    return _OPEN_THINK.sub("", _without_opened(text)).strip()
-
-
-def _without_opened(text: str) -> str:
-    """Returns a reply without a thought whose opening tag is in the prompt, where a chat template may put it."""
-    text = _CHANNEL.sub("", text[:_LIMIT])
-    closed = re.split(r"</think(?:ing)?>", text, flags=re.IGNORECASE)
-    if len(closed) > 1 and not re.search(r"<think", closed[0], re.IGNORECASE):
-        text = text[len(closed[0]) :]
-        text = re.sub(r"\A</think(?:ing)?>", "", text, flags=re.IGNORECASE)
-    return text
+    return part(text[:_LIMIT], THINK).text.strip()
 
 
 def tagged(text: str, tag: str) -> list[str]:
@@ -99,14 +82,6 @@ def _answer_in(value: dict[str, Any]) -> str | None:
     listed = value.get("citations", value.get("sources"))
     marks = [f" [{number}]" for number in listed if isinstance(number, int)] if isinstance(listed, list) else []
     return str(answer).strip() + ("" if "[" in str(answer) else "".join(marks))
-
-
-def plain_answer(text: str) -> str | None:
-    """Returns the answer in a reply: in a tag, after a label, or else the reply without thoughts and calls."""
-    if (answer := answer_of(text) or labeled_answer(text)) is not None:
-        return answer
-    rest = re.sub(r"<tool_call>.*?(?:</tool_call>|\Z)", "", without_thoughts(text), flags=re.DOTALL | re.IGNORECASE)
-    return re.sub(r"```[\w-]*|</?[a-z_ -]+>", "", rest, flags=re.IGNORECASE).strip() or None
 
 
 def json_object(text: str) -> dict[str, Any] | None:

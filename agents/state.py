@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agents.budget import Spending
     from agents.model import Asking
     from agents.tool import Tool
-    from llm.replies import ChatReply
+    from llm.replies import ChatReply, Ending
 
 IMAGE = "image"
 """The name of the image that the question is about."""
@@ -96,13 +96,14 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request to the model: its purpose, tokens, milliseconds and price."""
+    """A request to the model: its purpose, tokens, milliseconds and price, and how the reply ended."""
 
     purpose: str
     prompt_tokens: int
     completion_tokens: int
     ms: float
     money: float
+    ending: Ending = "complete"
 
 
 @dataclass(slots=True)

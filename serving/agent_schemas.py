@@ -65,6 +65,8 @@ class ModelRequestOut(_TrailPart):
     completion_tokens: int
     ms: float
     money: float
+    ending: str = "complete"
+    """How the reply ended: `complete`, `cut` at its maximum length, `refused` or `filtered`."""
 
 
 class RoundOut(_TrailPart):

@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from agents import prompts
-from agents.parsing import plain_answer, without_thoughts
+from agents.answers import plain_answer
+from agents.parsing import without_thoughts
 from agents.policies.messages import answered, images_of, question_message, system, user
 from agents.state import IMAGE, AgentRun, Call, Decision
 from llm.messages import with_images
@@ -38,7 +39,7 @@ class _Heuristic(ABC):
         found = run.results(calls) or "(nothing)"
         message = with_images(await question_message(run, f"\n\nResults:\n{found}"), images_of(calls))
         reply = await run.ask("answer", [system(prompts.FROM_RESULTS), message], max_tokens=256)
-        return answered(plain_answer(reply.text) or "")
+        return answered(plain_answer(reply) or "")
 
 
 class ImageBaseline(_Heuristic):

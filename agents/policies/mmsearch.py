@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from PIL import Image
 
 from agents import prompts
-from agents.parsing import json_object, plain_answer, without_thoughts
+from agents.answers import plain_answer
+from agents.parsing import json_object, without_thoughts
 from agents.policies.messages import answered, images_of, question_message, system
 from agents.state import IMAGE, AgentRun, Call, Decision, Round
 from llm.messages import with_images
@@ -167,7 +168,7 @@ async def rerank(
 async def summarize(run: AgentRun, known: str, images: Sequence[Image.Image]) -> str:
     """Asks for the answer from a website; returns it, or "" if there is none."""
     messages = [system(prompts.SUMMARIZE), with_images(await question_message(run, known), images)]
-    return plain_answer((await run.ask("summarize", messages, max_tokens=256)).text) or ""
+    return plain_answer(await run.ask("summarize", messages, max_tokens=256)) or ""
 
 
 def chosen(text: str, websites: int) -> int | None:

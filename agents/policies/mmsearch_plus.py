@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from agents import prompts
+from agents.answers import called_answer, plain_answer
 from agents.budget import OutOfBudget
 from agents.calls import calls_of
 from agents.citations import cited
-from agents.parsing import answer_of, is_abstention, labeled_answer, plain_answer, without_thoughts
+from agents.parsing import answer_of, is_abstention, labeled_answer, without_thoughts
 from agents.policies.messages import answered, followed_by, question_message, system, user
 from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Round
 from agents.tool import Tool, plain_name
@@ -25,8 +26,6 @@ OFFERED = (
 _NEED_IMAGE = ("image_search", "web_image_search", "zoom_in", "rotate", "sharpen", "ocr")
 _PUBLISHED = {"image_zoom_in_tool": "zoom_in", "image_zoom_in": "zoom_in"}
 """The paper's names of tools that have other names here."""
-_ANSWERS = ("answer", "final_answer", "finish", "submit_answer")
-"""Tool calls with which some models answer."""
 _CROP = re.compile(r"_round_(\d{1,3})_crop_(\d{1,3})\Z")
 """The end of the paper's names of zoomed images: the round, and the number of the zoom in it."""
 
@@ -70,8 +69,8 @@ class MMSearchPlus:
         self._unseen = reply, run.rounds[-1]
         calls, problem = calls_of(reply, [*run.tools, *_PUBLISHED])
         calls = tuple(_ours(run, call) for call in calls)
-        thought = _thought(reply.text)
-        answer = _called_answer(calls) if calls else answer_of(reply.text)
+        thought = _thought(reply)
+        answer = called_answer(calls) if calls else answer_of(reply.text)
         if calls and answer is None:
             return Decision(thought, calls, problem=problem)
         if answer is None and not problem:
@@ -86,14 +85,14 @@ class MMSearchPlus:
         """Asks for the answer without tools; here, plain text counts as an answer too."""
         await self._continue(run)
         reply = await run.ask("conclude", followed_by(self._messages, prompts.CONCLUDE), max_tokens=256)
-        answer = plain_answer(reply.text)
+        answer = plain_answer(reply, run.tools)
         return None if answer is None or is_abstention(answer) else answer
 
     def _cited_answer(self, run: AgentRun, reply: ChatReply) -> str | None:
         """Accepts a plain-text reply with citations as the answer if the model was just told how to answer."""
         told = len(run.rounds) > 1 and run.rounds[-2].problem == prompts.MALFORMED
         numbers = cited(reply.text) if told else set()
-        return plain_answer(reply.text) if any(1 <= number <= len(run.sources) for number in numbers) else None
+        return plain_answer(reply, run.tools) if any(1 <= number <= len(run.sources) for number in numbers) else None
 
     async def _continue(self, run: AgentRun) -> None:
         """Adds the last reply and its round's results to the conversation, or starts the conversation."""
@@ -159,7 +158,7 @@ async def _summary(run: AgentRun, record: CallRecord) -> str:
         reply = await run.ask("web_info", messages, max_tokens=400)
     except OutOfBudget:
         return ""
-    return plain_answer(reply.text) or ""
+    return plain_answer(reply) or ""
 
 
 def _new_images(last: Round) -> list[Message]:
@@ -174,16 +173,6 @@ def _new_images(last: Round) -> list[Message]:
             result = "image_zoom_in_result" if zoomed else f"{record.call.tool}_image"
             parts += [text_part(f"{naming}\n<{result}>"), image_part(image), text_part(f"</{result}>")]
     return parts
-
-
-def _called_answer(calls: Sequence[Call]) -> str | None:
-    """Returns the answer of a call such as `answer(answer="…")`, if that is the only one."""
-    if len(calls) != 1 or plain_name(calls[0].tool, _ANSWERS) not in _ANSWERS:
-        return None
-    arguments = calls[0].arguments
-    if not isinstance(arguments, str):
-        return labeled_answer(json.dumps(arguments))
-    return labeled_answer(arguments) or (None if "{" in arguments else arguments.strip() or None)
 
 
 def _ours(run: AgentRun, call: Call) -> Call:
@@ -242,7 +231,7 @@ def _api_call(call: Call, round_: int, position: int) -> dict[str, Any]:
     return {"id": f"call_{round_}_{position}", "type": "function", "function": function}
 
 
-def _thought(text: str) -> str:
-    """Returns the text before the first call or the answer."""
-    plain = without_thoughts(text) or text
+def _thought(reply: ChatReply) -> str:
+    """Returns the text before the first call or the answer; what the model thought, if it has no text."""
+    plain = without_thoughts(reply.text) or reply.thoughts or reply.text
     return _CALL_OR_ANSWER.split(plain)[0].strip()[:2000]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 
 from agents import prompts
+from agents.answers import plain_answer
 from agents.calls import calls_of
-from agents.parsing import is_abstention, json_object, plain_answer, without_think, without_thoughts
+from agents.parsing import is_abstention, json_object, without_think, without_thoughts
 from agents.policies.messages import answered, followed_by, images_of, question_message, system, user
 from agents.state import IMAGE, AgentRun, Call, Decision, Round
 from llm.messages import Message
@@ -99,10 +100,12 @@ class OmniSearch:
             self._messages.append(message)
         asked = followed_by(self._messages, prompts.OMNISEARCH_CONCLUDE)
         reply = await run.ask("conclude", asked, max_tokens=256)
-        thought, _, _, final = read_step(reply.text)
+        thought, question, search, final = read_step(reply.text)
         if not final and (inside := _FINAL.search(thought)):  # this is the last reply, so look inside the thought too
             final = thought[inside.end() :].strip()
-        final = final or _FINAL.sub("", plain_answer(reply.text) or "")
+        if not final and not (thought or question or search):  # a further step is no answer
+            final = _FINAL.sub("", plain_answer(reply, run.tools) or "")
+        final = final or ""
         return None if is_abstention(final) else final
 
     async def _continue(self, run: AgentRun) -> tuple[Message, ChatReply | None]:

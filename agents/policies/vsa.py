@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents import prompts
-from agents.parsing import is_abstention, is_true, json_values, plain_answer, tagged, without_thoughts
+from agents.answers import plain_answer
+from agents.parsing import is_abstention, is_true, json_values, tagged, without_thoughts
 from agents.policies.messages import answered, question_message, system, user
 from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Round
 
@@ -152,7 +153,7 @@ class VisionSearchAssistant:
 
     async def _answer(self, run: AgentRun) -> str:
         messages = [system(prompts.COLLABORATE), await question_message(run, self._known())]
-        return plain_answer((await run.ask("answer", messages, max_tokens=256)).text) or "unknown"
+        return plain_answer(await run.ask("answer", messages, max_tokens=256)) or "unknown"
 
     def _queries(self, node: _Node) -> list[str]:
         """Returns the sub-question, and the sub-question combined with the formulation of its region."""

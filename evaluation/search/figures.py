@@ -14,6 +14,7 @@ from evaluation.search.trajectories import trajectory_figures
 from evaluation.search.verdicts import agreement, string_match
 
 Record = dict[str, Any]
+_ENDINGS = ("cut", "refused", "filtered")
 
 
 def search_metrics(
@@ -38,7 +39,10 @@ def search_metrics(
         **{name: header[name] for name in ("dataset", "mode", "profile") if name in header},
         "n_queries": len(records),
         "n_failed": sum(record["failed"] is not None for record in records),
+        "n_images_missing": sum((record["failed"] or "").startswith("its image") for record in records),
+        "n_without_reference": sum(not record["answers"] for record in records),
         "n_unanswered": sum(record["answer"] is None for record in records),
+        **{f"n_{ending}": sum(ending in _endings(trail) for trail in trails) for ending in _ENDINGS},
         "answer": _answers(records, scores, verdicts),
     }
     if verdicts is not None:
@@ -64,6 +68,11 @@ def search_metrics(
         **{key: header[key] for key in ("settings", "index", "models") if key in header},
         "commit": commit(),
     }
+
+
+def _endings(trail: Record) -> set[str]:
+    """Returns how the model's replies in a trail ended."""
+    return {request.get("ending", "complete") for one in trail["rounds"] for request in one["requests"]}
 
 
 def main_scores(records: Sequence[Record], verdicts: Sequence[Record] | None) -> list[float]:

@@ -206,12 +206,14 @@ def _sliced(page: Image.Image) -> list[Image.Image]:
 
 def _as_text(metrics: dict[str, Any]) -> str:
     """Returns the main figures as lines of text, in percent."""
+    from evaluation.counts import counts_line
     from evaluation.metrics import percent
 
     answer, paths = metrics["answer"], metrics["trajectories"]
-    failed = f", {metrics['n_failed']} failed" if metrics["n_failed"] else ""
     questions = counted(metrics["n_queries"], "question")
-    lines = [f"{metrics['dataset']}, {metrics['mode']}: {questions}{failed}; figures in percent"]
+    lines = [f"{metrics['dataset']}, {metrics['mode']}: {questions}; figures in percent"]
+    if counts := counts_line(metrics):
+        lines.append(f"          {counts}")
     lines.append(f"answer    {answer['metric']} {percent(answer['accuracy'])}")
     if "note" in answer:
         lines.append(f"          {answer['note']}")
@@ -222,6 +224,8 @@ def _as_text(metrics: dict[str, Any]) -> str:
     if "judge" in metrics:
         judge = metrics["judge"]
         lines.append(f"judge     agrees with string matching on {percent(judge['agreement'])} of {judge['n']} answers")
+        if judge["unreadable"]:
+            lines.append(f"          {judge['unreadable']:,} replies without a verdict count as wrong")
     calls = ", ".join(f"{tool} {n}" for tool, n in paths["calls"].items()) or "none"
     lines.append(f"calls     {calls}; P(image | zoom) {percent(paths['p_image_given_zoom'])}")
     lines.append(f"malformed {paths['malformed']} in {paths['malformed_trajectories']} of {paths['n']} trajectories")

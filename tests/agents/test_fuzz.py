@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from agents.answers import plain_answer
 from agents.budget import Budget
 from agents.calls import calls_of
 from agents.citations import cited, without_citations
 from agents.engine import Engine, Policy
-from agents.parsing import is_abstention, json_object, plain_answer, without_thoughts
+from agents.parsing import is_abstention, json_object, without_thoughts
 from agents.policies import POLICIES
 from agents.policies.auto import read_verdict
 from agents.policies.omnisearch import read_step
@@ -156,12 +157,12 @@ def test_parsers_take_any_text(seed: int) -> None:
     for _ in range(300):
         text = "".join(random_.choice(PIECES) for _ in range(random_.randrange(60)))
         calls_of(ChatReply(text))
-        without_thoughts(text), plain_answer(text), json_object(text), is_abstention(text)
+        without_thoughts(text), plain_answer(ChatReply(text)), json_object(text), is_abstention(text)
 
 
 def test_replies_of_a_megabyte_are_read_at_once(tmp_path: Path) -> None:
     for piece in (*PIECES, "{", '{"a":', "<", "I don't know ", "[1", " \n", "[[", "\u3010", "add_node(", "answer: "):
         text = piece * (1_000_000 // len(piece))
         calls_of(ChatReply(text))
-        plain_answer(text), is_abstention(text), without_citations(text[:100_000]), cited(text[:100_000])
+        plain_answer(ChatReply(text)), is_abstention(text), without_citations(text[:100_000]), cited(text[:100_000])
         read_step(text), read_update(text), read_verdict(text)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from agents.answers import plain_answer
 from agents.calls import calls_of
-from agents.parsing import answer_of, is_abstention, json_object, plain_answer
+from agents.parsing import answer_of, is_abstention, json_object
 from agents.state import Call
 from llm.replies import ChatReply
 
@@ -79,7 +80,7 @@ def test_python_is_read_but_not_run() -> None:
     ],
 )
 def test_answers_are_read_from_text(text: str, answer: str) -> None:
-    assert plain_answer(text) == answer
+    assert plain_answer(ChatReply(text)) == answer
     assert answer_of(text) == (answer if "<" in text else None)
 
 
@@ -123,4 +124,4 @@ def test_answers_that_only_sound_like_abstentions(text: str) -> None:
 def test_a_reply_of_empty_lines_takes_no_longer_than_another() -> None:
     text = "a" + 45_000 * "\n" + "b"  # would take minutes if parsing were quadratic in the number of lines
     assert calls_of(ChatReply(text), ["text_search"]) == ((), "")
-    assert plain_answer(text) == text
+    assert plain_answer(ChatReply(text)) == text

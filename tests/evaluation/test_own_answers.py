@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.own_answers import own_contains, own_match, own_tokens
+from evaluation.own_answers import own_contains, own_match
 
 SAME = [
     ("The Hague.", "hague"), ("U.S. Dollar", "us dollar"), ("an x-ray", "xray"), ("“Tokyo”!", "Tokyo"),
@@ -16,11 +16,13 @@ SAME = [
     ("15.", "15"), (".5", "0.5"), ("\u22125", "-5"),
     ("5 km", "5km"), ("5 %", "5%"),
     ("21 ℃", "21°C"), ("1990 \u2013 91", "1990-91"),
-    ("1990's", "1990s"), ("\uff15", "5"), ("٣", "3"), ("T-34", "T34"), ("(C++)", "c++"), ("'15'", "15"), ("東京。", "東京"),
+    ("1990's", "1990s"), ("\uff15", "5"), ("٣", "3"), ("T-34", "T34"), ("(C++)", "c++"), ("'15'", "15"),
+    ("東京。", "東京"),
     ("Tokyo (Japan)", "tokyo japan"), ("1,234.50", "1234.50"), ("A", "a"), ("?", "?"),
 ]  # fmt: skip
 DIFFERENT = [
-    ("1.5", "15"), ("-5", "5"), ("+5", "-5"), ("3.14", "314"), ("1990-91", "199091"), ("12:30", "1230"), ("1/2", "12"),
+    ("1.5", "15"), ("-5", "5"), ("+5", "-5"), ("3.14", "314"), ("1990-91", "199091"), ("12:30", "1230"),
+    ("1/2", "12"),
     ("1,5", "15"), ("3,14", "314"), ("0,125", "0125"), ("10²", "102"), ("10²", "10"), ("10^5", "105"), ("½", "12"),
     ("C++", "C"), ("C#", "C"), ("C#", "C++"),
     ("A+", "A"), ("A-", "A"), ("A-", "A+"), ("O\u2212", "O+"), ("A*", "A"),
@@ -52,7 +54,6 @@ def test_numbers_are_the_same_if_they_are_written_the_same(first: object, second
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_any_text(first: str, second: str) -> None:
     assert own_match(first, [first]) and own_match(first, [second]) == own_match(second, [first])
-    assert own_contains(f"{first} and", [first]) or not own_tokens(first) or own_tokens(first)[-1] in ("a", "an", "the")
 
 
 @pytest.mark.parametrize(
