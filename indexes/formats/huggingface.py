@@ -17,6 +17,9 @@ from indexes.formats.skipped import Entry
 from indexes.formats.source_file import names_in, read_source_file
 from retriever.files import as_line
 
+_FILES = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "json", ".json": "json", ".csv": "csv"}
+"""Builders of the library for single files."""
+
 
 def read_huggingface(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the rows of the data set that a TOML file names, with their places.
@@ -60,15 +63,22 @@ class DatasetRows:
         settings = read_source_file(path)
         datasets = optional("datasets", "hf")
         name, folder = settings["dataset"], path.parent / settings["dataset"]
+        files = _FILES.get(folder.suffix.lower()) if folder.is_file() else None
+        if folder.is_file() and files is None:
+            known = ", ".join(f"*{suffix}" for suffix in _FILES)
+            raise ValueError(f"{path}: dataset {name!r} is a file; only {known} are read so, pass others as they are")
         split = settings.get("split", "train")
         try:
             if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
                 data = datasets.load_from_disk(str(folder))
                 data = data[split] if isinstance(data, dict) else data
             else:
-                name = str(folder) if folder.is_dir() else name
                 options = {"split": split, "revision": settings.get("revision")}
-                data = datasets.load_dataset(name, settings.get("config"), **options)
+                if files is not None:
+                    data = datasets.load_dataset(files, data_files={split: str(folder)}, **options)
+                else:
+                    name = str(folder) if folder.is_dir() else name
+                    data = datasets.load_dataset(name, settings.get("config"), **options)
         except Exception as error:  # the library raises errors of a dozen others
             raise ValueError(f"{path}: dataset {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
         features = dict(data.features)

@@ -9,6 +9,7 @@ from indexes.formats.losses import Losses, words_in
 
 _MOST_COLUMNS, _MOST_ROWS = 200, 10_000
 """Largest spans; browsers limit them as well."""
+_NOTHING = "\u2013"
 _VALUE = frozenset(
     {
         "value",
@@ -71,12 +72,14 @@ def table_lines(rows: Sequence[Sequence[Cell]], losses: Losses) -> list[str]:
         unused, names = names, ["", ""]
     elif width == 2 and begin == len(titles) + 1 and _is_fact(grid[begin:], names):
         names, begin = ["", ""], begin - 1
+    filled = (column for row in grid[begin:] for column, cell in enumerate(row) if cell is not None and cell.text)
+    empty = set(range(width)).difference(filled)
     for row in grid[begin:]:
         cells = _distinct(row)
         if len(cells) == 1 and width > 1 and cells[0][0].header:
             lines += [group] if group and group not in used else []
             group = cells[0][0].text
-        elif parts := _parts(cells, names, width, used):
+        elif parts := _parts(cells, names, width, used, empty):
             lines.append(", ".join([group, *parts] if group else parts))
             used.add(group)
     lines += [group] if group and group not in used else []
@@ -146,10 +149,19 @@ def _distinct(row: Iterable[Cell | None]) -> list[tuple[Cell, list[int]]]:
     return list(found.values())
 
 
-def _parts(cells: Sequence[tuple[Cell, list[int]]], names: Sequence[str], width: int, used: set[str]) -> list[str]:
-    """Returns the values of a row with their names; an unnamed first value names an unnamed second one."""
+def _parts(
+    cells: Sequence[tuple[Cell, list[int]]], names: Sequence[str], width: int, used: set[str], empty: set[int]
+) -> list[str]:
+    """Returns the values of a row with their names; an unnamed first value names an unnamed second one.
+
+    Among values without names, `_NOTHING` keeps the place of an empty cell, unless its column is `empty`.
+    """
     parts, called = list[str](), list[str]()
+    last = max((columns[0] for cell, columns in cells if cell.text), default=0)
     for cell, columns in cells:
+        if not cell.text and 0 < columns[0] < last and width > 2 and not any(names) and not empty & set(columns):
+            called.append("")
+            parts.append(_NOTHING)
         if cell.text:
             own = list(dict.fromkeys(name for column in columns if (name := names[column])))
             used.update(own)

@@ -1,25 +1,28 @@
-"""Rewrites tables that CommonMark does not know as pipe tables: grid and simple tables, and lists of lists."""
+"""Rewrites tables that CommonMark does not know as pipe tables: grid, simple and multiline ones, and lists of lists."""
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 _RULE = re.compile(r"[ \t]*\+(?:[-=:]{2,}\+)+[ \t]*")
 _DASHES = re.compile(r"[ \t]*(?:-{2,}|={2,})(?:[ \t]+(?:-{2,}|={2,}))+[ \t]*")
+_LONG_RULE = re.compile(r"[ \t]*-{8,}[ \t]*")
+"""The first and the last line of a multiline table."""
+_PIPES = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:[|+][ \t]*:?-+:?[ \t]*)+\|?[ \t]*")
+"""The line below the header of a pipe table; Org and kramdown write `+` in it."""
+_PIPE = re.compile(r"(?<!\\)\|")
 _FENCE = re.compile(r"[ \t]*(?:`{3,}|~{3,})")
 
 
 def with_pipe_tables(text: str) -> str:
-    """Returns a text with its grid tables (`+---+---+`) and simple tables (`---- ----`) as pipe tables."""
-    if (
-        "+-" not in text
-        and "- -" not in text
-        and "= =" not in text
-        and not re.search(r"(?:--|==)[ \t]{2,}(?:--|==)", text)
-    ):
+    """Returns a text with its grid tables (`+---+---+`), simple and multiline tables (`---- ----`) as pipe tables.
+
+    Rows of pipe tables with more cells than the header get names without words, since CommonMark would drop the cells.
+    """
+    if not ("+-" in text or "|-" in text or "-|" in text or re.search(r"[-=|][ \t]+[-=|:]", text)):
         return text
     return "\n".join(_rewritten(text.split("\n")))
 
@@ -29,40 +32,90 @@ def _rewritten(lines: list[str]) -> Iterator[str]:
     while number < len(lines):
         line = lines[number]
         fenced ^= _FENCE.match(line) is not None
-        if not fenced and _RULE.fullmatch(line):
-            end = next(
-                (n for n in range(number, len(lines)) if not lines[n].lstrip().startswith(("+", "|"))), len(lines)
-            )
-            yield from list(_of_grid(lines[number:end])) or lines[number:end]
-            number = end
-            continue
         follows = lines[number + 1] if number + 1 < len(lines) else ""
-        if not fenced and (_DASHES.fullmatch(line) or (line.strip() and _DASHES.fullmatch(follows))):
-            end = next((n for n in range(number + 2, len(lines)) if not lines[n].strip()), len(lines))
-            yield from list(_of_columns(lines[number:end])) or lines[number:end]
-            number = end
-            continue
-        yield line
-        number += 1
+        end, rows = number, list[str]()
+        if fenced:
+            pass
+        elif _RULE.fullmatch(line):
+            end = _first(lines, number, lambda one: not one.lstrip().startswith(("+", "|")))
+            rows = list(_of_grid(lines[number:end]))
+        elif "|" in line and _PIPES.fullmatch(follows) and not _PIPES.fullmatch(line):
+            end = _first(lines, number, lambda one: "|" not in one)
+            rows = [*_widened(lines[number:end]), *([""] if end < len(lines) and lines[end].strip() else [])]
+        elif _LONG_RULE.fullmatch(line) and (end := _end_of_multiline(lines, number)):
+            rows = list(_of_multiline(lines[number + 1 : end - 1]))
+        elif _DASHES.fullmatch(line) or (line.strip() and _DASHES.fullmatch(follows)):
+            end = _first(lines, number + 2, lambda one: not one.strip())
+            rows = list(_of_columns(lines[number:end]))
+        end = max(end, number + 1)
+        yield from rows or lines[number:end]
+        number = end
+
+
+def _first(lines: Sequence[str], start: int, is_end: Callable[[str], bool]) -> int:
+    return next((number for number in range(start, len(lines)) if is_end(lines[number])), len(lines))
+
+
+def _widened(lines: list[str]) -> list[str]:
+    """Returns a pipe table with a header as wide as its widest row."""
+    width, widest = len(_cells(lines[0])), max(len(_cells(line)) for line in lines)
+    more = widest - width
+    if not more and "+" not in lines[1]:
+        return lines
+    head = lines[0].rstrip() + ("" if lines[0].rstrip().endswith("|") else " |") + "  |" * more
+    return [head, "|" + " --- |" * widest, *lines[2:]]
+
+
+def _cells(line: str) -> list[str]:
+    line = line.strip().removeprefix("|")
+    return _PIPE.split(line.removesuffix("|") if not line.endswith("\\|") else line)
 
 
 def _of_grid(lines: Sequence[str]) -> Iterator[str]:
-    """Yields the pipe table of a grid table; the rows above a line of `=` are its header."""
+    """Yields the pipe table of a grid table; the rows above a line of `=` are its header.
+
+    A cell that spans rows is part of each of them.
+    """
     columns = [place for place, sign in enumerate(lines[0]) if sign == "+"]
-    rows, cells, head = list[list[str]](), [""] * (len(columns) - 1), 0
+    rows, cells, head = list[list[list[str]]](), [list[str]() for _ in columns[1:]], 0
     for line in lines[1:]:
-        if _RULE.fullmatch(line) or line.lstrip().startswith("+"):
-            if any(cells):
-                rows.append(cells)
-            cells = [""] * (len(columns) - 1)
+        ruled = [set(line[start + 1 : end]) <= set("-=:") and line[start + 1 : end] for start, end in pairwise(columns)]
+        if any(ruled):
+            rows.append(cells)
+            cells = [list[str]() if is_ruled else cell for cell, is_ruled in zip(cells, ruled, strict=True)]
             head = len(rows) if "=" in line else head
-        else:
-            starts = [place for place in columns[:-1] if line[place : place + 1] == "|"]
+        if not all(ruled):
+            starts = [place for place in columns[:-1] if line[place : place + 1] in ("|", "+")]
             for start, end in zip(starts, [*starts[1:], columns[-1]], strict=True):
-                cells[columns.index(start)] += f" {line[start + 1 : end].strip()}"
-    if any(cells):
-        rows.append(cells)
-    yield from pipe_table(rows, head)
+                if not ruled[columns.index(start)]:
+                    cells[columns.index(start)].append(line[start + 1 : end].strip())
+    rows += [cells] if any(map(any, cells)) else []
+    yield from pipe_table([[" ".join(cell) for cell in row] for row in rows if any(map(any, row))], head)
+
+
+def _end_of_multiline(lines: Sequence[str], start: int) -> int:
+    """Returns the number of the line after a multiline table that begins with a long rule, 0 if there is none."""
+    names = _first(lines, start + 1, lambda one: not one.strip() or _DASHES.fullmatch(one) is not None)
+    if names == start + 1 or names == len(lines) or not lines[names].strip():
+        return 0
+    end = _first(lines, names + 1, lambda one: _LONG_RULE.fullmatch(one) is not None)
+    return end + 1 if end < len(lines) else 0
+
+
+def _of_multiline(lines: Sequence[str]) -> Iterator[str]:
+    """Yields the pipe table of a multiline table, whose rows are separated by empty lines."""
+    names = _first(lines, 0, lambda one: _DASHES.fullmatch(one) is not None)
+    edges = [0, *(found.start() for found in re.finditer(r"-+", lines[names]))][2:]
+    rows = [list[str](), *([list[str]()] if names else [])]
+    for number, line in enumerate(lines):
+        if number == names or not line.strip():
+            rows += [list[str]()] if number > names else []
+            continue
+        rows[-1 if number > names else 0].append(line)
+    places = [*pairwise([0, *edges, None])]
+    yield from pipe_table(
+        [[" ".join(line[start:end].strip() for line in row) for start, end in places] for row in rows if row], 1
+    )
 
 
 def _of_columns(lines: Sequence[str]) -> Iterator[str]:

@@ -36,6 +36,7 @@ SAID_BY = {
     "indexes.build": "--kb-format",
     "indexes.estimate": "--dry-run",
     "indexes.formats": "--kb-format",
+    "indexes.formats.rankings": "--only-split",
     "indexes.image_files": "--images",
     "indexes.matching": "--map",
     "indexes.store": "--set",
@@ -180,7 +181,7 @@ def test_options_that_messages_name_exist() -> None:
     ("text", "expected"),
     [
         ("pass --map title=NAME", []),
-        ("pass --mapp title=NAME", ["omgm index add --mapp", "omgm build-index --mapp"]),
+        ("pass --mapping title=NAME", ["omgm index add --mapping", "omgm build-index --mapping"]),
         ("run `omgm index remove --prune`", ["omgm index remove --prune"]),
         ("as with: iconv --from-code X", []),
         ("--cluster needs Ray", []),

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from indexes.formats import read_knowledge_base
 from indexes.formats.losses import Losses, words_in
+from indexes.sources import open_images
 from tests.fakes.reading import texts
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDXYZéüß\u0142\u043a\u0442漢字\u0e19\u0627"
@@ -117,6 +118,26 @@ def to_parquet(things: list[Thing], folder: Path) -> Path:
     return folder / "kb.parquet"
 
 
+def to_pandas_columns(things: list[Thing], folder: Path) -> Path:
+    frame(things).to_json(folder / "kb.json", orient="columns")
+    return folder / "kb.json"
+
+
+def to_pandas_split(things: list[Thing], folder: Path) -> Path:
+    frame(things).to_json(folder / "kb.json", orient="split")
+    return folder / "kb.json"
+
+
+def to_pandas_index(things: list[Thing], folder: Path) -> Path:
+    frame(things).to_json(folder / "kb.json", orient="index")
+    return folder / "kb.json"
+
+
+def to_pandas_table(things: list[Thing], folder: Path) -> Path:
+    frame(things).to_json(folder / "kb.json", orient="table", index=False)
+    return folder / "kb.json"
+
+
 def to_notes(things: list[Thing], folder: Path) -> Path:
     """Writes notes as python-frontmatter does."""
     (folder / "notes").mkdir()
@@ -193,7 +214,7 @@ def to_dump(things: list[Thing], folder: Path) -> Path:
 
 WRITERS = [
     *(to_csv, to_json, to_lines, to_yaml, to_xml, to_pandas_csv, to_pandas_json, to_pandas_lines, to_parquet, to_notes),
-    *(to_site, to_zim, to_dump),
+    *(to_site, to_zim, to_dump, to_pandas_columns, to_pandas_split, to_pandas_index, to_pandas_table),
 ]
 
 
@@ -214,3 +235,21 @@ def test_what_was_written_is_read(write: Callable[[list[Thing], Path], Path], th
     labels = 0 if write not in (to_site, to_zim) else words_in(label for one in things for label, _ in labeled(one))
     last = words_in(["End"]) if write is to_xml else 0
     assert losses.to_json()["words"]["source"] == words_in(words) + labels + last
+
+
+@given(titles=st.lists(NAMES, min_size=1, max_size=4, unique=True), height=VALUES, wrapped=st.booleans())
+@settings(max_examples=10, deadline=None, derandomize=True)
+def test_images_and_maps_in_parquet_are_those_of_their_rows(titles: list[str], height: str, wrapped: bool) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    contents = [f"PNG {title}".encode() for title in titles]
+    images = [{"bytes": one, "path": None} for one in contents] if wrapped else contents
+    maps = pyarrow.array([[("height", height)] for _ in titles], pyarrow.map_(pyarrow.string(), pyarrow.string()))
+    with TemporaryDirectory() as name:
+        path = Path(name) / "kb.parquet"
+        parquet.write_table(pyarrow.table({"title": titles, "image": images, "size": maps}), path)
+        found = list(read_knowledge_base(path))
+        source = open_images(None, path, "parquet")
+        assert source is not None
+        read = {one.title: source.content(source.find(one.image or "") or "") for one in found}
+    assert read == dict(zip(titles, contents, strict=True))
+    assert all(texts(one) == [("Facts", f"Size, height: {height}")] for one in found)

@@ -141,3 +141,19 @@ def test_a_data_set_in_a_folder_in_files(tmp_path: Path, monkeypatch: pytest.Mon
     path.write_text('dataset = "wiki"\nsplit = "test"\n')
     with pytest.raises(ValueError, match=r"wiki\.toml: dataset .*wiki' cannot be loaded: ValueError: .*split"):
         read(path)
+
+
+def test_a_data_set_in_a_single_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("datasets", reason="needs the extra hf")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet.write_table(pyarrow.table({"title": ["Fox"], "text": ["Red."]}), tmp_path / "foxes.parquet")
+    path = tmp_path / "foxes.toml"
+    path.write_text('dataset = "foxes.parquet"\n')
+    (fox,) = read_knowledge_base(path)
+    assert (fox.title, fox.sections[0].text) == ("Fox", "Red.")
+    (tmp_path / "foxes.xlsx").touch()
+    path.write_text('dataset = "foxes.xlsx"\n')
+    with pytest.raises(ValueError, match=r"foxes\.toml: dataset 'foxes\.xlsx' is a file; only \*\.parquet, "):
+        list(read_knowledge_base(path))

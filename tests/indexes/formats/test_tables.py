@@ -61,15 +61,52 @@ LISTED = """\
   - red
 ```"""
 COMMAS = "```{csv-table}\nPart,Height,Weight,Color\nSpire,,3 t,\nNave,8 m,,red\n```"
+ORG = PIPES.replace("|---|---|---|---|", "|---+---+---+---|")
+SPANNED = """\
++-------+--------+--------+-------+
+| Part  | Height | Weight | Color |
++=======+========+========+=======+
+| Spire |        | 3 t    |       |
++-------+--------+--------+-------+
+| Nave  | 8 m    |        | red   |
++       +--------+--------+-------+
+|       | 9 m    | 4 t    |       |
++-------+--------+--------+-------+"""
+MULTILINE = """\
+---------------------------------
+Part    Height   Weight  Color
+------  -------  ------- ------
+Spire            3 t
+
+Nave    8 m              red
+---------------------------------"""
+DOTTED = LISTED.replace("```{list-table}\n:header-rows: 1", "::: {.list-table}").replace("```", ":::")
 WIKI = '{| class="wikitable"\n! Part !! Height !! Weight !! Color\n|-\n| Spire || || 3 t ||\n'
 WIKI += "|-\n| Nave\n| 8 m\n|\n| red\n|}"
 
 
-@pytest.mark.parametrize("table", [PIPES, HTML, BOLD, THEAD, SPACED, GRID, SIMPLE, LISTED, COMMAS])
+MARKDOWN = [PIPES, HTML, BOLD, THEAD, SPACED, GRID, SIMPLE, LISTED, COMMAS, ORG, MULTILINE, DOTTED]
+
+
+@pytest.mark.parametrize("table", MARKDOWN)
 def test_a_table_in_markdown(table: str) -> None:
     text = without_site_markup(f"Before.\n\n{table}\n\nAfter.", Note(Losses()))
     pieces = [piece.text for piece in parse(text, Losses())]
     assert "\n".join(pieces).split("\n") == ["Before.", *PARTS, "After."]
+
+
+def test_other_tables_in_markdown() -> None:
+    def read(table: str) -> list[str]:
+        text = without_site_markup(f"Before.\n\n{table}\n\nAfter.", Note(Losses()))
+        return "\n".join(piece.text for piece in parse(text, Losses())).split("\n")[1:-1]
+
+    assert read(SPANNED) == [*PARTS, "Part: Nave, Height: 9 m, Weight: 4 t"]
+    # cells beyond the header, which CommonMark drops, and text right below a table
+    assert read("| A | B |\n|---|---|\n| 1 | 2 | 3 \\| 4 |\n| 5 |\nText.") == ["A: 1, B: 2, 3 | 4", "A: 5", "Text."]
+    assert read("A | B\n--- | ---\n1 | 2 | 3\n{: .wide }") == ["A: 1, B: 2, 3"]
+    wrapped = MULTILINE.replace("Spire            3 t\n", "Spire            3 t\nof oak           or 4\n")
+    assert read(wrapped) == ["Part: Spire of oak, Weight: 3 t or 4", PARTS[1]]
+    assert read("A rule of eight dashes:\n\n--------\n\nNo table.") == ["A rule of eight dashes:", "No table."]
 
 
 def test_a_table_on_a_page_and_in_a_wiki(tmp_path: Path) -> None:
@@ -99,6 +136,14 @@ def test_two_columns_are_facts() -> None:
     assert lines(head("Bay", "Depth"), ["North", "40 m"]) == ["Bay: North, Depth: 40 m"]
     assert lines(head("Born", "1950"), ["Died in", "Oslo"]) == ["Born: 1950", "Died in: Oslo"]  # a fact as names
     assert lines(head("Country", "2020"), ["France", "67"]) == ["Country: France, 2020: 67"]
+
+
+def test_empty_cells_among_columns_without_names_keep_their_place() -> None:
+    assert lines(["Spire", "", "3 t"], ["Nave", "8 m", ""]) == ["Spire, \u2013, 3 t", "Nave, 8 m"]
+    assert lines(["Spire", "", "3 t"], ["Nave", "", "8 t"]) == ["Spire, 3 t", "Nave, 8 t"]  # a column of nothing
+    assert lines([Cell("Name", True), "Spire", "Nave"], [Cell("Height", True), "", "8 m"]) == [
+        *("Name: Spire, Nave", "Height: \u2013, 8 m"),
+    ]
 
 
 def test_cells_that_span_rows_and_columns() -> None:
