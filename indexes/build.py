@@ -51,6 +51,7 @@ from indexes.matching import MatchReport, with_matched_images
 from indexes.reindex import change_search
 from indexes.report import image_problems, log_problems, read_reading, write_reading, write_report
 from indexes.search_kinds import SearchChoice, choose_kind
+from indexes.section_vectors import write_section_vectors
 from indexes.self_retrieval import measure_self_retrieval
 from indexes.sources import ImageSource, open_images
 from indexes.stages import ARTICLE_FILES, BuildRun, write_articles
@@ -60,7 +61,7 @@ from indexes.summary_file import summarize_all
 from indexes.thumbnails import checksum, hash_thumbnails, plain_images, shared_images
 from indexes.workers import LocalWorkers, Workers
 from retriever.files import write_whole
-from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 from retriever.token_codec import TokenCodec
 from retriever.types import Entity, IntArray
 
@@ -75,6 +76,7 @@ def build_index(
     summarizer: Summarizer,
     encoder: DualEncoder,
     fusion: FusionEncoder | None,
+    sections: SectionEncoder | None = None,
     kb_format: str | None = None,
     drop_sections: Sequence[str] | None = None,
     keep_navigation: bool = False,
@@ -93,7 +95,7 @@ def build_index(
     name: str | None = None,
     overwrite: bool = False,
     progress: bool = True,
-    workers: Callable[[DualEncoder, FusionEncoder | None], Workers] = LocalWorkers,
+    workers: Callable[[DualEncoder, FusionEncoder | None, SectionEncoder | None], Workers] = LocalWorkers,
 ) -> Index:
     """Builds the index of a knowledge base in `out` and opens it; if it is already complete, only opens it.
 
@@ -110,6 +112,7 @@ def build_index(
         summarizer: Writes the summaries.
         encoder: Step 1's model.
         fusion: Step 2's model; `None` leaves the token store empty, to measure step 1 alone.
+        sections: Step 3's encoder of sections, if it has one; `None` stores no vectors of sections.
         kb_format: See `read_knowledge_base`.
         drop_sections: Titles of sections to leave out, see `dropped_titles`.
         keep_navigation: See `read_knowledge_base`.
@@ -164,6 +167,7 @@ def build_index(
         image_keys=image_keys if keys_are_images(candidates) else 1,
         section_images=section_images and fusion is not None,
         labeled=labels.digest if labels else "none",
+        sections=None if sections is None else sections.fingerprint,
     )
     index = existing_index(out, inputs, source, encoder, fusion, overwrite, image_weight)
     if index is not None:
@@ -196,7 +200,7 @@ def build_index(
             claim(out, inputs, overwrite, keep=ARTICLE_FILES)
             run = BuildRun(
                 folder=parts,
-                workers=workers(encoder, fusion),
+                workers=workers(encoder, fusion, sections),
                 candidates=candidates,
                 use=inputs.image_use,
                 codec=codec,
@@ -268,6 +272,8 @@ def _run_stages(
     if run.use.labeled:
         labeled = images.labeled_keys()
         save_array(parts / LABELED_KEYS, labeled)
+    sections = run.workers.sections
+    windows = 0 if sections is None else write_section_vectors(run, articles, sections)
     if fusion is not None and run.use.keys > 1:
         shown = images.image_owners()
     if len(shown):
@@ -286,7 +292,9 @@ def _run_stages(
         name=name,
         created_with=_created_with(),
         inputs=inputs,
-        counts=_count(articles, len(readable), keys, offsets, 0 if fusion is None else len(labeled), len(shown)),
+        counts=_count(
+            articles, len(readable), keys, offsets, 0 if fusion is None else len(labeled), len(shown), windows
+        ),
         dimension=encoder.dimension,
         token_shape=(0, 0) if fusion is None else fusion.token_shape,
         thumbnails=checksum(hashes),
@@ -344,7 +352,13 @@ def _with_report(
 
 
 def _count(
-    articles: Articles, with_image: int, keys: Keys, offsets: IntArray, labeled_tokens: int, image_tokens: int
+    articles: Articles,
+    with_image: int,
+    keys: Keys,
+    offsets: IntArray,
+    labeled_tokens: int,
+    image_tokens: int,
+    section_windows: int,
 ) -> Counts:
     return Counts(
         entities=len(articles),
@@ -355,6 +369,7 @@ def _count(
         token_sections=int(offsets[-1]) - labeled_tokens - image_tokens,
         labeled_tokens=labeled_tokens,
         image_tokens=image_tokens,
+        section_windows=section_windows,
     )
 
 

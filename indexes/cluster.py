@@ -18,7 +18,7 @@ from ray.exceptions import RayError
 
 from indexes.ray_address import connect, last_line
 from indexes.workers import ModelName, R, Work, run_ahead
-from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 
 _BATCHES = 16
 """Batches sent to a worker at once: enough that the model's wait for the first one hardly matters."""
@@ -53,6 +53,7 @@ class RayWorkers:
         shared: Files and folders that must be at the same path on every node.
         encoder: Step 1's model.
         fusion: Step 2's model, or `None`.
+        sections: Step 3's encoder, or `None`.
     """
 
     def __init__(
@@ -61,8 +62,9 @@ class RayWorkers:
         shared: Sequence[Path],
         encoder: DualEncoder,
         fusion: FusionEncoder | None,
+        sections: SectionEncoder | None = None,
     ) -> None:
-        self.encoder, self.fusion = encoder, fusion
+        self.encoder, self.fusion, self.sections = encoder, fusion, sections
         self._loaders, self._shared = loaders, shared
 
     def run(

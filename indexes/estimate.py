@@ -21,13 +21,14 @@ from indexes.lines import Lines, save_offsets
 from indexes.manifest import THUMBNAILS, Candidates, SearchKind, keys_are_images
 from indexes.progress import progress_bar
 from indexes.search_kinds import SearchChoice, bytes_per_key, choose_kind
+from indexes.section_vectors import write_section_vectors
 from indexes.sources import ImageSource
 from indexes.stages import BuildRun, write_articles
 from indexes.summarizers import Summarizer
 from indexes.summary_file import summarize_all
 from indexes.workers import LocalWorkers
 from llm.context import CHARACTERS_PER_TOKEN
-from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 from retriever.token_codec import TokenCodec
 from retriever.types import Entity
 
@@ -75,6 +76,7 @@ def estimate_build(
     summarizer: Summarizer,
     encoder: DualEncoder,
     fusion: FusionEncoder | None,
+    sections: SectionEncoder | None = None,
     candidates: Candidates = "summary",
     tokens: str = "float16",
     search: SearchChoice = "auto",
@@ -98,7 +100,7 @@ def estimate_build(
     elif labeled:
         source, use = LabeledSource(labeled, source), use._replace(labeled=True)
         entities = source.attach(entities)
-    drawn, count, sections = _draw(entities, sample, progress)
+    drawn, count, total = _draw(entities, sample, progress)
     reading = time.perf_counter() - started
     if not count:
         raise ValueError("the knowledge base contains no entities; check the file and --kb-format")
@@ -117,7 +119,7 @@ def estimate_build(
         articles = write_articles(drawn, folder)
         run = BuildRun(
             folder=folder,
-            workers=LocalWorkers(encoder, fusion),
+            workers=LocalWorkers(encoder, fusion, sections),
             candidates=candidates,
             use=use,
             codec=codec,
@@ -138,11 +140,14 @@ def estimate_build(
         save_offsets(path)
         summaries = Lines(path)
         keys = timed("keys", lambda: write_keys(run, images))
+        windows = 0
+        if sections is not None:
+            windows = timed("sections", lambda: write_section_vectors(run, articles, sections))
         shown = len(images.readable_rows())
         thumbnails = sum(file.stat().st_size for file in (folder / THUMBNAILS).iterdir())
         image_rows = len(images.labeled_keys()) + len(images.image_owners()) if fusion is not None else 0
         sampled_sections = sum(len(entity.sections) for entity in drawn)
-        with_tokens = round(sections * (int(offsets[-1]) - image_rows) / max(1, sampled_sections))
+        with_tokens = round(total * (int(offsets[-1]) - image_rows) / max(1, sampled_sections))
         with_tokens += round(scale * image_rows)
         section = codec.bytes_per_section((0, 0) if fusion is None else fusion.token_shape)
         sizes = {
@@ -150,12 +155,13 @@ def estimate_build(
             "summaries": round(scale * path.stat().st_size) + 8 * count,
             "entity index": round(scale * len(keys.rows) * bytes_per_key(kind, count, keys.length)),
             "tokens": with_tokens * section,
+            "section vectors": round(scale * windows) * (0 if sections is None else sections.dimension + 8),
             "images": round(scale * thumbnails),
         }
         answered = [summaries.read(row)["summary"] for row in asked]
         return Estimate(
             entities=count,
-            sections=sections,
+            sections=total,
             with_image=round(scale * shown),
             sampled=len(drawn),
             search=kind,

@@ -171,6 +171,13 @@ class GrowingRows:
         self._file = path.open("r+b")
         self.count = max(0, path.stat().st_size - self._start) // self._row
 
+    def read(self) -> NDArray[Any]:
+        """Returns the rows in the file, mapped into memory."""
+        shape = (self.count, *self._shape)
+        return (
+            np.memmap(self._path, self._dtype, "r", self._start, shape) if self.count else np.empty(shape, self._dtype)
+        )
+
     def cut(self, count: int) -> None:
         """Drops all rows except the first `count`."""
         with naming(self._path):

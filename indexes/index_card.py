@@ -45,6 +45,7 @@ def index_card(folder: Path, manifest: Manifest, repo: str | None = None, licens
         "entities with an image": counts.with_image,
         "entities that step 1 can find": counts.searchable,
         "sections with tokens": counts.token_sections,
+        "windows of sections with vectors": counts.section_windows,
     }
     settings = {
         "searched in step 1": inputs.candidates,
@@ -52,6 +53,7 @@ def index_card(folder: Path, manifest: Manifest, repo: str | None = None, licens
         "summaries": inputs.summarizer,
         "encoder, fingerprint": inputs.encoder,
         "fusion encoder, fingerprint": inputs.fusion or "none",
+        "encoder of sections, fingerprint": inputs.sections or "none",
         "vector length": manifest.dimension,
         "tokens per section": " x ".join(map(str, manifest.token_shape)),
         "tokens stored as": inputs.tokens,

@@ -43,7 +43,9 @@ IMAGE_OWNERS = "image_owners.npy"
 """Present if images of articles have their own tokens: the entity of each."""
 KEY_IDS = "key_ids.npy"
 """Takes the place of `entities.faiss` if the keys are in Milvus: their ids there."""
-ALL_FILES = (*FILES, OWNERS, LABELED_KEYS, IMAGE_OWNERS, KEY_IDS)
+SECTION_VECTORS, SECTION_WINDOWS = "section_vectors.npy", "section_windows.npy"
+"""Present if step 3 compares vectors: those of sections, in windows, and the section of each window."""
+ALL_FILES = (*FILES, OWNERS, LABELED_KEYS, IMAGE_OWNERS, KEY_IDS, SECTION_VECTORS, SECTION_WINDOWS)
 
 SMALL = 1 << 20
 """Files up to this size, in bytes, have their checksum verified whenever the index is opened."""
@@ -75,7 +77,8 @@ class Inputs(_Model):
     `pictures` is a hash over the names and contents of each entity's images, `tokens` the name of a codec. `search` is
     the kind of entity index; its parameters are tuned for the `image_weight` at build time. `image_keys` and
     `section_images` specify which images are used, see `indexes.article_images.ImageUse`; `labeled` is a hash over the
-    labeled images of each entity, or "none".
+    labeled images of each entity, or "none". `sections` is the fingerprint of the encoder of sections, `None` if the
+    index has no vectors of them.
     """
 
     knowledge_base: str
@@ -92,6 +95,7 @@ class Inputs(_Model):
     image_keys: int = 1
     section_images: bool = False
     labeled: str = "none"
+    sections: str | None = None
 
     @property
     def image_use(self) -> ImageUse:
@@ -114,7 +118,8 @@ class Counts(_Model):
 
     `searchable` entities have a key, and `further_keys` counts their keys beyond the first. `token_sections` sections
     have tokens, and so do `image_tokens` images of articles and `labeled_tokens` labeled images; see
-    `indexes.article_images.keys_with_tokens`. An index of an older version has fewer of them.
+    `indexes.article_images.keys_with_tokens`. An index of an older version has fewer of them. `section_windows` counts
+    the vectors of sections.
     """
 
     entities: int
@@ -125,6 +130,7 @@ class Counts(_Model):
     further_keys: int = 0
     labeled_tokens: int = 0
     image_tokens: int = 0
+    section_windows: int = 0
 
 
 class SearchRecord(_Model):
@@ -232,9 +238,9 @@ def read_manifest(folder: Path) -> Manifest:
 
 def describe_files(folder: Path) -> dict[str, File]:
     """Returns size and checksum of every file of an index."""
-    optional = (SEARCH if (folder / KEY_IDS).is_file() else "", OWNERS, LABELED_KEYS, IMAGE_OWNERS, KEY_IDS)
-    names = [name for name in ALL_FILES if name not in optional or (folder / name).is_file()]
-    return {name: describe_file(folder / name) for name in names}
+    absent = SEARCH if (folder / KEY_IDS).is_file() else ""
+    names = [name for name in ALL_FILES if name in FILES or (folder / name).is_file()]
+    return {name: describe_file(folder / name) for name in names if name != absent}
 
 
 def describe_file(path: Path) -> File:
@@ -253,6 +259,8 @@ def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
         names.add(LABELED_KEYS)
     if manifest.counts.image_tokens:
         names.add(IMAGE_OWNERS)
+    if manifest.inputs.sections is not None:
+        names |= {SECTION_VECTORS, SECTION_WINDOWS}
     if manifest.search is not None and manifest.search.kind == "milvus":
         names = names - {SEARCH} | {KEY_IDS}
     listed = {*manifest.files, IMAGE_PROBLEMS}  # older versions did not write the latter

@@ -34,9 +34,10 @@ from indexes.published import fetch_index, push_index, save_index
 from indexes.residency import Residency
 from indexes.row_file import RowFile
 from indexes.search import BestKeySearch, GpuSearch
+from indexes.section_files import EncodedSections, SectionVectors
 from indexes.thumbnails import check_thumbnails
 from indexes.tokens import HostTokens, TokenStore
-from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 from retriever.types import Entity, FloatArray, IntArray, StoredTokens
 
 logger = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ class Index:
             self._search = BestKeySearch(self._search, manifest.counts.entities, load_owners(folder, manifest))
         tokens, scales = _open(RowFile, folder / "tokens.npy"), _open(RowFile, folder / "token_scales.npy")
         self._cached_entity = lru_cache(_CACHED_ENTITIES)(self._articles.__getitem__)
+        self._sections = SectionVectors(folder, manifest) if manifest.inputs.sections is not None else None
         self._check_shapes(tokens, scales)
         self.token_store = TokenStore(manifest.inputs.codec, tokens, scales, device)
         logger.info("%s: %s", folder, self.residency)
@@ -92,6 +94,7 @@ class Index:
         *,
         encoder: DualEncoder | None = None,
         fusion: FusionEncoder | None = None,
+        sections: SectionEncoder | None = None,
         device: str = "cpu",
         image_weight: float = IMAGE_WEIGHT,
         gpu_search: GpuSearch = "torch",
@@ -103,6 +106,7 @@ class Index:
             folder: The folder that `build_index` wrote.
             encoder: Step 1's model; the index must have been built with it.
             fusion: Step 2's model; the index must have been built with it.
+            sections: Step 3's encoder; the index must have been built with it, or have no vectors of sections.
             device: The device for search and MaxSim.
             image_weight: Weight of the main image, in 0..1, if step 1 searches main image and summary together.
             gpu_search: The library that searches if the device is a GPU.
@@ -116,6 +120,7 @@ class Index:
             settled_files(folder),
             encoder=encoder,
             fusion=fusion,
+            sections=sections,
             device=device,
             image_weight=image_weight,
             gpu_search=gpu_search,
@@ -129,6 +134,7 @@ class Index:
         *,
         encoder: DualEncoder | None = None,
         fusion: FusionEncoder | None = None,
+        sections: SectionEncoder | None = None,
         device: str = "cpu",
         image_weight: float = IMAGE_WEIGHT,
         gpu_search: GpuSearch = "torch",
@@ -145,6 +151,8 @@ class Index:
         if fusion is not None:
             _check_fit(folder, "fusion encoder", manifest.inputs.fusion, fusion.fingerprint)
             _check_fit(folder, "fusion token shape", manifest.token_shape, tuple(fusion.token_shape))
+        if sections is not None and manifest.inputs.sections is not None:
+            _check_fit(folder, "encoder of sections", manifest.inputs.sections, sections.fingerprint)
         return Index(folder, manifest, device, image_weight, gpu_search)
 
     @classmethod
@@ -315,6 +323,19 @@ class Index:
     def stored_tokens(self, rows: range) -> HostTokens:
         """Returns tokens as stored: values [len(rows), M, W] and scales [len(rows), M], or [0, 0] without scales."""
         return self.token_store.stored(rows)
+
+    def section_vectors(self, row: int) -> list[NDArray[np.int8]] | None:
+        """Returns the windows [windows, dimension] of each section of an entity; `None` if the index has no vectors.
+
+        Raises:
+            IndexError: There is no such row.
+        """
+        encoded = self.encoded_sections(row)
+        return None if encoded is None else encoded.split(len(self.entity(row).sections))
+
+    def encoded_sections(self, row: int) -> EncodedSections | None:
+        """Returns the windows of an entity's sections as stored; `None` if the index has no vectors."""
+        return None if self._sections is None else self._sections.of(row)
 
     def _check_shapes(self, tokens: RowFile, scales: RowFile) -> None:
         counts = self.manifest.counts

@@ -9,12 +9,12 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from indexes.ahead import map_ahead
 from indexes.progress import progress_bar
-from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-ModelName = Literal["encoder", "fusion"]
+ModelName = Literal["encoder", "fusion", "sections"]
 
 _READ_AHEAD = 16
 """Entities to read ahead: enough for every thread, but not more, since decoded images are large."""
@@ -36,10 +36,13 @@ class Workers(Protocol):
     Attributes:
         encoder: Step 1's model, also used directly for its dimension and for a few vectors.
         fusion: Step 2's model, also used directly for the shape of its tokens; `None` for an index without tokens.
+        sections: Step 3's encoder, also used directly for its dimension; `None` for an index without vectors of
+            sections.
     """
 
     encoder: DualEncoder
     fusion: FusionEncoder | None
+    sections: SectionEncoder | None
 
     def run(
         self, make: Callable[..., Work[R]], models: Sequence[ModelName], batches: Sequence[range]
@@ -56,8 +59,10 @@ class Workers(Protocol):
 class LocalWorkers:
     """Runs work in this process, with the models loaded here."""
 
-    def __init__(self, encoder: DualEncoder, fusion: FusionEncoder | None) -> None:
-        self.encoder, self.fusion = encoder, fusion
+    def __init__(
+        self, encoder: DualEncoder, fusion: FusionEncoder | None, sections: SectionEncoder | None = None
+    ) -> None:
+        self.encoder, self.fusion, self.sections = encoder, fusion, sections
 
     def run(
         self, make: Callable[..., Work[R]], models: Sequence[ModelName], batches: Sequence[range]

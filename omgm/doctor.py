@@ -212,6 +212,9 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
     entities, sections = counted(counts.entities, "entity"), counted(counts.token_sections, "section")
     found = f"{manifest.name}: {entities}, {sections} with tokens; "
     findings = [Finding("index", "ok", f"{found}vectors {gigabytes(vectors)}, tokens {gigabytes(tokens)}")]
+    if profile.sections.kind == "hybrid" and inputs.sections is None:
+        found = "has no vectors of sections, so step 3 compares words only"
+        findings.append(Finding("index, sections", "warn", found, "omgm build-index --overwrite"))
     compared: list[tuple[str, object, object]] = [
         ("search.candidates", inputs.candidates, profile.search.candidates),
         ("fusion.tokens", inputs.tokens, profile.fusion.tokens),

@@ -24,7 +24,7 @@ from indexes.summarizers import Summarizer
 from indexes.workers import LocalWorkers, ModelName, Workers
 from omgm import parts
 from omgm.settings import Profile
-from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 
 
 def design_of(profile: Profile) -> IndexDesign:
@@ -60,6 +60,7 @@ def build(
     summarizer: Summarizer | None = None,
     encoder: DualEncoder | None = None,
     fusion: FusionEncoder | None = None,
+    sections: SectionEncoder | None = None,
 ) -> Index:
     """Builds the index of a knowledge base with a profile's models, or with the given ones instead.
 
@@ -86,6 +87,7 @@ def build(
             summarizer=summarizer,
             encoder=encoder or parts.build_encoder(profile),
             fusion=fusion or parts.build_fusion(profile),
+            sections=sections or _sections(profile),
             kb_format=kb_format,
             names=names,
             max_bad=max_bad,
@@ -98,10 +100,14 @@ def build(
         )
 
 
+def _sections(profile: Profile) -> SectionEncoder | None:
+    return parts.build_sections(profile) if profile.sections.kind == "hybrid" else None
+
+
 @contextmanager
 def _workers(
     profile: Profile, cluster: str | None, shared: Sequence[Path]
-) -> Iterator[Callable[[DualEncoder, FusionEncoder | None], Workers]]:
+) -> Iterator[Callable[[DualEncoder, FusionEncoder | None, SectionEncoder | None], Workers]]:
     """Yields a factory for the workers of a build; if there is a cluster, stays connected to it during the block."""
     if cluster is None:
         yield LocalWorkers
@@ -116,6 +122,7 @@ def _workers(
         loaders: dict[ModelName, Callable[[], Any]] = {
             "encoder": partial(parts.build_encoder, profile),
             "fusion": partial(parts.build_fusion, profile),
+            "sections": partial(parts.build_sections, profile),
         }
         yield partial(RayWorkers, loaders, shared)
 
@@ -155,6 +162,7 @@ def estimate(
             summarizer=summarizer,
             encoder=parts.build_encoder(profile),
             fusion=parts.build_fusion(profile),
+            sections=_sections(profile),
             candidates=profile.search.candidates,
             tokens=profile.fusion.tokens,
             search=profile.search.kind,

@@ -11,10 +11,13 @@ from typing import Any
 
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
+from indexes.live.layout import current_files
+from indexes.manifest import read_manifest
 from indexes.store import Index, check_candidates
 from omgm import parts
 from omgm.settings import Profile
 from retriever.image_cache import ImageCache
+from retriever.models.hybrid import HybridReranker
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Step, TextReranker
 from retriever.recognition import SIGNS, Recognition, Signs
@@ -89,18 +92,37 @@ def open_retriever(
         ValueError: The index or a model is missing, or they do not match; the message says what to do.
     """
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
+    reranker = reranker or parts.build_text_reranker(profile)
     options = _index_options(profile, encoder, fusion)
-    opened = index or (LiveIndex.open if live else Index.open)(folder, **options)
+    sections = reranker.encoder if isinstance(reranker, HybridReranker) else None
+    opened = index or (LiveIndex.open if live else Index.open)(folder, sections=sections, **options)
     check_candidates(opened, profile.search.candidates)
+    if isinstance(reranker, HybridReranker) and opened.manifest.inputs.sections is None:
+        logger.warning(
+            "%s: was built without vectors of sections, so step 3 compares words only; for better sections, build it "
+            "again: omgm build-index %s --overwrite",
+            folder,
+            profile.options,
+        )
+        reranker = reranker.words
     steps: list[Step] = [
         EntitySearch(encoder, opened, profile.search.k),
         FusionRerank(fusion, opened, profile.fusion.alpha, profile.fusion.score_mode),
-        SectionRerank(reranker or parts.build_text_reranker(profile), opened, profile.sections.beta),
+        SectionRerank(reranker, opened, profile.sections.beta),
     ]
     inputs = opened.manifest.inputs
     recognition = _build_recognition(profile, encoder, fusion, inputs.image_keys, inputs.tokens)
     pin = opened.pinned if isinstance(opened, LiveIndex) else nullcontext
     return Retriever(steps, opened, recognition, pin, profile.search.trim_borders, device=opened.device)
+
+
+def lacks_encoder(profile: Profile, folder: Path) -> bool:
+    """Returns whether an index has vectors of sections that the profile cannot compute, so that it cannot be changed.
+
+    Raises:
+        ValueError: The index is missing or damaged.
+    """
+    return profile.sections.kind != "hybrid" and read_manifest(current_files(folder)).inputs.sections is not None
 
 
 def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: FusionEncoder, doing: str) -> Editor:
@@ -118,8 +140,13 @@ def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: Fu
         OSError: The folder is read-only.
     """
     options = _index_options(profile, encoder, fusion)
-    index = LiveIndex.open(folder, **options, write=True, doing=doing)
-    return Editor(index, lambda: parts.build_summarizer(profile), encoder, fusion)
+    sections = parts.build_sections(profile) if profile.sections.kind == "hybrid" else None
+    index = LiveIndex.open(folder, sections=sections, **options, write=True, doing=doing)
+    try:
+        return Editor(index, lambda: parts.build_summarizer(profile), encoder, fusion, sections=sections)
+    except ValueError:
+        index.close()
+        raise
 
 
 def _index_options(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -25,6 +25,7 @@ from indexes.summary_cache import SummaryCache, default_cache
 from llm.context import Cut, cut_characters, token_cut
 from omgm.devices import device_of, sees_gpu
 from omgm.downloads.hub import local_folder
+from omgm.profile import is_folder
 from omgm.settings import GeneratorSettings, Profile, SummarizerSettings
 from retriever.image_cache import ImageCache
 from retriever.models.bm25 import BM25
@@ -32,8 +33,10 @@ from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
 from retriever.models.encoder import ClipEncoder
 from retriever.models.feature_map import feature_map
 from retriever.models.grounding import load_grounding
+from retriever.models.hybrid import HybridReranker
 from retriever.models.precision import fastest_dtype
 from retriever.models.qformer import QFormerFusion
+from retriever.models.section_encoder import SectionEncoder
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
 
 if TYPE_CHECKING:
@@ -71,9 +74,32 @@ def build_text_reranker(profile: Profile) -> TextReranker:
     """Loads the model of step 3."""
     if profile.sections.kind == "bm25":
         return BM25()
+    if profile.sections.kind == "hybrid":
+        return HybridReranker(build_sections(profile), profile.sections.cosine_weight)
     cross = profile.sections.kind == "cross_encoder"
     load: Callable[..., TextReranker] = CrossEncoderReranker.load if cross else FlagReranker.load
     return _loaded(profile, "sections", load, *placement(profile), profile.sections.max_tokens)
+
+
+def build_sections(profile: Profile) -> SectionEncoder:
+    """Loads the encoder of a hybrid step 3, whose vectors of sections an index stores."""
+    if not profile.sections.model:
+        raise ValueError(f'profile {profile.name}: sections.model is not set; sections.kind = "hybrid" needs it')
+    return _load_sections(profile.name, profile.sections.model, *placement(profile))
+
+
+@lru_cache(maxsize=2)  # whoever searches an index and changes it needs it twice
+def _load_sections(profile: str, model: str, device: str, dtype: torch.dtype) -> SectionEncoder:
+    try:
+        return SectionEncoder.load(Path(model).expanduser() if is_folder(model) else model, device, dtype)
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(
+            f"profile {profile}: sections.model: {model}: a file is damaged ({error}); fetch or train it again"
+        ) from error
+    except ValueError as error:
+        raise ValueError(
+            f"profile {profile}: sections.model: {error}; without it, --set sections.kind=bm25 compares words only"
+        ) from error
 
 
 def build_summarizer(profile: Profile) -> Summarizer:

@@ -103,11 +103,16 @@ class RecognitionSettings(_Table):
 
 
 class SectionsSettings(_Table):
-    """Step 3: the kind of reranker, its model if it has one, and the weight of step 2."""
+    """Step 3: the kind of reranker, its model if it has one, and the weight of step 2.
 
-    kind: Literal["bm25", "cross_encoder", "flag"] = "bm25"
+    Attributes:
+        cosine_weight: For `hybrid`, the weight of the cosine relative to BM25.
+    """
+
+    kind: Literal["bm25", "hybrid", "cross_encoder", "flag"] = "bm25"
     model: str = ""
     max_tokens: int = Field(default=1024, ge=16)
+    cosine_weight: float = Field(default=0.67, ge=0, le=1)
     beta: float = Field(ge=0, le=1)
 
 

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
@@ -77,6 +79,41 @@ class TextReranker(Protocol):
         """Scores the passages of each question: per question float32 [len(passages[i])] in [0, 1]."""
 
 
+@runtime_checkable
+class VectorReranker(TextReranker, Protocol):
+    """An optional extension of a text reranker that scores with vectors of passages, which an index can hold."""
+
+    def encode(self, questions: Sequence[str]) -> FloatArray:
+        """Returns the vectors of questions, float32 [N, dimension]."""
+
+    def score_vectors(
+        self,
+        questions: Sequence[str],
+        passages: Sequence[Sequence[str]],
+        asked: FloatArray,
+        vectors: Sequence[Sequence[NDArray[np.int8]]],
+    ) -> list[FloatArray]:
+        """Scores as `score` does, with the vectors of questions and of each passage's windows [windows, dimension]."""
+
+
+class SectionEncoder(Protocol):
+    """Encodes questions and sections in one space, for step 3."""
+
+    @property
+    def dimension(self) -> int:
+        """The length of a vector."""
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of weights and settings."""
+
+    def encode_questions(self, questions: Sequence[str]) -> FloatArray:
+        """Encodes to L2-normalized vectors, float32 [N, dimension]."""
+
+    def encode_passages(self, passages: Sequence[str]) -> list[NDArray[np.int8]]:
+        """Returns the vectors of each passage's windows, int8 [windows, dimension]; only their directions count."""
+
+
 class TokenIndex(Protocol):
     """The stored tokens of entities."""
 
@@ -88,6 +125,14 @@ class TokenIndex(Protocol):
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Reads stored tokens; each span is the `token_rows` of an entity or a prefix of them."""
+
+
+@runtime_checkable
+class VectorIndex(Protocol):
+    """An optional extension of an index that stores the vectors of sections."""
+
+    def section_vectors(self, row: int) -> list[NDArray[np.int8]] | None:
+        """Returns the windows [windows, dimension] of each section of an entity; `None` if the index has no vectors."""
 
 
 class EntityIndex(TokenIndex, Protocol):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from retriever.fusion import fuse
-from retriever.protocols import EntityIndex, Finish, TextReranker
+from retriever.protocols import EntityIndex, Finish, TextReranker, VectorIndex, VectorReranker
 from retriever.texts import section_passage
-from retriever.types import Candidate, Query, ScoredSection
+from retriever.types import Candidate, FloatArray, Query, ScoredSection
+
+_Score = Callable[[Sequence[int], Sequence[Candidate]], list[FloatArray]]
+"""Scores the sections of candidates, each against the question at a position in the batch."""
 
 
 class SectionRerank:
@@ -15,7 +18,7 @@ class SectionRerank:
 
     Args:
         reranker: Scores passages against a question.
-        index: Holds the articles.
+        index: Holds the articles, and for a `VectorReranker` the vectors of their sections if it is a `VectorIndex`.
         beta: Weight of step 2, unless a query's options set another.
     """
 
@@ -25,19 +28,48 @@ class SectionRerank:
         self.reranker, self.index, self.beta = reranker, index, beta
 
     def start(self, queries: Sequence[Query]) -> Finish:
-        """Computes nothing yet; the returned function reranks the sections of each query's first candidate."""
-        return lambda candidates: self._finish(queries, candidates)
+        """Encodes the questions, if the reranker needs vectors.
 
-    def _finish(self, queries: Sequence[Query], candidates: list[list[Candidate]]) -> list[list[Candidate]]:
-        pairs = [(query, ranked[0]) for query, ranked in zip(queries, candidates, strict=True) if ranked]
-        for _, best in pairs:
+        The returned function reranks the sections of each query's first candidate.
+        """
+        score = self._scorer([query.question for query in queries])
+        return lambda candidates: self._finish(queries, candidates, score)
+
+    def _scorer(self, questions: Sequence[str]) -> _Score:
+        reranker, index = self.reranker, self.index
+
+        def by_text(asked: Sequence[int], found: Sequence[Candidate]) -> list[FloatArray]:
+            return reranker.score([questions[i] for i in asked], [self._passages(one) for one in found])
+
+        if not isinstance(reranker, VectorReranker) or not isinstance(index, VectorIndex):
+            return by_text
+        encoded = reranker.encode(questions)
+
+        def by_vectors(asked: Sequence[int], found: Sequence[Candidate]) -> list[FloatArray]:
+            stored = [index.section_vectors(one.row) for one in found]
+            vectors = [
+                [own[section.position] for section in one.sections]
+                for one, own in zip(found, stored, strict=True)
+                if own is not None
+            ]
+            if len(vectors) < len(found):  # an index without vectors
+                return by_text(asked, found)
+            passages = [self._passages(one) for one in found]
+            return reranker.score_vectors([questions[i] for i in asked], passages, encoded[asked], vectors)
+
+        return by_vectors
+
+    def _finish(
+        self, queries: Sequence[Query], candidates: list[list[Candidate]], score: _Score
+    ) -> list[list[Candidate]]:
+        asked = [position for position, ranked in enumerate(candidates) if ranked]
+        found = [candidates[position][0] for position in asked]
+        for best in found:
             if not best.sections:  # no earlier step has scored sections
                 best.sections = [ScoredSection(i) for i in range(len(self.index.entity(best.row).sections))]
-        questions = [query.question for query, _ in pairs]
-        scores = self.reranker.score(questions, [self._passages(best) for _, best in pairs])
-        for (query, best), sims in zip(pairs, scores, strict=True):
-            beta = self.beta if query.options.beta is None else query.options.beta
-            best.sections = rescore_sections(best.sections, sims.tolist(), beta)
+        for position, best, sims in zip(asked, found, score(asked, found), strict=True):
+            beta = queries[position].options.beta
+            best.sections = rescore_sections(best.sections, sims.tolist(), self.beta if beta is None else beta)
         return candidates
 
     def _passages(self, candidate: Candidate) -> list[str]:

@@ -6,6 +6,7 @@ import re
 
 _PUNCTUATION = re.compile(r"[.!\"()*#:;~]")
 _SPACES = re.compile(r"\s{2,}")
+_PASSAGE = re.compile(r"# Wiki Article: [^\n]*\n## Section Title: ([^\n]*)\n")
 
 
 def is_unicode(text: str) -> bool:
@@ -20,6 +21,17 @@ def is_unicode(text: str) -> bool:
 def section_passage(title: str, section_title: str, text: str) -> str:
     """Formats a section with its headings, as steps 2 and 3 and the generator's prompt read it."""
     return f"# Wiki Article: {title}\n## Section Title: {section_title}\n{text}"
+
+
+def split_passage(passage: str) -> tuple[str, str]:
+    """Returns the section's title and text of a passage by `section_passage`; the title of another text is empty.
+
+    Example:
+        >>> split_passage(section_passage("Peru", "Area", "1,285,216 sq km")), split_passage("Any text")
+        (('Area', '1,285,216 sq km'), ('', 'Any text'))
+    """
+    found = _PASSAGE.match(passage)
+    return (found[1], passage[found.end() :]) if found else ("", passage)
 
 
 def blip_caption(text: str, max_words: int = 512) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from safetensors.numpy import load, save
 from indexes.article_images import MainImage
 from indexes.lines import from_row, to_row
 from indexes.manifest import Manifest
+from indexes.section_files import EncodedSections, no_vectors
 from retriever.types import Entity, FloatArray
 
 
@@ -34,6 +35,7 @@ class Addition:
         labeled_tokens: How many rows of tokens, at the end, are those of labeled images: one for each of them, or none
             in an index of an older version.
         image_tokens: How many rows of tokens, before these, are those of the article's images.
+        vectors: The vectors of its sections; empty if the index has none.
     """
 
     entity: Entity
@@ -46,6 +48,7 @@ class Addition:
     labeled: int = 0
     labeled_tokens: int = 0
     image_tokens: int = 0
+    vectors: EncodedSections = field(default_factory=no_vectors)
 
     @property
     def token_sections(self) -> int:
@@ -73,6 +76,9 @@ class Addition:
             if list(array.shape) != shape or array.dtype != dtype:
                 expected = f"{dtype} {shape}"
                 raise ValueError(f"{self.id!r}: {what}: expected {expected}, got {array.dtype} {list(array.shape)}")
+        sections = len(self.entity.sections) if manifest.inputs.sections is not None else 0
+        if (found := len(np.unique(self.vectors.sections))) != sections:
+            raise ValueError(f"{self.id!r}: vectors of {found} sections, expected {sections}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +96,13 @@ class Origin:
     fusion: str | None
     candidates: str
     tokens: str
+    sections: str | None = None
 
     @classmethod
     def of(cls, manifest: Manifest) -> Self:
         """Returns the origin of an index."""
         inputs = manifest.inputs
-        return cls(inputs.encoder, inputs.fusion, inputs.candidates, inputs.tokens)
+        return cls(inputs.encoder, inputs.fusion, inputs.candidates, inputs.tokens, inputs.sections)
 
     def check(self, manifest: Manifest) -> None:
         """Checks that the log belongs to an index.
@@ -123,6 +130,8 @@ def to_bytes(change: Change | Origin) -> bytes:
     if change.image_tokens:
         about["image_tokens"] = change.image_tokens
     arrays = {"keys": change.keys, "tokens": change.tokens, "scales": change.scales}
+    if len(change.vectors.sections):
+        arrays |= change.vectors._asdict()
     thumbnail = np.frombuffer(change.thumbnail, np.uint8)
     return save({"change": _json(about), "thumbnail": thumbnail, **arrays})
 
@@ -146,6 +155,7 @@ def from_bytes(content: bytes) -> Change | Origin:
         labeled=about.get("labeled", 0),
         labeled_tokens=about.get("labeled_tokens", 0),
         image_tokens=about.get("image_tokens", 0),
+        vectors=EncodedSections(arrays["vectors"], arrays["sections"]) if "vectors" in arrays else no_vectors(),
     )
 
 

@@ -37,13 +37,17 @@ from indexes.recall import held_out_queries
 from indexes.reindex import stored_keys
 from indexes.report import PROBLEMS, Report, image_problem, read_problems, read_report, write_report
 from indexes.search_kinds import AT_LEAST, write_search
+from indexes.section_files import SectionFiles, SectionVectors
 from indexes.store import Index
 from indexes.thumbnails import checksum, hash_thumbnails, plain_images, shared_images
+from indexes.workers import split
 from retriever.files import as_line, replacing, write_whole
 from retriever.types import IntArray
 
 _BLOCK = 16384
 """Keys in memory at a time."""
+_ENTITIES = 1024
+"""Entities whose vectors of sections are in memory at a time."""
 
 Source = int | Addition
 """Where an entity of the new files comes from: a row of the old files, or a change."""
@@ -84,6 +88,7 @@ def _write(version: Version, out: Path) -> None:
     save_offsets(out / "summaries.jsonl")
     keys, search = _write_keys(base, sources, out)
     offsets, labeled_tokens, image_tokens = _write_tokens(base, sources, out)
+    windows = _write_section_vectors(base, sources, out)
     shown = _write_thumbnails(base, sources, out)
     hashes = hash_thumbnails(out, len(sources))
     articles = Articles(out / "entities.jsonl")
@@ -99,6 +104,7 @@ def _write(version: Version, out: Path) -> None:
         token_sections=int(offsets[-1]) - labeled_tokens - image_tokens,
         labeled_tokens=labeled_tokens,
         image_tokens=image_tokens,
+        section_windows=windows,
     )
     manifest = base.manifest.model_copy(
         update={
@@ -236,6 +242,19 @@ def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> tuple[In
     if shown:
         save_array(out / IMAGE_OWNERS, np.array(shown, np.int64))
     return offsets, labeled, len(shown)
+
+
+def _write_section_vectors(base: Index, sources: Sequence[Source], out: Path) -> int:
+    """Writes the vectors of sections, if the index has them; returns their number."""
+    if base.manifest.inputs.sections is None:
+        return 0
+    old = SectionVectors(base.folder, base.manifest)
+    with SectionFiles(out, old.dimension) as files:
+        files.resume(_ENTITIES)
+        for rows in split(range(len(sources)), _ENTITIES):
+            part = [sources[row] for row in rows]
+            files.append(rows, [old.of(one) if isinstance(one, int) else one.vectors for one in part])
+        return files.finish()
 
 
 def _write_thumbnails(base: Index, sources: Sequence[Source], out: Path) -> int:

@@ -38,6 +38,7 @@ def _of_rows(base: Index, rows: IntArray) -> IntArray:
         further_keys=int(np.isin(load_owners(base.folder, manifest), rows).sum()),
         labeled_tokens=sum(labeled),
         image_tokens=sum(tokens) - sum(sections) - sum(labeled),
+        section_windows=sum(len(one.sections) for row in rows if (one := base.encoded_sections(row)) is not None),
     )
     return np.array(list(found.model_dump().values()))
 
@@ -52,5 +53,6 @@ def _of_change(change: Addition) -> IntArray:
         further_keys=max(len(change.keys) - 1, 0),
         labeled_tokens=change.labeled_tokens,
         image_tokens=change.image_tokens,
+        section_windows=len(change.vectors.sections),
     )
     return np.array(list(found.model_dump().values()))

@@ -31,12 +31,14 @@ from indexes.keys import candidate_text
 from indexes.live.changes import Addition, Removal
 from indexes.live.index import LiveIndex
 from indexes.manifest import keys_are_images
+from indexes.section_files import EncodedSections, no_vectors
+from indexes.section_vectors import encode_sections
 from indexes.sections import title_rule, without_lists
 from indexes.sources import ImageSource, find_main, main_candidates, why_missing
 from indexes.stages import finite, section_texts
 from indexes.summarizers import Summarizer
 from retriever.images import ImageError
-from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 from retriever.types import Entity, FloatArray
 
 logger = logging.getLogger(__name__)
@@ -74,6 +76,10 @@ class Editor:
         models: A lock to hold while the models run, if other code uses them, too.
         compact_after: Number of changes after which the index is compacted in the background; 0 leaves compaction to
             the caller.
+        sections: Step 3's encoder, with which `index` was opened; needed if it has vectors of sections.
+
+    Raises:
+        ValueError: The index has vectors of sections, and there is no encoder.
     """
 
     def __init__(
@@ -84,8 +90,14 @@ class Editor:
         fusion: FusionEncoder | None,
         models: AbstractContextManager[Any] | None = None,
         compact_after: int = 0,
+        sections: SectionEncoder | None = None,
     ) -> None:
-        self.index, self.encoder, self.fusion = index, encoder, fusion
+        self.index, self.encoder, self.fusion, self.sections = index, encoder, fusion, sections
+        if index.manifest.inputs.sections is not None and sections is None:
+            raise ValueError(
+                f"{index.root}: has vectors of sections, which this profile cannot compute; use the profile it was "
+                "built with, or pass --set sections.kind=hybrid"
+            )
         self.models: AbstractContextManager[Any] = nullcontext() if models is None else models
         self.compact_after, self._failed_at = compact_after, 0
         inputs = index.manifest.inputs
@@ -200,6 +212,7 @@ class Editor:
         with self.models:
             texts = self._text_keys(articles, summaries)
             parts = self._images.encode(items)
+            vectors_of = self._vectors([one.entity for one in articles])
         manifest = self.index.manifest
         unscaled = np.empty((0, manifest.stored_shape[1] if manifest.inputs.codec.scaled else 0), np.float16)
         untold = np.empty((0, *manifest.stored_shape[1:]), manifest.inputs.codec.dtype)
@@ -225,8 +238,15 @@ class Editor:
                 scales = np.concatenate([scales, kept_scales]) if manifest.inputs.codec.scaled else unscaled
             keys = self._keys(vectors, texts[row : row + 1])
             about = article.entity, summary, article.main, item.small or b""
-            additions.append(Addition(*about, keys, tokens, scales, len(kept), len(kept_tokens), shown))
+            of_sections = vectors_of[row]
+            additions.append(Addition(*about, keys, tokens, scales, len(kept), len(kept_tokens), shown, of_sections))
         return additions
+
+    def _vectors(self, entities: Sequence[Entity]) -> list[EncodedSections]:
+        """Returns the vectors of each entity's sections, or none if the index has none."""
+        if self.sections is None or self.index.manifest.inputs.sections is None:
+            return [no_vectors() for _ in entities]
+        return encode_sections(self.sections, entities)
 
     def _labeled(self, entity: Entity) -> tuple[Entity, NDArray[Any], tuple[NDArray[Any], NDArray[np.float16]]]:
         """Returns an article with the labeled images of the one that it replaces, their vectors [n, D] and tokens."""

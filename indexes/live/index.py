@@ -24,7 +24,7 @@ from indexes.lock import locked
 from indexes.manifest import read_manifest
 from indexes.search import GpuSearch
 from indexes.store import Index
-from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ class LiveIndex(FollowingIndex):
         *,
         encoder: DualEncoder | None = None,
         fusion: FusionEncoder | None = None,
+        sections: SectionEncoder | None = None,
         device: str = "cpu",
         image_weight: float = IMAGE_WEIGHT,
         gpu_search: GpuSearch = "torch",
@@ -69,6 +70,7 @@ class LiveIndex(FollowingIndex):
             folder: The folder that `build_index` wrote.
             encoder: As in `Index.open`.
             fusion: As in `Index.open`.
+            sections: As in `Index.open`.
             device: As in `Index.open`.
             image_weight: As in `Index.open`.
             gpu_search: As in `Index.open`.
@@ -90,6 +92,7 @@ class LiveIndex(FollowingIndex):
                 Index.open_files,
                 encoder=encoder,
                 fusion=fusion,
+                sections=sections,
                 device=device,
                 image_weight=image_weight,
                 gpu_search=gpu_search,

@@ -18,6 +18,7 @@ from indexes.live.changes import Addition, Change
 from indexes.live.thumbnails import Thumbnails
 from indexes.live.version import Entry, Version
 from indexes.residency import Residency
+from indexes.section_files import EncodedSections
 from indexes.store import Index
 from indexes.tokens import HostTokens
 from retriever.types import Entity, FloatArray, IntArray, StoredTokens
@@ -154,6 +155,13 @@ class VersionedIndex(Index):
             return _tokens(home, range(first, first + home.change.image_tokens))
         rows = home.token_rows(own)
         return home.stored_tokens(rows[len(home.section_rows(own)) : len(rows) - len(home.labeled_rows(own))])
+
+    def encoded_sections(self, row: int) -> EncodedSections | None:
+        """Returns the windows of an entity's sections; see `Index.encoded_sections`; raises errors like `entity`."""
+        home, own = self._at(row)
+        if isinstance(home, Index):
+            return home.encoded_sections(own)
+        return None if self.manifest.inputs.sections is None else home.change.vectors
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Returns stored tokens; each span is the `token_rows` of an entity or a prefix of them."""

@@ -194,10 +194,10 @@ def _info(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     lines = [
         f"{index.name}: {counted(len(index), 'entity')}, {changes}",
         f"{counts.with_image:,} with an image; {counted(counts.sections, 'section')}, "
-        f"{counts.token_sections:,} with tokens",
+        f"{counts.token_sections:,} with tokens, {counted(counts.section_windows, 'vector')} of sections",
         f"files: {report['files']}, {report['bytes']:,} bytes and thumbnails; log: {report['log_bytes']:,} bytes",
         f"encoder {inputs.encoder}, fusion encoder {inputs.fusion}, tokens {inputs.tokens}, "
-        f"candidates {inputs.candidates}, summaries {inputs.summarizer}",
+        f"candidates {inputs.candidates}, summaries {inputs.summarizer}, encoder of sections {inputs.sections}",
         f"written by {report['writer']}" if report["writer"] else "no process writes to it",
     ]
     return report, "\n".join(lines)
