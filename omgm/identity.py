@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from indexes.store import Index
-from omgm.parts import build_planner, model_folder, placement
+from omgm.parts import build_planner, build_sections, model_folder, placement
 from omgm.settings import Profile
 from retriever.files import sha256_of
 from retriever.models.folder import folder_fingerprint
@@ -39,6 +39,8 @@ def sections_weights(profile: Profile) -> Mapping[str, str]:
     """Returns the digest of the weights of step 3, if its model has any."""
     if profile.sections.kind == "bm25":
         return {}
+    if profile.sections.kind == "hybrid":
+        return {"sections.model": build_sections(profile).fingerprint}
     return {"sections.model": folder_fingerprint(model_folder(profile, "sections"))}
 
 

@@ -51,6 +51,8 @@ class BM25:
         pair_weight: Weight of a pair relative to a word, 0 or more; 0 leaves pairs out.
         rarity_power: Power of the rarity in prose, 0 or more; 0 leaves it out.
         sentence_weight: Weight of the best sentence, 0 or more. In plain BM25, this and the two above are 0.
+        whole_question: Whether scores are multiplied by the share of the question's words (by their rarity) that occur
+            at all. It changes no order, but one word of many then says little.
 
     Raises:
         ValueError: A setting is out of range.
@@ -63,12 +65,13 @@ class BM25:
         pair_weight: float = 0.4,
         rarity_power: float = 0.7,
         sentence_weight: float = 1.0,
+        whole_question: bool = False,
     ) -> None:
         if min(k1, pair_weight, rarity_power, sentence_weight) < 0 or not 0 <= b <= 1:
             values = f"{k1=}, {b=}, {pair_weight=}, {rarity_power=}, {sentence_weight=}"
             raise ValueError(f"b must be in 0..1, all other settings 0 or more; got {values}")
         self.k1, self.b, self.pair_weight = k1, b, pair_weight
-        self.rarity_power, self.sentence_weight = rarity_power, sentence_weight
+        self.rarity_power, self.sentence_weight, self.whole_question = rarity_power, sentence_weight, whole_question
 
     def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
         """Scores each question's passages in [0, 1]; returns float32 [len(passages[i])] per question.
@@ -88,9 +91,11 @@ class BM25:
         texts = [_read(passage, english) for passage in _without_shared_line(passages)]
         lengths = np.array([text.length for text in texts], np.float32)
         norms = self.k1 * (1 - self.b + self.b * lengths / max(float(lengths.mean()), 1.0))
-        reachable, words = 0.0, dict[Term, float]()
+        reachable, words, asked = 0.0, dict[str, float](), list[str]()
         core = without_deixis(question)
         for term in dict.fromkeys([*_terms(tokenize(core, english)), *implied(core)]):
+            if isinstance(term, str):
+                asked.append(term)
             frequency = np.array([text.frequency(term) for text in texts], np.float32)
             containing = int(np.count_nonzero(frequency))
             if containing:
@@ -107,6 +112,8 @@ class BM25:
             ]
             scores += self.sentence_weight * np.array(best, np.float32)
             reachable += self.sentence_weight * sum(words.values())
+        if self.whole_question and words:
+            reachable *= sum(map(self._weight, asked)) / sum(map(self._weight, words))
         return scores / np.float32(reachable) if reachable else scores
 
     def _weight(self, term: Term) -> float:

@@ -27,12 +27,13 @@ class HybridReranker:
     Args:
         encoder: Encodes questions and sections.
         weight: Weight of the cosine, 0 to 1.
-        words: Scores the words of sections, in 0 to 1.
+        words: Scores the words of sections, in 0 to 1; by default BM25, which counts less where it knows fewer words of
+            the question.
     """
 
     def __init__(self, encoder: SectionEncoder, weight: float, words: TextReranker | None = None) -> None:
         self.encoder, self.weight = encoder, weight
-        self.words = words or BM25()
+        self.words = words or BM25(whole_question=True)
         self._vectors = lru_cache(_CACHED)(lambda passage: encoder.encode_passages([passage])[0])
 
     def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:

@@ -22,7 +22,7 @@ from retriever.texts import split_passage
 from retriever.transfer import to_device
 from retriever.types import FloatArray
 
-WINDOW, STEP = 128, 96
+WINDOW, STEP = 64, 48
 """Tokens of a section's text in a window, and from the start of one window to the next."""
 MAX_HEADING, MAX_QUESTION = 32, 128
 """Most tokens of a section's heading, which begins every window, and of a question."""
@@ -113,7 +113,7 @@ def window_starts(tokens: int) -> range:
 
     Example:
         >>> list(window_starts(0)), list(window_starts(WINDOW)), list(window_starts(WINDOW + 1))
-        ([0], [0], [0, 96])
+        ([0], [0], [0, 48])
     """
     return range(0, max(1, tokens - WINDOW + STEP), STEP)
 
