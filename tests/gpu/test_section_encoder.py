@@ -21,9 +21,12 @@ def encoder(device: str) -> SectionEncoder:
     tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, "[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
     torch.manual_seed(0)
-    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128}
-    model = BertModel(BertConfig(vocab_size=len(words), **sizes), add_pooling_layer=False)
-    return SectionEncoder(torch.nn.Module.to(model.eval(), device), tokenizer, "tiny")
+    config = BertConfig(
+        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=len(words)
+    )
+    model = BertModel(config, add_pooling_layer=False)
+    torch.nn.Module.to(model.eval(), device)
+    return SectionEncoder(model, tokenizer, "tiny")
 
 
 def test_vectors_are_those_of_the_cpu() -> None:
@@ -33,5 +36,5 @@ def test_vectors_are_those_of_the_cpu() -> None:
     assert np.allclose(on_cpu.encode_questions(questions), on_gpu.encode_questions(questions), atol=1e-3)
     for expected, found in zip(on_cpu.encode_passages(passages), on_gpu.encode_passages(passages), strict=True):
         assert np.abs(expected.astype(int) - found.astype(int)).max() <= 1
-    scores = [HybridReranker(one, 0.5).score(["what is 1 2"], [passages])[0] for one in (on_cpu, on_gpu)]
-    assert np.allclose(*scores, atol=1e-2)
+    by_cpu, by_gpu = (HybridReranker(one, 0.5).score(["what is 1 2"], [passages])[0] for one in (on_cpu, on_gpu))
+    assert np.allclose(by_cpu, by_gpu, atol=1e-2)
