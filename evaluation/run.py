@@ -211,6 +211,7 @@ def claim(
     images: Path | None,
     *,
     adapt: Mapping[str, Callable[[], None]] = MappingProxyType({}),
+    recorded: Sequence[Path] = (),
     overwrite: bool = False,
 ) -> None:
     """Writes what this run is to `run.json`, or checks that the run in the folder is the same.
@@ -221,12 +222,25 @@ def claim(
         questions: The questions.
         images: The folder of their images, if they are in one.
         adapt: The keys that may differ, see `agree`.
+        recorded: Further files and folders of a run, which go if another one replaces it.
         overwrite: Whether to replace another run.
     """
-    inputs = {**header, "questions": Items(((q.id, repr(q)) for q in questions), "question", "another text or label")}
+    settings = {"settings": _by_name(header["settings"])} if "settings" in header else {}
+    inputs = {
+        **header,
+        **settings,
+        "questions": Items(((q.id, repr(q)) for q in questions), "question", "another text or label"),
+    }
     if images is not None:
         ids = dict.fromkeys(question.image_id for question in questions)
         inputs["query images"] = files_as_items(((id, find_query_image(images, id)) for id in ids), "image")
     rows = [out / f"{name}.jsonl" for name in ("queries", "rerank", "summarization", "judge")]
-    work = [*rows, *map(repeated_lines, rows)]
+    work = [*rows, *map(repeated_lines, rows), *(recorded if (out / "run.json").is_file() else ())]
     agree(out / "run.json", inputs, adapt=adapt, work=work, overwrite=overwrite)
+
+
+def _by_name(settings: Any) -> Any:
+    """Returns settings with paths by their last part: what is there is compared by content, wherever it is."""
+    if isinstance(settings, Mapping):
+        return {key: _by_name(value) for key, value in settings.items()}
+    return Path(settings).name if isinstance(settings, str) and Path(settings).is_absolute() else settings

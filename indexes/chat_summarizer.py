@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from indexes.summary_cache import SummaryCache, question_hash
@@ -141,6 +142,8 @@ class ChatSummarizer:
             ValueError: Most articles get no summary.
         """
         window: deque[asyncio.Task[str]] = deque()
+        if self.cache is not None:
+            _ = self._served  # before the event loop runs
         try:
             for entity in entities:
                 window.append(self._runner.get_loop().create_task(self._one(entity)))
@@ -170,11 +173,23 @@ class ChatSummarizer:
         return None if self.cache is None else self._kept(self._question(self.messages(entity)))
 
     def _question(self, messages: Sequence[Message]) -> bytes:
-        return question_hash(self._client.model, self._client.reasoning_effort, self._max_tokens, messages)
+        asked = (self._client.model, self._client.reasoning_effort, self._max_tokens, messages)
+        return question_hash(*asked) if self._served is None else question_hash(*asked, self._served)
+
+    @cached_property
+    def _served(self) -> object:
+        """What the server says of the model: another one behind the same name has other summaries.
+
+        Raises:
+            ChatError: The server cannot be reached.
+        """
+        listed = self._runner.run(self._client.reported()) or []
+        named = [model for model in listed if model.get("id") == self._client.model]
+        return (named or listed) or None
 
     async def _one(self, entity: Entity) -> str:
         messages = self.messages(entity)
-        question = self._question(messages)
+        question = b"" if self.cache is None else self._question(messages)
         if (kept := self._kept(question)) is not None:
             self.counts.cached += 1
             return kept

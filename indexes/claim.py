@@ -14,6 +14,7 @@ from indexes.live.layout import LIVE, discard
 from indexes.lock import LOCK
 from indexes.manifest import ALL_FILES, MANIFEST, THUMBNAILS, Inputs, read_manifest
 from retriever.files import write_whole
+from retriever.identity import difference
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +25,12 @@ UNKNOWN = ""
 """Placeholder for the hash of the images until the articles, which name them, have been read."""
 
 _NOTE = "inputs.json"
+_WORDS = {
+    "knowledge_base": "knowledge base",
+    "pictures": "images",
+    "labeled": "labeled images",
+    "fusion": "fusion encoder",
+}
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -54,9 +61,15 @@ def check_inputs(found: Inputs, given: Inputs, what: str, overwrite: bool) -> No
     pairs = zip(found.model_dump().items(), given.model_dump().values(), strict=True)
     different = [(field, old, new) for (field, old), new in pairs if old != new and UNKNOWN not in (old, new)]
     if different:
-        listed = "; ".join(f"{field}: {old!r} there, {new!r} now" for field, old, new in different)
+        listed = "; ".join(
+            difference(_WORDS.get(field, field), _given(old), _given(new)) for field, old, new in different
+        )
         advice = "" if overwrite else "; choose another folder, or replace it with `omgm build-index --overwrite`"
         raise ValueError(f"{what} of other inputs ({listed}){advice}")
+
+
+def _given(value: object) -> object:
+    return None if value == "none" else value
 
 
 def claim(out: Path, inputs: Inputs, overwrite: bool, keep: Sequence[str] = ()) -> Path:

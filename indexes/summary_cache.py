@@ -25,7 +25,7 @@ def default_cache() -> Path:
 
 
 def question_hash(*question: Any) -> bytes:
-    """Returns a hash of everything that determines a model's answer: the model, its settings and the messages."""
+    """Returns a hash of what determines a model's answer: its name and settings, the messages, and who serves it."""
     return hashlib.sha256(as_line(question)).digest()
 
 

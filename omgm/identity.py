@@ -47,12 +47,21 @@ def sections_weights(profile: Profile) -> Mapping[str, str]:
 def generator_weights(profile: Profile) -> Mapping[str, Any]:
     """Returns the digest of the generator's weights, or what its server says of its models."""
     if profile.generator.kind == "openai":
-        return {"generator's server": asyncio.run(_reported(profile))}
+        return {"generator's server": reported(profile)}
     from generators.reader.model import WEIGHTS_FILE
 
     return {"generator's weights": sha256_of(WEIGHTS_FILE)}
 
 
-async def _reported(profile: Profile) -> Any:
-    async with build_planner(profile) as client:
-        return await client.reported()
+def reported(profile: Profile) -> Any:
+    """Returns what the server of a profile's chat model says of its models.
+
+    Raises:
+        ChatError: The server cannot be reached.
+    """
+
+    async def ask() -> Any:
+        async with build_planner(profile) as client:
+            return await client.reported()
+
+    return asyncio.run(ask())

@@ -175,14 +175,23 @@ def _differences(key: str, before: Any, now: Any) -> Iterator[str]:
         for name in before | now:
             if before.get(name) != now.get(name):
                 yield from _differences(f"{key}.{name}", before.get(name), now.get(name))
-    elif all(isinstance(value, str) and _HASH.fullmatch(value) for value in (before, now)):
-        yield f"{key}: other content"
     else:
-        yield f"{key} was {_shown(before)} and is now {_shown(now)}"
+        yield difference(key, before, now)
+
+
+def difference(key: str, before: Any, now: Any) -> str:
+    """Says how an input that is JSON differs; hashes are not shown."""
+    if _is_hash(before) and _is_hash(now):
+        return f"{key}: other content"
+    return f"{key} was {_shown(before)} and is now {_shown(now)}"
+
+
+def _is_hash(value: Any) -> bool:
+    return isinstance(value, str) and _HASH.fullmatch(value) is not None
 
 
 def _shown(value: Any) -> str:
-    text = "not given" if value is None else json.dumps(value, ensure_ascii=False)
+    text = "not given" if value is None else "given" if _is_hash(value) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -22,6 +22,7 @@ from evaluation.search.steps import StepTask
 from evaluation.search.tasks import SearchTask, TaskReader
 from evaluation.search.trajectories import Trail
 from retriever.files import write_whole
+from retriever.identity import Items, files_as_items
 
 T = TypeVar("T")
 Ask = Callable[[SearchTask], Trail]
@@ -55,6 +56,8 @@ class SearchRun:
         verdict: Judges answers; without it, strings are matched.
         header: What else identifies the run in `metrics.json`, such as profile, settings and index.
         concurrency: Number of tasks asked concurrently.
+        depends_on: What else the answers depend on, such as weights and servers; a resumed run must have the same.
+        recorded: Folders with what was recorded of the run, which go if another run replaces it.
     """
 
     dataset: str
@@ -65,6 +68,8 @@ class SearchRun:
     verdict: Verdict | None = None
     header: Mapping[str, Any] = field(default_factory=dict)
     concurrency: int = 1
+    depends_on: Mapping[str, Any] = field(default_factory=dict)
+    recorded: tuple[Path, ...] = ()
 
 
 def evaluate_search(run: SearchRun, out: Path, *, overwrite: bool = False) -> dict[str, Any]:
@@ -86,8 +91,16 @@ def evaluate_search(run: SearchRun, out: Path, *, overwrite: bool = False) -> di
     if run.concurrency < 1:
         raise ValueError(f"concurrency must be at least 1, got {run.concurrency}")
     header = {"dataset": run.dataset, "mode": run.mode, **run.header}
-    inputs = header | {"steps": sorted(run.steps), "judged": run.verdict is not None}
-    claim(out, inputs, [task.question for task in tasks], None, overwrite=overwrite)
+    inputs = {
+        **header,
+        "judged": run.verdict is not None,
+        **run.depends_on,
+        "steps": sorted(run.steps),
+        **{name: _tasks_of(step) for name, step in run.steps.items()},
+        "query images": _images(run.read(True)),
+        **{f"images of {name}": _images(step.read(True)) for name, step in run.steps.items()},
+    }
+    claim(out, inputs, [task.question for task in tasks], None, recorded=run.recorded, overwrite=overwrite)
     records = _filled(out / "queries.jsonl", run, lambda: run.read(True), len(tasks), partial(_answer, run), _failed)
     ids = {task.question.id for task in tasks}
     steps = {}
@@ -111,6 +124,24 @@ def evaluate_search(run: SearchRun, out: Path, *, overwrite: bool = False) -> di
     write_whole(out / "metrics.json", json.dumps(metrics, indent=2, ensure_ascii=False, default=str).encode() + b"\n")
     write_report(out, metrics, records, main_scores(records, verdicts))
     return metrics
+
+
+def _tasks_of(step: SingleStep) -> Items:
+    return Items(((task.question.id, repr(task)) for task in step.read(False)), "task", "another text or label")
+
+
+def _images(tasks: Iterable[SearchTask | StepTask]) -> Items:
+    """Returns the images of tasks; those that are missing may turn up later."""
+
+    def named() -> Iterator[tuple[str, Path | bytes | None]]:
+        for task in tasks:
+            sites = task.websites if isinstance(task, StepTask) else ()
+            further = (task.image_search,) if isinstance(task, StepTask) else ()
+            for kind, images in enumerate((task.images, *further, *(site.screenshot for site in sites))):
+                contents = [*images.found, *(None for _ in images.missing)]
+                yield from ((f"{task.question.id} {kind} {n}", content) for n, content in enumerate(contents))
+
+    return files_as_items(named(), "image")
 
 
 def _filled(

@@ -59,7 +59,9 @@ def run(args: argparse.Namespace) -> None:
     from llm.background import BackgroundLoop
     from omgm.agent import Agent, access_of, budget_of
     from omgm.api import OMGM
+    from omgm.identity import reported, used
     from omgm.parts import build_encoder, build_planner, build_proposer
+    from retriever.identity import files_as_items
 
     profile, mode = profile_of(args), args.mode or MODES[args.dataset]
     policies = {**POLICIES, **BASELINES}
@@ -79,9 +81,19 @@ def run(args: argparse.Namespace) -> None:
         propose = build_proposer(profile, encoder) if settings.propose_regions else None
         agent = stack.enter_context(Agent(omgm, planner, propose=propose, corpus=corpus, **access_of(settings)))
         models = {"planner": planner.name}
+        depends_on = dict(used(profile, omgm.index, answers=False))
+        if args.corpus is None:
+            depends_on["planner's server"] = reported(planner_profile)
+        else:
+            recorded = sorted(args.corpus.glob("*/*.json"))
+            files = ((path.relative_to(args.corpus).as_posix(), path) for path in recorded)
+            depends_on["corpus"] = files_as_items(files, "result")
         verdict = None
         if args.judge_url or args.judge_model:
-            judge = build_planner(with_model(planner_profile, args.judge_url, args.judge_model))
+            judge_profile = with_model(planner_profile, args.judge_url, args.judge_model)
+            judge = build_planner(judge_profile)
+            if args.corpus is None:
+                depends_on["judge's server"] = reported(judge_profile)
             models["judge"] = judge.model
             loop = BackgroundLoop()
             stack.callback(loop.close)
@@ -102,6 +114,8 @@ def run(args: argparse.Namespace) -> None:
                     "index": describe(omgm.index),
                 },
                 concurrency=args.concurrency or 1,
+                depends_on=depends_on,
+                recorded=(args.out / "corpus",),
             ),
             args.out,
             overwrite=args.overwrite,

@@ -177,3 +177,24 @@ def test_tokens_are_counted_by_the_server_or_estimated(desk: Desk) -> None:
     asked = sum(len(message["content"]) for message in summary_messages("# Fast1"))
     assert estimated.counts == SummaryCounts(requests=1, tokens_in=asked // 4, tokens_out=len("About Fast1") // 4)
     estimated.close()
+
+
+def test_another_model_behind_the_same_name_writes_its_own_summaries(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = {"id": "small-model", "meta": {"size": 1}}
+
+    async def reported(self: ChatClient) -> list[dict[str, Any]]:
+        return [{"id": "another"}, served]
+
+    monkeypatch.setattr(ChatClient, "reported", reported)
+
+    def written() -> SummaryCounts:
+        cache = SummaryCache(tmp_path / "summaries.sqlite")
+        summarizer = ChatSummarizer(ChatClient(desk.url, "small-model"), cache=cache)
+        assert list(summarizer.stream([COUNTRY])) == ["A country with a flag."]
+        summarizer.close()
+        return summarizer.counts
+
+    counts = [(written().requests, served.update(meta={"size": size})) for size in (1, 2, 2, 1)]
+    assert [requests for requests, _ in counts] == [1, 0, 1, 0]

@@ -97,7 +97,7 @@ def test_images_that_changed_are_noticed_in_an_unfinished_build(tmp_path: Path) 
     fusion = burning(FusedFusion(), 2)
     kill(kb, images, tmp_path / "index", fusion=fusion)
     (images / "flag" / "Lost.png").write_bytes((images / "flag" / "Plain.png").read_bytes())
-    with pytest.raises(ValueError, match=r"unfinished build of other inputs \(pictures"):
+    with pytest.raises(ValueError, match=r"unfinished build of other inputs \(images: other content"):
         build(kb, images, tmp_path / "index")
     build(kb, images, tmp_path / "index", overwrite=True)
     build(kb, images, tmp_path / "whole")
@@ -132,7 +132,7 @@ def test_killed_while_reading_articles(tmp_path: Path) -> None:
     build(folder, None, tmp_path / "whole")
     assert contents(tmp_path / "whole") == before
     (folder / "c.md").write_text("# Changed\n")
-    with pytest.raises(ValueError, match=r"other inputs \(knowledge_base"):
+    with pytest.raises(ValueError, match=r"other inputs \(knowledge base: other content"):
         build(folder, None, tmp_path / "whole")
 
 

@@ -253,5 +253,5 @@ def test_an_index_of_another_release_or_with_a_wrong_file(both: dict[str, Index]
 
 def test_a_build_of_the_other_type_is_told_apart(both: dict[str, Index], tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
-    with pytest.raises(ValueError, match="tokens: 'int8' there, 'float16' now"):
+    with pytest.raises(ValueError, match=r"tokens was .int8. and is now .float16."):
         build_index(kb, images, both["int8"].folder, **MODELS)

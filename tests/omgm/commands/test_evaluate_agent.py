@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from evaluation.datasets import forget_listings
+from llm.chat import ChatClient
 from llm.replies import ChatReply
 from omgm.__main__ import main
 from tests.fakes.chat_server import FakeChatServer
@@ -168,6 +169,9 @@ def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(examples
         examples, "mmsearch-plus", queries, tmp_path / "replayed", "--planner-url", "http://127.0.0.1:9"
     )
     assert main([*command, "--corpus", str(tmp_path / "killed/corpus")]) == 0
+    for folder in ("replayed", "killed"):  # one depends on the corpus, the other on the server
+        for name in ("run.json", "run.npz"):
+            (tmp_path / folder / name).unlink()
     assert contents(tmp_path / "replayed") == contents(tmp_path / "killed", without="corpus")
     assert figures(tmp_path / "replayed")["answer"]["accuracy"] == 1.0
 
@@ -181,6 +185,36 @@ def test_regions_are_proposed_if_the_profile_says_so(examples: Path, tmp_path: P
         assert main(command) == 0
         assert len(server.bodies[0]["messages"][1]["content"]) == 3  # image, overlay, question
     assert figures(tmp_path / "out")["trajectories"]["failed_calls"] == {}
+
+
+def test_an_agent_s_run_knows_its_images_and_its_model(
+    examples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = write_jsonl(tmp_path / "q.jsonl", {"id": "1", "image": "1", "question": "Who?", "answers": ["x"]})
+    (tmp_path / "images").mkdir()
+    image, out = tmp_path / "images" / "1.jpg", tmp_path / "out"
+    original = (examples / "photo.jpg").read_bytes()
+    image.write_bytes(original)
+    options = ["--mode", "mmsearch-plus", "--query-images", str(tmp_path / "images")]
+    served = [{"id": "scripted", "size": 1}]
+
+    async def reported(self: ChatClient) -> list[dict[str, Any]]:
+        return served
+
+    monkeypatch.setattr(ChatClient, "reported", reported)
+    with ScriptedServer(lambda messages: "<answer>x</answer>") as server:
+        command = arguments(examples, "plain", queries, out, "--planner-url", server.url, *options)
+        assert main(command) == 0
+        image.write_bytes(original)  # with a new time
+        assert main(command) == 0 and len(server.bodies) == 1
+        before = contents(out)
+        image.write_bytes(original[:-1] + bytes([original[-1] ^ 1]))
+        assert main(command) == 2 and "query images: 1 of 1 image has other bytes" in capsys.readouterr().err
+        image.write_bytes(original)
+        served[0]["size"] = 2
+        assert main(command) == 2 and "planner's server was [" in capsys.readouterr().err
+        assert contents(out) == before and len(server.bodies) == 1
+        assert main([*command, "--overwrite"]) == 0 and len(server.bodies) == 2  # nothing of the other model is left
 
 
 def test_half_an_emoji_that_a_model_writes_ends_no_evaluation(examples: Path, tmp_path: Path) -> None:
