@@ -183,6 +183,8 @@ def difference(key: str, before: Any, now: Any) -> str:
     """Says how an input that is JSON differs; hashes are not shown."""
     if _is_hash(before) and _is_hash(now):
         return f"{key}: other content"
+    if _is_hash(before) or _is_hash(now):
+        return f"{key}: {_shown(before)} before, {_shown(now)} now"
     return f"{key} was {_shown(before)} and is now {_shown(now)}"
 
 
