@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from PIL import Image
@@ -9,8 +11,13 @@ from PIL import Image
 from indexes.image_files import ImageFiles
 from retriever.images import encoded
 
-FETCHABLE = "omgm images fetch downloads those on the web"
+_FETCHABLE = "omgm images fetch downloads those on the web"
 """What to do about missing images that are named by URLs."""
+
+
+def advice_on(missing: Iterable[str]) -> str:
+    """Returns what to do about missing images, "" if none of them is on the web."""
+    return f"; {_FETCHABLE}" if any(re.match(r"(?:https?:)?//", image, re.IGNORECASE) for image in missing) else ""
 
 
 def find_image(folder: Path, url: str) -> Path | None:

@@ -17,7 +17,7 @@ from indexes.formats.fields import Names, image_pattern
 from indexes.formats.losses import Losses, summary_of, table_of
 from indexes.formats.skipped import SeenHashes, SkippedEntries
 from indexes.ids import hash_id
-from indexes.images import FETCHABLE, thumbnail
+from indexes.images import advice_on, thumbnail
 from indexes.languages import is_foreign
 from indexes.matching import MatchReport, rule_lines, with_matched_images
 from indexes.progress import progress_bar
@@ -177,7 +177,7 @@ def _summary_lines(result: Inspection) -> Iterator[str]:
         few = counted(result.not_english, "entity")
         yield f"{few} not in English: the extractive reader answers English questions only (docs/models.md#languages)"
     if result.missing:
-        hint = f"; {FETCHABLE}" if any("://" in one.partition(" of ")[0] for one in result.missing) else ""
+        hint = advice_on(result.missing)
         yield f"{counted(result.named - result.found, 'image')} missing, such as {'; '.join(result.missing)}{hint}"
     yield from rule_lines(result.matched)
     if result.skipped.count:

@@ -14,7 +14,7 @@ from indexes.article_images import ImageProblem, MainImage
 from indexes.formats.losses import Losses, warning_of
 from indexes.formats.skipped import LISTED, SkippedEntries
 from indexes.image_records import ImageRecords
-from indexes.images import FETCHABLE
+from indexes.images import advice_on
 from indexes.manifest import IMAGE_PROBLEMS, REPORT
 from retriever.files import as_line, replacing, write_json, write_whole
 from retriever.types import Entity
@@ -164,8 +164,7 @@ def problem_lines(report: Report) -> list[str]:
             named = "; ".join(f"{count} x {reason}" for reason, count in islice(reasons.items(), _REASONS))
             more = "; …" if len(reasons) > _REASONS else ""
             images = counted(found["count"], "image")
-            remote = problem == "missing" and any("://" in str(entry["image"]) for entry in entries)
-            hint = f"; {FETCHABLE}" if remote else ""
+            hint = advice_on(str(entry["image"]) for entry in entries) if problem == "missing" else ""
             lines.append(f"{images} {problem}, the first of {entries[0]['id']}: {named}{more}{hint}")
     shared = report.get("shared_images", {"images": 0})  # not in indexes of older versions
     if shared["images"]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from PIL import Image
 
 from indexes.image_names import names_of
-from indexes.images import find_image, thumbnail
+from indexes.images import advice_on, find_image, thumbnail
 
 
 def touch(path: Path) -> Path:
@@ -81,3 +81,11 @@ def test_a_query_is_part_of_a_name_that_is_no_images(tmp_path: Path) -> None:
     assert find_image(tmp_path, "https://a.example/show.php?id=2") is None
     assert find_image(tmp_path, "https://a.example/fox.jpg?width=300") == tmp_path / "fox.jpg"
     assert list(names_of("https://a.example/show?file=a/b")) == ["show?file=a%2Fb"]
+
+
+def test_only_images_on_the_web_are_to_be_downloaded() -> None:
+    said = "; omgm images fetch downloads those on the web"
+    assert [advice_on([one]) for one in ("https://a.example/x.png of Fox", "HTTP://a/x", "//a.example/x.png")] == [
+        said
+    ] * 3
+    assert [advice_on([one]) for one in ("file:///home/x.png", "C://x.png", "img/x.png", "")] == [""] * 4
