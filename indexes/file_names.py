@@ -15,7 +15,7 @@ from retriever.types import IntArray
 
 _SYSTEM = frozenset({"@eadir", "__macosx", "$recycle.bin", "system volume information", "lost+found", "#recycle"})
 """Folders of operating systems and file managers, in lower case; hidden ones need not be listed."""
-_PACKAGES = frozenset({"node_modules", "bower_components", "__pycache__", "venv"})
+_PACKAGES = frozenset({"node_modules", "bower_components", "vendor", "__pycache__", "venv"})
 """Folders with the dependencies of a program."""
 _INDEX = frozenset({"manifest.json", "entities.jsonl"})
 """Files of an index, whose thumbnails are not images of a knowledge base."""
@@ -27,13 +27,26 @@ def is_hidden(name: str) -> bool:
 
 
 def image_files(folder: Path, refused: Callable[[str, OSError | None], object]) -> Iterator[str]:
-    """Yields the paths of the image files under a folder, without hidden ones, in the order of a walk from the top.
+    """Yields the paths of the image files under a folder, see `files_under`; links out of it are refused."""
+    return files_under(folder, IMAGE_SUFFIXES, refused, outside=False)
 
-    Links to files in the folder are files; folders are not entered through links, so that no file comes twice.
+
+def files_under(
+    folder: Path,
+    suffixes: tuple[str, ...],
+    refused: Callable[[str, OSError | None], object] = lambda path, error: None,
+    *,
+    outside: bool = True,
+) -> Iterator[str]:
+    """Yields the paths of the files under a folder, without hidden ones, in the order of a walk from the top.
+
+    Links to files are files; folders are not entered through links, so that no file comes twice.
 
     Args:
         folder: The folder; it need not exist.
-        refused: Called with each link out of the folder, and with each folder that cannot be read and the error.
+        suffixes: The ends of the files' names, in lower case.
+        refused: Called with each link to a folder elsewhere, and with each folder that cannot be read and the error.
+        outside: Whether to follow links to files elsewhere; otherwise, they are refused, too.
     """
     root = os.path.realpath(folder)
 
@@ -51,13 +64,13 @@ def image_files(folder: Path, refused: Callable[[str, OSError | None], object]) 
             if is_hidden(entry.name):
                 continue
             path = f"{inner}/{entry.name}" if inner else entry.name
-            is_image = entry.name.lower().endswith(IMAGE_SUFFIXES)
+            is_wanted = entry.name.lower().endswith(suffixes)
             if entry.is_dir(follow_symlinks=False):
                 folders.append(path)
-            elif entry.is_symlink() and not is_inside(entry.path, root):
-                if is_image or entry.is_dir():
+            elif entry.is_symlink() and not is_inside(entry.path, root) and not (outside and entry.is_file()):
+                if is_wanted or entry.is_dir():
                     refused(path, None)
-            elif is_image and entry.is_file():
+            elif is_wanted and entry.is_file():
                 yield path
         for path in folders:
             yield from walk(path)
@@ -65,17 +78,34 @@ def image_files(folder: Path, refused: Callable[[str, OSError | None], object]) 
     return walk("") if os.path.isdir(root) else iter(())
 
 
-def linked_files(folder: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, int]]:
-    """Yields the links to folders outside of a folder, each with the number of files with such suffixes behind it."""
-    root = os.path.realpath(folder)
-    for path, folders, _ in os.walk(root):
-        folders[:] = sorted(name for name in folders if not is_hidden(name))
-        for name in folders:
-            link = os.path.join(path, name)
-            if os.path.islink(link) and not is_inside(link, root):
-                files = (file for _, _, names in os.walk(link) for file in names)
-                count = sum(file.lower().endswith(suffixes) for file in files)
-                yield f"{os.path.relpath(link, root)} leads to {os.path.realpath(link)}", count
+def sorted_files(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    """Returns the files under a folder by their paths, see `files_under`."""
+    return [folder / path for path in sorted(files_under(folder, suffixes))]
+
+
+def unread_folders(folder: Path, suffixes: tuple[str, ...]) -> tuple[dict[str, OSError], dict[str, int]]:
+    """Returns the folders under a folder that are not read.
+
+    Returns:
+        Those that cannot be read, with the errors; links to folders elsewhere, in words, with the numbers of files with
+        such suffixes in them.
+    """
+    closed: dict[str, OSError] = {}
+    elsewhere: dict[str, int] = {}
+
+    def refused(path: str, error: OSError | None) -> None:
+        link = os.path.join(os.path.realpath(folder), path)
+        if error is not None:
+            closed[path] = error
+        elif os.path.isdir(link):
+            files = (file for _, _, names in os.walk(link) for file in names)
+            elsewhere[f"{path} leads to {os.path.realpath(link)}"] = sum(
+                file.lower().endswith(suffixes) for file in files
+            )
+
+    for _ in files_under(folder, suffixes, refused):
+        pass
+    return closed, elsewhere
 
 
 def is_inside(path: str, root: str) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
-from indexes.file_names import linked_files
+from indexes.file_names import unread_folders
 from indexes.formats.evqa import read_evqa
 from indexes.formats.fields import Names, without_pattern
 from indexes.formats.guess import PACKED
@@ -20,7 +21,7 @@ from indexes.formats.mediawiki import read_mediawiki
 from indexes.formats.parquet import read_parquet
 from indexes.formats.reading import Reading
 from indexes.formats.selection import Selection, without_selection
-from indexes.formats.skipped import Entry, SeenHashes, SkippedEntries
+from indexes.formats.skipped import Entry, SeenHashes, SkippedEntries, unreadable
 from indexes.formats.sql import hash_sql, read_sql
 from indexes.formats.table import read_table
 from indexes.formats.website import page_files, read_website
@@ -101,9 +102,12 @@ def read_knowledge_base(
     ledger = Losses() if losses is None else losses
     selection = Selection(path, _FILES[format](path) if format in _FILES else (), names or {}, ledger)
     fields = without_pattern(without_selection(names or {}))
-    for link, count in linked_files(path, _SUFFIXES) if path.is_dir() else ():
+    closed, elsewhere = unread_folders(path, _SUFFIXES)
+    for link, count in elsewhere.items():
         ledger.leave_out("files in linked folders; read these as knowledge bases of their own", link, count, "entities")
-    for where, entry in reader(path, Reading(fields, ledger, dropped, keep_navigation, selection.has_file)):
+    refused = ((str(path / inner), unreadable(path / inner, error)) for inner, error in closed.items())
+    reading = Reading(fields, ledger, dropped, keep_navigation, selection.has_file)
+    for where, entry in chain(refused, reader(path, reading)):
         if only is not None and not where.startswith((f"{only}/", f"{only}:")) and where != str(only):
             continue
         if not selection.has(where, entry.id if isinstance(entry, Entity) else ""):

@@ -6,6 +6,7 @@ from collections import Counter
 from itertools import chain, islice
 from pathlib import Path
 
+from indexes.file_names import sorted_files
 from indexes.formats.encodings import encoding_of
 from indexes.formats.evqa import is_evqa
 from indexes.formats.json_rows import first_row, json_files
@@ -114,8 +115,11 @@ def _by_content(path: Path) -> str | None:
         return "zim"
     if not path.is_file():
         return None
-    with opened(path) as file:
-        start = file.read(_LONGEST)
+    try:
+        with opened(path) as file:
+            start = file.read(_LONGEST)
+    except PermissionError:  # the reader will report it
+        return None
     text = start.decode(encoding_of(start), "replace").lstrip("\ufeff\n\r ")
     first, second = islice(chain(filter(None, text.splitlines()), ("", "")), 2)
     if text[:1] in ("{", "["):
@@ -128,7 +132,7 @@ def _by_content(path: Path) -> str | None:
 
 def _guess_folder(path: Path) -> str:
     articles, pages, rows = article_files(path), page_files(path), json_files(path)
-    visible = [file for file in path.rglob("*") if not any(part[0] == "." for part in file.relative_to(path).parts)]
+    visible = sorted_files(path, ("",))
     unread = Counter(file.suffix.lower() for file in visible if file.suffix.lower() in _DOCUMENTS)
     if unread.total() > len(articles) + len(pages):
         ((suffix, count),) = unread.most_common(1)

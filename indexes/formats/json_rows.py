@@ -11,12 +11,14 @@ from typing import Any
 
 import yaml
 
+from indexes.file_names import sorted_files
 from indexes.formats.encodings import not_utf8
 from indexes.formats.fields import field_of, kind, unique_keys
 from indexes.formats.frames import are_columns, of_lists, rows_in
 from indexes.formats.front_matter import Loader
 from indexes.formats.losses import Losses
 from indexes.formats.row_shape import BESIDE, lifted
+from indexes.formats.skipped import unreadable
 from indexes.formats.streams import opened_text, read_items, read_members, read_parts, read_values, starts_with
 
 LONGEST_LINE = 1 << 24
@@ -59,10 +61,8 @@ def read_rows(path: Path, losses: Losses | None = None) -> Iterator[tuple[str, A
 
 def json_files(path: Path) -> list[Path]:
     """Returns the JSON files under a folder in order, or else the YAML files; hidden ones are left out."""
-    files = [file for file in path.rglob("*") if file.suffix.lower() in (*_SUFFIXES, *_YAML) and file.is_file()]
-    visible = [file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts)]
-    of_json = [file for file in visible if file.suffix.lower() in _SUFFIXES]
-    return sorted(of_json or visible, key=lambda file: file.relative_to(path).as_posix())
+    files = sorted_files(path, (*_SUFFIXES, *_YAML))
+    return [file for file in files if file.suffix.lower() in _SUFFIXES] or files
 
 
 def first_row(path: Path) -> dict[str, Any] | None:
@@ -178,13 +178,18 @@ def _in_folder(path: Path, losses: Losses) -> Iterator[tuple[str, Any]]:
     files = json_files(path)
     if not files:
         raise ValueError(f"{path}: no JSON or YAML (*.json, *.jsonl, *.yml) in this folder")
+    others = [] if _is_yaml(files[0]) else sorted_files(path, _YAML)
+    losses.leave_out("YAML files beside JSON files", str(next(iter(others), "")), len(others), "files")
     for file in files:
-        if file.suffix.lower() in _LINES:
-            yield from _in_lines(file)
-            continue
         try:
+            if file.suffix.lower() in _LINES:
+                yield from _in_lines(file)
+                continue
             losses.at(str(file))
             found = _in_value(_load(file), str(file), losses, itself=True)
+        except OSError as error:
+            yield str(file), unreadable(file, error)
+            continue
         except (ValueError, TypeError, RecursionError) as error:
             yield str(file), ValueError(f"{file}: {str(error).removeprefix(f'{file}: ')}")
             continue

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from indexes.entity_keys import OWN_FILE
+from indexes.file_names import sorted_files
 from indexes.formats.embeds import is_drawing, part_of, without_drawing
 from indexes.formats.encodings import BEGINNING, encoding_of, not_utf8
 from indexes.formats.facts import as_sections, plain, short_values
@@ -51,8 +52,6 @@ _PROJECT_FILES = frozenset(
     | {"PULL_REQUEST_TEMPLATE", "ISSUE_TEMPLATE", "AUTHORS", "CONTRIBUTORS", "AGENTS", "CLAUDE"}
 )
 """Files about a repository, with names in capitals, that are not part of its content."""
-_PACKAGES = frozenset({"node_modules", "bower_components", "vendor", "__pycache__", "venv"})
-"""Folders with a repository's dependencies."""
 _SAMPLE, _FEWEST = 60, 6
 _UNNAMED = ("index", "_index", "readme")
 """Names of files that are named by their folder instead."""
@@ -95,14 +94,7 @@ def article_files(path: Path) -> list[Path]:
     """Returns the Markdown files under a folder in order; hidden files and folders are left out."""
     if not path.is_dir():
         raise ValueError(f"{path}: not a folder; Markdown is read from a folder of *.md files")
-    articles: list[str] = []
-    for file in path.rglob("*"):
-        name = file.relative_to(path)
-        hidden = any(part.startswith(".") or part in _PACKAGES for part in name.parts)
-        article = file.suffix.lower() in _SUFFIXES and file.stem not in _PROJECT_FILES
-        if article and not hidden and file.is_file():
-            articles.append(name.as_posix())
-    return [path / name for name in sorted(articles)]
+    return [file for file in sorted_files(path, _SUFFIXES) if file.stem not in _PROJECT_FILES]
 
 
 class _Notes:

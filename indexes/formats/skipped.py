@@ -90,6 +90,11 @@ class SkippedEntries:
         )
 
 
+def unreadable(path: Path, error: OSError) -> ValueError:
+    """Returns the reason why there is no entry if a file or a folder cannot be read."""
+    return ValueError(f"{path}: cannot be read: {error.strerror or error}")
+
+
 def attempt(where: str, read: Callable[[], Entity]) -> Entry:
     """Returns an entry with what `read` returns, or with the `ValueError` that it raises."""
     try:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from indexes.entity_keys import OWN_FILE
+from indexes.file_names import sorted_files
 from indexes.formats.furniture import furniture_of
 from indexes.formats.html import Measure, read_page
 from indexes.formats.reading import Reading
-from indexes.formats.skipped import Entry
+from indexes.formats.skipped import Entry, unreadable
 from indexes.image_files import ImageFiles
 from indexes.svg import size_of
 from retriever.images import ImageError
@@ -34,7 +36,10 @@ def read_website(path: Path, reading: Reading) -> Iterator[Entry]:
     files = list(filter(reading.has_file, files))
     sample = files[:: max(len(files) // _SAMPLE, 1)]
     images = ImageFiles(path)
-    contents = [(file.read_bytes(), file.relative_to(path).as_posix()) for file in sample]
+    contents = list[tuple[bytes, str]]()
+    for file in sample:
+        with suppress(OSError):  # reported when it is read
+            contents.append((file.read_bytes(), file.relative_to(path).as_posix()))
     furniture = furniture_of(contents, reading, images.path_of)
     measure = _measuring(images)
     for file in files:
@@ -43,7 +48,7 @@ def read_website(path: Path, reading: Reading) -> Iterator[Entry]:
             name = file.relative_to(path).as_posix()
             page = read_page(file.read_bytes(), name, "", measure, reading, furniture, images.path_of)
         except OSError as error:
-            yield str(file), ValueError(f"{file}: cannot be read: {error.strerror}")
+            yield str(file), unreadable(file, error)
             continue
         except ValueError as error:
             yield str(file), error
@@ -54,9 +59,7 @@ def read_website(path: Path, reading: Reading) -> Iterator[Entry]:
 
 def page_files(path: Path) -> list[Path]:
     """Returns the pages under a folder in order; hidden files and folders are left out."""
-    files = (file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
-    visible = (file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts))
-    return sorted(visible, key=lambda file: file.relative_to(path).as_posix())
+    return sorted_files(path, _SUFFIXES)
 
 
 def _measuring(images: ImageFiles) -> Measure:

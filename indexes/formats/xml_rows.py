@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
+from indexes.file_names import sorted_files
 from indexes.formats.fields import field_of
 from indexes.formats.reading import Reading
 from indexes.formats.rows import entities_of
-from indexes.formats.skipped import Entry
+from indexes.formats.skipped import Entry, unreadable
 from indexes.formats.streams import opened
 
 _CONTENT = "{http://purl.org/rss/1.0/modules/content/}encoded"
@@ -39,9 +40,7 @@ def read_xml(path: Path, reading: Reading) -> Iterator[Entry]:
 
 def xml_files(path: Path) -> list[Path]:
     """Returns the XML files under a folder in order; hidden ones are left out."""
-    files = (file for file in path.rglob("*") if file.suffix.lower() == ".xml" and file.is_file())
-    visible = (file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts))
-    return sorted(visible, key=lambda file: file.relative_to(path).as_posix())
+    return sorted_files(path, (".xml",))
 
 
 def _in_folder(path: Path) -> Iterator[tuple[str, Any]]:
@@ -54,6 +53,9 @@ def _in_folder(path: Path) -> Iterator[tuple[str, Any]]:
             record = next(root for event, root, depth in _events(file, whole=0) if event == "end" and depth == 0)
         except ValueError as error:
             yield str(file), error
+            continue
+        except OSError as error:
+            yield str(file), unreadable(file, error)
             continue
         while len(record) == 1 and len(record[0]) and _is_plain(record):
             record = record[0]
@@ -69,7 +71,7 @@ def root_of(path: Path) -> str:
     """Returns the name of the root element of an XML file, "" if it is not XML."""
     try:
         return next((_local(element.tag) for _, element, _ in _events(path)), "")
-    except ValueError:  # the reader will report what is wrong
+    except (ValueError, OSError):  # the reader will report what is wrong
         return ""
 
 
