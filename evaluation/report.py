@@ -10,6 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from evaluation.counts import counts_line
 from evaluation.datasets import find_query_image
 from evaluation.metrics import Outcome, percent, recall_at_k, recall_curve
 from evaluation.records import RECORDS, QueryRecord, outcome_of, read_records
@@ -53,6 +54,7 @@ def write_report(out: Path, query_images: Path, entity_image: EntityImage | None
     environment.filters |= {"percent": percent, "ms": _milliseconds, "pretty": _pretty}
     page = environment.get_template("report.html").render(
         metrics=metrics,
+        counts=counts_line(metrics),
         curves=_curves(outcomes),
         breakdowns=_breakdowns(metrics),
         stages=_stages(metrics["latency_ms"]),

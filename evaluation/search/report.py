@@ -9,9 +9,11 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from evaluation.counts import COUNTS
 from evaluation.metrics import percent
 from retriever.files import write_whole
 
+_ALWAYS = ("n_unanswered", "n_failed")
 _CASES = 50
 """Number of right answers shown, and of wrong ones."""
 
@@ -47,6 +49,7 @@ def _tiles(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
     scores = [(name, value) for name, value in answer.items() if isinstance(value, float) and name != "accuracy"]
     tiles = [(answer["metric"], percent(answer["accuracy"])), *((name, percent(value)) for name, value in scores)]
     tiles += [("unanswered", str(metrics["n_unanswered"])), ("failed", str(metrics["n_failed"]))]
+    tiles += [(words, f"{metrics[key]:,}") for key, words in COUNTS.items() if key not in _ALWAYS and metrics.get(key)]
     for name, key, digits in (("rounds", "rounds_mean", 1), ("calls", "calls_mean", 1), ("tokens", "tokens_mean", 0)):
         tiles.append((f"{name} per question", "-" if paths[key] is None else f"{paths[key]:,.{digits}f}"))
     tiles.append(("seconds per question, median", "-" if p50 is None else f"{p50 / 1000:.1f}"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.compare import load_run
+from evaluation.counts import counts_line
 from evaluation.metrics import percent
 from evaluation.records import RECORDS, read_records
 from evaluation.sweep import sweep
@@ -68,6 +69,7 @@ def make(
         metrics = {name: runs.metrics(row.run) for name, row in rows.items()}
         blocks.append(_block(_measured_on(runs), columns, [(n, rows[n], m) for n, m in metrics.items()]))
         folders |= {name: str(runs.folder(row.run)) for name, row in rows.items()}
+        notes += [f"{name}: {line}." for name, m in metrics.items() if (line := counts_line(m))]
         if _shows_answers(table):
             notes += sorted({m["answer"]["note"] for m in metrics.values() if "note" in m["answer"]})
     for label, folder in given.items():
@@ -75,7 +77,7 @@ def make(
         if given_block is not None:
             blocks.append(given_block)
             folders[label] = str(folder)
-        elif reason:
+        if reason:
             notes.append(reason)
     return MeasuredTable(table, tuple(blocks), (*notes, *table.notes), folders)
 
@@ -89,7 +91,8 @@ def _given(table: PaperTable, label: str, folder: Path) -> tuple[FigureBlock | N
         return None, f"{label} is left out: {reason}."
     on = f"{metrics['dataset']}, {counted(metrics['n_queries'], 'question')}, profile {metrics['profile']}, run {label}"
     named = [(row.given.format(label=label), row, metrics) for row in rows]
-    return _block(on, table.columns_for(_style(metrics["dataset"])), named), ""
+    counts = f"{label}: {line}." if (line := counts_line(metrics)) else ""
+    return _block(on, table.columns_for(_style(metrics["dataset"])), named), counts
 
 
 def _swept(table: PaperTable, runs: TableRuns, tuned_on: Path | None) -> tuple[FigureBlock, str]:

@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> None:
         held_out = argparse.Namespace(**vars(args) | {"queries": existing(args.report_queries, "--report-queries")})
         questions["report"] = selected_questions(held_out)
 
+    from evaluation.counts import counts_line
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
     from evaluation.sweep import as_text, sweep
@@ -54,8 +55,9 @@ def run(args: argparse.Namespace) -> None:
     from omgm.profile import parse_overrides, write_profile
 
     retriever = open_retriever(profile, args.index)
+    counts = {}
     for split, selected in questions.items():
-        evaluate(
+        metrics = evaluate(
             retriever,
             None,
             selected,
@@ -68,6 +70,7 @@ def run(args: argparse.Namespace) -> None:
             depends_on=used(profile, retriever.index, answers=False),
             overwrite=args.overwrite,
         )
+        counts[split] = counts_line(metrics)
     report = "report" in questions
     table = sweep(
         read_records(args.out / "tune" / RECORDS),
@@ -84,6 +87,9 @@ def run(args: argparse.Namespace) -> None:
         print_json(table)
         return
     print(as_text(table))
+    for split, line in counts.items():
+        if line:
+            print(f"{split}: {line}")
     found = ", ".join(f"{key} = {value:g}" for key, value in chosen.items())
     print(f"{found}: in the middle of the values within one standard error of the best; use it with --profile {tuned}")
     if table["beta"] is None:

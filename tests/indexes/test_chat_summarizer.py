@@ -32,6 +32,16 @@ def test_the_papers_prompt() -> None:
     assert user["content"].endswith("Here is the summary of the Wikipedia content:")
 
 
+REPLIES: dict[str, dict[str, Any]] = {
+    "Closed": {"message": {"content": "<think>\nPerhaps France?\n</think>\n\nA red disc."}, "finish_reason": "stop"},
+    "Thinking": {"message": {"content": "<think>Perhaps"}, "finish_reason": "length"},
+    "Apart": {"message": {"content": None, "reasoning": "Perhaps"}, "finish_reason": "length"},
+    "Declined": {"message": {"content": None, "refusal": "No."}, "finish_reason": "stop"},
+    "Filtered": {"message": {"content": ""}, "finish_reason": "content_filter"},
+    "Cut": {"message": {"content": "A red"}, "finish_reason": "length"},
+}
+
+
 class Desk:
     """The requests that the server received, their maximum concurrency, and its answers."""
 
@@ -54,6 +64,8 @@ class Desk:
                 await asyncio.sleep(0.01)
         await asyncio.sleep(0.01)
         self.answered.append(title)
+        if title in REPLIES:
+            return {"choices": [REPLIES[title]]}
         text = {"Void": "", "Velland": "  A country\n with a flag. "}.get(title, f"About {title}")
         return {"choices": [{"message": {"content": text}}]}
 
@@ -198,3 +210,36 @@ def test_another_model_behind_the_same_name_writes_its_own_summaries(
 
     counts = [(written().requests, served.update(meta={"size": size})) for size in (1, 2, 2, 1)]
     assert [requests for requests, _ in counts] == [1, 0, 1, 0]
+
+
+def test_thoughts_are_no_summaries_and_replies_without_one_are_counted(desk: Desk, tmp_path: Path) -> None:
+    cache = SummaryCache(tmp_path / "kept.sqlite")
+    summarizer = ChatSummarizer(ChatClient(desk.url, "small-model"), cache=cache)
+    found = dict(zip(REPLIES, summarizer.stream([entity(title) for title in REPLIES]), strict=True))
+    told = {"Closed": "A red disc.", "Cut": "A red"}
+    assert found == {title: told.get(title, title) for title in REPLIES}
+    assert (summarizer.counts.cut, summarizer.counts.unanswered) == (3, 4)
+    assert str(summarizer.counts).endswith("; 3 were cut at their maximum length; 4 have the title instead")
+    desk.asked.clear()
+    assert dict(zip(REPLIES, summarizer.stream([entity(title) for title in REPLIES]), strict=True)) == found
+    assert sorted(desk.asked) == ["Apart", "Declined", "Filtered", "Thinking"]  # the others are in the cache
+    summarizer.close()
+
+
+def test_a_cached_summary_with_thoughts_is_asked_for_again(desk: Desk, tmp_path: Path) -> None:
+    cache = SummaryCache(tmp_path / "kept.sqlite")
+    summarizer = ChatSummarizer(ChatClient(desk.url, "small-model"), cache=cache)
+    question = summarizer._question(summarizer.messages(COUNTRY))
+    cache.put(question, "small-model", "<think> Hm. </think> A country.")  # as older versions kept it
+    assert summarizer.cached(COUNTRY) is None
+    assert list(summarizer.stream([COUNTRY])) == ["A country with a flag."] == [summarizer.cached(COUNTRY)]
+    summarizer.close()
+
+
+def test_a_build_stops_if_most_articles_get_no_summary(desk: Desk) -> None:
+    summarizer = ChatSummarizer(ChatClient(desk.url, "small-model"))
+    with pytest.raises(
+        ValueError, match=r"20 of 20 articles have no summary; the last: the model spent all of its 256"
+    ):
+        list(summarizer.stream([entity("Thinking")] * 30))
+    summarizer.close()
