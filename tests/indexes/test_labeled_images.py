@@ -180,7 +180,7 @@ def test_other_labels_are_other_inputs(kb: Path) -> None:
     for others in (labeled(kb, blue="b"), []):
         with pytest.raises(
             ValueError,
-            match=r"index of other inputs \(.*labeled images: (other content|given before, not).*--overwrite",
+            match=r"inputs \(.*labeled images: (other content|given before, not).*--overw",
         ):
             build(kb, others)
     assert best(build(kb, labeled(kb, blue="b"), overwrite=True), "blue") == "b"
