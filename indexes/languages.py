@@ -27,7 +27,8 @@ _FOREIGN = words_of(
     "av til som ikke er det på fra och att är för med den ett inte ja on ei se että ovat w z na się jest oraz",
     "przez ve bir bu için ile olarak v je se na že jsou și este cu pe din egy az hogy nem của và là các",
 )
-_SENTENCE = re.compile(r"[^.!?\u2026]*[.!?\u2026]")
+_END = re.compile(r"[.!?\u2026]")
+"""The end of a sentence."""
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
 _FEWEST = 5
@@ -52,7 +53,7 @@ def is_foreign(texts: Iterable[str]) -> bool:
         letters = sum(map(str.isalpha, start))
         if letters > 2 * len(_LATIN.findall(start)):
             return True
-        for sentence in _SENTENCE.findall(start):
+        for sentence in _END.split(start)[:-1]:  # the last one may be cut
             found = _WORD.findall(sentence)
             words = [word.lower() for n, word in enumerate(found) if n == 0 or not word[0].isupper()]
             if len(found) >= _FEWEST:
