@@ -31,10 +31,13 @@ def locate(folder: Path, image_id: str) -> tuple[str, Path] | None:
     - `oven`: `oven_images/01/oven_01….jpg`, or `01/oven_01….jpg`;
     - `coco`: `val2014/COCO_val2014_….jpg`; for a number also `000000000123.jpg`, in the folder or in `val2017/`;
     - `inaturalist`: the file that `val_id2name.json` or `train_id2name.json` names for the id;
-    - `path`: a file name, or the longest suffix of a path or URL, like the images of a knowledge base.
+    - `path`: a file name (it may be a link), or the longest suffix of a path or URL, like the images of a knowledge
+      base.
 
     Listings of folders are cached until `forget_listings`.
     """
+    if os.path.basename(image_id) == image_id and os.path.isfile(named := os.path.join(folder, image_id)):
+        return "path", Path(named)
     for layout, place in _places(folder, image_id):
         if file := _listing(place).get(image_id):
             return layout, file

@@ -48,6 +48,15 @@ def test_an_image_is_found_in_every_layout(tmp_path: Path, layout: str, file: st
     assert locate(tmp_path, image_id) == (layout, tmp_path / file)
 
 
+def test_linked_images_are_found_with_and_without_their_extension(tmp_path: Path) -> None:
+    touch(tmp_path, "elsewhere/blob", "queries/other.jpg")
+    folder = tmp_path / "queries"
+    (folder / "tea.jpg").symlink_to(tmp_path / "elsewhere" / "blob")
+    assert locate(folder, "tea") == ("flat", folder / "tea.jpg")
+    assert locate(folder, "tea.jpg") == ("path", folder / "tea.jpg")
+    assert locate(folder, "../elsewhere/blob.jpg") is None
+
+
 @pytest.mark.parametrize("root", ["", "inaturalist/"])
 def test_inaturalist_by_name(tmp_path: Path, root: str) -> None:
     (tmp_path / root).mkdir(exist_ok=True)
