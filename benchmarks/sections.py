@@ -1,6 +1,6 @@
-"""Measures how often BM25 finds the paragraph that a question was asked about, in any language.
+"""Measures how often step 3 finds the paragraph that a question was asked about, in any language.
 
-    python -m benchmarks.sections xquad.de.json piaf-v1.0.json [--among 20] [--part odd]
+    python -m benchmarks.sections xquad.de.json piaf-v1.0.json [--among 20] [--part odd] [--set sections.kind=bm25]
 
 The files are in SQuAD's format. Paragraphs are searched in groups of successive ones, so those of a group belong to few
 articles. Every second article is of the part "odd"; decisions were made on the others.
@@ -13,14 +13,16 @@ from collections import defaultdict
 from itertools import chain, islice
 from pathlib import Path
 
+from omgm.commands.common import add_profile, profile_of
 from omgm.commands.numbers import positive
-from retriever.models.bm25 import BM25
+from omgm.parts import build_text_reranker
+from retriever.protocols import TextReranker
 from training.reader.questions import read_squad
 
 PARTS = {"all": slice(None), "even": slice(0, None, 2), "odd": slice(1, None, 2)}
 
 
-def recall(path: Path, among: int, part: slice) -> tuple[float, int]:
+def recall(path: Path, among: int, part: slice, reranker: TextReranker) -> tuple[float, int]:
     """Returns the share of questions whose paragraph scores highest in its group, and the number of questions.
 
     Raises:
@@ -34,7 +36,7 @@ def recall(path: Path, among: int, part: slice) -> tuple[float, int]:
     while group := list(islice(paragraphs, among)):
         texts = [text for text, _ in group]
         for right, (_, questions) in enumerate(group):
-            for scores in BM25().score(questions, [texts] * len(questions)):
+            for scores in reranker.score(questions, [texts] * len(questions)):
                 hits.append(scores.argmax() == right and scores[right] > 0)
     if not hits:
         raise ValueError(f"{path}: no questions in this part; choose another --part")
@@ -46,10 +48,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", type=Path, nargs="+", help="files in SQuAD's format")
     parser.add_argument("--among", type=positive, default=20, help="paragraphs per group")
+    add_profile(parser)
     parser.add_argument("--part", choices=PARTS, default="all", help="articles by their position in the file")
     args = parser.parse_args()
+    reranker = build_text_reranker(profile_of(args))
     for path in args.files:
-        share, count = recall(path, args.among, PARTS[args.part])
+        share, count = recall(path, args.among, PARTS[args.part], reranker)
         print(f"{path.name}: section recall@1 {share:.3f} of {count} questions", flush=True)
 
 

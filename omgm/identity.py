@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from indexes.store import Index
-from omgm.parts import build_planner, build_sections, model_folder, placement
+from omgm.parts import build_planner, model_folder, placement
 from omgm.settings import Profile
 from retriever.files import sha256_of
 from retriever.models.folder import folder_fingerprint
@@ -16,7 +16,7 @@ from retriever.models.folder import folder_fingerprint
 def used(profile: Profile, index: Index, *, answers: bool) -> dict[str, Any]:
     """Returns the content of an index and of the models that a profile's results depend on, as plain JSON.
 
-    The index names the weights of steps 1 and 2, with which it was built.
+    The index names the weights of steps 1 and 2, and of a hybrid step 3, with which it was built.
 
     Args:
         profile: The profile.
@@ -36,11 +36,9 @@ def used(profile: Profile, index: Index, *, answers: bool) -> dict[str, Any]:
 
 
 def sections_weights(profile: Profile) -> Mapping[str, str]:
-    """Returns the digest of the weights of step 3, if its model has any."""
-    if profile.sections.kind == "bm25":
+    """Returns the digest of the weights of step 3, if its model has any that the index does not name."""
+    if profile.sections.kind in ("bm25", "hybrid"):
         return {}
-    if profile.sections.kind == "hybrid":
-        return {"sections.model": build_sections(profile).fingerprint}
     return {"sections.model": folder_fingerprint(model_folder(profile, "sections"))}
 
 

@@ -17,6 +17,7 @@ from indexes.store import Index, check_candidates
 from omgm import parts
 from omgm.settings import Profile
 from retriever.image_cache import ImageCache
+from retriever.models.bm25 import BM25
 from retriever.models.hybrid import HybridReranker
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Step, TextReranker
@@ -92,19 +93,11 @@ def open_retriever(
         ValueError: The index or a model is missing, or they do not match; the message says what to do.
     """
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
-    reranker = reranker or parts.build_text_reranker(profile)
-    options = _index_options(profile, encoder, fusion)
+    reranker = reranker or _build_reranker(profile, folder)
     sections = reranker.encoder if isinstance(reranker, HybridReranker) else None
+    options = _index_options(profile, encoder, fusion)
     opened = index or (LiveIndex.open if live else Index.open)(folder, sections=sections, **options)
     check_candidates(opened, profile.search.candidates)
-    if isinstance(reranker, HybridReranker) and opened.manifest.inputs.sections is None:
-        logger.warning(
-            "%s: was built without vectors of sections, so step 3 compares words only; for better sections, build it "
-            "again: omgm build-index %s --overwrite",
-            folder,
-            profile.options,
-        )
-        reranker = reranker.words
     steps: list[Step] = [
         EntitySearch(encoder, opened, profile.search.k),
         FusionRerank(fusion, opened, profile.fusion.alpha, profile.fusion.score_mode),
@@ -116,13 +109,35 @@ def open_retriever(
     return Retriever(steps, opened, recognition, pin, profile.search.trim_borders, device=opened.device)
 
 
+def _build_reranker(profile: Profile, folder: Path) -> TextReranker:
+    """Returns step 3's model; a hybrid one compares words only if the index has no vectors of sections."""
+    if profile.sections.kind != "hybrid" or has_section_vectors(folder):
+        return parts.build_text_reranker(profile)
+    logger.warning(
+        "%s: was built without vectors of sections, so step 3 compares words only; to compare meanings, build it "
+        "again: omgm build-index %s --overwrite",
+        folder,
+        profile.options,
+    )
+    return BM25()
+
+
+def has_section_vectors(folder: Path) -> bool:
+    """Returns whether an index has vectors of sections.
+
+    Raises:
+        ValueError: The index is missing or damaged.
+    """
+    return read_manifest(current_files(folder)).inputs.sections is not None
+
+
 def lacks_encoder(profile: Profile, folder: Path) -> bool:
     """Returns whether an index has vectors of sections that the profile cannot compute, so that it cannot be changed.
 
     Raises:
         ValueError: The index is missing or damaged.
     """
-    return profile.sections.kind != "hybrid" and read_manifest(current_files(folder)).inputs.sections is not None
+    return profile.sections.kind != "hybrid" and has_section_vectors(folder)
 
 
 def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: FusionEncoder, doing: str) -> Editor:
@@ -140,7 +155,8 @@ def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: Fu
         OSError: The folder is read-only.
     """
     options = _index_options(profile, encoder, fusion)
-    sections = parts.build_sections(profile) if profile.sections.kind == "hybrid" else None
+    hybrid = profile.sections.kind == "hybrid" and has_section_vectors(folder)
+    sections = parts.build_sections(profile) if hybrid else None
     index = LiveIndex.open(folder, sections=sections, **options, write=True, doing=doing)
     try:
         return Editor(index, lambda: parts.build_summarizer(profile), encoder, fusion, sections=sections)

@@ -17,7 +17,7 @@ from retriever.models.encoder import encoder_fingerprint
 from retriever.models.folder import folder_fingerprint
 from tests.fakes.knowledge_base import build_small_index
 from tests.fakes.local_chat_servers import LocalChatServer, llama_models
-from tests.fakes.models import FakeEncoder, FakeFusion
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSections
 from tests.paths import ROOT
 
 WEIGHTS = ROOT / "weights" / "embedded"
@@ -228,6 +228,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tmp_path_factory.mktemp("doctor"),
         encoder=FakeEncoder(encoder_fingerprint(WEIGHTS / "encoder", key_sizes=embedded().encoder.key_sizes)),
         fusion=FakeFusion(width=128, fingerprint=folder_fingerprint(WEIGHTS / "fusion")),
+        sections=FakeSections(),
         candidates=embedded().search.candidates,
         tokens=embedded().fusion.tokens,
     )
