@@ -30,6 +30,7 @@ _WORDS = {
     "pictures": "images",
     "labeled": "labeled images",
     "fusion": "fusion encoder",
+    "sections": "encoder of sections",
 }
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 

@@ -103,7 +103,9 @@ def test_an_index_without_vectors(tmp_path: Path) -> None:
     (index.folder / "manifest.json").write_text(json.dumps(manifest))
     opened = Index.open(index.folder, sections=FakeSections())
     assert opened.section_vectors(0) is None
-    with pytest.raises(ValueError, match=r"inputs \(sections was not given and is now .fake-sections-1.\).*--over"):
+    with pytest.raises(
+        ValueError, match=r"inputs \(encoder of sections was not given and is now .fake-sections-1.\).*--over"
+    ):
         build(kb, images, tmp_path / "index", sections=FakeSections())
     built = build(kb, images, tmp_path / "index", sections=FakeSections(), overwrite=True)
     assert built.section_vectors(0) is not None
