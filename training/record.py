@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -60,14 +59,15 @@ def remarks_on(metrics: Mapping[str, float], optimization: Optimization, better_
     highest, lowest = better_by
     if highest not in metrics:
         said.append("not validated, since no image is held out: whether the weights are better now is not known")
-    elif metrics[highest] <= metrics.get(f"start_{highest}", -math.inf):
+    elif (metrics[highest], -metrics[lowest]) <= (metrics[f"start_{highest}"], -metrics[f"start_{lowest}"]):
         first, last = (
             f"{highest} {metrics[f'{when}_{highest}']:.4f}, {lowest} {metrics[f'{when}_{lowest}']:.4f}"
             for when in ("start", "last")
         )
-        same = metrics[lowest] == metrics[f"start_{lowest}"]
-        kept = "those it began with" if same else "those of the lowest loss"
-        said.append(f"no better than it began on held-out images: {first} before, {last} at the end; kept are {kept}")
+        said.append(
+            f"no better than it began on held-out images: {first} before, {last} at the end; the weights are those it "
+            "began with"
+        )
     return said
 
 

@@ -175,7 +175,7 @@ def test_what_a_time_limit_cut_and_a_training_that_found_nothing_better_are_said
     )
     worse = (
         "no better than it began on held-out images: recall@1 0.5000, validation_loss 1.0000 before, "
-        "recall@1 0.2500, validation_loss 2.0000 at the end; kept are those it began with"
+        "recall@1 0.2500, validation_loss 2.0000 at the end; the weights are those it began with"
     )
     record = json.loads((folder / "training.json").read_text())
     assert record["remarks"] == [cut, worse]
@@ -185,7 +185,18 @@ def test_what_a_time_limit_cut_and_a_training_that_found_nothing_better_are_said
     kept, start = (ClipEncoder.load(path).model.state_dict() for path in (folder, world / "start"))
     assert all(torch.equal(kept[name], value) for name, value in start.items())
     card = model_card(folder)
-    assert "## Remarks" in card and "after step 1 of 9" in card and "kept are those it began with" in card
+    assert "## Remarks" in card and "after step 1 of 9" in card and "the weights are those it began with" in card
+
+
+def test_the_same_recall_with_a_lower_loss_is_better(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = iter([(0.5, 2.0), (0.5, 1.0)])
+
+    def scripted(*rest: object) -> Callable[[], dict[str, float]]:
+        return lambda: dict(zip(("recall@1", "validation_loss"), next(figures), strict=True))
+
+    monkeypatch.setattr("training.train_encoder._validation", scripted)
+    folder = run(world, "out", 1, validation_share=0.5)
+    assert json.loads((folder / "training.json").read_text())["remarks"] == []
 
 
 def test_steps_are_found_from_the_data(world: Path) -> None:
