@@ -1,12 +1,13 @@
 """Measures the extractive reader on the right section, and how often BM25 finds that section.
 
     python -m benchmarks.reader --evqa questions.csv [--errors 3]
-    python -m benchmarks.reader --squad dev-v2.0.json xquad.en.json [--blind]
+    python -m benchmarks.reader --squad dev-v2.0.json
+    python -m benchmarks.reader --squad new_wiki_v1.0.json --blind
 
 `questions.csv` has the columns of Encyclopedic-VQA with `evidence` filled in. An answer is right if it equals a
 reference after normalization or, for a numerical reference, if its first number is within 10 % of it. Files in SQuAD's
-format are measured by exact match and F1 (an abstention scores 0) and by the share of abstentions, separately for
-answerable and unanswerable questions. `--blind` keeps only articles that the weights were not trained on.
+format are measured as by SQuAD 2.0's script: exact match (EM) and F1, separately for questions with and without an
+answer; an abstention is right for the latter only. `--blind` keeps only articles that the weights were not trained on.
 """
 
 from __future__ import annotations
@@ -63,22 +64,23 @@ def by_wording(questions: Sequence[SpanQuestion], reader: ExtractiveReader, erro
 
 
 def by_overlap(questions: Sequence[SpanQuestion], reader: ExtractiveReader) -> None:
-    exact, f1, silent, other, times = list[float](), list[float](), list[bool](), list[bool](), list[float]()
+    """Prints SQuAD 2.0's scores: of questions with an answer (HasAns), without one (NoAns), and of all."""
+    exact, f1, silent, times = list[float](), list[float](), list[bool](), list[float]()
     for question in questions:
         start = time.perf_counter()
         answer = reader.read(question.question, Evidence("", question.article, "", question.passage)).answer
         times.append(1e3 * (time.perf_counter() - start))
-        if not question.answers:
-            other.append(answer is None)
-            continue
         text = normalize(answer or "")
-        references = [normalize(reference.text) for reference in question.answers]
+        references = [normalize(reference.text) for reference in question.answers] or [""]
         silent.append(answer is None)
-        exact.append(float(answer is not None and text in references))
-        f1.append(max(overlap(text, reference) for reference in references))
-    print(f"{len(exact)} answerable questions: exact match {np.mean(exact):.3f}, F1 {np.mean(f1):.3f}")
-    print(f"abstained: {np.mean(silent):.3f} of them, {np.mean(other or [False]):.3f} of {len(other)} unanswerable")
-    print(f"{np.median(times):.2f} ms per question (median), {np.quantile(times, 0.95):.2f} ms (p95)")
+        exact.append(float(text in references))
+        f1.append(max(overlap(text, reference) if reference else float(not text) for reference in references))
+    answerable = np.array([bool(question.answers) for question in questions])
+    for name, rows in (("HasAns", answerable), ("NoAns", ~answerable), ("all", np.ones(len(questions), bool))):
+        if rows.any():
+            scores = [float(np.array(values)[rows].mean()) for values in (exact, f1, silent)]
+            print(f"{name}: {rows.sum()} questions: EM {scores[0]:.3f}, F1 {scores[1]:.3f}, abstained {scores[2]:.3f}")
+    print(f"{np.median(times):.1f} ms per question (median), {np.quantile(times, 0.95):.1f} ms (p95)")
 
 
 def section_recall(questions: Sequence[SpanQuestion], reranker: BM25) -> None:
@@ -100,10 +102,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--evqa", type=Path, help="question file with evidence")
-    source.add_argument(
-        "--squad", type=Path, nargs="+", help="files in SQuAD's format; the first one counts for an article"
-    )
-    parser.add_argument("--blind", action="store_true", help="only articles that the weights were not trained on")
+    source.add_argument("--squad", type=Path, nargs="+", help="files in SQuAD's format")
+    parser.add_argument("--blind", action="store_true", help="only the fifth of the articles that training keeps out")
     parser.add_argument("--weights", type=Path, help="other weights than the shipped ones")
     parser.add_argument("--errors", type=int, default=0, help="wrong answers to print per wording (--evqa)")
     args = parser.parse_args()
@@ -111,9 +111,7 @@ def main() -> None:
     if args.evqa:
         by_wording(list(read_evqa(args.evqa)), reader, args.errors)
         return
-    questions, seen = list[SpanQuestion](), dict[str, int]()
-    for number, path in enumerate(args.squad):
-        questions += [question for question in read_squad(path) if seen.setdefault(question.article, number) == number]
+    questions = [question for path in args.squad for question in read_squad(path)]
     questions = [question for question in questions if not (args.blind and share_of(question.article))]
     by_overlap(questions, reader)
     section_recall(questions, BM25())

@@ -74,7 +74,7 @@ def make_record(
         candidates=[_candidate(index, candidate) for candidate in candidates],
         rankings=rankings,
         ranks={step: rank_of(question.entity_ids, ranking) for step, ranking in rankings.items()},
-        evidence=evidence,
+        evidence=(generation and generation.evidence) or evidence,
         section_correct=None
         if question.section_index is None
         else evidence is not None and _is_right_section(question, evidence.entity_id, evidence.section_index),

@@ -19,10 +19,11 @@ from omgm import indexing, opening, parts
 from omgm.profile import load_profile
 from omgm.results import Answer, CandidateRow, Retrieval, make_answer, make_retrieval
 from omgm.settings import Profile
+from retriever.evidence import generation_request
 from retriever.images import ImageInput, load_image
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
-from retriever.types import GenerationRequest, Options, Query, RetrievalResult
+from retriever.types import Options, Query, RetrievalResult
 
 logger = logging.getLogger(__name__)
 
@@ -180,8 +181,9 @@ class OMGM:
             ChatError: The generator's server failed.
         """
         query = _query(image, question, Options(k, alpha, beta))
-        [retrieval] = self._retrieve([query])
-        return self._loop.submit(self._answer(query, retrieval)).result()
+        [result] = self.retriever.retrieve([query])
+        retrieval = make_retrieval(self.index, query, result)
+        return self._loop.submit(self._answer(query, result, retrieval)).result()
 
     async def ask_async(
         self,
@@ -292,11 +294,11 @@ class OMGM:
     async def _answered(self, query: Query) -> tuple[RetrievalResult, Answer]:
         result = await self.retrieve_query(query)
         retrieval = await asyncio.to_thread(make_retrieval, self.index, query, result)
-        return result, await asyncio.wrap_future(self._loop.submit(self._answer(query, retrieval)))
+        return result, await asyncio.wrap_future(self._loop.submit(self._answer(query, result, retrieval)))
 
-    async def _answer(self, query: Query, retrieval: Retrieval) -> Answer:
+    async def _answer(self, query: Query, result: RetrievalResult, retrieval: Retrieval) -> Answer:
         started = time.perf_counter()
-        request = GenerationRequest(query.question, query.image, retrieval.evidence, retrieval.recognized)
+        request = await asyncio.to_thread(generation_request, self.index, query, result)
         [generation] = await self.generator.generate([request])
         return make_answer(retrieval, generation, (time.perf_counter() - started) * 1000)
 

@@ -9,6 +9,7 @@ from typing import Any
 from indexes.store import Index
 from omgm.parts import build_planner, model_folder, placement
 from omgm.settings import Profile
+from retriever.base_models import find_base
 from retriever.files import sha256_of
 from retriever.models.folder import folder_fingerprint
 
@@ -46,9 +47,11 @@ def generator_weights(profile: Profile) -> Mapping[str, Any]:
     """Returns the digest of the generator's weights, or what its server says of its models."""
     if profile.generator.kind == "openai":
         return {"generator's server": reported(profile)}
+    from generators.reader import BASE
     from generators.reader.model import WEIGHTS_FILE
 
-    return {"generator's weights": sha256_of(WEIGHTS_FILE)}
+    base = find_base(BASE).files["model.safetensors"].sha256
+    return {"generator's weights": sha256_of(WEIGHTS_FILE), "generator's base model": base}
 
 
 def reported(profile: Profile) -> Any:

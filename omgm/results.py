@@ -96,7 +96,7 @@ class Retrieval:
 
 @dataclass(frozen=True, slots=True)
 class Answer(Retrieval):
-    """An answer with its retrieval result.
+    """An answer with its retrieval result; `evidence` is the section that the answer is from.
 
     Attributes:
         answer: The answer; `None` if the generator abstained.
@@ -150,18 +150,19 @@ def make_retrieval(index: EntityIndex, query: Query, result: RetrievalResult) ->
 
 def make_answer(retrieval: Retrieval, generation: Generation, generate_ms: float) -> Answer:
     """Combines a retrieval result with the generator's answer."""
+    evidence = generation.evidence or retrieval.evidence
     return Answer(
         question=retrieval.question,
         image=retrieval.image,
         entity=retrieval.entity,
-        evidence=retrieval.evidence,
+        evidence=evidence,
         candidates=retrieval.candidates,
         sections=retrieval.sections,
         timings_ms={**retrieval.timings_ms, "generate": generate_ms},
         recognized=retrieval.recognized,
         answer=generation.answer,
         confidence=generation.confidence,
-        span=None if retrieval.evidence is None else answer_span(generation, retrieval.evidence.text),
+        span=None if evidence is None else answer_span(generation, evidence.text),
         truncated=generation.truncated,
         declined=generation.declined,
         reason=generation.reason,

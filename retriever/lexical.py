@@ -180,7 +180,11 @@ def english_share(text: str) -> float:
     return sum(word in STOP_WORDS or word in _rarities() for word in stems) / len(stems) if stems else 1.0
 
 
-_ENGLISH = {"what", "who", "whom", "whose", "which", "when", "where", "why", "how", "the", "of", "this", "these", "and"}
+_ENGLISH = {
+    "what", "who", "whom", "whose", "which", "when", "where", "why", "how", "the", "of", "this", "these",
+    "those", "that", "and", "it", "its", "are", "does", "did", "can", "could", "should", "would", "you", "she",
+    "they", "your", "their", "there", "with", "from", "some", "much", "many",
+}  # fmt: skip
 """Words that hardly occur in questions of other languages, except in names."""
 ENGLISH = 0.75
 """Minimum share of English words in a question without any of these."""

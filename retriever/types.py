@@ -154,9 +154,18 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherSection:
+    """Another section of the best entity; `behind` is how much lower step 3 scored it than the evidence (0 or less)."""
+
+    evidence: Evidence
+    behind: float
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """The input of a generator: question, image and evidence (`None` if nothing was retrieved).
 
+    `others` are the next sections of the same article, best first; a generator may answer from one of them instead.
     `recognized` is the probability that the evidence is about what the image shows, `None` if unknown. The answer is to
     end before the first of the strings in `stop`. A model that writes it is to write at most `max_tokens` tokens, or
     fewer if its own limit is lower.
@@ -168,6 +177,7 @@ class GenerationRequest:
     recognized: float | None = None
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
+    others: tuple[OtherSection, ...] = ()
 
 
 Ending = Literal["complete", "cut", "refused", "filtered"]
@@ -182,6 +192,7 @@ class Generation:
         answer: The answer, or `None` when it abstains.
         confidence: 0 to 1, or `None` if the generator has none.
         span: The answer's characters in `Evidence.text` (start, end), for an extractive reader.
+        evidence: The section that the answer is from, if it is one of the request's `others`.
         truncated: True if the evidence was cut to fit the model's context.
         declined: True if the generator was not asked, because the image was not recognized.
         limitation: What the generator cannot do that the question asks of it, such as reading its language.
@@ -201,6 +212,7 @@ class Generation:
     completion_tokens: int | None = None
     ending: Ending = "complete"
     thoughts: str = ""
+    evidence: Evidence | None = None
 
     @property
     def cut(self) -> bool:

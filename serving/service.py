@@ -18,7 +18,7 @@ from llm.chat import ChatError
 from retriever.evidence import answer_span, generation_request
 from retriever.image_cache import ImageCache, set_content
 from retriever.protocols import Generator, PipelinedRetriever, QueryRetriever
-from retriever.types import Generation, GenerationRequest, Query, RetrievalResult
+from retriever.types import Evidence, Generation, GenerationRequest, Query, RetrievalResult
 from serving.admission import Admission
 from serving.batcher import Batcher
 from serving.errors import ApiError, as_api_error
@@ -30,6 +30,7 @@ from serving.requests import image_bytes
 from serving.schemas import (
     AnswerOut,
     ErrorDetail,
+    EvidenceOut,
     OnGeneratorError,
     RetrieveOut,
 )
@@ -104,7 +105,8 @@ class Service:
             index=self.view.about(),
         )
         request = generation_request(self.index, query, result)
-        request = replace(request, stop=checked.stop, max_tokens=checked.max_tokens)
+        others = request.others[: self.settings.evidence_sections - 1]  # which are in the response
+        request = replace(request, stop=checked.stop, max_tokens=checked.max_tokens, others=others)
         return PendingAnswer(request, response, started)
 
     async def decode(self, checked: CheckedRequest) -> tuple[Image.Image, float]:
@@ -234,7 +236,7 @@ class Service:
     def _answered(
         self, pending: PendingAnswer, generation: Generation, started: float, failure: ApiError | None = None
     ) -> AnswerOut:
-        evidence = pending.response.evidence
+        evidence = _answering_first(pending.response.evidence, generation.evidence)
         span = answer_span(generation, evidence[0].text) if evidence else None
         if span is not None:
             evidence = [evidence[0].model_copy(update={"span": span}), *evidence[1:]]
@@ -257,6 +259,13 @@ class Service:
             ending=generation.ending,
             generator_error=ErrorDetail.model_validate(failure.body()["error"]) if failure else None,
         )
+
+
+def _answering_first(evidence: list[EvidenceOut], answering: Evidence | None) -> list[EvidenceOut]:
+    """Returns the sections with the one first that the answer is from; `None` is the first."""
+    if answering is None:
+        return evidence
+    return sorted(evidence, key=lambda section: section.section_index != answering.section_index)
 
 
 def _ms(since: float) -> float:

@@ -13,16 +13,18 @@ import sys
 import traceback
 from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
 
 from generators.reader.reader import ExtractiveReader
-from retriever.types import Evidence, Generation, GenerationRequest
+from retriever.types import Evidence, Generation, GenerationRequest, OtherSection
 
 LONGEST_REPLY = 2**26
-"""Maximum size of a reply in bytes. An answer has at most twelve words, but words may have any length."""
+"""Maximum size of a reply in bytes. A reply may have a section, and words may have any length."""
+BATCH = 8
+"""Maximum number of questions that are read together."""
 
 
 class ReaderProcess:
@@ -42,7 +44,7 @@ class ReaderProcess:
 
     async def __aenter__(self) -> Self:
         """Starts the process and waits until it has loaded its weights."""
-        await self._read("", None)
+        await self._read(GenerationRequest("", None, None))
         return self
 
     async def __aexit__(
@@ -59,7 +61,7 @@ class ReaderProcess:
         Raises:
             ConnectionResetError: The process has ended.
         """
-        return list(await asyncio.gather(*(self._read(request.question, request.evidence) for request in requests)))
+        return list(await asyncio.gather(*map(self._read, requests)))
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
         """Yields the answer in one piece unless it abstains, then the whole `Generation`.
@@ -67,19 +69,23 @@ class ReaderProcess:
         Raises:
             ConnectionResetError: The process has ended.
         """
-        generation = await self._read(request.question, request.evidence)
+        generation = await self._read(request)
         if generation.answer is not None:
             yield generation.answer
         yield generation
 
-    async def _read(self, question: str, evidence: Evidence | None) -> Generation:
+    async def _read(self, request: GenerationRequest) -> Generation:
         if self._process is None:
             async with self._starting:
                 if self._process is None:
                     self._process = await _start()
                     self._replies = asyncio.create_task(self._receive(self._process))
         assert self._process is not None and self._process.stdin is not None
-        asked = {"question": question, "evidence": None if evidence is None else asdict(evidence)}
+        asked = {
+            "question": request.question,
+            "evidence": request.evidence and asdict(request.evidence),
+            "others": [asdict(other) for other in request.others],
+        }
         answer: asyncio.Future[Generation] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
         self._process.stdin.write(json.dumps(asked).encode() + b"\n")
@@ -107,14 +113,15 @@ class ReaderProcess:
 
 
 async def _start() -> Process:
-    # Use this process's modules and none from the working directory; small matrices do not benefit from more threads.
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+    # Use this process's modules and none from the working directory; leave most cores to the models.
+    environment = {"OMP_NUM_THREADS": "2"} | os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = (sys.executable, "-P", "-m", __name__)
     return await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, env=environment, limit=LONGEST_REPLY)
 
 
 def _generation(fields: dict[str, Any]) -> Generation:
-    return Generation(**{**fields, "span": tuple(fields["span"]) if fields["span"] else None})
+    span, evidence = fields["span"], fields["evidence"]
+    return Generation(**fields | {"span": span and tuple(span), "evidence": evidence and Evidence(**evidence)})
 
 
 def main() -> None:
@@ -122,15 +129,39 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # sent to the whole process group; the service still needs answers
         signal.signal(number, signal.SIG_IGN)
     reader = ExtractiveReader()
-    for line in sys.stdin.buffer:
-        asked = json.loads(line)
-        evidence = asked["evidence"]
+    for lines in _waiting_lines():
+        requests = [_request(json.loads(line)) for line in lines]
         try:
-            reply = asdict(reader.read(asked["question"], None if evidence is None else Evidence(**evidence)))
-        except Exception:
-            reply = {"error": traceback.format_exc()}
-        sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")
+            replies = list(map(asdict, reader.read_all(requests)))
+        except Exception:  # one of them fails; the others are answered
+            replies = [_alone(reader, request) for request in requests]
+        sys.stdout.buffer.write(b"".join(json.dumps(reply).encode() + b"\n" for reply in replies))
         sys.stdout.buffer.flush()
+
+
+def _waiting_lines() -> Iterator[list[bytes]]:
+    """Yields the lines that have arrived, at most `BATCH` at a time, until the end of the input."""
+    rest, lines = b"", list[bytes]()
+    while piece := os.read(sys.stdin.fileno(), 1 << 20):
+        *whole, rest = (rest + piece).split(b"\n")
+        lines += whole
+        while lines:
+            yield lines[:BATCH]
+            lines = lines[BATCH:]
+
+
+def _request(asked: dict[str, Any]) -> GenerationRequest:
+    evidence = asked["evidence"] and Evidence(**asked["evidence"])
+    others = tuple(OtherSection(Evidence(**other["evidence"]), other["behind"]) for other in asked["others"])
+    return GenerationRequest(asked["question"], None, evidence, others=others)
+
+
+def _alone(reader: ExtractiveReader, request: GenerationRequest) -> dict[str, Any]:
+    try:
+        [generation] = reader.read_all([request])
+        return asdict(generation)
+    except Exception:
+        return {"error": traceback.format_exc()}
 
 
 if __name__ == "__main__":

@@ -1,59 +1,104 @@
-"""The extractive reader, the generator of the embedded profile: answers with a short span of the evidence.
+"""The extractive reader, the generator of the embedded profile: answers with a span of a section.
 
-Every span of up to twelve words is a candidate (`features.py`). A small trained model scores them (`model.py`,
-`training/reader`), a few rules constrain numbers and colors (`rules.py`), and the best one is the answer unless the
-model is not confident enough.
+A trained model scores every span of the evidence, and of the article's next sections, against "no answer" (`model.py`,
+`training/reader`). The best one is the answer, with the rest of its quantity or word (`spans.py`), unless the model is
+not confident enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from generators.reader.features import candidates
-from generators.reader.model import WEIGHTS_FILE, SpanModel, outcome
-from generators.reader.question import analyze, limitation
-from generators.reader.rules import adjustments, whole_quantity
-from generators.reader.tokens import stems_of, tokenize_text
-from retriever.types import Evidence, FloatArray, Generation, GenerationRequest
+from generators.reader.model import WEIGHTS_FILE, SpanModel
+from generators.reader.spans import Span, best_span
+from generators.reader.windows import Window, windows
+from retriever.lexical import is_english
+from retriever.types import Evidence, Generation, GenerationRequest
+
+PRIOR = 32.0
+"""Weight of step 3's scores, 0 to 1, against the margins of spans; chosen on Atlas's dev questions."""
+SURE = 4.0
+"""Margin in nats from which a span of the first section is the answer, without a look at other sections."""
+_CLOSED = re.compile(
+    r"^(?:(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|may|might|must)(?:n't)?|am i)\b",
+    re.IGNORECASE,
+)
+_CHOICE = re.compile(r"\bor\b(?! not\b)", re.IGNORECASE)
 
 
 class Choice(NamedTuple):
-    """The best span of a text (in characters), and the inputs for estimating its confidence."""
+    """The best span for a question: the section it is in, the span, and the signs of its confidence."""
 
-    start: int
-    end: int
-    signs: FloatArray
+    section: int
+    span: Span
+    signs: tuple[float, ...]
 
 
-def choose(model: SpanModel, question: str, text: str, title: str) -> Choice | None:
-    """Chooses the best span of a text as the answer to a question.
+def is_closed(question: str) -> bool:
+    """Returns whether a question can be answered by yes or no; "Is it A or B?" can not.
+
+    Example:
+        >>> is_closed("Is it edible?"), is_closed("Is it edible or poisonous?"), is_closed("How edible is it?")
+        (True, False, False)
+    """
+    return bool(_CLOSED.match(question.strip())) and not _CHOICE.search(question)
+
+
+def signs_of(question: str, span: Span) -> tuple[float, ...]:
+    """Returns the inputs of the confidence: margin, share, and whether the question is closed."""
+    return span.margin, span.share, float(is_closed(question))
+
+
+def choose(
+    model: SpanModel, requests: Sequence[tuple[str, Sequence[Evidence], Sequence[float]]]
+) -> list[Choice | None]:
+    """Chooses the best span for each question, `None` without words to choose from.
+
+    The other sections are only read if the first one has no span with a margin of at least `SURE`.
 
     Args:
         model: Scores the spans.
-        question: The question.
-        text: The evidence.
-        title: Title of the article.
-
-    Returns:
-        The choice, or `None` if the text has no candidates, or if no span can answer this kind of question.
+        requests: Questions, each with sections and how far step 3 ranks each below the first one (0 or less).
     """
-    tokens = tokenize_text(text)
-    asked = analyze(question, model.rarity, frozenset(tokens.stems))
-    found = candidates(tokens, asked, model.rarity, stems_of(title))
-    if not len(found.first) or not asked.words or asked.kind == "yes/no":
-        return None
-    scores, null = model.scores(tokens, asked, found)
-    scores = scores + adjustments(tokens, asked, found)
-    best = int(scores.argmax())
-    first, last = whole_quantity(tokens, int(found.first[best]), int(found.last[best]))
-    start, end = int(tokens.starts[first]), int(tokens.ends[last])
-    return Choice(start, end, outcome(scores, null, best, found))
+    first = [(number, 0) for number, (_, sections, _) in enumerate(requests) if sections]
+    best = _best(model, requests, first, {})
+    unsure = [number for number, _ in first if number not in best or best[number].span.margin < SURE]
+    others = [(number, position) for number in unsure for position in range(1, len(requests[number][1]))]
+    best = _best(model, requests, others, best)
+    return [best.get(number) for number in range(len(requests))]
+
+
+def _best(
+    model: SpanModel,
+    requests: Sequence[tuple[str, Sequence[Evidence], Sequence[float]]],
+    places: Sequence[tuple[int, int]],
+    known: Mapping[int, Choice],
+) -> dict[int, Choice]:
+    """Returns the best choice by request after reading the sections at `places`, pairs of request and position."""
+    rows, owners = list[Window](), list[tuple[int, int]]()
+    for number, position in places:
+        question, section = requests[number][0], requests[number][1][position]
+        title = f"{section.entity_title}: {section.section_title}" if section.section_title else section.entity_title
+        found = windows(model.tokenizer, question, title, section.text)
+        rows += found
+        owners += [(number, position)] * len(found)
+    best = dict(known)
+    for window, scored, (number, position) in zip(rows, model.scores(rows), owners, strict=True):
+        question, sections, behind = requests[number]
+        span = best_span(window, scored, question, sections[position].text, sections[position].entity_title)
+        if span is None:
+            continue
+        old = best.get(number)
+        if old is None or span.margin + PRIOR * behind[position] > old.span.margin + PRIOR * behind[old.section]:
+            best[number] = Choice(position, span, signs_of(question, span))
+    return best
 
 
 class ExtractiveReader:
-    """A `Generator` that answers with a span of the evidence and needs no language model.
+    """A `Generator` that answers with a span of the evidence and needs no language model server.
 
     Args:
         threshold: Confidence below which it abstains; by default the one stored with the weights.
@@ -68,24 +113,44 @@ class ExtractiveReader:
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Returns one answer per request."""
-        return [self.read(request.question, request.evidence) for request in requests]
+        return self.read_all(requests)
 
     async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
         """Yields the answer in one piece unless it abstains, then the whole `Generation`."""
-        generation = self.read(request.question, request.evidence)
+        [generation] = self.read_all([request])
         if generation.answer is not None:
             yield generation.answer
         yield generation
 
-    def read(self, question: str, evidence: Evidence | None) -> Generation:
-        """Returns the best span of the evidence, or an abstention; its confidence is the probability of being right."""
-        if evidence is None:
-            return Generation(None, 0.0)
-        limited = limitation(question)
-        choice = None if limited else choose(self._model, question, evidence.text, evidence.entity_title)
+    def read(self, question: str, evidence: Evidence) -> Generation:
+        """Returns the answer to one question in one section, or an abstention."""
+        [generation] = self.read_all([GenerationRequest(question, None, evidence)])
+        return generation
+
+    def read_all(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        """Returns the best spans, or abstentions; a confidence is the probability of being right."""
+        asked = [
+            (request.question, [request.evidence, *(other.evidence for other in request.others)],
+             [0.0, *(other.behind for other in request.others)])
+            if request.evidence is not None and is_english(request.question)
+            else (request.question, [], [])
+            for request in requests
+        ]  # fmt: skip
+        found = choose(self._model, asked)
+        return [self._answer(request, choice) for request, choice in zip(requests, found, strict=True)]
+
+    def _answer(self, request: GenerationRequest, choice: Choice | None) -> Generation:
         if choice is None:
-            return Generation(None, 0.0, limitation=limited)
+            foreign = request.evidence is not None and not is_english(request.question)
+            return Generation(None, 0.0, limitation=_FOREIGN if foreign else None)
         confidence = self._model.confidence(choice.signs)
         if confidence < self.threshold:
             return Generation(None, confidence)
-        return Generation(evidence.text[choice.start : choice.end], confidence, (choice.start, choice.end))
+        other = request.others[choice.section - 1].evidence if choice.section else None
+        evidence = other or request.evidence
+        assert evidence is not None
+        start, end = choice.span.start, choice.span.end
+        return Generation(evidence.text[start:end], confidence, (start, end), evidence=other)
+
+
+_FOREIGN = "the extractive reader reads questions in English only"

@@ -274,7 +274,7 @@ def test_base_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("importlib.metadata.files", lambda package: None)
     [base], model = bases().values(), "sections.model=all-MiniLM-L6-v2"
-    [unneeded] = doctor.base_findings(embedded("sections.model="))
+    [unneeded] = doctor.base_findings(embedded("sections.model=", "generator.kind=openai"))
     assert unneeded.status == "ok" and "nor needed by this profile" in unneeded.found
     [absent] = doctor.base_findings(embedded(model))
     assert absent.name == "base model all-MiniLM-L6-v2" and absent.status == "fail"

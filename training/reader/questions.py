@@ -131,3 +131,35 @@ def overlap(answer: str, reference: str) -> float:
     mine, theirs = Counter(answer.split()), Counter(reference.split())
     common = (mine & theirs).total()
     return 2 * common / (mine.total() + theirs.total()) if common else 0.0
+
+
+def read_qed(path: Path) -> Iterator[SpanQuestion]:
+    """Yields the questions of a file of QED: questions to a search engine with paragraphs in which tokens are spaced.
+
+    Raises:
+        ValueError: A line has another format.
+    """
+    try:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            row = json.loads(line)
+            passage, places = joined_tokens(row["paragraph_text"].split())
+            starts = _token_starts(row["paragraph_text"])
+            answers = dict[SpanAnswer, None]()
+            for given in row["original_nq_answers"]:
+                if len(given) == 1:  # several spans are a list
+                    first, last = starts[given[0]["start"]], starts[given[0]["end"] - 1]
+                    begin = places[first][0]
+                    answers[SpanAnswer(passage[begin : places[last][1]], begin)] = None
+            if answers:
+                yield SpanQuestion(f"{row['question_text']}?", passage, row["title_text"], tuple(answers))
+    except (KeyError, IndexError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path}: must have lines as in QED: {error!r}") from error
+
+
+def _token_starts(text: str) -> list[int]:
+    """Returns the number of the token that each character belongs to."""
+    numbers, number = list[int](), -1
+    for i, letter in enumerate(text):
+        number += letter != " " and (i == 0 or text[i - 1] == " ")
+        numbers.append(number)
+    return numbers

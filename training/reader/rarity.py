@@ -1,6 +1,6 @@
 """Counts in how many passages of prose each stem occurs, for the weights of BM25 (`retriever/rarity.txt`).
 
-    python -m training.reader.rarity --squad dev-v2.0.json xquad.en.json --tokens val --out retriever/rarity.txt
+    python -m training.reader.rarity --squad new_wiki_v1.0.json train-v2.0.json --tokens val --out retriever/rarity.txt
 
 Articles of share 0 (`training.reader.questions.share_of`) are left out.
 """

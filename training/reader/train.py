@@ -1,169 +1,244 @@
-r"""Trains the extractive reader's model on questions with their passages.
+"""Trains the span model of the extractive reader: a base model's upper layers and a head of starts and ends.
 
-    python -m training.reader.train --squad dev-v2.0.json xquad.en.json --evqa questions.csv --tokens val \
-        --out weights.safetensors
+    python -m training.reader.train --examples examples.jsonl --steps 2000 --out run
 
-A question is unanswerable if SQuAD says so, or with another paragraph of its article. Articles of share 0
-(`training.reader.questions.share_of`) are left out, so that `benchmarks/reader.py --blind` can measure on them. The
-confidence is fitted on articles that a network was not trained on. The same files and seed give the same weights.
+The examples are written by `training.reader.examples`. A killed training resumes at its last checkpoint.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from torch import Tensor, nn
 
-from training.reader.confidence import Trials, astray, best_passage, by_article, fit, misplaced, report, trials
-from training.reader.examples import Batch, Example, examples, joined, part_of
-from training.reader.network import Network
-from training.reader.questions import SpanQuestion, read_evqa, read_squad, read_tokens, share_of
-from training.reader.weights import Numbers, model_of, numbers_of, save
+from generators.reader import BASE
+from generators.reader.windows import windows
+from retriever.files import replacing
+from retriever.models.bert import load_bert
+from training.reader.questions import SpanAnswer, SpanQuestion
 
-HELD_OUT = 4000
-"""Questions of each held-out fold used to fit the confidence."""
-FOLDS = 2
-"""Number of folds of the articles that are held out in turn to fit the confidence."""
-POINTING = 0.5
-"""Share of the questions that keep the article's title."""
-
-
-def read(squad: Sequence[Path]) -> list[SpanQuestion]:
-    """Reads questions about articles, without the blind test set."""
-    found, seen = list[SpanQuestion](), dict[str, int]()
-    for number, path in enumerate(squad):  # XQuAD repeats articles of SQuAD
-        kept = [question for question in read_squad(path) if seen.setdefault(question.article, number) == number]
-        found += [question for question in kept if share_of(question.article)]
-    return found
+BATCH = 16
+FROZEN = 2
+"""Lower layers that stay as published."""
+SAVED = 100
+"""Steps between checkpoints."""
+POOL = 40
+"""Batches whose questions are sorted by length together, which saves padding."""
 
 
-def varied(questions: Sequence[SpanQuestion], seed: int) -> list[SpanQuestion]:
-    """Makes some questions point at the image, and adds some with a paragraph that does not answer them."""
-    rng = random.Random(seed)
-    found = [pointing(question, rng) for question in questions]
-    passages: dict[str, list[str]] = {}
-    for question in found:
-        passages.setdefault(question.article, []).append(question.passage)
-    for question in [question for question in found if question.answers]:
-        other = rng.choice(passages[question.article])
-        if rng.random() < 0.5 and not any(answer.text in other for answer in question.answers):
-            found.append(question._replace(passage=other, answers=()))
-    return found
+class Encoded(NamedTuple):
+    """A window with the positions of the answer's first and last token, both 0 ([CLS]) if it has none."""
+
+    ids: list[int]
+    types: list[int]
+    first: int
+    last: int
 
 
-def pointing(question: SpanQuestion, rng: random.Random) -> SpanQuestion:
-    """Replaces the article's title in about half of the questions with "this", as in questions about an image."""
-    title = re.compile(rf"\b(?:the )?{re.escape(question.article)}\b(?:'s)?", re.IGNORECASE)
-    return question if rng.random() < POINTING else question._replace(question=title.sub("this", question.question))
+def encode(tokenizer: Tokenizer, question: SpanQuestion, length: int, rng: random.Random) -> Encoded | None:
+    """Returns the window of a question's first answer, or one of its text's windows; `None` without tokens."""
+    found = windows(tokenizer, question.question, question.article, question.passage, length)
+    if not found:
+        return None
+    if not question.answers:
+        window = rng.choice(found)
+        return Encoded(window.ids, window.types, 0, 0)
+    spans = [place for answer in question.answers if (place := place_of(answer, question.passage))]
+    if not spans:
+        return None
+    start, end = spans[0]
+    places = []
+    for window in found:
+        inside = [i for i, (a, b) in enumerate(window.places) if a < end and b > start]
+        whole = inside and window.places[inside[0]][0] <= start and window.places[inside[-1]][1] >= end
+        if whole:
+            places.append(Encoded(window.ids, window.types, window.begin + inside[0], window.begin + inside[-1]))
+    return rng.choice(places) if places else None
 
 
-def train(data: Sequence[Example], numbers: Numbers, seed: int, epochs: int) -> Network:
-    """Trains one network to tell the correct span from all others, and answerable questions from unanswerable ones."""
-    torch.manual_seed(seed)
-    rng = np.random.default_rng(seed)
-    network = Network(numbers)
-    right = [example for example in data if example.quality.max(initial=0) > 0.5]
-    none = [example for example in data if not example.answerable]
-    size, extra = 16, 4
-    steps = epochs * (len(right) // size)
-    optimizer = torch.optim.AdamW(network.parameters(), weight_decay=0.1)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=steps + 1)
-    network.train()
-    for _ in range(epochs):
-        order = rng.permutation(len(right))
-        for step in range(len(right) // size):
-            chosen = [right[i] for i in order[step * size : (step + 1) * size]]
-            chosen += [none[i] for i in rng.integers(len(none), size=extra)] if none else []
-            loss = _loss(network, joined(chosen, rng))
-            optimizer.zero_grad()
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-            optimizer.step()
-            schedule.step()
-    return network.eval()
+def place_of(answer: SpanAnswer, text: str) -> tuple[int, int] | None:
+    """Returns the first and last character of an answer, exclusive; `None` if the text does not have it."""
+    if answer.start is not None:
+        return answer.start, answer.start + len(answer.text)
+    found = re.search(rf"(?<!\w){re.escape(answer.text)}(?!\w)", text)
+    return found.span() if found else None
 
 
-def _loss(network: Network, batch: Batch) -> torch.Tensor:
-    scores, null = network(batch)
-    shifted = scores + batch.stands_for.log()  # a drawn candidate stands for those that were not drawn
-    everything = _logsumexp(shifted, batch.question, len(null))
-    credit = torch.where(batch.quality >= 0.98, 1.0, torch.where(batch.quality > 0.5, 0.25 * batch.quality**2, 0.0))
-    right = _logsumexp(scores + (credit + 1e-9).log(), batch.question, len(null))
-    answered = torch.nn.functional.binary_cross_entropy_with_logits(everything - null, batch.answerable)
-    return ((everything - right) * batch.answerable).sum() / batch.answerable.sum() + 0.5 * answered
+class SpanHead(nn.Linear):
+    """Scores of each token as an answer's start and end."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__(hidden, 2)
 
 
-def _logsumexp(values: torch.Tensor, group: torch.Tensor, groups: int) -> torch.Tensor:
-    top = torch.full((groups,), -1e9).scatter_reduce(0, group, values.detach(), "amax")
-    return top + torch.zeros(groups).index_add(0, group, (values - top[group]).exp()).log()
+def loss_of(logits: Tensor, mask: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    """Returns the mean cross entropy of starts and ends.
+
+    Args:
+        logits: Scores [B, T, 2].
+        mask: True for tokens that may begin or end an answer, and for [CLS], [B, T].
+        first: Position of each answer's first token [B].
+        last: Position of its last token [B].
+    """
+    logits = logits.float().masked_fill(~mask[..., None], -1e4)
+    return (nn.functional.cross_entropy(logits[..., 0], first) + nn.functional.cross_entropy(logits[..., 1], last)) / 2
+
+
+def batch_of(rows: Sequence[Encoded]) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Returns ids, types and attention mask, each [B, T], and positions of starts and ends, each [B]."""
+    width = max(len(row.ids) for row in rows)
+    ids, types, mask = (torch.zeros(len(rows), width, dtype=torch.long) for _ in range(3))
+    for i, row in enumerate(rows):
+        ids[i, : len(row.ids)] = torch.tensor(row.ids)
+        types[i, : len(row.ids)] = torch.tensor(row.types)
+        mask[i, : len(row.ids)] = 1
+    return ids, types, mask, torch.tensor([row.first for row in rows]), torch.tensor([row.last for row in rows])
+
+
+def batches(rows: Sequence[Encoded], rng: random.Random) -> Iterator[list[Encoded]]:
+    """Yields batches in random order, without end."""
+    while True:
+        order = rng.sample(range(len(rows)), len(rows))
+        for begin in range(0, len(order), BATCH * POOL):
+            pool = sorted(order[begin : begin + BATCH * POOL], key=lambda i: len(rows[i].ids))
+            groups = [pool[i : i + BATCH] for i in range(0, len(pool), BATCH)]
+            rng.shuffle(groups)
+            yield from ([rows[i] for i in group] for group in groups)
+
+
+def rate(step: int, steps: int, warmup: int) -> float:
+    """Returns the share of the peak learning rate at a step: a linear warm-up, then linear decay to 0."""
+    return (step + 1) / warmup if step < warmup else max(0.0, (steps - step) / max(steps - warmup, 1))
+
+
+class Trainer:
+    """The model in training, with an optimizer whose state is kept in safetensors.
+
+    Args:
+        encoder: The base model without its pooler.
+        head: The span head.
+        steps: Number of steps.
+        peak: Highest learning rate.
+    """
+
+    def __init__(self, encoder: nn.Module, head: SpanHead, steps: int, peak: float) -> None:
+        self.encoder, self.head, self.steps, self.peak = encoder, head, steps, peak
+        self.parameters = {f"encoder.{n}": p for n, p in encoder.named_parameters() if _trained(n)}
+        self.parameters |= {f"head.{n}": p for n, p in head.named_parameters()}
+        for name, parameter in encoder.named_parameters():
+            parameter.requires_grad_(_trained(name))
+        decayed = [p for p in self.parameters.values() if p.dim() > 1]
+        others = [p for p in self.parameters.values() if p.dim() < 2]
+        groups = [{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}]
+        self.optimizer = torch.optim.AdamW(groups, lr=peak, fused=True)
+
+    def step(self, number: int, rows: Sequence[Encoded]) -> float:
+        """Trains on a batch; returns its loss."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.peak * rate(number, self.steps, max(self.steps // 16, 1))
+        ids, types, mask, first, last = batch_of(rows)
+        allowed = (types == 1) & (mask == 1)
+        allowed[:, 0] = True
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            hidden = self.encoder(input_ids=ids, token_type_ids=types, attention_mask=mask).last_hidden_state
+            logits = self.head(hidden)
+        loss = loss_of(logits, allowed, first, last)
+        self.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(list(self.parameters.values()), 1.0)
+        self.optimizer.step()
+        return float(loss.detach())
+
+    def save(self, path: Path, step: int) -> None:
+        """Writes weights and optimizer after a number of steps."""
+        tensors = {name: p.detach().contiguous() for name, p in self.parameters.items()}
+        for name, parameter in self.parameters.items():
+            state = self.optimizer.state[parameter]
+            tensors |= {f"first.{name}": state["exp_avg"], f"second.{name}": state["exp_avg_sq"]}
+        tensors["step"] = torch.tensor(step)
+        with replacing(path) as temporary:
+            save_file(tensors, temporary)
+
+    def load(self, path: Path, optimizer: bool) -> int:
+        """Reads what `save` wrote; returns the number of steps made, or 0 if only the weights are taken."""
+        tensors = load_file(path)
+        with torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(tensors[name])
+        if not optimizer:
+            return 0
+        for name, parameter in self.parameters.items():
+            self.optimizer.state[parameter] = {
+                "step": tensors["step"].float(),
+                "exp_avg": tensors[f"first.{name}"],
+                "exp_avg_sq": tensors[f"second.{name}"],
+            }
+        return int(tensors["step"])
+
+
+def _trained(name: str) -> bool:
+    """Returns whether a parameter of the encoder is trained."""
+    parts = name.split(".")
+    return parts[0] == "encoder" and int(parts[2]) >= FROZEN
+
+
+def read_examples(path: Path) -> list[SpanQuestion]:
+    """Reads the examples, each a line of JSON."""
+    rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    return [
+        SpanQuestion(row["question"], row["text"], row["title"], tuple(SpanAnswer(*each) for each in row["answers"]))
+        for row in rows
+    ]
 
 
 def main() -> None:
-    """Trains, fits the confidence, and writes the weights."""
+    """Trains the model.
+
+    Raises:
+        ValueError: A checkpoint of another training is in the way.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--squad", type=Path, nargs="+", required=True, help="files in SQuAD's format")
-    parser.add_argument("--evqa", type=Path, nargs="*", default=[], help="files with E-VQA's columns and evidence")
-    parser.add_argument("--tokens", type=Path, nargs="*", default=[], help="files of tokens, without their endings")
-    parser.add_argument("--out", type=Path, required=True, help="weights to write (.safetensors)")
-    parser.add_argument("--networks", type=int, default=2)
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--examples", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--init", type=Path, help="weights of an earlier training to start from")
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--rate", type=float, default=1.5e-4)
+    parser.add_argument("--length", type=int, default=224)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    start = time.perf_counter()
-    named = read(args.squad)
-    articles = varied(named, args.seed)
-    records = [question for path in args.evqa for question in read_evqa(path)]
-    more = records + [question for path in args.tokens for question in read_tokens(path)]
-    numbers = numbers_of(articles + more)
-    data = list(examples(articles + more, numbers, np.random.default_rng(args.seed)))
-    print(f"{len(data)} questions, {time.perf_counter() - start:.0f} s", flush=True)
-    found = Trials([], [], [], [])
-    for fold in range(FOLDS):
-        kept = [e for e in data if not e.article or e.part % FOLDS != fold]
-        network = train(kept, numbers, args.seed + fold, max(args.epochs // 2, 1))
-        _add_trials(found, network, numbers, [left_out(each, fold) for each in (articles, records, named)], args.seed)
-        print(f"part {fold} left out, {time.perf_counter() - start:.0f} s", flush=True)
-    weights, bias, threshold = fit(found)
-    print(report(found, weights, bias), flush=True)
-    networks = [train(data, numbers, args.seed + i, args.epochs) for i in range(args.networks)]
-    save(args.out, networks, numbers, weights, bias, threshold)
-    print(f"{args.out}: {args.out.stat().st_size / 1024:.0f} KiB, {time.perf_counter() - start:.0f} s")
-
-
-def left_out(questions: Sequence[SpanQuestion], fold: int) -> list[SpanQuestion]:
-    """Returns the questions about articles that a fold's network was not trained on."""
-    return [question for question in questions if part_of(question.article) % FOLDS == fold]
-
-
-def _add_trials(
-    found: Trials, network: Network, numbers: Numbers, questions: Sequence[Sequence[SpanQuestion]], seed: int
-) -> None:
-    """Adds trials of a network.
-
-    Args:
-        found: Where to add them.
-        network: Trained on other articles.
-        numbers: Its vocabulary.
-        questions: Questions about articles, of which `HELD_OUT` are drawn; records, asked about the passage that BM25
-            finds and about one without an answer; and questions to ask about other articles, in their original wording,
-            because "this" would point at the other article.
-        seed: Seed for drawing questions and articles.
-    """
-    articles, records, named = questions
-    model, rng = model_of([network], numbers), random.Random(seed)
-    drawn = rng.sample(articles, min(HELD_OUT, len(articles)))
-    found.answerable.extend(trials(model, (question for question in drawn if question.answers)))
-    found.unanswerable.extend(trials(model, (question for question in drawn if not question.answers)))
-    passages = by_article([*named, *records])
-    found.records.extend(trials(model, (best_passage(question, passages[question.article]) for question in records)))
-    found.unanswerable.extend(trials(model, misplaced(records, passages, rng)))
-    found.strays.extend(trials(model, astray(named, passages, rng)))
+    torch.manual_seed(args.seed)
+    encoder, tokenizer = load_bert(BASE)
+    trainer = Trainer(encoder.eval(), SpanHead(encoder.config.hidden_size), args.steps, args.rate)
+    args.out.mkdir(parents=True, exist_ok=True)
+    path, done = args.out / "checkpoint.safetensors", 0
+    if path.exists():
+        done = trainer.load(path, optimizer=True)
+    elif args.init:
+        trainer.load(args.init, optimizer=False)
+    rng = random.Random(args.seed)
+    rows = [row for q in read_examples(args.examples) if (row := encode(tokenizer, q, args.length, rng))]
+    print(f"{len(rows)} examples, {sum(len(row.ids) for row in rows) / len(rows):.0f} tokens each", flush=True)
+    order, started, mean = batches(rows, random.Random(args.seed)), time.monotonic(), 0.0
+    for number in range(args.steps):
+        group = next(order)
+        if number < done:
+            continue
+        loss = trainer.step(number, group)
+        mean = loss if number == done else 0.98 * mean + 0.02 * loss
+        if number % 20 == 0:
+            print(f"{number}\t{mean:.3f}\t{time.monotonic() - started:.0f} s", flush=True)
+        if (number + 1) % SAVED == 0 or number + 1 == args.steps:
+            trainer.save(path, number + 1)
 
 
 if __name__ == "__main__":

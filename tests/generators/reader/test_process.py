@@ -59,7 +59,7 @@ def test_a_question_that_fails_hurts_no_other() -> None:
 
     first, failed, last = asyncio.run(ask())
     assert isinstance(first, list) and first[0].answer == "1889" and last == first
-    assert isinstance(failed, RuntimeError) and "TypeError" in str(failed)
+    assert isinstance(failed, RuntimeError) and "AttributeError" in str(failed)
 
 
 def test_a_process_that_dies_is_replaced() -> None:

@@ -1,0 +1,191 @@
+"""Spans of a section as answers: whole words of one line; quantities keep their units, signs and both ends."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from generators.reader.windows import Window
+from retriever.types import FloatArray
+
+LONGEST = 48
+"""Maximum length of an answer in tokens."""
+_TRIED = 64
+"""Best spans of a window that are looked at for one that is allowed."""
+_WORD = re.compile(r"(?:[^\W_]|(?<=\d)[.,:/](?=\d)|(?<=\w)[-'\u2019.&_@](?=\w))+")
+_BEFORE, _AFTER = "$€£¥#+\u00b1~<>\u2264\u2265\u2212-", "%\u00b0\u2033\u2032\"'€£$\u00b2\u00b3"
+"""Signs that belong to the word after or before them if they touch it."""
+_AMOUNT = (
+    r"(?:\d[\d.,/]*|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|"
+    r"seventy|eighty|ninety|half|several|hundreds?|thousands?|millions?|billions?|trillions?|dozens?)"
+)
+_SCALE = r"(?:hundred|thousand|million|billion|trillion|dozen)"
+_UNIT = (
+    rf"(?:{_SCALE}|sq(?:uare)? \w+|cubic \w+|k?m[\u00b2\u00b3]?|[cmµ]m|mi|miles?|"
+    r"(?:kilo|centi|milli)?(?:met(?:er|re)|gram|lit(?:er|re))s?|ft|feet|foot|in(?=\W|$)(?! \w)|inch(?:es)?|yards?|"
+    r"k?g|mg|lbs?|pounds?|oz|ounces?|st|stone|t|tons?|tonnes?|ha|hectares?|acres?|[mcd]?l|years?|yrs?|months?|weeks?|days?|hours?|hrs?|h|"
+    r"minutes?|mins?|seconds?|secs?|s|percent|per cent|kcal|kj|mph|km/h|rpm|degrees?|°?[cf]|"
+    r"[gmk]?wh?|watts?|volts?|v|hz|bar|psi|[kmgt]b|dollars?|euros?|usd|eur)"
+)
+_PART = rf"\s\d[\d.,]*\s?{_UNIT}(?!\w)"
+_MORE = re.compile(rf"(?:\s?-?(?:%|\u00b0\s?[CF]?|{_UNIT})(?!\w))+(?:{_PART})?", re.IGNORECASE)
+_SCALES = re.compile(rf"(?:\s{_SCALE}(?!\w))+", re.IGNORECASE)
+_ANOTHER_PART = re.compile(_PART, re.IGNORECASE)
+_ENDS_IN_AMOUNT = re.compile(rf"(?<!\w){_AMOUNT}$", re.IGNORECASE)
+_ENDS_IN_UNIT = re.compile(rf"(?<!\w)\d[\d.,]*\s?{_UNIT}$", re.IGNORECASE)
+_HOW_MANY = re.compile(r"\bhow many\b", re.IGNORECASE)
+_WORDS = re.compile(r"[^\W_]+")
+_TO = r"\s?(?:-|\u2013|\u2014|to|or)\s?"
+_RANGE_AFTER = re.compile(rf"{_TO}{_AMOUNT}(?!\w)", re.IGNORECASE)
+_RANGE_BEFORE = re.compile(rf"(?<!\w){_AMOUNT}{_TO}$", re.IGNORECASE)
+
+
+class Span(NamedTuple):
+    """An answer in a section.
+
+    Attributes:
+        start: Its first character.
+        end: Its last character, exclusive.
+        margin: Its score beyond that of "no answer", in nats.
+        share: The logarithm of its probability among the window's spans.
+    """
+
+    start: int
+    end: int
+    margin: float
+    share: float
+
+
+def best_span(window: Window, scores: FloatArray, question: str, text: str, title: str) -> Span | None:
+    """Returns the best span of a window, `None` if no words are in it.
+
+    Args:
+        window: The window.
+        scores: Scores of its tokens as starts and ends, float32 [T, 2].
+        question: The question; "how many" names the unit itself.
+        text: The section.
+        title: The article's title, which is no answer.
+    """
+    count = len(window.places)
+    inside = slice(window.begin, window.begin + count)
+    first, last = _bounds(text)
+    can_start = np.array([start in first for start, _ in window.places])
+    can_end = np.array([end in last for _, end in window.places])
+    starts = np.where(can_start, scores[inside, 0], -np.inf)
+    ends = np.where(can_end, scores[inside, 1], -np.inf)
+    pairs = starts[:, None] + ends[None, :]
+    pairs[np.tril_indices(count, -1)] = -np.inf
+    pairs[np.triu_indices(count, LONGEST)] = -np.inf
+    line = np.array([text.count("\n", 0, start) for start, _ in window.places])
+    pairs[line[:, None] != line[None, :]] = -np.inf
+    null = float(scores[0].sum())
+    flat = pairs.ravel()
+    tried = np.argpartition(-flat, min(_TRIED, len(flat) - 1))[:_TRIED] if len(flat) else np.zeros(0, int)
+    total = np.logaddexp(np.logaddexp.reduce(flat), null) if len(flat) else null
+    named, counted = _folded(title), bool(_HOW_MANY.search(question))
+    for place in tried[np.argsort(-flat[tried], kind="stable")]:
+        if not np.isfinite(flat[place]):
+            break
+        i, j = divmod(int(place), count)
+        start, end = whole(text, window.places[i][0], window.places[j][1], counted)
+        end = _without_echo(text, start, _rest_of_list(text, start, end), question)
+        if _folded(text[start:end]) != named:
+            return Span(start, end, float(flat[place]) - null, float(flat[place] - total))
+    return None
+
+
+def _bounds(text: str) -> tuple[set[int], set[int]]:
+    """Returns where answers may begin and end: at words, and at the signs that touch them."""
+    first, last = set[int](), set[int]()
+    for word in _WORD.finditer(text):
+        start, end = word.span()
+        first.add(start)
+        last.add(end)
+        while start and text[start - 1] in _BEFORE + "(\u201c\"'":
+            start -= 1
+            first.add(start)
+        while end < len(text) and text[end] in _AFTER + ")\u201d.!?":
+            end += 1
+            last.add(end)
+    return first, last
+
+
+def whole(text: str, start: int, end: int, counted: bool = False) -> tuple[int, int]:
+    """Returns a span with the rest of a quantity, and without punctuation around it.
+
+    Args:
+        text: The text.
+        start: First character of the span.
+        end: Last character, exclusive.
+        counted: Whether the question names what is counted, so that no unit is added.
+
+    Example:
+        >>> text = "about $4.2 million (2020), or 3 to 5 ft"
+        >>> [text[slice(*whole(text, *place))] for place in ((7, 10), (30, 31))]
+        ['$4.2 million', '3 to 5 ft']
+    """
+    start += len(text[start:end]) - len(text[start:end].lstrip(" ,;:.|\n"))
+    end = start + len(text[start:end].rstrip(" ,;:|\n"))
+    found = _RANGE_BEFORE.search(text, max(0, start - 24), start)
+    if found and re.match(rf"{_AMOUNT}(?!\w)", text[start:end], re.IGNORECASE):
+        start = found.start()
+    while start and text[start - 1] in _BEFORE and (start < 2 or not text[start - 2].isalnum()):
+        start -= 1
+    if _ENDS_IN_AMOUNT.search(text, max(0, end - 24), end):
+        if found := _RANGE_AFTER.match(text, end):
+            end = found.end()
+        if found := (_SCALES if counted else _MORE).match(text, end):
+            end = found.end()
+        while end < len(text) and text[end] in _AFTER and text[end - 1].isdigit():
+            end += 1
+    elif _ENDS_IN_UNIT.search(text, max(0, end - 24), end) and (found := _ANOTHER_PART.match(text, end)):
+        end = found.end()
+    return _balanced(text, start, end)
+
+
+def _without_echo(text: str, start: int, end: int, question: str) -> int:
+    """Returns the end of a quantity without its last words if the question has them: "3 m" of "3 m tall"."""
+    asked = {word.casefold() for word in _WORDS.findall(question)}
+    amount = re.match(rf"\W?{_AMOUNT}(?:{_TO}{_AMOUNT})?(?!\w)", text[start:end], re.IGNORECASE)
+    if amount is not None:
+        found = list(_WORDS.finditer(text, start + amount.end(), end))
+        while found and found[-1][0].casefold() in asked:
+            found.pop()
+            end = found[-1].end() if found else start + amount.end()
+    return end
+
+
+def _rest_of_list(text: str, start: int, end: int) -> int:
+    """Returns the end of a list of short parts without labels if only its beginning was chosen: "a" of "Of: a; b"."""
+    line = text[end:].partition("\n")[0]
+    if not re.search(r":\s*$", text[max(0, start - 4) : start]) or not re.match(r"\s?;", line) or ":" in line:
+        return end
+    parts = [part for part in line.split(";") if part.strip()]
+    return end + len(line.rstrip()) if all(len(part.split()) <= 4 for part in parts) else end
+
+
+def _balanced(text: str, start: int, end: int) -> tuple[int, int]:
+    """Returns a span without a bracket or quotation mark whose counterpart is outside."""
+    for opened, closed in ("()", "[]", "\u201c\u201d"):
+        inner = text[start:end]
+        if inner.count(opened) > inner.count(closed):
+            if end < len(text) and text[end] == closed:
+                end += 1
+            elif inner.startswith(opened):
+                start += 1
+            else:
+                end = start + len(inner[: inner.rindex(opened)].rstrip())
+        elif inner.count(closed) > inner.count(opened):
+            end = start + inner.rindex(closed) if inner.endswith(closed) else end
+    inner = text[start:end]
+    if inner.count('"') == 1 and not re.search(r'\d"$', inner):
+        start, end = start + inner.startswith('"'), end - inner.endswith('"')
+    if re.search(r"(?:^|\s)\w[\w'-]*\.$", text[start:end]) and text[end - 2].islower():
+        end -= 1  # the sentence's period
+    return start, end
+
+
+def _folded(text: str) -> str:
+    return re.sub(r"[\W_]+|\b(?:the|an?)\b", "", text.casefold())

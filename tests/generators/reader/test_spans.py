@@ -1,0 +1,95 @@
+"""Spans by hand: words stay whole, quantities keep units, signs and both ends, and a title is no answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from generators.reader.spans import best_span, whole
+from generators.reader.windows import Window
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "expected"),
+    [
+        ("It is 20\u201324 cm long.", "20", "20\u201324 cm"),
+        ("four to six eggs", "six", "four to six"),
+        ("stay 12\u2033 away", "12", "12\u2033"),
+        ('at least 12" away', "12", '12"'),
+        ("about -5.2 \u00b0C now", "5.2", "-5.2 \u00b0C"),
+        ("costs $4.2 million", "4.2", "$4.2 million"),
+        ("Height: 6 ft 1 in\nx", "6 ft", "6 ft 1 in"),
+        ("Weight: 11 st 4 lb", "11", "11 st 4 lb"),
+        ("Length: 20 ft in all", "20", "20 ft"),
+        ("1/8 to 1/4 inch", "1/8", "1/8 to 1/4 inch"),
+        ("total: 62.2 years (2025 est.)", "62.2", "62.2 years"),
+        ("rate: 4.1 % (2017)", "4.1", "4.1 %"),
+        ("founded in 1967 by", "1967", "1967"),
+        ("3 in the morning", "3", "3"),
+        ("won (in June 1996) twice", "(in June 1996", "(in June 1996)"),
+        ("called \u201cThe Hill\u201d today", "The Hill\u201d", "The Hill"),
+        ("It opened in March.", "March.", "March"),
+    ],
+)
+def test_a_quantity_is_whole(text: str, part: str, expected: str) -> None:
+    start = text.index(part)
+    assert text[slice(*whole(text, start, start + len(part)))] == expected
+
+
+def test_a_question_that_names_what_is_counted_gets_the_number() -> None:
+    text = "They hatch after 14 days. It has 4.2 million members."
+    assert text[slice(*whole(text, 17, 19, counted=True))] == "14"
+    assert text[slice(*whole(text, 33, 36, counted=True))] == "4.2 million"
+
+
+def window(text: str, pieces: list[str]) -> Window:
+    """A window of a text's pieces, after [CLS]."""
+    places, at = [], 0
+    for piece in pieces:
+        at = text.index(piece, at)
+        places.append((at, at + len(piece)))
+        at += len(piece)
+    return Window([0] * (len(pieces) + 2), [0] + [1] * (len(pieces) + 1), 1, places)
+
+
+def test_an_answer_begins_and_ends_with_words() -> None:
+    text, pieces = "N95 particulate masks", ["N", "95", "part", "iculate", "masks"]
+    scores = np.zeros((7, 2), np.float32)
+    scores[2, 0] = scores[3, 1] = 5  # "95 part"
+    scores[1, 0] = scores[4, 1] = 4
+    span = best_span(window(text, pieces), scores, "Which masks?", text, "")
+    assert span is not None and text[span.start : span.end] == "N95 particulate"
+    assert span.margin == 8 and span.share < 0
+
+
+def test_a_title_is_no_answer() -> None:
+    text, pieces = "The Long Arm sews quilts", ["The", "Long", "Arm", "sews", "quilts"]
+    scores = np.zeros((7, 2), np.float32)
+    scores[1, 0] = scores[3, 1] = 5  # "The Long Arm"
+    scores[5, 0] = scores[5, 1] = 2
+    found = best_span(window(text, pieces), scores, "What is it?", text, "Long arm")
+    assert found is not None and text[found.start : found.end] != "The Long Arm"
+    named = best_span(window(text, pieces), scores, "What is it?", text, "Quilting")
+    assert named is not None and text[named.start : named.end] == "The Long Arm"
+
+
+def test_a_text_without_words_has_no_span() -> None:
+    assert best_span(window("...", ["."]), np.zeros((3, 2), np.float32), "Why?", "...", "") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "question", "expected"),
+    [
+        ("Box: cards; a die; ink", ["Box", ":", "cards", ";", "a", "die", ";", "ink"], "What?", "cards; a die; ink"),
+        ("Age: total: 29; male: 28", ["Age", ":", "total", ":", "29", ";", "male", ":", "28"], "Which?", "29"),
+        ("4 eggs hatch", ["4", "eggs", "hatch"], "How many eggs hatch?", "4"),
+    ],
+)  # fmt: skip
+def test_lists_stay_whole_and_quantities_echo_nothing(
+    text: str, pieces: list[str], question: str, expected: str
+) -> None:
+    first = next(i for i, piece in enumerate(pieces) if expected.startswith(piece))
+    scores = np.zeros((len(pieces) + 2, 2), np.float32)
+    scores[1 + first, 0] = scores[1 + first + (pieces[first] == "4"), 1] = 5
+    span = best_span(window(text, pieces), scores, question, text, "")
+    assert span is not None and text[span.start : span.end] == expected
