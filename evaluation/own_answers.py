@@ -42,12 +42,12 @@ def own_tokens(text: str) -> list[str]:
     """Returns the parts of an answer that count.
 
     Words are in lower case, without apostrophes, inner points and hyphens. Numbers have their sign, points and colons,
-    but not the separators of thousands. Symbols and superscripts are parts of their own. Other punctuation is left out,
-    and so are articles before a word or number.
+    but not the separators of thousands. Symbols are parts of their own; a superscript belongs to its word. Other
+    punctuation is left out, and so are articles before a word or number.
 
     Example:
         >>> own_tokens("The U.S. Dollar"), own_tokens("-1,234.50 km²"), own_tokens("C++ (5 %)")
-        (['us', 'dollar'], ['-1234.50', 'km', '²'], ['c++', '5', '%'])
+        (['us', 'dollar'], ['-1234.50', 'km²'], ['c++', '5', '%'])
     """
     joined = _THOUSANDS.sub(lambda number: re.sub(r"\D", "", number[0]), text)
     plain = unicodedata.normalize("NFC", "".join(map(_plain, joined))).translate(_ALIKE)

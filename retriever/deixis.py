@@ -21,6 +21,7 @@ _POINTING = re.compile(
     rf"\b(?:the|a|this|that)\s+{_NOUN}\s+(?:(?:with|behind|under|having|using|flying|to which|whose|that|which|"
     rf"represented|symboli[sz]ed|identified)\s+.{{0,25}}?)?\b(?:this|that|the)\s+(?:flag|banner|{_IMAGE})\b"
     r"(?:\s+(?:belongs? to|represents?|stands for|is shown|is from|comes from))?"
+    rf"|\b(?:the|a|that)\s+{_NOUN}\s+whose\s+(?:flag|banner|logo|label|{_IMAGE})\s+(?:this|that)\s+is\b"
     rf"|\bthe\s+{_NOUN}(?:'s)?\s+(?:that is |which is )?"
     r"(?:shown|pictured|depicted|displayed|seen|in the|in this|on the)\b"
     r"|\b(?:shown|pictured|depicted|displayed|seen)\s+here\b"

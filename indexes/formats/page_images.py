@@ -7,8 +7,6 @@ import re
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from selectolax.lexbor import LexborHTMLParser
-
 _SOURCES = ("src", "data-src", "data-original", "data-lazy-src", "data-lazy", "data-full", "data-large", "data-url")
 """Attributes with the source of an `<img>`, the one that browsers show first."""
 _SETS = ("srcset", "data-srcset", "data-lazy-srcset")
@@ -39,6 +37,8 @@ def _largest(sources: str) -> str:
 
 def reveal_images(tree: Any) -> None:
     """Makes each image that a page shows an `<img>` with a source: for scripts, in `<picture>`, or as a background."""
+    from selectolax.lexbor import LexborHTMLParser  # GPU machines that read no pages lack it
+
     for node in tree.css("noscript"):
         images = node.css("img")
         if images:  # for browsers without scripts

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from retriever.deixis import without_deixis
 from retriever.lexical import is_english
 from retriever.models.bm25 import BM25
 from retriever.protocols import SectionEncoder, TextReranker
@@ -46,8 +47,8 @@ class HybridReranker:
         return self.score_vectors(questions, passages, self.encode(questions), vectors)
 
     def encode(self, questions: Sequence[str]) -> FloatArray:
-        """Returns the vectors of questions, float32 [N, dimension]."""
-        return self.encoder.encode_questions(questions)
+        """Returns the vectors of questions without the words that only point at the image, float32 [N, dimension]."""
+        return self.encoder.encode_questions([without_deixis(question) for question in questions])
 
     def score_vectors(
         self,

@@ -241,7 +241,7 @@ def test_mindsearch_a_question_without_results_is_no_crash() -> None:
     planner = ScriptedPlanner(['{"sufficient": false, "questions": ["a"]}'])
     answer = play(VisionSearchAssistant(), planner, [fake_tool("text_search", lambda arguments: Observation())])
     assert any("Nothing was found." in last_text(asked) for asked in planner.asked)
-    assert answer.answer is not None
+    assert answer.answer is None and answer.failure is None  # a plan is no answer
 
 
 def test_mindsearch_code_in_a_reply_is_never_run(tmp_path: Path) -> None:

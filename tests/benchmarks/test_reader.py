@@ -30,8 +30,8 @@ def test_squad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     monkeypatch.setattr(sys, "argv", ["reader", "--squad", str(path), str(path), "--blind"])
     reader.main()
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(f"{10 * blind} answerable questions: exact match ")
-    assert lines[-1] == f"section recall@1 within the article: 1.000 of {10 * blind}"
+    assert lines[0].startswith(f"HasAns: {20 * blind} questions: EM 1.000, F1 1.000, ")
+    assert lines[-1] == f"section recall@1 within the article: 1.000 of {20 * blind}"
 
 
 @pytest.mark.parametrize(

@@ -333,15 +333,16 @@ def test_a_run_whose_questions_all_fail_has_a_report(
 
 def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:
     lines = as_text(run(FakeRetriever(), images, tmp_path / "run")).splitlines()
-    assert lines[:6] == [
-        "evqa, profile colors: 10 questions, 4 failed; figures in percent",
+    assert lines[:7] == [
+        "evqa, profile colors: 10 questions; figures in percent",
+        "        of 10 questions: 4 failed, 2 of them without a usable image, 3 about entities that the index lacks, 1 unanswered",
         "step1   recall@1  60.0  recall@5  60.0  recall@10  60.0  recall@20  60.0",
         "step2   recall@1  60.0  recall@5  60.0  recall@10  60.0  recall@20  60.0",
         "step3   section recall@1  55.6",
         "answer  evqa_exact_match  40.0",
         "        Measured without BEM: this is exact match alone, a lower bound of E-VQA's own metric.",
     ]
-    assert lines[6].startswith("time    retrieve p50 ")
+    assert lines[7].startswith("time    retrieve p50 ")
 
 
 def test_few_arguments_are_enough(tmp_path: Path, images: Path) -> None:

@@ -209,7 +209,7 @@ def test_a_changed_further_image_is_noticed(kb: Path) -> None:
     build(kb, "index")
     build(kb, "index")  # nothing to do
     Image.new("RGB", (91, 61), "blue").save(kb.parent / "images" / "green.png")
-    with pytest.raises(ValueError, match="pictures"):
+    with pytest.raises(ValueError, match="images: other content"):
         build(kb, "index")
 
 

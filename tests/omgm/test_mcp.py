@@ -107,6 +107,7 @@ def test_tools_are_described(url: str) -> None:
                 "evidence",
                 "sources",
                 "stopped",
+                "ending",
             }
             # what this index has vectors of
             assert "comparing an image with each entity's main image and a summary of its article" in str(

@@ -95,7 +95,7 @@ def test_streams_degrade_or_fail_as_asked(
 def test_a_stream_that_breaks_has_no_answer(tmp_path: Path, server: FakeChatServer) -> None:
     with FailingService(tmp_path, server, "troubled") as service:
         found = events(service.ask(stream=True))
-    assert [name for name, _ in found] == ["retrieval", "answer", "answer", "done"]
+    assert [name for name, _ in found] == ["retrieval", "done"]  # a client's first reply is held back to its end
     assert found[-1][1]["answer"] is None and found[-1][1]["generator_error"]["code"] == "generator_garbled"
 
 

@@ -90,7 +90,7 @@ def test_links(tmp_path: Path, format: str) -> None:
     (kb / f"owl{suffix}").symlink_to(elsewhere / f"owl{suffix}")
     assert titles(kb, format, losses=losses) == ["wren", "owl", "robin"]
     (loss,) = [one for reason, one in losses.left_out.items() if "linked folders" in reason]
-    assert (loss.count, loss.example) == (2, f"owls leads to {elsewhere}")
+    assert loss.count == 2 and f"owls leads to {elsewhere}".startswith(loss.example)  # long examples are cut
 
 
 def test_yaml_beside_json_is_counted(tmp_path: Path) -> None:
@@ -98,4 +98,4 @@ def test_yaml_beside_json_is_counted(tmp_path: Path) -> None:
     (tmp_path / "wren.yml").write_text(json.dumps({"name": "Wren"}))
     losses = Losses()
     assert titles(tmp_path, "jsonl", losses=losses) == ["robin"]
-    assert losses.left_out["YAML files beside JSON files"].example.endswith("wren.yml")
+    assert str(tmp_path / "wren.yml").startswith(losses.left_out["YAML files beside JSON files"].example)
