@@ -132,9 +132,7 @@ def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
         compare([first, broken])
     agent = write(tmp_path / "agent", [line("q0", 1)], mode="vsa")
     (agent / "queries.jsonl").write_text('{"id": "q0", "trail": {}}\n')
-    with pytest.raises(
-        ValueError, match=r"agent: a run of an agent \(vsa\); only runs of `omgm evaluate` without --mode"
-    ):
+    with pytest.raises(ValueError, match=r"agent: a run of an agent \(vsa\); only runs of `omgm evaluate` without"):
         compare([first, agent])
     with pytest.raises(ValueError, match="empty: the run has no questions"):
         compare([first, write(tmp_path / "empty", [])])
