@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-PORTS = "etcd", "root-coord", "proxy", "proxy-internal", "query-coord", "query-node"
-PORTS += "index-coord", "index-node", "data-coord", "data-node"
+PORTS = ["etcd", "root-coord", "proxy", "proxy-internal", "query-coord", "query-node"]
+PORTS += ["index-coord", "index-node", "data-coord", "data-node"]
 
 
 class Engine:
