@@ -189,7 +189,7 @@ class RoundedLayers(TorchFunctionMode):
 
 
 def rounded_product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Returns what an `FP8Linear` gives on a CPU."""
+    """Multiplies as an `FP8Linear` does on a CPU: rows [N, in] by a weight [out, in]; returns [N, out]."""
     (values, scales), (own, factors) = rounded(rows), rounded(weight)
     sums: Tensor = (values.float() @ own.float().T) * scales * factors.T
     return sums if bias is None else sums + bias

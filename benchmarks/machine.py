@@ -41,7 +41,7 @@ def version(package: str) -> str | None:
 
 
 def machine() -> dict[str, Any]:
-    """Returns what a result depends on besides the code: device, driver, CUDA, packages, and the commit."""
+    """Describes the machine of a measurement: device, driver, CUDA, packages, and the commit."""
     card = torch.cuda.is_available()
     properties: Any = torch.cuda.get_device_properties(0) if card else None
     return {

@@ -16,7 +16,7 @@ _FETCHABLE = "omgm images fetch downloads those on the web"
 
 
 def advice_on(missing: Iterable[str]) -> str:
-    """Returns what to do about missing images, "" if none of them is on the web."""
+    """Returns the advice to download missing images; "" if none of them is on the web."""
     return f"; {_FETCHABLE}" if any(re.match(r"(?:https?:)?//", image, re.IGNORECASE) for image in missing) else ""
 
 

@@ -183,7 +183,7 @@ def words_in(texts: Iterable[str]) -> int:
 
 
 def summary_of(ledger: Ledger) -> str:
-    """Returns what was kept and left out in a sentence."""
+    """Summarizes in one sentence how many words were kept, and the largest losses."""
     source, kept = ledger["words"]["source"], ledger["words"]["kept"]
     share = 100 * kept / source if source else 100
     listed = "; ".join(_shown(loss) for loss in ledger["left_out"][:_SHOWN])

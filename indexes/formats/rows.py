@@ -181,7 +181,7 @@ def entity_of(row: Any, where: str, reading: Reading) -> Entity:
 
 
 def _no_fact(name: str, value: Any) -> str:
-    """Returns what a field is that says nothing about the thing itself, "" for others."""
+    """Returns the kind of a field that is no fact about the entity, such as "settings"; "" for other fields."""
     if name.startswith(("_", "@context")) or _SETTINGS.fullmatch(folded(name)):
         return "settings"
     if RIGHTS.fullmatch(folded(name)):

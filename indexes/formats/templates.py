@@ -257,5 +257,5 @@ _KINDS = {kind: re.compile(pattern) for kind, pattern in _NO_WORDS.items()}
 
 
 def kind_of(name: str) -> str:
-    """Returns what a template without words of the article is, "" for others."""
+    """Returns the kind of a template that adds no words to the article, such as a navigation box; "" for others."""
     return next((kind for kind, pattern in _KINDS.items() if pattern.fullmatch(name)), "")
