@@ -26,6 +26,8 @@ _CLOSED = re.compile(
     r"^(?:(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|may|might|must)(?:n't)?|am i)\b",
     re.IGNORECASE,
 )
+_NO_VALUE = re.compile(r"(?<![\w/])n/a(?![\w/])", re.IGNORECASE)
+"""What tables have in place of a value; "NA" and "none" may be one."""
 _CHOICE = re.compile(r"\bor\b(?! not\b)", re.IGNORECASE)
 
 
@@ -150,6 +152,8 @@ class ExtractiveReader:
         evidence = other or request.evidence
         assert evidence is not None
         start, end = choice.span.start, choice.span.end
+        if any(mark.start() <= start and end <= mark.end() for mark in _NO_VALUE.finditer(evidence.text)):
+            return Generation(None, confidence)
         return Generation(evidence.text[start:end], confidence, (start, end), evidence=other)
 
 

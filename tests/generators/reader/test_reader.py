@@ -206,3 +206,14 @@ def test_questions_are_read_together_as_alone() -> None:
     reader = ExtractiveReader()
     together, alone = reader.read_all(requests), [reader.read_all([request])[0] for request in requests]
     assert [one.answer for one in together] == [one.answer for one in alone]
+
+
+def test_what_stands_in_place_of_a_value_is_no_answer() -> None:
+    reader = ExtractiveReader(threshold=0)
+
+    def artist(value: str) -> str | None:
+        text = f"Artist: {value}\nYear: 1987"
+        return reader.read("Who is the artist?", Evidence("s", "Antique Archaeology", "Facts", text)).answer
+
+    assert artist("Ann Lee") == "Ann Lee"
+    assert artist("N/A") not in ("N/A", "N", "A") and artist("n/a") not in ("n/a", "n", "a")
