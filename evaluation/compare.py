@@ -10,7 +10,9 @@ from typing import Any
 
 from evaluation.counts import counts_line, counts_of
 from evaluation.metrics import CUTOFFS, Outcome, is_unseen_question, metric_names
+from evaluation.protocol import comparable
 from evaluation.records import RECORDS, outcome_of, read_records
+from evaluation.search.outcomes import agent_outcomes
 from evaluation.significance import LEVEL, RESAMPLES, difference, figure
 from retriever.wording import counted
 
@@ -37,7 +39,14 @@ class FinishedRun:
     outcomes: Mapping[QuestionKey, Outcome]
 
 
-def compare(folders: Sequence[Path], *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Any]:
+def compare(
+    folders: Sequence[Path],
+    *,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    force: bool = False,
+    force_flag: str = "force=True",
+) -> dict[str, Any]:
     """Compares runs over the questions that they have in common.
 
     Two questions are the same if their ids, images and texts are. Failed and unanswered questions count as wrong.
@@ -47,27 +56,33 @@ def compare(folders: Sequence[Path], *, resamples: int = RESAMPLES, seed: int = 
         folders: Folders that `omgm evaluate` wrote, at least two; the others are compared with the first.
         resamples: Draws of the bootstrap and of the randomization test.
         seed: Seed of both.
+        force: Whether to compare runs of different protocols too.
+        force_flag: What the caller's user writes for that.
 
     Returns:
         The comparison, ready for JSON.
 
     Raises:
-        ValueError: There are fewer than two runs, one is not finished, their data sets differ, or they have no question
-            in common.
+        ValueError: There are fewer than two runs, one is not finished, their data sets or protocols differ, or they
+            have no question in common.
     """
     if len(folders) < 2:
         raise ValueError(f"a comparison needs at least two runs, got {len(folders)}")
     runs = [load_run(folder) for folder in folders]
     _same_dataset(runs)
+    labels = _labels(folders)
+    problem = comparable({label: run.metrics.get("protocol") for label, run in zip(labels, runs, strict=True)})
+    if problem and not force:
+        raise ValueError(f"{problem}, so their scores do not mean the same; {force_flag} compares them nevertheless")
     common = [key for key in runs[0].outcomes if all(key in run.outcomes for run in runs)]
     if not common:
         raise ValueError("the runs have no question in common (same id, image and text); compare runs of one file")
     tables = [_metric_scores(run, common) for run in runs]
     names = list(dict.fromkeys(name for table in tables for name in table))
     shared = [name for name in names if all(name in table for table in tables)]
-    labels = _labels(folders)
     return {
         "dataset": runs[0].metrics["dataset"],
+        **({"warning": problem} if problem else {}),
         "n_common": len(common),
         "level": LEVEL,
         "resamples": resamples,
@@ -86,7 +101,7 @@ def load_run(folder: Path) -> FinishedRun:
     """Loads a run from its `metrics.json` and `queries.jsonl`.
 
     Raises:
-        ValueError: A file is missing or was not written by `omgm evaluate`, or the run evaluates an agent.
+        ValueError: A file is missing or was not written by `omgm evaluate`.
     """
     for name in ("metrics.json", RECORDS):
         if not (folder / name).is_file():
@@ -97,11 +112,9 @@ def load_run(folder: Path) -> FinishedRun:
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{folder}: not a run of omgm evaluate ({type(error).__name__}: {error})") from error
     if "mode" in metrics:
-        raise ValueError(
-            f"{folder}: a run of an agent ({metrics['mode']}); only runs of `omgm evaluate` without --mode can be "
-            "compared"
-        )
-    outcomes = {(record.id, *record.asks): outcome_of(record) for record in read_records(folder / RECORDS)}
+        outcomes = {(one.id, "", question): one for question, one in agent_outcomes(folder)}
+    else:
+        outcomes = {(record.id, *record.asks): outcome_of(record) for record in read_records(folder / RECORDS)}
     for key, outcome in outcomes.items():
         if not all(0 <= score <= 1 for score in outcome.answer_scores.values()):  # also false for NaN
             raise ValueError(
@@ -145,14 +158,16 @@ def as_markdown(comparison: Mapping[str, Any]) -> str:
     lines = [
         f"# {comparison['dataset']}: {counted(len(runs), 'run')} over {questions}",
         "",
-        "| run | profile | commit | questions | not common | retrieval p50 | answer p50 | counts |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| run | profile | protocol | commit | questions | not common | retrieval p50 | answer p50 | counts |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     shared = {"n_queries": comparison["n_common"]}
     for run in runs:
         times = [_milliseconds(run["latency_ms"].get(key)) for key in _LATENCIES]
-        cells = [run["name"], run["profile"], run["commit"] or "-", str(run["n_queries"]), str(run["n_not_common"])]
+        cells = [run["name"], run["profile"], run["protocol"] or "-", run["commit"] or "-"]
+        cells += [str(run["n_queries"]), str(run["n_not_common"])]
         lines.append("| " + " | ".join([*cells, *times, counts_line(run | shared) or "-"]) + " |")
+    lines += ["", f"Warning: {comparison['warning']}."] if "warning" in comparison else []
     lines += [
         "",
         f"Percent, with the {level} interval of a bootstrap over questions ({comparison['resamples']:,} resamples, "
@@ -196,6 +211,7 @@ def _describe(run: FinishedRun, label: str, common: Sequence[QuestionKey]) -> di
     return {
         "name": label,
         "profile": run.metrics.get("profile") or "-",
+        "protocol": run.metrics.get("protocol"),
         "commit": (run.metrics.get("commit") or "")[:10] or None,
         "n_queries": len(run.outcomes),
         "n_not_common": len(run.outcomes) - len(common),

@@ -18,6 +18,7 @@ from evaluation.datasets import Question, find_query_image, forget_listings
 from evaluation.datasets.coverage import unknown_entities
 from evaluation.journal import fill, repeated_lines, warn_of_failures
 from evaluation.metrics import Outcome, latency_of, summarize
+from evaluation.protocol import protocol_of, write_scores
 from evaluation.recording import judge_again
 from evaluation.records import RECORDS, outcome_of, read_records, to_json
 from evaluation.report import write_report
@@ -53,12 +54,15 @@ def evaluate(
     bem: Bem | None = None,
     entity_image: Callable[[str], Path | None] | None = None,
     depends_on: Mapping[str, Any] = MappingProxyType({}),
+    deviations: Mapping[str, str] = MappingProxyType({}),
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Asks all questions, measures every step and the answers, and writes the run to `out`.
 
-    `out` gets `metrics.json`, `queries.jsonl` (one record per query, see `records.QueryRecord`), a TREC run file per
-    step with `qrels.txt`, and `report.html`. Records are written batch by batch: a run that is killed and restarted
+    `out` gets `metrics.json`, `scores.PROTOCOL.json`, `queries.jsonl` (one record per query, see
+    `records.QueryRecord`), a TREC run file per step with `qrels.txt`, and `report.html`.
+
+    Records are written batch by batch: a run that is killed and restarted
     with the same arguments resumes after its last whole batch. A query fails if its image is missing or unreadable, or
     if the retriever or the generator raise for it alone. It then counts as wrong. Called again with the same arguments,
     a run asks once more only what failed. With another `bem`, or without, its answers are judged again and not asked.
@@ -81,6 +85,7 @@ def evaluate(
         bem: E-VQA's learned judge; without it, exact match is used and the report says so.
         entity_image: Finds the main image of an entity by its id, for the report.
         depends_on: What else the answers depend on, such as weights; a resumed run must have the same.
+        deviations: A sentence on each deviation from the published protocol, by its short name (`Protocol`).
         overwrite: Whether to replace a run with other inputs.
 
     Returns:
@@ -116,9 +121,12 @@ def evaluate(
     latency = _latency(asker, questions, records, batch_size)
     outcomes = [outcome_of(record) for record in read_records(records)]
     metrics = _metrics(outcomes, header, questions[0].style, latency)
+    main = metrics["answer"]["metric"] if generator is not None else None
+    metrics |= protocol_of(header["dataset"], main, deviations).as_dict()
     warn_of_failures(out, (outcome.failed for outcome in outcomes))
     write_trec(read_records(records), out, tag=f"omgm-{profile_name}")
     write_whole(out / "metrics.json", json.dumps(metrics, indent=2, ensure_ascii=False, default=str).encode() + b"\n")
+    write_scores(out, metrics)
     write_report(out, query_images, entity_image)
     return metrics
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from evaluation.counts import counts_line
 from evaluation.metrics import CUTOFFS, percent
+from evaluation.protocol import lines_of
 from retriever.wording import counted
 
 
@@ -23,6 +24,8 @@ def as_text(metrics: Mapping[str, Any]) -> str:
     lines.append(_row("answer", [(answer["metric"], answer["accuracy"])]))
     if "note" in answer:
         lines.append(f"{'':8}{answer['note']}")
+    if "protocol" in metrics:
+        lines += lines_of(metrics)
     latency = metrics["latency_ms"]
     keys = ("retrieve_p50", "retrieve_p95", "answer_p50", "answer_p95")
     times = [f"{key.replace('_', ' ')} {latency[key]:.0f} ms" for key in keys if latency[key] is not None]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from evaluation.commit import commit
 from evaluation.judge import NOTES
 from evaluation.metrics import mean, percentile
+from evaluation.protocol import protocol_of
 from evaluation.search.scores import can_score_requeries, final_score, requery_score
 from evaluation.search.trajectories import trajectory_figures
 from evaluation.search.verdicts import agreement, string_match
@@ -22,6 +24,7 @@ def search_metrics(
     records: Sequence[Record],
     steps: Mapping[str, Mapping[str, float]],
     verdicts: Sequence[Record] | None,
+    deviations: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Returns the content of `metrics.json`.
 
@@ -30,6 +33,7 @@ def search_metrics(
         records: One record per question.
         steps: The scores of MMSearch's single-step tasks, by step name and question id.
         verdicts: The judge's verdict on each record; `None` to score by string matching.
+        deviations: A sentence on each deviation from the published protocol, by its short name (`Protocol`).
     """
     mode, mmsearch = header["mode"], header["dataset"] == "mmsearch"
     trails = [record["trail"] for record in records if record["trail"] is not None]
@@ -59,6 +63,7 @@ def search_metrics(
             for group, members in sorted(groups.items())
             if group
         }
+    metrics |= protocol_of(header["dataset"], str(metrics["answer"]["metric"]), deviations).as_dict()
     asked = [score for record, score in zip(records, scores, strict=True) if record["trail"] is not None]
     return metrics | {
         "trajectories": trajectory_figures(trails, asked),

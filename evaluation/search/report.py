@@ -31,7 +31,7 @@ def write_report(out: Path, metrics: Mapping[str, Any], records: Sequence[Record
     """
     environment = Environment(loader=PackageLoader("evaluation", "search"), autoescape=True, undefined=StrictUndefined)
     environment.filters |= {"percent": percent, "pretty": _pretty}
-    known = {"profile": "", "models": {}, "commit": None, "mmsearch": {}, **metrics}
+    known = {"profile": "", "models": {}, "commit": None, "mmsearch": {}, "protocol": "", **metrics}
     known["answer"] = {"note": "", **metrics["answer"]}
     page = environment.get_template("report.html").render(
         metrics=known,

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from evaluation.datasets.question import Question
 from evaluation.journal import fill, read_rows, warn_of_failures
 from evaluation.judge import judge
+from evaluation.protocol import write_scores
 from evaluation.run import check_ids, claim
 from evaluation.search.figures import Record, main_scores, search_metrics
 from evaluation.search.report import write_report
@@ -57,6 +58,7 @@ class SearchRun:
         header: What else identifies the run in `metrics.json`, such as profile, settings and index.
         concurrency: Number of tasks asked concurrently.
         depends_on: What else the answers depend on, such as weights and servers; a resumed run must have the same.
+        deviations: A sentence on each deviation from the published protocol, by its short name (`Protocol`).
         recorded: Folders with what was recorded of the run, which go if another run replaces it.
     """
 
@@ -69,15 +71,16 @@ class SearchRun:
     header: Mapping[str, Any] = field(default_factory=dict)
     concurrency: int = 1
     depends_on: Mapping[str, Any] = field(default_factory=dict)
+    deviations: Mapping[str, str] = field(default_factory=dict)
     recorded: tuple[Path, ...] = ()
 
 
 def evaluate_search(run: SearchRun, out: Path, *, overwrite: bool = False) -> dict[str, Any]:
     """Asks all tasks, scores answers and trajectories, and writes the run to `out`.
 
-    `out` gets `metrics.json`, `report.html`, and one JSON line per question, with its trail, in `queries.jsonl`; those
-    of single steps are in `rerank.jsonl` and `summarization.jsonl`, the judge's in `judge.jsonl`. A run that is killed
-    and restarted resumes after its last complete batch of `concurrency` questions. Another call with the same arguments
+    `out` gets `metrics.json`, `scores.PROTOCOL.json`, `report.html`, and one JSON line per question, with its trail, in
+    `queries.jsonl`; those of single steps are in `rerank.jsonl` and `summarization.jsonl`, the judge's in
+    `judge.jsonl`. A run that is killed and restarted resumes after its last complete batch of `concurrency` questions. Another call with the same arguments
     asks only the failed questions again. With `overwrite`, a run with other inputs is replaced.
 
     Returns:
@@ -119,9 +122,10 @@ def evaluate_search(run: SearchRun, out: Path, *, overwrite: bool = False) -> di
             partial(_judged, run),
             lambda place, verdict: verdict.get("answer") != records[place]["answer"],
         )
-    metrics = search_metrics(header, records, steps, verdicts)
+    metrics = search_metrics(header, records, steps, verdicts, run.deviations)
     warn_of_failures(out, (record["failed"] for record in records))
     write_whole(out / "metrics.json", json.dumps(metrics, indent=2, ensure_ascii=False, default=str).encode() + b"\n")
+    write_scores(out, metrics)
     write_report(out, metrics, records, main_scores(records, verdicts))
     return metrics
 

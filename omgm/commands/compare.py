@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resamples", type=positive, default=10_000, metavar="N", help="resamples of bootstrap and test (10000)"
     )
     parser.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of both (%(default)s)")
+    parser.add_argument("--force", action="store_true", help="compare runs of different protocols too")
     add_json(parser)
 
 
@@ -29,7 +30,8 @@ def run(args: argparse.Namespace) -> None:
 
     if args.out is not None and args.out.suffix != ".md":
         raise ValueError(f"--out: {args.out} must end with .md; the JSON goes beside it")
-    comparison = compare([existing(run, "RUN") for run in args.runs], resamples=args.resamples, seed=args.seed)
+    runs = [existing(run, "RUN") for run in args.runs]
+    comparison = compare(runs, resamples=args.resamples, seed=args.seed, force=args.force, force_flag="--force")
     table = as_markdown(comparison)
     if args.out is not None:
         args.out.parent.mkdir(parents=True, exist_ok=True)

@@ -222,6 +222,7 @@ def _as_text(metrics: dict[str, Any]) -> str:
     """Returns the main figures as lines of text, in percent."""
     from evaluation.counts import counts_line
     from evaluation.metrics import percent
+    from evaluation.protocol import lines_of
 
     answer, paths = metrics["answer"], metrics["trajectories"]
     questions = counted(metrics["n_queries"], "question")
@@ -240,6 +241,7 @@ def _as_text(metrics: dict[str, Any]) -> str:
         lines.append(f"judge     agrees with string matching on {percent(judge['agreement'])} of {judge['n']} answers")
         if judge["unreadable"]:
             lines.append(f"          {judge['unreadable']:,} replies without a verdict count as wrong")
+    lines += lines_of(metrics)
     calls = ", ".join(f"{tool} {n}" for tool, n in paths["calls"].items()) or "none"
     lines.append(f"calls     {calls}; P(image | zoom) {percent(paths['p_image_given_zoom'])}")
     lines.append(f"malformed {paths['malformed']} in {paths['malformed_trajectories']} of {paths['n']} trajectories")

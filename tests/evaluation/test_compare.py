@@ -132,7 +132,7 @@ def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
         compare([first, broken])
     agent = write(tmp_path / "agent", [line("q0", 1)], mode="vsa")
     (agent / "queries.jsonl").write_text('{"id": "q0", "trail": {}}\n')
-    with pytest.raises(ValueError, match=r"agent: a run of an agent \(vsa\); only runs of `omgm evaluate` without"):
+    with pytest.raises(ValueError, match=r"agent/queries\.jsonl: not a run of omgm evaluate --mode \(KeyError"):
         compare([first, agent])
     with pytest.raises(ValueError, match="empty: the run has no questions"):
         compare([first, write(tmp_path / "empty", [])])
@@ -147,7 +147,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr().out
     assert shown == out.read_text()
     assert "# evqa: 2 runs over 6 common questions" in shown
-    assert "| first | colors | 0123456789 | 6 | 0 | 17 ms | - | - |" in shown
+    assert "| first | colors | - | 0123456789 | 6 | 0 | 17 ms | - | - |" in shown
     row = next(text for text in shown.splitlines() if text.startswith("| step1 recall@1 |")).split(" | ")
     assert row[1] == "6" and row[2].startswith("33.3 [") and row[3] == "100.0 [100.0, 100.0]"
     assert row[4].startswith("+66.7 [") and row[5] == "0.125 |"  # 2 of 16
@@ -157,3 +157,59 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "--out" in capsys.readouterr().err
     assert main(["compare", str(first), str(tmp_path / "gone")]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_runs_of_different_protocols_are_compared_only_if_forced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {"official": "evqa/official", "exact": "evqa/exact-match", "retrieval": "evqa/retrieval"}
+    runs = {name: write(tmp_path / name, [line("q0", 1, 1.0)], protocol=row) for name, row in names.items()}
+    old = write(tmp_path / "old", [line("q0", 1, 1.0)])
+    said = r"different protocols \(official: evqa/official; exact: evqa/exact-match\).*force=True"
+    with pytest.raises(ValueError, match=said):
+        compare([runs["official"], runs["exact"]], resamples=100)
+    with pytest.raises(ValueError, match="old: not named"):
+        compare([runs["official"], old], resamples=100)
+    assert "warning" not in compare([runs["exact"], runs["retrieval"]], resamples=100)
+    assert "warning" not in compare([old, old], resamples=100)
+    command = ["compare", str(runs["official"]), str(runs["exact"]), "--resamples", "100"]
+    assert main(command) == 2 and "--force compares them" in capsys.readouterr().err
+    assert main([*command, "--force"]) == 0
+    printed = capsys.readouterr().out
+    assert "| evqa/exact-match |" in printed and "Warning: the runs follow different protocols" in printed
+
+
+def agent_run(folder: Path, answers: dict[str, float], protocol: str, **changes: Any) -> Path:
+    write(folder, [], "mmsearch", mode="mmsearch", protocol=protocol, **changes)
+    rows = [
+        {
+            "id": id, "question": f"{id}?", "answers": ["x"], "answer": "x" if score else None, "failed": None,
+            "scores": {"mmsearch_f1": score}, "groups": {"area": "news"},
+        }
+        for id, score in answers.items()
+    ]  # fmt: skip
+    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_runs_of_agents_are_compared(tmp_path: Path) -> None:
+    official = "mmsearch-end2end/official"
+    first = agent_run(tmp_path / "first", {"a": 1.0, "b": 0.0, "c": 0.5}, official)
+    second = agent_run(tmp_path / "second", {"a": 1.0, "b": 1.0, "c": 1.0}, official)
+    for folder, score in ((first, 0.5), (second, 1.0)):
+        (folder / "rerank.jsonl").write_text(json.dumps({"id": "a", "score": score}) + "\n")
+    found = by_name(compare([first, second], resamples=100))
+    assert [figure["value"] for figure in found["mmsearch_f1"]["figures"]] == [0.5, 1.0]
+    assert [figure["value"] for figure in found["rerank"]["figures"]] == [pytest.approx(0.5 / 3), pytest.approx(1 / 3)]
+    assert set(found) == {"mmsearch_f1", "rerank"}
+    other = agent_run(tmp_path / "other", {"a": 1.0}, "mmsearch-end2end/own-image-search")
+    with pytest.raises(ValueError, match="other: mmsearch-end2end/own-image-search"):
+        compare([first, other], resamples=100)
+
+
+def test_a_judged_agent_s_verdicts_are_compared(tmp_path: Path) -> None:
+    runs = [agent_run(tmp_path / name, {"a": 0.0}, "mmsearch-plus/official") for name in "xy"]
+    for folder, verdict in zip(runs, (True, None), strict=True):
+        (folder / "judge.jsonl").write_text(json.dumps({"id": "a", "verdict": verdict}) + "\n")
+    found = by_name(compare(runs, resamples=100))
+    assert [figure["value"] for figure in found["llm_judge"]["figures"]] == [1.0, 0.0]

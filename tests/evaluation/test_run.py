@@ -343,7 +343,8 @@ def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:
         "answer  evqa_exact_match  40.0",
         "        Measured without BEM: this is exact match alone, a lower bound of E-VQA's own metric.",
     ]
-    assert lines[7].startswith("time    retrieve p50 ")
+    assert lines[7] == "protocol evqa/exact-match"
+    assert lines[8].startswith("time    retrieve p50 ")
 
 
 def test_few_arguments_are_enough(tmp_path: Path, images: Path) -> None:
