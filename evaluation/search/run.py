@@ -80,8 +80,10 @@ def evaluate_search(run: SearchRun, out: Path, *, overwrite: bool = False) -> di
 
     `out` gets `metrics.json`, `scores.PROTOCOL.json`, `report.html`, and one JSON line per question, with its trail, in
     `queries.jsonl`; those of single steps are in `rerank.jsonl` and `summarization.jsonl`, the judge's in
-    `judge.jsonl`. A run that is killed and restarted resumes after its last complete batch of `concurrency` questions. Another call with the same arguments
-    asks only the failed questions again. With `overwrite`, a run with other inputs is replaced.
+    `judge.jsonl`.
+
+    A run that is killed and restarted resumes after its last complete batch of `concurrency` questions. Another call
+    with the same arguments asks only the failed questions again. With `overwrite`, a run with other inputs is replaced.
 
     Returns:
         The content of `metrics.json`.
