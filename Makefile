@@ -161,7 +161,7 @@ $(DATA)/kb_wiki.json: .venv/base.stamp
 	$(BIN)/python -m demo.build --out $(DATA)
 
 # All extras that tests use, except ray, langchain and llamaindex, which few tests need.
-DEV := cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sentencepiece,zim,parquet,mediawiki,sql,svg,hf,bem,dynvqa,agents,milvus-lite,ocr,duckduckgo,mmsearch,otel
+DEV := cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sentencepiece,zim,parquet,mediawiki,sql,svg,hf,bem,dynvqa,agents,milvus-lite,pdf,ocr,duckduckgo,mmsearch,otel
 
 .venv/base.stamp: EXTRAS = cpu
 .venv/peft.stamp: EXTRAS = cpu,peft

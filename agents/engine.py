@@ -14,7 +14,7 @@ from agents.cache import ResultCache
 from agents.corpus import Corpus, NotRecorded, decode_observation, encode_observation, timed
 from agents.model import Asking, Planner
 from agents.regions import Box, ProposeRegions
-from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Observation, Round, Watch
+from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Observation, Round, Watch, harmless_observation
 from agents.tool import Tool, check_call
 from agents.trail import AgentAnswer, call_steps, make_answer, round_step
 from llm.chat import ChatError
@@ -187,6 +187,11 @@ class Engine:
                     run.found[image] = list(dict.fromkeys([*run.found.get(image, ()), *entities]))
 
     async def _call(self, run: AgentRun, record: CallRecord) -> None:
+        """Runs a call. What it returns is data: it cannot speak as the conversation."""
+        await self._observe(run, record)
+        record.observation = harmless_observation(record.observation)
+
+    async def _observe(self, run: AgentRun, record: CallRecord) -> None:
         try:
             tool, arguments = check_call(record.call, run.tools)
             key = tool.cache_key(arguments, run)

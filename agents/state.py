@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
 from agents.cache import ResultCache
 from agents.regions import Box
+from llm.harmless import harmless, harmless_source
 from llm.messages import Message
 
 if TYPE_CHECKING:
@@ -80,6 +81,22 @@ class Observation:
     found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     answer: str | None = None
     error: str = ""
+
+
+def harmless_observation(seen: Observation) -> Observation:
+    """Returns an observation whose texts, written by others, cannot speak as the conversation or number results."""
+    sources = tuple(
+        replace(
+            source,
+            title=harmless_source(source.title),
+            text=harmless_source(source.text),
+            section=harmless_source(source.section),
+            related=harmless_source(source.related),
+        )
+        for source in seen.sources
+    )
+    answer = None if seen.answer is None else harmless(seen.answer)
+    return replace(seen, sources=sources, text=harmless(seen.text), error=harmless(seen.error), answer=answer)
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 from generators.stop import before_stop
 from llm.chat import ChatClient
 from llm.context import Cut, cut_characters
+from llm.harmless import harmless
 from llm.messages import Message
 from llm.prompts import Style, answer_messages
 from llm.replies import ChatReply, shortened
@@ -146,6 +147,6 @@ def request_messages(
     context, truncated = None, False
     if (evidence := request.evidence) is not None:
         text, truncated = cut(evidence.text, max_context_tokens)
-        context = section_passage(evidence.entity_title, evidence.section_title, text)
+        context = harmless(section_passage(evidence.entity_title, evidence.section_title, text))
     image = request.image if multimodal else None
     return answer_messages(request.question, context, image, style), truncated

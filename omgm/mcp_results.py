@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agents.state import Observation, Source
 from agents.trail import AgentAnswer
+from llm.harmless import harmless
 from omgm.results import Answer, CandidateRow, Retrieval
 from retriever.protocols import EntityIndex
 from retriever.types import Ending
@@ -118,7 +119,7 @@ def entity_of(index: EntityIndex, entity_id: str) -> EntityResult:
     if row is None:
         raise KeyError(entity_id)
     entity = index.entity(row)
-    return EntityResult(id=entity.id, title=entity.title, url=entity.url)
+    return EntityResult(id=entity.id, title=harmless(entity.title), url=entity.url)
 
 
 def entities_result(index: EntityIndex, found: Retrieval, limit: int) -> EntitiesResult:
@@ -133,7 +134,10 @@ def entities_result(index: EntityIndex, found: Retrieval, limit: int) -> Entitie
 
 def sections_result(found: Retrieval, limit: int) -> SectionsResult:
     """Returns the best sections of the best entity."""
-    sections = [SectionResult(title=row.title, text=row.text, score=row.score) for row in found.sections[:limit]]
+    sections = [
+        SectionResult(title=harmless(row.title), text=harmless(row.text), score=row.score)
+        for row in found.sections[:limit]
+    ]
     return SectionsResult(entity=_best(found), sections=sections)
 
 
@@ -187,4 +191,4 @@ def _excerpt(source: Source) -> ExcerptResult:
 
 def _best(found: Retrieval) -> EntityResult | None:
     entity = found.entity
-    return None if entity is None else EntityResult(id=entity.id, title=entity.title, url=entity.url)
+    return None if entity is None else EntityResult(id=entity.id, title=harmless(entity.title), url=entity.url)

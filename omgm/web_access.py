@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ from PIL import Image
 from agents.browsing.chromium import Chromium
 from agents.browsing.proxy import Connect
 from agents.corpus import Corpus
+from agents.documents import WebDocument
 from agents.state import digest_of
 from agents.tool import Tool
 from agents.tools.engines import ImageWebSearch, PublishImage, WebSearch, duckduckgo, google_lens, searxng, serpapi
@@ -26,7 +26,7 @@ from agents.tools.index import IndexTools
 from agents.tools.ocr import has_ocr, ocr
 from agents.tools.page import Screenshot, open_page
 from agents.tools.web import Fetch, web_image_search, web_pages, web_search
-from omgm.downloads.images.hosts import check_public
+from omgm.downloads.guard import public_addresses
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.settings import DownloadSettings, user_agent
 from omgm.downloads.images.web import Web
@@ -112,6 +112,10 @@ def web_of(settings: AgentSettings, corpus: Corpus | None = None) -> WebSettings
     )
 
 
+_ENOUGH_S = 15
+"""Seconds for the content of a page; what has arrived by then is read."""
+
+
 class WebAccess:
     """Functions that access the web, within one event loop.
 
@@ -191,11 +195,12 @@ def agent_tools(index: IndexTools, web: WebAccess) -> list[Tool]:
     return [*index.tools(), *images, *web.tools(), open_page(openers, web.screenshot, index.changes)]
 
 
-async def _fetched(web: Web, url: str, limit: int) -> bytes:
+async def _fetched(web: Web, url: str, limit: int) -> WebDocument:
     try:
-        return await web.get(url, limit)
+        found = await web.read(url, limit, enough_s=_ENOUGH_S)
     except Failure as failure:
         raise ValueError(f"{url[:200]} cannot be fetched: {failure}") from failure
+    return WebDocument(found.data, found.content_type, found.is_cut)
 
 
 def image_folder(folder: Path, url: str) -> PublishImage:
@@ -228,22 +233,15 @@ def public_connect(allow_private: frozenset[str] = frozenset()) -> Connect:
     """
 
     async def connect(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        place = f"{host}:{port}"
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
-        if not {host.lower(), place.lower()} & allow_private:
-            for address in addresses:
-                try:
-                    check_public(address, place)
-                except Failure as failure:
-                    raise ValueError(str(failure)) from failure
-        for last, address in enumerate(addresses, start=1):
+        try:
+            addresses = await public_addresses(host, port, allow_private)
+        except Failure as failure:
+            raise (ValueError if failure.name == "private_address" else OSError)(str(failure)) from failure
+        for address in addresses[:-1]:
             try:  # connect to the checked address, not to the name, which could resolve differently now
                 return await asyncio.open_connection(address, port)
             except OSError:
-                if last == len(addresses):
-                    raise
-        raise OSError(f"{place} has no address")
+                continue
+        return await asyncio.open_connection(addresses[-1], port)
 
     return connect

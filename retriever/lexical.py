@@ -18,10 +18,10 @@ _SMALL = "a-z\u00df-\u00f6\u00f8-\u00ff\u03b1-\u03c9\u0430-\u045f"  # Latin, Gre
 _SENTENCE_END = re.compile(  # also of Arabic, Urdu and Hindi, and of Chinese and Japanese, which need no space
     rf"[.!?\u061f\u06d4\u0964]\s+(?=[^{_SMALL}])|[\u3002\uff01\uff1f]\s*(?=\S)"
 )
-_MARKS = "".join(  # vowel signs of Indic and Southeast Asian scripts, which Python's \w leaves out
+MARKS = "".join(  # vowel signs of Indic and Southeast Asian scripts, which Python's \w leaves out
     mark for mark in map(chr, range(0x900, 0xAC00)) if unicodedata.category(mark) in ("Mn", "Mc")
 )
-_LETTERS = rf"[^\W\d_]+(?:[{_MARKS}]+[^\W\d_]*)*"
+_LETTERS = rf"[^\W\d_]+(?:[{MARKS}]+[^\W\d_]*)*"
 _WORD = re.compile(rf"{_LETTERS}(?:'{_LETTERS})?|\d+(?:[.,]\d+)*")
 _ASCII_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?|[0-9]+(?:[.,][0-9]+)*")  # the same for folded ASCII, and faster
 PREFIX = 5

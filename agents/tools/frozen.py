@@ -18,6 +18,7 @@ from PIL import Image
 
 from agents.browsing.chromium import VIEWPORTS, View
 from agents.corpus import Corpus, NotRecorded, decode_image, encode_image, timed
+from agents.documents import WebDocument
 from agents.state import Source, digest_of
 from agents.tools.engines import ImageWebSearch, WebSearch
 from agents.tools.page import Screenshot
@@ -111,12 +112,12 @@ def frozen_image_search(corpus: Corpus, engine: str, search: ImageWebSearch | No
 def frozen_fetch(corpus: Corpus, fetch: Fetch | None) -> Fetch:
     """Returns a function that fetches pages via a corpus; without `fetch`, nothing can be recorded."""
 
-    async def get(url: str, limit: int) -> bytes:
+    async def get(url: str, limit: int) -> WebDocument:
         make = partial(_needed(fetch, corpus, "page"), url, MAX_BYTES)
-        content = await frozen(corpus, "page", url, make, _text, base64.b64decode)
-        if len(content) > limit:
+        document = await frozen(corpus, "page", url, make, _encoded, _document)
+        if len(document.content) > limit:
             raise ValueError(f"{url[:200]} has more than {limit} bytes")
-        return content
+        return document
 
     return get
 
@@ -184,8 +185,14 @@ def _needed(made: Function | None, corpus: Corpus, kind: str) -> Function:
     return made
 
 
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
+def _encoded(document: WebDocument) -> dict[str, Any]:
+    return {**asdict(document), "content": base64.b64encode(document.content).decode()}
+
+
+def _document(value: Any) -> WebDocument:
+    """Returns a recorded document; older recordings are its content alone."""
+    known = {"content": value} if isinstance(value, str) else dict(value)
+    return WebDocument(**{**known, "content": base64.b64decode(known["content"])})
 
 
 def _rows(sources: list[Source]) -> list[dict[str, Any]]:

@@ -5,15 +5,23 @@ from __future__ import annotations
 import re
 import sqlite3
 import threading
+import unicodedata
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from indexes.live.index import LiveIndex
+from retriever.lexical import MARKS
 from retriever.protocols import EntityIndex
 from retriever.types import Entity
+from retriever.unspaced import UNSPACED
 
+_JOINED = re.compile(f"[{UNSPACED}\uac00-\ud7a3]")
+_RUN = re.compile(f"({_JOINED.pattern}+)")
+_WORD = re.compile(rf"[\w{MARKS}]+")
+MOST_WORDS = 64
+"""Terms of a query that count."""
 TITLE_WEIGHT, SECTION_WEIGHT, TEXT_WEIGHT = 6.0, 2.0, 1.0
 
 
@@ -61,10 +69,11 @@ class FullText:
 
     def search(self, query: str, k: int) -> list[Place]:
         """Finds the `k` best sections for a query, best first."""
-        words = re.findall(r"\w+", query)[:64]
+        words = list(dict.fromkeys(_terms(query)))[:MOST_WORDS]
         if not words:
             return []
-        matching = " OR ".join(f'"{word}"' for word in words)
+        # A single character is the beginning of a pair, or the last one of its run.
+        matching = " OR ".join(f'"{word}"*' if _JOINED.fullmatch(word) else f'"{word}"' for word in words)
         with self._lock, self._pinned() as version:
             found = self._current(version).execute(
                 "SELECT entity, position FROM sections JOIN places ON places.id = sections.rowid "
@@ -120,7 +129,7 @@ class FullText:
                 tables.execute("INSERT INTO places VALUES (?, ?, ?)", (number, row, position))
                 tables.execute(
                     "INSERT INTO sections (rowid, title, section, text) VALUES (?, ?, ?, ?)",
-                    (number, entity.title, section.title, section.text),
+                    (number, *map(_indexed, (entity.title, section.title, section.text))),
                 )
 
 
@@ -129,13 +138,36 @@ def _tables() -> sqlite3.Connection:
     tables = sqlite3.connect(":memory:", check_same_thread=False)
     tables.execute(
         "CREATE VIRTUAL TABLE sections USING fts5"
-        "(title, section, text, content='', tokenize='porter unicode61 remove_diacritics 2')"
+        "(title, section, text, content='', "
+        "tokenize=\"porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'\")"
     )
     tables.execute("CREATE TABLE places (id INTEGER PRIMARY KEY, entity INTEGER, position INTEGER)")
     tables.execute("CREATE INDEX entities ON places (entity)")
     tables.execute("CREATE TABLE names (name TEXT, entity INTEGER, PRIMARY KEY (name, entity)) WITHOUT ROWID")
     tables.execute("CREATE INDEX owners ON names (entity)")
     return tables
+
+
+def _indexed(text: str) -> str:
+    """Returns a text as FTS5 indexes it: with spaces between the terms of joined words."""
+    return text if _JOINED.search(text) is None else " ".join(_terms(text, True))
+
+
+def _terms(text: str, indexed: bool = False) -> Iterator[str]:
+    """Yields the terms of a text: its words, and pairs of characters where a script or its particles join words.
+
+    Args:
+        text: The text.
+        indexed: Whether also to yield the last character of each run, which begins no pair.
+    """
+    for word in _WORD.findall(unicodedata.normalize("NFKC", text)):
+        for part in filter(None, _RUN.split(word)):
+            if _JOINED.match(part) is None:
+                yield part
+                continue
+            yield from (part[at : at + 2] for at in range(max(len(part) - 1, 1)))
+            if indexed and len(part) > 1:
+                yield part[-1]
 
 
 def entities_of(places: Iterable[Place]) -> Iterator[tuple[int, Entity]]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import html
-import re
 from collections.abc import Awaitable, Callable
 
 from agents.chunks import best_chunks, chunks_of
+from agents.documents import WebDocument, text_of
 from agents.state import AgentRun, Observation, Source
 from agents.tool import Tool
 from agents.tools.engines import ImageWebSearch, WebSearch
@@ -15,13 +14,11 @@ from agents.tools.images import PartArguments, part_digest, part_of
 from agents.tools.index import CHUNKS, TextSearchArguments
 from agents.tools.page import Opener
 
-Fetch = Callable[[str, int], Awaitable[bytes]]
-"""Takes a URL and a size limit in bytes, and returns the content; raises `ValueError` or `OSError`. It must refuse
+Fetch = Callable[[str, int], Awaitable[WebDocument]]
+"""Takes a URL and a size limit in bytes, and returns the document; raises `ValueError` or `OSError`. It must refuse
 addresses on private networks, because models choose the URLs."""
 
-_TITLE = re.compile(rb"<title[^>]*>([^<]*)", re.IGNORECASE)
 MAX_BYTES = 8 << 20
-_LARGE = 500_000
 SIMILAR = 10
 """Maximum number of results of an image search, as in MMSearch-Plus."""
 
@@ -87,34 +84,24 @@ def web_pages(fetch: Fetch) -> Opener:
     async def open_url(page: str, question: str) -> Observation | None:
         if not page.lower().startswith(("http://", "https://")):
             return None
-        content = await fetch(page, MAX_BYTES)
-        return await asyncio.to_thread(read_page, content, page, question)
+        document = await fetch(page, MAX_BYTES)
+        return await asyncio.to_thread(read_page, document, page, question)
 
     return open_url
 
 
-def read_page(content: bytes, url: str, question: str) -> Observation:
-    """Returns the best parts of an HTML page for a question, without menus and the like.
+def read_page(document: WebDocument | bytes, url: str, question: str) -> Observation:
+    """Returns the best parts of a document of the web for a question, without menus and the like.
+
+    Args:
+        document: The document; bytes are one without a declared type.
+        url: Its URL.
+        question: The question.
 
     Raises:
-        ValueError: It is not HTML or contains no text, or the extra `agents` is not installed.
+        ValueError: It contains no text, or is of a kind that cannot be read.
     """
-    try:
-        from trafilatura import bare_extraction
-        from trafilatura.settings import Document
-    except ImportError as error:
-        raise ValueError("web pages need the extra agents: pip install 'omgm[agents]'") from error
-    if b"\0" in content[:1024] or content[:5] == b"%PDF-":
-        raise ValueError(f"{url} is not an HTML page")
-    large = len(content) > _LARGE  # skips the fallback extractors, which takes half the time
-    document = bare_extraction(content, url=url, include_comments=False, fast=large)
-    if not isinstance(document, Document) or not (text := document.text or "").strip():
-        raise ValueError(f"{url} holds no text")
-    title = _title(content) or url
-    chunks = best_chunks(question, chunks_of(text), CHUNKS)
-    return Observation(tuple(Source(title, chunk.text, url, span=(chunk.start, chunk.end)) for chunk in chunks))
-
-
-def _title(content: bytes) -> str:
-    found = _TITLE.search(content[:100_000])
-    return "" if found is None else " ".join(html.unescape(found[1].decode(errors="replace")).split())[:300]
+    page = text_of(WebDocument(document) if isinstance(document, bytes) else document, url)
+    chunks = best_chunks(question, chunks_of(page.text), CHUNKS)
+    sources = (Source(page.title, chunk.text, url, span=(chunk.start, chunk.end)) for chunk in chunks)
+    return Observation(tuple(sources), page.note)

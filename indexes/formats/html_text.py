@@ -220,7 +220,7 @@ class _Walk:
                 self._add(node.text(), False)
             elif tag in INLINE and (_is_text(node) or node.css_first(_BLOCKS) is None):
                 self._inline(node, tag)
-            elif tag[0] != "-":
+            elif tag and tag[0] != "-":  # a comment, or the code of a server, which has no tag
                 self.end_paragraph()
                 self._block(node, tag)
                 self.end_paragraph()

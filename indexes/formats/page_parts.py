@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from indexes.formats.encodings import BEGINNING, encoding_of
+from indexes.formats.encodings import BEGINNING, encoding_of, likely_encoding
 from indexes.formats.html_text import DRAWINGS, INLINE, INVISIBLE, outermost, words_of
 from indexes.formats.losses import Losses
 from indexes.ids import canonical_url
@@ -51,19 +51,49 @@ _FEW = 100
 """Most characters of a few words."""
 
 
-def decode(html: bytes) -> str:
-    """Decodes a page as Unicode, or else with the character set that it declares, as browsers do."""
+_ASCII_ONLY = ("iso-2022-", "hz-gb")
+"""Character sets that write all characters as ASCII."""
+_LABELS = {
+    **dict.fromkeys(("iso-8859-1", "latin1", "latin-1", "us-ascii", "ascii", "iso8859-1"), "windows-1252"),
+    **dict.fromkeys(("iso-8859-9", "latin5"), "windows-1254"),
+    **dict.fromkeys(("gb2312", "gbk", "x-gbk", "gb_2312-80"), "gb18030"),
+    **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "x-sjis", "windows-31j", "ms_kanji"), "cp932"),
+    **dict.fromkeys(("euc-kr", "ks_c_5601-1987", "ksc5601", "korean", "windows-949"), "cp949"),
+    **dict.fromkeys(("tis-620", "iso-8859-11", "windows-874", "dos-874"), "cp874"),
+    **dict.fromkeys(("big5", "big5-hkscs", "x-x-big5", "cn-big5"), "big5hkscs"),
+    **dict.fromkeys(("iso-8859-8-i", "iso-8859-8-e", "visual", "logical"), "iso-8859-8"),
+    **dict.fromkeys(("macintosh", "x-mac-roman"), "mac-roman"), "x-mac-cyrillic": "mac-cyrillic", "x-euc-jp": "euc-jp",
+}  # fmt: skip
+"""Python's codec for a name of a character set, where they differ, by the table of the WHATWG's Encoding Standard."""
+
+
+def decode(html: bytes, charset: str = "") -> str:
+    """Decodes a page as Unicode, or else with the character set that it declares, as browsers do.
+
+    Args:
+        html: The page.
+        charset: The character set that the server names, which counts before the page's own.
+    """
+    declared = re.search(rb"charset\s*=\s*[\"']?\s*([\w.:-]+)", html[:2048], re.IGNORECASE)
+    name = (charset or (declared[1].decode("ascii", "replace") if declared else "")).lower()
+    if name.startswith(_ASCII_ONLY):  # also valid UTF-8, but as other characters
+        return html.decode(name, errors="replace")
+    unicode = encoding_of(html[:BEGINNING])
     try:
-        return html.decode(encoding_of(html[:BEGINNING]))
+        return html.decode(unicode, errors="strict" if unicode == "utf-8-sig" else "replace")
     except UnicodeDecodeError:
-        declared = re.search(rb"charset\s*=\s*[\"']?\s*([\w.:-]+)", html[:2048], re.IGNORECASE)
-        name = declared[1].decode("ascii", "replace").lower() if declared else "windows-1252"
-        if name in ("iso-8859-1", "latin1", "us-ascii", "ascii"):  # as the HTML standard requires
-            name = "windows-1252"
-        try:
-            return html.decode(name, errors="replace")
-        except (LookupError, UnicodeError):  # no such character set, or a codec of another kind
-            return html.decode("windows-1252", errors="replace")
+        name = _LABELS.get(name, name) or _guess(html)
+    try:
+        return html.decode(name, errors="replace")
+    except (LookupError, UnicodeError):  # no such character set, or a codec of another kind
+        return html.decode(_guess(html), errors="replace")
+
+
+def _guess(html: bytes) -> str:
+    """Returns the most likely encoding of a page that declares none: UTF-8 if little of it is damaged."""
+    whole = len(re.findall(rb"[\xc2-\xf4][\x80-\xbf]+", html))
+    damaged = html.decode("utf-8", errors="replace").count("\ufffd")
+    return "utf-8" if whole > 4 * damaged else likely_encoding(html[: 1 << 16])
 
 
 def clean(tree: Any, losses: Losses, is_wiki: bool, keep_navigation: bool) -> None:

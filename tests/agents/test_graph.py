@@ -51,7 +51,7 @@ def test_rounds_calls_and_what_the_answer_cites(tmp_path: Path) -> None:
     assert "Answer (mmsearch-plus): x. y." in said and "Cited, but not found: 9" in said
     assert "Round 1: costs 0.5" in said and "and 1 more" in said
     assert texts(drawing, fill="#2c7a2c") == [
-        "[1] a <b> & \ufffdc (https://kb/a <b> & \ufffdc)", "[7] i (https://kb/i)", "[1] a <b> & \ufffdc", "[7] i",
+        "[1] a ‹b› & \ufffdc (https://kb/a <b> & \ufffdc)", "[7] i (https://kb/i)", "[1] a ‹b› & \ufffdc", "[7] i",
     ]  # fmt: skip
     paths = [path.get("stroke") for path in drawing.iter(f"{SVG}path")]
     assert paths.count("#2c7a2c") == 2  # from where each source was first found to the answer

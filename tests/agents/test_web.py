@@ -18,6 +18,7 @@ from agents.browsing.chromium import View
 from agents.browsing.slimming import slices, slim
 from agents.chunks import CHUNK_CHARACTERS, best_chunks, chunks_of
 from agents.corpus import Corpus
+from agents.documents import WebDocument
 from agents.engine import Engine
 from agents.policies.mmsearch_plus import MMSearchPlus
 from agents.tools.engines import searxng
@@ -49,10 +50,10 @@ def web() -> Iterator[FakeWeb]:
 def fetch_of(allow: frozenset[str], limit: int = 1 << 20) -> Any:
     settings = DownloadSettings(user_agent="test", allow_private=allow, retries=0)
 
-    async def fetch(url: str, most: int) -> bytes:
+    async def fetch(url: str, most: int) -> WebDocument:
         try:
             async with Web(settings) as opened:
-                return await opened.get(url, min(most, limit))
+                return WebDocument(await opened.get(url, min(most, limit)))
         except Failure as failure:
             raise ValueError(f"cannot be fetched: {failure}") from failure
 
@@ -97,7 +98,7 @@ def test_large_pages_are_not_read(web: FakeWeb) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"%PDF-1.7", b"\x89PNG\0\0", b"<html></html>", b"\xff\xfe\x00"])
 def test_a_page_without_text_is_told(content: bytes) -> None:
-    with pytest.raises(ValueError, match=r"holds no text|is not an HTML page"):
+    with pytest.raises(ValueError, match=r"holds no text|is not an HTML page|damaged PDF"):
         read_page(content, "https://web/x", "What?")
 
 
@@ -190,10 +191,8 @@ SHOT.paste("black", (100, 700, 400, 1400))
 
 
 def seen(screenshot: Screenshot, *calls: ChatReply, **settings: Any) -> tuple[AgentAnswer, ScriptedPlanner]:
-    async def fetch(url: str, most: int) -> bytes:
-        if "empty" in url:
-            return b"<html></html>"
-        return PAGE
+    async def fetch(url: str, most: int) -> WebDocument:
+        return WebDocument(b"<html></html>" if "empty" in url else PAGE)
 
     planner = ScriptedPlanner([*calls, "<answer>x</answer>"])
     engine = Engine(planner, [open_page([web_pages(fetch)], screenshot)], **settings)

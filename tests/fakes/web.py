@@ -9,6 +9,7 @@ import socketserver
 import struct
 import threading
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -140,6 +141,8 @@ def _answer(web: FakeWeb, connection: socket.socket, path: str, asked: int) -> N
         "drip": drip,
         "hang": hang,
         "gzip": send(whole(gzip.compress(content), "Content-Encoding: gzip")),
+        "deflate": send(whole(zlib.compress(content), "Content-Encoding: deflate")),
+        "rawdeflate": send(whole(zlib.compress(content, wbits=-15), "Content-Encoding: deflate")),
         "gzipbomb": lambda: connection.sendall(whole(_gzip_bomb(), "Content-Encoding: gzip")),
         "twicegzip": lambda: connection.sendall(whole(gzip.compress(_gzip_bomb()), "Content-Encoding: gzip, gzip")),
         "cutgzip": send(whole(gzip.compress(content)[:-40], "Content-Encoding: gzip")),

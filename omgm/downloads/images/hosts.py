@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.robotparser import RobotFileParser
@@ -29,14 +27,11 @@ class Host:
         self.place = place_of(url)
         self.given_up = ""
         self._robots: RobotFileParser | None = None
-        self._name, self._port = url.host, url.port or (443 if url.scheme == "https" else 80)
         self._settings = settings
         self._slots = asyncio.Semaphore(settings.per_host)
         self._interval = 1 / settings.per_second
         self._next_start = self._resume = self._paid_until = 0.0
         self._failures = 0
-        self._checked = bool({self.place, self._name} & settings.allow_private)
-        self.allowed_private = self._checked
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -82,32 +77,6 @@ class Host:
     def give_up(self, detail: str) -> None:
         """Makes no more requests to the host in this run."""
         self.given_up = self.given_up or detail
-
-    async def check_address(self) -> None:
-        """Resolves the host name, once.
-
-        Raises:
-            Failure: It has no address, or one that is not on the public internet.
-        """
-        if self._checked:
-            return
-        loop = asyncio.get_running_loop()
-        try:
-            found = await loop.getaddrinfo(self._name, self._port, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            raise Failure("no_connection", f"{self._name}: {error}") from error
-        for *_, address in found:
-            check_public(str(address[0]), self.place)
-        self._checked = True
-
-
-def check_public(address: str, place: str) -> None:
-    """Raises a `Failure` unless an IP address is on the public internet."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped:
-        found = found.ipv4_mapped
-    if not found.is_global or found.is_multicast:
-        raise Failure("private_address", f"{place} is {address}")
 
 
 def place_of(url: httpx.URL) -> str:

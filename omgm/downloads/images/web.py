@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-import http.cookiejar
 import ssl
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+import httpcore
 import httpx
 
 from llm.retries import retry_after
-from omgm.downloads.images.hosts import Host, check_public, place_of
+from omgm.downloads.guard import PublicNetwork
+from omgm.downloads.images.hosts import Host, place_of
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.settings import DownloadSettings
 
 _REDIRECTS = (301, 302, 303, 307, 308)
-_CHUNK = 1 << 16
 _STATUSES = {404: "gone", 410: "gone", 401: "forbidden", 403: "forbidden", 451: "forbidden", 429: "busy"}
 _TRANSIENT = (408, 425)
 
 
+@dataclass(frozen=True, slots=True)
+class WebContent:
+    """The content at a URL.
+
+    Attributes:
+        data: The bytes, without a content encoding.
+        content_type: The server's `Content-Type`, "" if it sent none.
+        is_cut: Whether the time was over before the end of the content.
+    """
+
+    data: bytes
+    content_type: str = ""
+    is_cut: bool = False
+
+
 class Web:
     """Fetches bytes within the limits of each host, for every hop of a redirect. Use with `async with`.
+
+    It sends no cookies and uses no proxy, since behind one, private addresses could not be detected.
 
     Args:
         settings: The limits.
@@ -33,14 +51,18 @@ class Web:
     def __init__(self, settings: DownloadSettings) -> None:
         self._settings = settings
         self._hosts: dict[str, Host] = {}
-        no_cookies = http.cookiejar.CookieJar(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
-        self._client = httpx.AsyncClient(
-            headers={"User-Agent": settings.user_agent, "Accept": "image/*,*/*;q=0.5", "Accept-Encoding": "identity"},
-            cookies=no_cookies,
-            trust_env=False,  # behind a proxy, private addresses could not be detected
-            timeout=settings.silence_s,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
-            verify=ssl.create_default_context(),
+        self._headers = [
+            ("User-Agent", settings.user_agent),
+            ("Accept", "image/*,*/*;q=0.5"),
+            ("Accept-Encoding", "identity"),
+        ]
+        self._timeout = dict.fromkeys(("connect", "read", "write", "pool"), settings.silence_s)
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=ssl.create_default_context(),
+            max_connections=None,
+            max_keepalive_connections=64,
+            keepalive_expiry=5.0,
+            network_backend=PublicNetwork(settings.allow_private),
         )
 
     def host(self, url: httpx.URL) -> Host:
@@ -51,12 +73,23 @@ class Web:
         return self._hosts[place]
 
     async def get(self, url: str, limit: int, permitted: Callable[[httpx.URL], object] = lambda url: None) -> bytes:
+        """Returns the bytes at a URL; see `read`."""
+        return (await self.read(url, limit, permitted)).data
+
+    async def read(
+        self,
+        url: str,
+        limit: int,
+        permitted: Callable[[httpx.URL], object] = lambda url: None,
+        enough_s: float | None = None,
+    ) -> WebContent:
         """Returns the content at a URL, following redirects.
 
         Args:
             url: An http or https URL.
             limit: Maximum bytes, both as sent and after decoding any content encoding.
             permitted: Called with the URL of every hop; raises `Failure` if it must not be requested.
+            enough_s: Seconds after which what has arrived is returned, as cut; by default only the whole content is.
 
         Raises:
             Failure: The content could not be fetched.
@@ -64,8 +97,8 @@ class Web:
         target = parse(url)
         for _ in range(self._settings.max_redirects + 1):
             permitted(target)
-            answer = await self._hop(target, limit)
-            if isinstance(answer, bytes):
+            answer = await self._hop(target, limit, enough_s)
+            if isinstance(answer, WebContent):
                 return answer
             try:
                 target = parse(str(target.join(answer)))
@@ -73,49 +106,47 @@ class Web:
                 raise Failure("redirects", f"to {answer[:200]!r}") from error
         raise Failure("redirects", f"more than {self._settings.max_redirects}")
 
-    async def _hop(self, target: httpx.URL, limit: int) -> bytes | str:
+    async def _hop(self, target: httpx.URL, limit: int, enough_s: float | None) -> WebContent | str:
         """Returns the content, or the target of a redirect."""
         host = self.host(target)
         async with host.turn():
             try:
                 async with asyncio.timeout(self._settings.attempt_s):
-                    await host.check_address()
-                    return await self._read(target, host, limit)
-            except (TimeoutError, httpx.TimeoutException) as error:
+                    return await self._read(target, host, limit, enough_s)
+            except (TimeoutError, httpcore.TimeoutException) as error:
                 raise Failure("timeout", type(error).__name__) from error
-            except httpx.ConnectError as error:
+            except httpcore.ConnectError as error:
                 raise Failure("no_connection", str(error)) from error
             except zlib.error as error:
                 raise Failure("damaged", f"does not match its Content-Encoding: {error}") from error
-            except (httpx.HTTPError, httpx.InvalidURL) as error:
+            except (httpcore.NetworkError, httpcore.ProtocolError, httpx.InvalidURL) as error:
                 raise Failure("broken_off", f"{type(error).__name__}: {error}") from error
 
-    async def _read(self, target: httpx.URL, host: Host, limit: int) -> bytes | str:
-        async with self._client.stream("GET", target) as response:
-            self._check_peer(response, host)
-            if response.status_code in _REDIRECTS:
-                return str(response.headers.get("location", ""))
-            if response.status_code != 200:
-                raise _refusal(response)
-            unpack = _unpacker(response.headers.get("content-encoding", ""))
-            data, received = bytearray(), 0
-            async for chunk in response.aiter_raw(_CHUNK):
-                received += len(chunk)
-                data += unpack.decompress(chunk, limit + 1 - len(data)) if unpack else chunk
-                if max(len(data), received) > limit:
-                    raise Failure("too_large", f"more than {limit} bytes")
-                await host.pay(len(chunk))
-            if unpack and not unpack.eof:
-                raise Failure("damaged", "the compressed content is cut short")
-            return bytes(data)
-
-    @staticmethod
-    def _check_peer(response: httpx.Response, host: Host) -> None:
-        """Checks the address that responded, since a name may resolve differently the second time."""
-        stream = response.extensions.get("network_stream")
-        peer = stream.get_extra_info("server_addr") if stream is not None else None
-        if peer and not host.allowed_private:
-            check_public(str(peer[0]), host.place)
+    async def _read(self, target: httpx.URL, host: Host, limit: int, enough_s: float | None) -> WebContent | str:
+        url = httpcore.URL(
+            scheme=target.raw_scheme, host=target.raw_host, port=target.port, target=target.raw_path
+        )  # fmt: skip
+        extensions = {"timeout": self._timeout}
+        async with self._pool.stream("GET", url, headers=self._headers, extensions=extensions) as response:
+            headers = {name.lower().decode("latin-1"): value.decode("latin-1") for name, value in response.headers}
+            if response.status in _REDIRECTS:
+                return headers.get("location", "")
+            if response.status != 200:
+                raise _refusal(response.status, headers)
+            body = _Body(headers.get("content-encoding", ""), limit)
+            is_cut = False
+            try:
+                async with asyncio.timeout(enough_s):
+                    async for chunk in response.aiter_stream():
+                        body.add(chunk)
+                        await host.pay(len(chunk))
+            except TimeoutError:
+                if enough_s is None or not body.data:
+                    raise
+                is_cut = True
+            if not is_cut:
+                body.end()
+            return WebContent(bytes(body.data), headers.get("content-type", ""), is_cut)
 
     async def __aenter__(self) -> Self:
         """Returns the object, which is closed at the end of the block."""
@@ -125,7 +156,37 @@ class Web:
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         """Closes the connections."""
-        await self._client.aclose()
+        await self._pool.aclose()
+
+
+class _Body:
+    """The bytes of a response as they arrive, decoded; neither form may exceed `limit` bytes."""
+
+    def __init__(self, encoding: str, limit: int) -> None:
+        self.data = bytearray()
+        self._encoding, self._limit = encoding.strip().lower(), limit
+        if self._encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+            raise Failure("damaged", f"Content-Encoding {encoding[:50]!r}, but none was requested")
+        self._received = 0
+        self._unpacker: zlib._Decompress | None = None
+
+    def add(self, chunk: bytes) -> None:
+        """Adds bytes as sent."""
+        self._received += len(chunk)
+        if self._encoding in ("", "identity"):
+            self.data += chunk
+        elif chunk:
+            if self._unpacker is None:  # some servers send "deflate" without zlib's header, whose first nibble is 8
+                is_raw = self._encoding == "deflate" and chunk[0] & 15 != 8
+                self._unpacker = zlib.decompressobj(-15 if is_raw else 47)
+            self.data += self._unpacker.decompress(chunk, self._limit + 1 - len(self.data))
+        if max(len(self.data), self._received) > self._limit:
+            raise Failure("too_large", f"more than {self._limit} bytes")
+
+    def end(self) -> None:
+        """Raises a `Failure` if the end of compressed content is missing."""
+        if self._unpacker is not None and not self._unpacker.eof:
+            raise Failure("damaged", "the compressed content is cut short")
 
 
 def parse(url: str) -> httpx.URL:
@@ -143,18 +204,8 @@ def parse(url: str) -> httpx.URL:
     return target
 
 
-def _unpacker(encoding: str) -> zlib._Decompress | None:
-    """Returns a decompressor for a Content-Encoding, or `None` without one. httpx's own has no size limit."""
-    if encoding.strip().lower() in ("", "identity"):
-        return None
-    if encoding.strip().lower() in ("gzip", "x-gzip", "deflate"):
-        return zlib.decompressobj(wbits=47)  # accepts zlib and gzip headers
-    raise Failure("damaged", f"Content-Encoding {encoding[:50]!r}, but none was requested")
-
-
-def _refusal(response: httpx.Response) -> Failure:
-    status = response.status_code
+def _refusal(status: int, headers: dict[str, str]) -> Failure:
     transient = status >= 500 or status in _TRANSIENT
     name = _STATUSES.get(status, "server_error" if transient else "refused")
-    wait = retry_after(response.headers.get("retry-after")) if name in ("busy", "server_error") else None
+    wait = retry_after(headers.get("retry-after")) if name in ("busy", "server_error") else None
     return Failure(name, f"status {status}", wait)

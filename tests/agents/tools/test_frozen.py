@@ -13,6 +13,7 @@ from PIL import Image
 
 from agents.browsing.chromium import View
 from agents.corpus import Corpus, NotRecorded
+from agents.documents import WebDocument
 from agents.state import Source
 from agents.tools.engines import WebSearch
 from agents.tools.frozen import (
@@ -27,7 +28,7 @@ from agents.tools.web import Fetch
 
 T = TypeVar("T")
 FOUND = [Source("Niger, «land»", "all\nabout it", "https://web/a"), Source("b", "", "https://web/b")]
-PAGE = bytes(range(256)) * 3
+PAGE = WebDocument(bytes(range(256)) * 3, "text/html; charset=koi8-r")
 SHOT = Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 30, 3), dtype=np.uint8))
 
 
@@ -44,7 +45,7 @@ class FlakyWeb:
     async def image_search(self, image: Image.Image) -> list[Source]:
         return self._answer("image", FOUND)
 
-    async def fetch(self, url: str, limit: int) -> bytes:
+    async def fetch(self, url: str, limit: int) -> WebDocument:
         return self._answer(url, PAGE)
 
     async def screenshot(self, url: str, view: View) -> Image.Image:

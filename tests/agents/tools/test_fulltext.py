@@ -108,3 +108,37 @@ def test_no_tool_answers_from_before_a_change(world: tuple[World, Editor]) -> No
         return found
 
     assert asyncio.run(run()) == [[f"Its capital is {name}."] * 2 for name in ("Niamey", "Zinder", "Agadez")]
+
+
+@pytest.mark.parametrize(
+    ("query", "title"),
+    [
+        ("入場料", "水車博物館"),
+        ("水車博物館の入場料はいくらですか", "水車博物館"),
+        ("料", "水車博物館"),
+        ("塔", "東京塔"),
+        ("高さ", "東京塔"),
+        ("ﾀﾜｰ", "東京塔"),  # half-width katakana
+        ("故宫的门票多少钱", "故宫"),
+        ("ค่าเข้าชมผู้ใหญ่", "พิพิธภัณฑ์"),
+        ("박물관의 입장료", "물레방아"),
+        ("कीमत", "संग्रहालय"),
+        ("entrance costs", "Mill"),
+        ("МУЗЕЙ", "Мельница"),
+        ("musee", "Moulin"),
+    ],
+)
+def test_languages_whose_words_are_joined_are_searched(tmp_path: Path, query: str, title: str) -> None:
+    articles = lands(
+        ("東京塔", "東京塔は高さ三百三十三メートルのタワーです。"),
+        ("水車博物館", "大人の入場料は五百円です。"),
+        ("故宫", "成人门票为六十元，儿童免费。"),
+        ("พิพิธภัณฑ์", "ค่าเข้าชมผู้ใหญ่ห้าสิบบาท"),
+        ("물레방아", "박물관은 어른 입장료가 오백원입니다."),
+        ("संग्रहालय", "टिकट की कीमत पाँच रुपये है।"),
+        ("Mill", "The entrance costs five euros."),
+        ("Мельница", "Музей открыт в 1987 году."),
+        ("Moulin", "Le musée est ouvert."),
+    )
+    with closing(World(tmp_path, articles).editor().index) as index:
+        assert titles(FullText(index), query)[0] == title

@@ -18,7 +18,6 @@ from indexes.sources import find_main, open_images
 from omgm.__main__ import main
 from omgm.downloads.images.encode import as_jpeg
 from omgm.downloads.images.fetch import fetch_images
-from omgm.downloads.images.hosts import Host
 from omgm.downloads.images.settings import DownloadSettings
 from omgm.downloads.images.wikimedia import scaled
 from retriever.images import encoded, load_image
@@ -365,17 +364,6 @@ def test_a_folder_that_cannot_be_written_is_an_error_of_one_line(
     (images / "good").symlink_to("/dev/full")  # a folder cannot be made here
     assert main(fetch_command(web, kb, images)) == 2
     assert "omgm: error:" in capsys.readouterr().err
-
-
-def test_a_name_that_moves_to_a_private_address_is_noticed_by_who_answers(
-    web: FakeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def public(self: Host) -> None:
-        """The result that the first check of the name would have had."""
-
-    monkeypatch.setattr(Host, "check_address", public)
-    fetch(web, tmp_path, ["good/1.jpg"], allow_private=frozenset())
-    assert missing_reasons(tmp_path) == {web.url("good/1.jpg"): "private_address"}
 
 
 @pytest.mark.parametrize(
