@@ -145,7 +145,7 @@ class _Known:
 
 
 class _EncodedOnce:
-    """A fusion encoder that always returns the tokens of its first batch."""
+    """A fusion encoder that always returns the tokens of its first batch of queries."""
 
     def __init__(self, fusion: FusionEncoder) -> None:
         self._fusion = fusion
@@ -162,14 +162,14 @@ class _EncodedOnce:
         return self._fusion.fingerprint
 
     def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> Tensor:
-        """Encodes the first batch and returns the same tokens from then on."""
-        if self._tokens is None:
-            self._tokens = self._fusion.encode(images, texts)
-        return self._tokens
+        """Encodes images with one text each, without caching."""
+        return self._fusion.encode(images, texts)
 
     def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> Tensor:
-        """Encodes sections, without caching."""
-        return self._fusion.encode_sections(images, texts)
+        """Encodes the first batch and returns the same tokens from then on."""
+        if self._tokens is None:
+            self._tokens = self._fusion.encode_sections(images, texts)
+        return self._tokens
 
 
 class _ScoredOnce:

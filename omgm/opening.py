@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int, tokens: str) -> str:
-    """Returns a hash of everything that determines the scores of steps 1 and 2.
+    """Returns a hash of everything that determines the scores of steps 1 and 2, "images alone" for how step 2 compares.
 
     Args:
         profile: The profile.
@@ -41,7 +41,7 @@ def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncode
     """
     search = profile.search
     searched = [search.candidates, search.image_weight, image_keys, search.trim_borders]
-    settings = [*searched, tokens, profile.fusion.score_mode, profile.fusion.alpha]
+    settings = [*searched, tokens, profile.fusion.score_mode, profile.fusion.alpha, "images alone"]
     parts = [encoder.fingerprint, fusion.fingerprint, *settings]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 

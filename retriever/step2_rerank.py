@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
+import numpy as np
 import torch
 
 from retriever.fusion import fuse
@@ -20,7 +22,8 @@ class FusionRerank:
     Unlike in the paper, an entity whose images have tokens of their own (labeled images and, with `search.image_keys`
     above 1, the article's images) scores by the best of these instead; its sections are still ranked by `sim_m`. A
     section also scores well for text that matches the question, and wrong entities have such sections, too; images of
-    the entity are better evidence of what the query image shows.
+    the entity are better evidence of what the query image shows. They are compared with the query image alone, so how a
+    question is worded does not change which entity is recognized.
 
     Args:
         fusion: The encoder that computed the stored tokens of `index`.
@@ -35,15 +38,15 @@ class FusionRerank:
         self.fusion, self.index, self.alpha, self.mode = fusion, index, alpha, mode
 
     def start(self, queries: Sequence[Query]) -> Finish:
-        """Encodes the queries; the returned function ranks candidates by fused score and their sections by `sim_m`.
+        """Encodes each image with its question and alone; the returned function ranks candidates and their sections.
 
         `sim_m` stays `None` for sections without stored tokens and for entities without any.
         """
-        captions = [blip_caption(query.question) for query in queries]
-        tokens = self.fusion.encode([query.image for query in queries], captions)
+        texts = [(blip_caption(query.question), "") for query in queries]
+        tokens = self.fusion.encode_sections([query.image for query in queries], texts)
 
         def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
-            score_candidates(tokens, candidates, self.index, self.mode)
+            score_candidates(tokens[::2], tokens[1::2], candidates, self.index, self.mode)
             for candidate in chain.from_iterable(candidates):
                 if not candidate.sections:
                     count = len(self.index.entity(candidate.row).sections)
@@ -60,14 +63,19 @@ class FusionRerank:
 
 @torch.inference_mode()
 def score_candidates(
-    tokens: torch.Tensor, candidates: Sequence[Sequence[Candidate]], index: TokenIndex, mode: ScoreMode = "cosine"
+    tokens: torch.Tensor,
+    alone: torch.Tensor,
+    candidates: Sequence[Sequence[Candidate]],
+    index: TokenIndex,
+    mode: ScoreMode = "cosine",
 ) -> None:
     """Sets `sim_m` and the sections of all candidates, best first, in one call of MaxSim.
 
     Candidates without stored tokens get no `sim_m` and no sections.
 
     Args:
-        tokens: Fused tokens of the queries, [B, N, H], not normalized.
+        tokens: Fused tokens of the queries' images and questions, [B, N, H], not normalized, to score sections.
+        alone: Those of the images without text, [B, N, H], to score images.
         candidates: The candidates of each query.
         index: Holds the tokens of the candidates.
         mode: How tokens are compared.
@@ -76,11 +84,16 @@ def score_candidates(
     if not pairs:
         return
     spans = [index.token_rows(candidate.row) for _, candidate in pairs]
-    scores = max_sim_spans(tokens, index.gather(spans), [query for query, _ in pairs], spans, mode)
-    for (_, candidate), sims in zip(pairs, scores, strict=True):
-        count = len(index.section_rows(candidate.row))
-        candidate.sim_m = max(sims[count:] or sims, default=None)
-        sections = [ScoredSection(position, sim, score=sim) for position, sim in enumerate(sims[:count])]
+    counts = [len(index.section_rows(candidate.row)) for _, candidate in pairs]
+    stored, asked = index.gather(spans), [query for query, _ in pairs]
+    parts = [span[:count] for span, count in zip(spans, counts, strict=True)]
+    parts += [span[count:] for span, count in zip(spans, counts, strict=True)]
+    firsts = np.concatenate([stored.first, stored.first + np.array(counts, np.int64)])
+    rows = [*asked, *(len(tokens) + query for query in asked)]
+    scores = max_sim_spans(torch.cat([tokens, alone]), replace(stored, first=firsts), rows, parts, mode)
+    for (_, candidate), sims, images in zip(pairs, scores[: len(pairs)], scores[len(pairs) :], strict=True):
+        candidate.sim_m = max(images or sims, default=None)
+        sections = [ScoredSection(position, sim, score=sim) for position, sim in enumerate(sims)]
         candidate.sections = sorted(sections, key=lambda section: -(section.sim_m or 0.0))
 
 

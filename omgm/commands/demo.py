@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omgm.addresses import check_address
-from omgm.commands.common import add_profile
+from omgm.commands.common import add_profile, profile_of
 from omgm.commands.numbers import port, positive
 
 if TYPE_CHECKING:
@@ -48,8 +48,12 @@ def run(args: argparse.Namespace) -> None:
     """Builds the index, serves it and asks questions; then serves the page until interrupted."""
     from demo.build import FILES, write_demo
     from omgm.client import Client, ServiceError
+    from omgm.downloads.hub import base_models
+    from retriever.base_models import base_model
 
     check_address("127.0.0.1", args.port)
+    for base in base_models(profile_of(args)):
+        base_model(base.name)  # first, because drawing takes minutes
     index = args.index or args.data / "index"
     print("1/3  Drawing flags, writing articles, taking photographs", flush=True)
     write_demo(args.data)

@@ -37,9 +37,9 @@ class CountingFusion(FakeFusion):
 
     batches = 0
 
-    def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
+    def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> torch.Tensor:
         self.batches += 1
-        return super().encode(images, texts)
+        return super().encode_sections(images, texts)
 
 
 class CountingReranker:

@@ -27,6 +27,10 @@ from indexes.search_kinds import write_search
 from indexes.sources import FolderImages
 from indexes.store import Index
 from indexes.svg import load_any
+from retriever.pipeline import Retriever
+from retriever.protocols import Step
+from retriever.recognition import Recognition, Signs
+from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.types import ArticleImage, Candidate, Entity, FloatArray, IntArray, Query, Section
 from tests.fakes.builds import KILLED, FusedEncoder, FusedFusion, burning
@@ -131,12 +135,35 @@ def test_step_2_compares_with_every_image_of_an_article(kb: Path) -> None:
     assert torch.allclose(index.tokens(np.array([2, 3, 4, 6, 8, 9])), expected, atol=1e-3)
     query = Query(Image.new("RGB", (90, 60), "blue"), "Which one?")
     ranked = FusionRerank(fusion, index, alpha=0.0).start([query])([[Candidate(row) for row in range(3)]])[0]
-    tokens = torch.nn.functional.normalize(fusion.encode([query.image], ["which one?"]), dim=-1)[0]
-    sims = [float((tokens @ row.T).amax(1).mean()) for row in index.tokens(np.arange(10))]
-    own = {0: max(sims[2:5]), 1: sims[6], 2: max(sims[8:10])}
+    both = torch.nn.functional.normalize(fusion.encode([query.image] * 2, ["which one?", ""]), dim=-1)
+    sims, alone = ([float((one @ row.T).amax(1).mean()) for row in index.tokens(np.arange(10))] for one in both)
+    own = {0: max(alone[2:5]), 1: alone[6], 2: max(alone[8:10])}
     assert {one.row: one.sim_m for one in ranked} == pytest.approx(own, abs=1e-3)
     [first] = [one for one in ranked if one.row == 0]
     assert sorted(section.sim_m or 0 for section in first.sections) == pytest.approx(sorted(sims[:2]), abs=1e-3)
+
+
+def test_recognition_does_not_depend_on_the_wording(kb: Path) -> None:
+    """Candidates are ranked and recognized by the image alone; only their sections depend on the question."""
+    index, fusion = build(kb, "index"), FakeFusion()
+    steps: list[Step] = [EntitySearch(FakeEncoder(), index, k=4), FusionRerank(fusion, index, alpha=0.3)]
+    retriever = Retriever(steps, index, Recognition(-3.0, Signs(2.0, 3.0, 1.0, 4.0, 0.5)))
+    image = Image.new("RGB", (90, 60), "red")
+    image.paste("blue", (30, 0, 90, 60))
+    asked = [
+        "",
+        "What is this?",
+        "Who designed it, and in which year?",
+        "one two wiki article a",
+        "\u3053\u308c\u306f?",
+    ]
+    first, *others = retriever.retrieve([Query(image, question) for question in asked])
+    assert first.recognized is not None
+    for other in others:
+        assert other.recognized == pytest.approx(first.recognized, abs=1e-5)
+        assert [c.row for c in other.candidates] == [c.row for c in first.candidates]
+    sections = {tuple(section.sim_m for section in result.candidates[0].sections) for result in (first, *others)}
+    assert len(sections) > 1
 
 
 def test_an_image_without_sections_is_compared_too(tmp_path: Path) -> None:

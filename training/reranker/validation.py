@@ -78,10 +78,12 @@ class Validation:
         """Scores every question with the model, which must be in eval mode."""
         samples = self.samples
         mine = samples.validation[self.processes.rank :: self.processes.count].tolist()
-        wanted = [(int(samples.query_image[i]), 0, int(samples.question[i])) for i in mine]
+        texts = [(int(samples.question[i]), len(self.make.texts) - 1) for i in mine]  # the last text is empty
+        wanted = [(int(samples.query_image[i]), 0, text) for i, own in zip(mine, texts, strict=True) for text in own]
         queries = [query for part in self._encode(model, wanted) for query in part]
         index = self._index(model, sorted(set().union(*(compared_entities(samples, sample) for sample in mine))))
-        scored = [self._scored(i, query, index) for i, query in zip(mine, queries, strict=True)]
+        pairs = zip(queries[::2], queries[1::2], strict=True)
+        scored = [self._scored(i, *pair, index) for i, pair in zip(mine, pairs, strict=True)]
         parts = self.processes.gather(scored)
         return sorted((question for part in parts for question in part), key=lambda question: question.sample)
 
@@ -136,13 +138,13 @@ class Validation:
             places, different = self.make.pairs(pairs[start : start + _AT_ONCE])
             yield model.tokens(different.to(device))[to_device(places, device)]
 
-    def _scored(self, sample: int, query: Tensor, index: EncodedEntities) -> ScoredQuestion:
+    def _scored(self, sample: int, asked: Tensor, alone: Tensor, index: EncodedEntities) -> ScoredQuestion:
         samples = self.samples
         part, gold = samples.found_by(sample), int(samples.gold[sample])
         found = zip(samples.found[part].tolist(), samples.similarity[part].tolist(), strict=True)
         candidates = [Candidate(entity, None if np.isnan(sim) else sim) for entity, sim in found]
         right = Candidate(gold)  # to score its evidence even if step 1 missed it
-        score_candidates(query[None], [[*candidates, right]], index, self.serving.mode)
+        score_candidates(asked[None], alone[None], [[*candidates, right]], index, self.serving.mode)
         position = int(samples.evidence[sample] - samples.first_section[gold])
         evidence = next(section.sim_m for section in right.sections if section.position == position)
         assert evidence is not None  # a gold entity has an image
