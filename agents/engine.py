@@ -18,6 +18,7 @@ from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Observatio
 from agents.tool import Tool, check_call
 from agents.trail import AgentAnswer, call_steps, make_answer, round_step
 from llm.chat import ChatError
+from llm.deadline import within
 
 MAX_CALLS = 16
 """Maximum number of calls per round; a model that repeats itself can write hundreds."""
@@ -117,16 +118,20 @@ class Engine:
         rounds = policy.rounds if budget.rounds is None else budget.rounds
         abstains, stopped = False, ""
         try:
-            async with asyncio.timeout(budget.seconds * run.spending.share):
-                answer, abstains, stopped = await self._rounds(policy, run, rounds)
+            seconds = budget.seconds * run.spending.share
+            with within(seconds):
+                async with asyncio.timeout(seconds):
+                    answer, abstains, stopped = await self._rounds(policy, run, rounds)
         except (OutOfBudget, TimeoutError, ChatError, NotRecorded) as error:
             stopped, failure = _reason(error), error if isinstance(error, ChatError | NotRecorded) else None
         if answer is None and not abstains and failure is None:
             run.spending.share = 1.0
             run.rounds.append(Round(len(run.rounds) + 1))
             try:
-                async with asyncio.timeout(max(0.0, end - time.monotonic())):
-                    answer = await policy.conclude(run)
+                seconds = max(0.0, end - time.monotonic())
+                with within(seconds):
+                    async with asyncio.timeout(seconds):
+                        answer = await policy.conclude(run)
             except (OutOfBudget, TimeoutError, ChatError, NotRecorded) as error:
                 stopped = stopped if stopped == _reason(error) else f"{stopped}, then {_reason(error)}"
                 failure = error if isinstance(error, ChatError | NotRecorded) else None

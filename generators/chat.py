@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from generators.stop import before_stop
-from llm.chat import ChatClient
-from llm.context import Cut, cut_characters
+from llm.chat import ChatClient, ChatError
+from llm.context import Cut, cut_characters, estimated_tokens
 from llm.harmless import harmless
 from llm.messages import Message
 from llm.prompts import Style, answer_messages
@@ -17,6 +20,12 @@ from llm.replies import ChatReply, shortened
 from retriever.texts import section_passage
 from retriever.types import Generation, GenerationRequest
 
+logger = logging.getLogger(__name__)
+
+_LEAST_SECTION = 32
+"""Tokens of a section that is not cut any more when a server refuses the prompt."""
+_LEAST_UNNAMED = 512
+"""The same if the server does not say that the prompt is too long."""
 _ANSWER = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL | re.IGNORECASE)
 
 
@@ -74,28 +83,59 @@ class ChatGenerator:
         Raises:
             ChatError: The server failed.
         """
-        messages, truncated = await asyncio.to_thread(self._messages, request)
-        async for piece in self._client.stream(messages, self._limit(request), **_stopping(request)):
-            yield self._generation(piece, request, truncated) if isinstance(piece, ChatReply) else piece
+        async with aclosing(self._pieces(request, self._client.stream)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def _one(self, request: GenerationRequest) -> Generation:
-        messages, truncated = await asyncio.to_thread(self._messages, request)
-        reply = await self._client.converse(messages, self._limit(request), **_stopping(request))
-        return self._generation(reply, request, truncated)
+        *_, whole = [piece async for piece in self._pieces(request, self._converse)]
+        assert isinstance(whole, Generation)
+        return whole
+
+    async def _converse(self, messages: list[Message], limit: int, **fields: Any) -> AsyncIterator[ChatReply]:
+        yield await self._client.converse(messages, limit, **fields)
+
+    async def _pieces(
+        self, request: GenerationRequest, send: Callable[..., AsyncIterator[str | ChatReply]]
+    ) -> AsyncGenerator[str | Generation]:
+        """Yields the answer as `send` does, with a shorter section if the server refuses the whole one.
+
+        Not every server says that a prompt is too long: if it takes a shorter one, it was.
+        """
+        limit, first = self._max_context_tokens, None
+        while True:
+            messages, truncated = await asyncio.to_thread(self._messages, request, limit)
+            try:
+                async for piece in send(messages, self._limit(request), **_stopping(request)):
+                    yield self._generation(piece, request, truncated) if isinstance(piece, ChatReply) else piece
+            except ChatError as error:
+                first = first or error
+                size = 0 if request.evidence is None else min(limit, math.ceil(estimated_tokens(request.evidence.text)))
+                if not error.refused or size < _LEAST_SECTION or (size < _LEAST_UNNAMED and not error.too_long):
+                    raise first from None
+                limit = size // 2
+            else:
+                if first is not None and first.too_long:
+                    logger.warning(
+                        "%s takes no more than %d tokens of a section (max_context_tokens)", self.name, limit
+                    )
+                    self._max_context_tokens = limit
+                return
 
     def _limit(self, request: GenerationRequest) -> int:
         return min(self._max_tokens, request.max_tokens or self._max_tokens)
 
-    def _messages(self, request: GenerationRequest) -> tuple[list[Message], bool]:
+    def _messages(self, request: GenerationRequest, limit: int) -> tuple[list[Message], bool]:
         """Returns the prompt and whether its section was cut. Too slow for the event loop (tokenizer, JPEG)."""
-        return request_messages(request, self._style, self._multimodal, self._max_context_tokens, self._cut)
+        return request_messages(request, self._style, self._multimodal, limit, self._cut)
 
     def _generation(self, reply: ChatReply, request: GenerationRequest, truncated: bool) -> Generation:
         before = before_stop(reply.text, request.stop)
         text = _unwrapped(before.strip())  # a stop string may be white space
         ending = reply.ending if before == reply.text else "complete"
         ended = request.stop or (request.max_tokens and reply.cut)
-        answer = text if text or (ended and ending != "refused") else None
+        none = ending in ("refused", "filtered") or not (text or ended)
+        answer = None if none else text
         return Generation(
             answer,
             truncated=truncated,
@@ -110,7 +150,7 @@ class ChatGenerator:
         """Returns why a reply without text has none, as the end of a sentence."""
         if reply.ending == "refused":
             return f"{self.name} refused: {shortened(reply.refusal)}"
-        if reply.ending == "filtered":
+        if reply.ending == "filtered":  # also what came before: the rest might have reversed it
             return "the server's content filter withheld it"
         if reply.cut and reply.thoughts:
             return (

@@ -3,65 +3,82 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 
-from llm.event_lines import event_lines
+from llm.deadline import seconds_left
 from llm.messages import Message, without_system_role
-from llm.replies import (
-    ChatReply,
-    ending_of,
-    error_message,
-    make_reply,
-    read_reply,
-    reasoning_of,
-    shortened,
-    well_formed,
-    written,
-)
-from llm.retries import MAX_WAIT, seconds_to_wait
+from llm.proxies import http_client, through_proxy
+from llm.refusals import CHANGED, is_too_long, refused_field, without_field
+from llm.replies import ChatReply, error_field, error_message, read_reply, shortened
+from llm.reply_reader import ReplyError, ReplyReader
+from llm.retries import MAX_WAIT, retry_after, seconds_to_wait
 from llm.thoughts import TAGS, ThoughtFilter
 
 logger = logging.getLogger(__name__)
 
-_COUNTED = {"include_usage": True}
 _UNSTABLE = ("created", "permission")
 """What servers say anew of a model in each list of models."""
+_GRACE_S = 0.5
+"""Seconds that a stream may stay open after `[DONE]`: text that follows it must not be lost."""
 MAX_CONNECT = 10.0
 """Timeout in seconds for connecting, and for the response to a check."""
 
 
 class ChatError(OSError):
-    """A failed request to a chat server. `status` is the HTTP status, or `None` if there was no response."""
+    """A failed request to a chat server.
 
-    def __init__(self, message: str, url: str, status: int | None = None) -> None:
+    Attributes:
+        url: The address of the request.
+        status: The HTTP status, or `None` if there was no response.
+        wait: The seconds after which the server asks to be tried again, if it does.
+        timed_out: Whether the server was silent for too long.
+        incomplete: Whether the response is only a part of a reply.
+        param: The field of the request that the server names as the reason, or "".
+    """
+
+    def __init__(
+        self,
+        message: str,
+        url: str,
+        status: int | None = None,
+        *,
+        wait: float | None = None,
+        timed_out: bool = False,
+        incomplete: bool = False,
+        param: str = "",
+    ) -> None:
         super().__init__(f"{url}: {message}")
-        self.url, self.status = url, status
+        self.message, self.url, self.status = message, url, status
+        self.wait, self.timed_out, self.incomplete, self.param = wait, timed_out, incomplete, param
 
+    @property
+    def refused(self) -> bool:
+        """Whether the server refuses the request as it is."""
+        return self.status in (400, 413, 422) or self.too_long
 
-class _Piece(NamedTuple):
-    """One event of a stream."""
-
-    text: str = ""
-    thoughts: str = ""
-    refusal: str = ""
-    reason: str | None = None
-    usage: object = None
+    @property
+    def too_long(self) -> bool:
+        """Whether the server says that the conversation has too many tokens."""
+        return self.status is not None and is_too_long(self.message, self.status)
 
 
 class ChatClient:
     """A client for one chat model, for use within one event loop.
 
     Failed connections and statuses 429 and 5xx are retried after the time in Retry-After, or with exponential backoff.
+    A request that was not answered in time is not: the server may be working on it. Within a block of
+    `llm.deadline.within`, a silent server is waited for until the deadline, and no retry is awaited beyond it.
+
+    Fields that the server refuses, such as `max_tokens`, are sent under their other name or not at all from then on.
 
     Args:
-        base_url: The root of the API, with or without a trailing "/v1".
+        base_url: The root of the API, such as "http://127.0.0.1:8001/v1"; "/v1" is added to a bare host.
         model: The model's name in requests.
         api_key: Sent as a bearer token if given.
         timeout: Maximum silence of the server, in seconds.
@@ -71,9 +88,10 @@ class ChatClient:
         system_role: False moves the system message into the first user message, for models whose chat template rejects
             a system role.
         reasoning_effort: Sent if given; "none" turns off the reasoning of a thinking model if the server supports it.
+        setting: The name of `timeout` in messages.
 
     Raises:
-        ValueError: A setting is out of range.
+        ValueError: A setting is out of range, or a proxy variable of the environment is unusable.
     """
 
     def __init__(
@@ -87,27 +105,29 @@ class ChatClient:
         backoff: float = 0.5,
         system_role: bool = True,
         reasoning_effort: str = "",
+        setting: str = "timeout",
     ) -> None:
-        if not base_url.startswith(("http://", "https://")):
-            raise ValueError(f"base_url must begin with http:// or https://, got {base_url!r}")
         if retries < 0 or concurrency < 1 or timeout <= 0 or backoff < 0:
             raise ValueError(
                 f"a chat client needs retries >= 0, concurrency >= 1, timeout > 0, backoff >= 0; "
                 f"got {retries=}, {concurrency=}, {timeout=}, {backoff=}"
             )
-        base = base_url.rstrip("/")
-        self._base = base if base.endswith("/v1") else f"{base}/v1"
-        self.url = f"{self._base}/chat/completions"
+        self._base = _root(base_url)
+        self.url = _under(self._base, "chat/completions")
         self.model, self.retries, self.backoff, self.system_role = model, retries, backoff, system_role
         self.reasoning_effort = reasoning_effort
         self.concurrency = concurrency
-        self._counts_streams = True
+        self._timeout, self._setting = timeout, setting
+        self._refused: frozenset[str] = frozenset()
+        """Fields that the server has refused: see `llm.refusals`."""
+        self._counts: bool | None = None
+        """Whether the server has taken the option that asks for token counts; `None` before the first reply."""
         self._begins_thoughts: bool | None = None
         """Whether the prompt begins a thought; `None` until a reply has shown it."""
         self._slots = asyncio.Semaphore(concurrency)
-        self._http = httpx.AsyncClient(
+        self._http = http_client(
+            self._base,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            timeout=httpx.Timeout(timeout, connect=min(timeout, MAX_CONNECT)),
             limits=httpx.Limits(max_connections=concurrency),
         )
 
@@ -119,7 +139,7 @@ class ChatClient:
         tags: Sequence[str] = TAGS,
         **fields: Any,
     ) -> ChatReply:
-        """Requests the model's reply to a conversation.
+        """Requests the model's reply to a conversation. It is streamed, so that work differs from silence.
 
         Args:
             messages: The conversation.
@@ -129,15 +149,11 @@ class ChatClient:
             fields: Further fields of the request, such as `tools`, `response_format` or `stop`.
 
         Raises:
-            ChatError: The server cannot be reached, refuses the request, or does not send a chat completion.
+            ChatError: The server cannot be reached, refuses the request, or does not send a complete reply.
         """
-        async with self._opened(messages, max_tokens, temperature, stream=False, **fields) as response:
-            try:
-                reply = read_reply(json.loads(response.text), tags, bool(self._begins_thoughts))
-            except (ValueError, LookupError, TypeError, AttributeError) as error:
-                message = f"not a chat completion: {shortened(response.text)}"
-                raise ChatError(message, self.url, response.status_code) from error
-        self._learn(reply)
+        body = self._body(messages, max_tokens, temperature, fields)
+        *_, reply = [piece async for piece in self._replies(body, tags, whole=True)]
+        assert isinstance(reply, ChatReply)
         return reply
 
     async def stream(
@@ -150,9 +166,8 @@ class ChatClient:
     ) -> AsyncIterator[str | ChatReply]:
         """Yields the text of a reply piece by piece, without thoughts, then the whole reply.
 
-        Only opening the stream is retried. The client's first reply is held back until its end, which shows whether
-        the prompt begins a thought. If the server rejects the option that asks for token counts (`stream_options`), it
-        is not sent again.
+        A failure is retried until the first piece. The client's first reply is held back until its end, which shows
+        whether the prompt begins a thought.
 
         Args:
             messages: The conversation.
@@ -162,42 +177,12 @@ class ChatClient:
             fields: Further fields of the request.
 
         Raises:
-            ChatError: As for `converse`, or the stream breaks off.
+            ChatError: As for `converse`.
         """
-        pieces, thoughts = ThoughtFilter(tags, self._begins_thoughts), ""
-        usage: object = None
-        refusal, reason = "", None
-        async with self._streamed(messages, max_tokens, temperature, **fields) as response:
-            finished = False
-            try:
-                async for line in event_lines(response.aiter_bytes()):
-                    if line.startswith("error:"):  # sent by llama.cpp's server, before data: {"error": ...}
-                        raise self._reported(line[6:].strip(), response.status_code)
-                    if not line.startswith("data:"):
-                        continue
-                    data = line[5:].strip()
-                    if data == "[DONE]":
-                        finished = True
-                        break
-                    piece = self._piece(data, response.status_code)
-                    usage, reason = piece.usage or usage, piece.reason or reason
-                    thoughts, refusal = thoughts + piece.thoughts, refusal + piece.refusal
-                    if piece.thoughts and not pieces.whole:  # the server itself keeps thoughts apart
-                        pieces = ThoughtFilter(tags)
-                    # Some servers omit the final [DONE], but none omits the finish reason.
-                    finished = finished or reason is not None
-                    if piece.text and (text := pieces.feed(piece.text)):
-                        yield text
-            except httpx.HTTPError as error:
-                raise ChatError(f"the stream broke off: {_reason(error)}", self.url, response.status_code) from error
-        if not finished:
-            raise ChatError("the stream ended before the answer was complete", self.url, response.status_code)
-        opened = bool(self._begins_thoughts)
-        reply = make_reply(pieces.whole, thoughts, ending_of(reason, refusal), usage, tags, opened, refusal=refusal)
-        self._learn(reply)
-        if rest := pieces.close(reply.text):
-            yield rest
-        yield reply
+        body = self._body(messages, max_tokens, temperature, fields)
+        async with aclosing(self._replies(body, tags, whole=False)) as pieces:
+            async for piece in pieces:
+                yield piece
 
     async def reported(self) -> list[dict[str, Any]] | None:
         """Returns what the server says of its models, without times, which vLLM makes up; `None` if it says nothing.
@@ -205,12 +190,12 @@ class ChatClient:
         Raises:
             ChatError: The server cannot be reached.
         """
-        url = f"{self._base}/models"
+        url = _under(self._base, "models")
         try:
             models = (await self._http.get(url, timeout=MAX_CONNECT)).json()["data"]
             return [{key: model[key] for key in sorted(model) if key not in _UNSTABLE} for model in models]
         except httpx.RequestError as error:
-            raise ChatError(f"no answer: {_reason(error)}", url) from error
+            raise ChatError(f"no answer: {_reason(error)}{through_proxy(url)}", url) from error
         except (ValueError, LookupError, TypeError):
             return None
 
@@ -220,13 +205,14 @@ class ChatClient:
         Raises:
             ChatError: The server cannot be reached, refuses the request, or does not offer the model.
         """
-        url = f"{self._base}/models"
+        url = _under(self._base, "models")
         try:
             response = await self._http.get(url, timeout=MAX_CONNECT)
         except httpx.RequestError as error:
-            raise ChatError(f"no answer: {_reason(error)}", url) from error
+            raise ChatError(f"no answer: {_reason(error)}{through_proxy(url)}", url) from error
         if not response.is_success:
-            raise ChatError(f"status {response.status_code}: {error_message(response.text)}", url, response.status_code)
+            refusal = await self._refusal(response)
+            raise ChatError(refusal.message, url, response.status_code)
         try:
             names = [str(model["id"]) for model in response.json()["data"] or ()]  # null if Ollama has no model
         except (ValueError, LookupError, TypeError) as error:
@@ -249,106 +235,186 @@ class ChatClient:
         """Closes the connections."""
         await self.aclose()
 
-    def _reported(self, data: str, status: int) -> ChatError:
-        return ChatError(f"the server reports {error_message(data)}", self.url, status)
+    def _body(
+        self, messages: Sequence[Message], max_tokens: int, temperature: float, fields: dict[str, Any]
+    ) -> dict[str, Any]:
+        effort = {"reasoning_effort": self.reasoning_effort} if self.reasoning_effort else {}
+        return {
+            "model": self.model,
+            "messages": list(messages) if self.system_role else without_system_role(messages),
+            "max_tokens": max_tokens,
+            "temperature": temperature,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **fields,
+            **effort,
+        }
 
-    def _learn(self, reply: ChatReply) -> None:
-        """Notes whether the prompt begins a thought, of which the reply then has only the end."""
+    async def _replies(self, body: dict[str, Any], tags: Sequence[str], whole: bool) -> AsyncGenerator[str | ChatReply]:
+        """Yields the reply; sends the request again after failures, and without what the server refuses."""
+        refused = set(self._refused)
+        attempt, begun = 0, False
+        while True:
+            sent = body
+            for name in refused:
+                sent = without_field(sent, name) if name in sent else sent
+            try:
+                async with aclosing(self._sent(sent, tags, whole)) as pieces:
+                    async for piece in pieces:
+                        begun = True
+                        if isinstance(piece, ChatReply):
+                            self._learn(piece, refused)
+                        yield piece
+                return
+            except ChatError as error:
+                if begun:
+                    raise
+                unproven = self._counts is None
+                fault = refused_field(error.message, error.param, error.status, body, refused, unproven)
+                if fault is not None:
+                    refused.add(fault)
+                    continue
+                wait = self._wait(error, attempt)
+            attempt += 1
+            await asyncio.sleep(wait)
+
+    async def _sent(self, body: dict[str, Any], tags: Sequence[str], whole: bool) -> AsyncGenerator[str | ChatReply]:
+        """Sends a request once; yields the reply, in pieces unless `whole`.
+
+        Raises:
+            ChatError: The request or its reply failed.
+        """
+        patience = max(self._timeout, seconds_left() or 0)
+        limits = httpx.Timeout(patience, connect=min(self._timeout, MAX_CONNECT), pool=None)
+        async with self._slots:
+            try:
+                request = self._http.build_request("POST", self.url, json=body, timeout=limits)
+                response = await self._http.send(request, stream=True)
+                try:
+                    if not response.is_success:
+                        raise await self._refusal(response)
+                    async for piece in self._read(response, tags, whole):
+                        yield piece
+                finally:
+                    await response.aclose()
+            except (httpx.ReadTimeout, httpx.WriteTimeout) as error:
+                message = f"no reply within {patience:g} s; if the model is only slow, raise {self._setting}"
+                raise ChatError(message, self.url, timed_out=True) from error
+            except httpx.HTTPError as error:
+                raise ChatError(f"no answer: {_reason(error)}{through_proxy(self.url)}", self.url) from error
+
+    async def _read(
+        self, response: httpx.Response, tags: Sequence[str], whole: bool
+    ) -> AsyncGenerator[str | ChatReply]:
+        reader, pieces = ReplyReader(), ThoughtFilter(tags, self._begins_thoughts)
+        try:
+            async for data in _until_end(response, reader):
+                for text in reader.feed(data):
+                    if reader.reasoned and not pieces.whole:  # the server itself keeps thoughts apart
+                        pieces = ThoughtFilter(tags)
+                    if not whole and (ready := pieces.feed(text)):
+                        yield ready
+            completion, rest = reader.close()
+            reply = read_reply(completion, tags, bool(self._begins_thoughts))
+        except ReplyError as error:
+            status = error.status or response.status_code
+            raise ChatError(str(error), self.url, status, incomplete=error.incomplete) from error
+        except (LookupError, TypeError, AttributeError) as error:
+            raise ChatError(f"not a chat completion ({error})", self.url, response.status_code) from error
+        for text in rest:
+            pieces.feed(text)
+        if not whole and (left := pieces.close(reply.text)):
+            yield left
+        yield reply
+
+    async def _refusal(self, response: httpx.Response) -> ChatError:
+        """Returns the error of a response without success."""
+        status, after = response.status_code, response.headers.get("retry-after")
+        body = (await response.aread()).decode(errors="replace")
+        message = f"status {status}: {error_message(body) or response.reason_phrase}"
+        if response.is_redirect:
+            message = f"status {status}: redirects to {response.headers.get('location')}; set base_url accordingly"
+        elif status in (404, 405) and not self._base.path.rstrip("/").endswith("/v1"):
+            message += "; base_url is used as it is: does it lack /v1?"
+        return ChatError(message, self.url, status, wait=retry_after(after), param=error_field(body))
+
+    def _wait(self, error: ChatError, attempt: int) -> float:
+        """Returns the seconds until a request may be sent again.
+
+        Raises:
+            ChatError: `error`, if it must not.
+        """
+        status = error.status
+        if error.timed_out or error.too_long or (status is not None and status != 429 and status < 500):
+            raise error
+        if attempt == self.retries:
+            message = f"{error.message} (attempts: {attempt + 1})" if attempt else error.message
+            raise ChatError(message, self.url, status, wait=error.wait) from error
+        wait = seconds_to_wait(None, attempt, self.backoff) if error.wait is None else error.wait
+        left = seconds_left()
+        if left is not None and wait >= left:
+            asked = f"; the server asks to wait {wait:g} s" if error.wait is not None else ""
+            message = f"{error.message}{asked}, and only {left:.0f} s are left"
+            raise ChatError(message, self.url, status, wait=error.wait) from error
+        wait = min(wait, MAX_WAIT)
+        logger.warning("%s: %s; trying again in %.1f s", self.url, error.message, wait)
+        return wait
+
+    def _learn(self, reply: ChatReply, refused: set[str]) -> None:
+        """Notes what a reply shows: fields that must not be sent, and whether the prompt begins a thought.
+
+        If it does, replies have only the end of the thought.
+        """
+        self._counts = "stream_options" not in refused
+        if new := sorted(refused - self._refused - {"stream_options"}):
+            for name in new:
+                instead = f"with {CHANGED[name]}" if CHANGED.get(name) else "without"
+                logger.warning("%s takes no %s and is asked %s from now on", self.model, name, instead)
+        self._refused = frozenset(refused)
         if reply.opened:
             self._begins_thoughts = True
         elif self._begins_thoughts is None and reply.text and not reply.cut:
             self._begins_thoughts = False
 
-    @asynccontextmanager
-    async def _streamed(
-        self, messages: Sequence[Message], max_tokens: int, temperature: float, **fields: Any
-    ) -> AsyncIterator[httpx.Response]:
-        """Yields an open stream that reports token counts at the end if the server supports it."""
-        async with AsyncExitStack() as stack:
-            response, refused = None, False
-            if self._counts_streams:
-                counting = {**fields, "stream_options": _COUNTED}
-                opened = self._opened(messages, max_tokens, temperature, stream=True, **counting)
-                try:
-                    response = await stack.enter_async_context(opened)
-                except ChatError as error:
-                    if error.status not in (400, 422):
-                        raise
-                    refused = True
-            if response is None:
-                opened = self._opened(messages, max_tokens, temperature, stream=True, **fields)
-                response = await stack.enter_async_context(opened)
-                if refused:  # without the option, the same request succeeded
-                    self._counts_streams = False
-            yield response
 
-    def _piece(self, data: str, status: int) -> _Piece:
-        """Parses one event of a stream."""
+async def _until_end(response: httpx.Response, reader: ReplyReader) -> AsyncIterator[bytes]:
+    """Yields the bytes of a response up to its end; some proxies keep it open after the mark of the end."""
+    stream = response.aiter_bytes()
+    while True:
         try:
-            event = json.loads(data)
-            if "error" in event:
-                raise self._reported(data, status)
-            if not event["choices"]:  # the event with the usage
-                return _Piece(usage=event.get("usage"))
-            choice = event["choices"][0]
-            delta = choice["delta"]
-            return _Piece(
-                well_formed(written(delta.get("content"))),
-                reasoning_of(delta),
-                delta.get("refusal") or "",
-                choice.get("finish_reason"),
-                event.get("usage"),
-            )
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ChatError(f"not a piece of a chat completion: {shortened(data)}", self.url, status) from error
+            async with asyncio.timeout(_GRACE_S if reader.marked else None):
+                data = await anext(stream, None)
+        except TimeoutError:
+            return
+        if data is None:
+            return
+        yield data
 
-    @asynccontextmanager
-    async def _opened(
-        self, messages: Sequence[Message], max_tokens: int, temperature: float, *, stream: bool, **fields: Any
-    ) -> AsyncIterator[httpx.Response]:
-        """Yields a successful response, with its body unread if `stream` is true, and closes it."""
-        body = {
-            "model": self.model,
-            "messages": list(messages) if self.system_role else without_system_role(messages),
-            "max_tokens": max_tokens,
-            "temperature": temperature,
-            "stream": stream,
-            **fields,
-        }
-        if self.reasoning_effort:
-            body["reasoning_effort"] = self.reasoning_effort
-        async with self._slots:
-            response = await self._send(self._http.build_request("POST", self.url, json=body), stream)
-            try:
-                yield response
-            finally:
-                await response.aclose()
 
-    async def _send(self, request: httpx.Request, stream: bool) -> httpx.Response:
-        for attempt in range(self.retries + 1):
-            status, after = None, None
-            try:
-                response = await self._http.send(request, stream=stream)
-            except httpx.RequestError as error:
-                failure = f"no answer: {_reason(error)}"
-            else:
-                if response.is_success:
-                    return response
-                status, after = response.status_code, response.headers.get("retry-after")
-                try:
-                    failure = f"status {status}: {error_message((await response.aread()).decode(errors='replace'))}"
-                except httpx.HTTPError as error:
-                    failure = f"status {status}: {_reason(error)}"
-                finally:
-                    await response.aclose()
-                if status != 429 and status < 500:
-                    raise ChatError(failure, self.url, status)
-            if attempt == self.retries:
-                raise ChatError(f"{failure} (attempts: {attempt + 1})", self.url, status)
-            wait = min(seconds_to_wait(after, attempt, self.backoff), MAX_WAIT)
-            logger.warning("%s: %s; trying again in %.1f s", self.url, failure, wait)
-            await asyncio.sleep(wait)
-        raise AssertionError("unreachable: the last try returns or raises")
+def _root(base_url: str) -> httpx.URL:
+    """Returns the root of the API.
+
+    Raises:
+        ValueError: `base_url` is not an HTTP URL.
+    """
+    try:
+        url = httpx.URL(base_url.strip())
+    except httpx.InvalidURL as error:
+        raise ValueError(f"base_url is not a URL ({error}), got {base_url!r}") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ValueError(f"base_url must begin with http:// or https://, got {base_url!r}")
+    path = url.path.rstrip("/")
+    if path.endswith("/chat/completions"):
+        path = path.removesuffix("/chat/completions")
+        logger.warning("base_url %s: /chat/completions is added to it, so it is left out", base_url)
+    if not path:
+        logger.info("base_url %s has no path; using /v1", base_url)
+    return url.copy_with(path=path or "/v1")
+
+
+def _under(base: httpx.URL, path: str) -> str:
+    """Returns the address of a path under the root of the API, which may have a query."""
+    return str(base.copy_with(path=f"{base.path.rstrip('/')}/{path}"))
 
 
 def _reason(error: Exception) -> str:

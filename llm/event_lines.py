@@ -5,26 +5,29 @@ httpx's `iter_lines` also splits at U+0085, U+2028 and U+2029, which JSON may co
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator
+import re
+
+BOM = b"\xef\xbb\xbf"
+"""The byte order mark of UTF-8."""
+_ENDS = re.compile(rb"\r\n|\n|\r")
 
 
 class EventLines:
-    """Splits the bytes of one stream into lines, which end with LF or CR LF."""
+    """Splits the bytes of one stream into lines, which end with LF, CR LF or CR."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest, self._after_cr, self._begun = b"", False, False
 
     def feed(self, data: bytes) -> list[str]:
         """Returns the lines that are completed by `data`, the next bytes of the stream."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [line.removesuffix(b"\r").decode(errors="replace") for line in lines]
+        if self._after_cr and data:
+            data = data.removeprefix(b"\n")  # the rest of a CR LF, whose line has already been returned
+        self._after_cr = data.endswith(b"\r") or (self._after_cr and not data)
+        *lines, self._rest = _ENDS.split(self._rest + data)
+        if not self._begun and lines:
+            lines[0], self._begun = lines[0].removeprefix(BOM), True
+        return [line.decode(errors="replace") for line in lines]
 
-
-async def event_lines(stream: AsyncIterable[bytes]) -> AsyncIterator[str]:
-    """Yields the lines of a stream; the last one may lack a line break."""
-    lines = EventLines()
-    async for data in stream:
-        for line in lines.feed(data):
-            yield line
-    for line in lines.feed(b"\n"):
-        yield line
+    def close(self) -> list[str]:
+        """Returns the last line if it lacks a line break."""
+        return self.feed(b"\n") if self._rest else []

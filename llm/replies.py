@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -12,11 +13,21 @@ from llm.thoughts import TAGS, Parted, part
 
 Ending = Literal["complete", "cut", "refused", "filtered"]
 """How a reply ended: as the model meant it to, at its maximum length, in a refusal, or at the content filter."""
-_ENDINGS: Mapping[object, Ending] = {
+_ENDINGS: Mapping[str, Ending] = {
     "length": "cut",
     "max_tokens": "cut",
+    "max_output_tokens": "cut",
+    "model_length": "cut",
     "content_filter": "filtered",
+    "content-filter": "filtered",
+    "content_filtered": "filtered",
     "safety": "filtered",
+    "sensitive": "filtered",
+    "recitation": "filtered",
+    "blocklist": "filtered",
+    "prohibited_content": "filtered",
+    "spii": "filtered",
+    "guardrail_intervened": "filtered",
     "refusal": "refused",
 }
 """By the finish reasons of servers; all others are complete."""
@@ -126,7 +137,8 @@ def make_reply(
 
 def ending_of(finish_reason: object, refusal: str = "") -> Ending:
     """Returns how a reply ended, from the server's finish reason and the model's refusal."""
-    return "refused" if refusal else _ENDINGS.get(str(finish_reason).lower(), "complete")
+    reason = str(finish_reason).lower().partition(":")[0].strip()  # Gemini's are such as "content_filter: SAFETY"
+    return "refused" if refusal else _ENDINGS.get(reason, "complete")
 
 
 def well_formed(text: str) -> str:
@@ -150,7 +162,8 @@ def written(content: object) -> str:
     Raises:
         TypeError: It is something else.
     """
-    if isinstance(content, list):
+    if isinstance(content, list | dict):
+        content = content if isinstance(content, list) else [content]
         content = "".join(str(one.get("text") or "") for one in content if isinstance(one, dict))
     if not isinstance(content, str | None):
         raise TypeError(f"the content is {type(content).__name__}")
@@ -195,14 +208,32 @@ def _thought(value: object) -> str:
 
 
 def error_message(body: str) -> str:
-    """Returns the message of an error in any server's format, or else the body, shortened."""
+    """Returns the message of an error in any server's format, the title of a page, or else the body, shortened."""
     try:
         value = json.loads(body)
     except ValueError:
-        return shortened(body)
+        return page_title(body) if body.lstrip().startswith("<") else shortened(body)
+    value = value[0] if isinstance(value, list) and value else value  # Gemini's errors are in a list
     for key in ("error", "message"):
         value = value.get(key, value) if isinstance(value, dict) else value
     return shortened(value if isinstance(value, str) else body)
+
+
+def error_field(body: str) -> str:
+    """Returns the field of the request that an error names in a field of its own, or ""."""
+    try:
+        value = json.loads(body)
+    except ValueError:
+        return ""
+    error = value.get("error", value) if isinstance(value, dict) else None
+    param = error.get("param") if isinstance(error, dict) else None
+    return param if isinstance(param, str) else ""
+
+
+def page_title(page: str) -> str:
+    """Returns the title or first heading of an HTML page in quotation marks."""
+    found = re.search(r"<(title|h1)\b[^>]*>(.*?)</\1>", page, re.DOTALL | re.IGNORECASE)
+    return f'"{shortened(html.unescape(found[2]))}" (HTML)' if found else f"{shortened(page)[:100]} (HTML)"
 
 
 def shortened(text: str) -> str:

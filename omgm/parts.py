@@ -249,6 +249,7 @@ def _client(
         concurrency=settings.concurrency,
         system_role=settings.system_role,
         reasoning_effort=settings.reasoning_effort,
+        setting=f"{section}.timeout_s",
     )
 
 

@@ -15,6 +15,7 @@ from PIL import Image
 
 from generators.stop import stopped, until_stop
 from llm.chat import ChatError
+from llm.deadline import within
 from retriever.evidence import answer_span, generation_request
 from retriever.image_cache import ImageCache, set_content
 from retriever.protocols import Generator, PipelinedRetriever, QueryRetriever
@@ -142,8 +143,9 @@ class Service:
         result = await self.retrieve_query(query)
         request = generation_request(self.index, query, result)
         try:
-            async with asyncio.timeout(self.settings.timeout_s):
-                [generation] = await self.generator.generate([request])
+            with within(self.settings.timeout_s):
+                async with asyncio.timeout(self.settings.timeout_s):
+                    [generation] = await self.generator.generate([request])
         except Exception as error:
             raise ValueError(self.generator_failure(error, query.id).message) from error
         return generation.answer, result
@@ -172,8 +174,10 @@ class Service:
         started = time.perf_counter()
         try:
             with self.admission.answering():
-                async with asyncio.timeout(self.time_left(pending)):
-                    [generation] = await self.generator.generate([pending.request])
+                left = self.time_left(pending)
+                with within(left):
+                    async with asyncio.timeout(left):
+                        [generation] = await self.generator.generate([pending.request])
         except Exception as error:
             failure = self.generator_failure(error, pending.response.request_id)
             if on_error == "fail":
@@ -194,8 +198,10 @@ class Service:
         try:
             with self.admission.answering() as pause:
                 while True:
-                    async with asyncio.timeout(self.time_left(pending)):
-                        piece = await anext(pieces, None)
+                    left = self.time_left(pending)
+                    with within(left):
+                        async with asyncio.timeout(left):
+                            piece = await anext(pieces, None)
                     if piece is None:
                         break
                     if isinstance(piece, Generation):
@@ -219,17 +225,22 @@ class Service:
 
     def _cause(self, error: Exception, request_id: str) -> ApiError:
         if isinstance(error, TimeoutError):
-            message = f"the generator gave no answer within {self.settings.timeout_s:g} s"
+            message = f"the generator gave no answer within {self.settings.timeout_s:g} s (serving.timeout_s)"
             logger.warning("request %s: %s", request_id, message)
             return ApiError(424, "generator_timeout", message)
         if not isinstance(error, ChatError | ConnectionResetError):
             return as_api_error(error, request_id)
         logger.warning("request %s: %s", request_id, error)
+        if isinstance(error, ChatError) and error.timed_out:
+            return ApiError(424, "generator_timeout", f"the generator gave {error.message}")
+        if isinstance(error, ChatError) and error.incomplete:
+            return ApiError(424, "generator_garbled", f"the generator's reply is incomplete: {error.message}")
         if isinstance(error, ConnectionResetError) or error.status is None:  # the first means that a process has died
             return ApiError(424, "generator_unavailable", "the generator cannot be reached")
         if error.status == 429 or error.status >= 500:
-            return ApiError(424, "generator_unavailable", f"the generator answered with status {error.status}")
-        if error.status >= 400:
+            asked = "" if error.wait is None else f" and asks to be tried again in {error.wait:.0f} s"
+            return ApiError(424, "generator_unavailable", f"the generator answered with status {error.status}{asked}")
+        if error.status >= 300:
             return ApiError(424, "generator_refused", f"the generator refused the request with status {error.status}")
         return ApiError(424, "generator_garbled", "the generator's reply could not be read")
 

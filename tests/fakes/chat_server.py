@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Self
 
 import uvicorn
@@ -79,16 +80,20 @@ class FakeChatServer:
         if model == "old" and "stream_options" in body:
             return JSONResponse({"error": {"message": "stream_options: unknown field"}}, 400)
         usage = USAGE if model == "counting" else None
+        content = body["messages"][-1]["content"]
+        text = (
+            "V\u2028ll\x85"
+            if model == "separated"
+            else f"heard: {content if isinstance(content, str) else content[-1]['text']}"
+        )
+        words = re.findall(r"[^ ]+|(?: +[^ ]*)", text)  # as tokens: with the blanks before them
+        cut = model == "limited" and len(words) > body["max_tokens"]
+        words = words[: body["max_tokens"]] if cut else words
+        finish = "length" if cut else "stop"
         if body["stream"]:
             counted = usage if "stream_options" in body else None
-            return StreamingResponse(_events(model, counted, body["max_tokens"]), media_type="text/event-stream")
-        content = body["messages"][-1]["content"]
-        text = content if isinstance(content, str) else content[-1]["text"]
-        choice: dict[str, Any] = {"message": {"role": "assistant", "content": f"heard: {text}"}}
-        if model == "limited":
-            words = choice["message"]["content"].split(" ")
-            choice["message"]["content"] = " ".join(words[: body["max_tokens"]])
-            choice["finish_reason"] = "length" if len(words) > body["max_tokens"] else "stop"
+            return StreamingResponse(_events(model, words, finish, counted), media_type="text/event-stream")
+        choice = {"message": {"role": "assistant", "content": "".join(words)}, "finish_reason": finish}
         return JSONResponse({"choices": [choice], "usage": usage})
 
 
@@ -97,21 +102,18 @@ async def _torn() -> AsyncIterator[str]:
     raise ConnectionResetError("the server dies in the middle")
 
 
-async def _events(model: str, usage: dict[str, int] | None, max_tokens: int) -> AsyncIterator[str]:
+async def _events(model: str, words: Sequence[str], finish: str, usage: dict[str, int] | None) -> AsyncIterator[str]:
     yield ": a comment\n\n"
     yield 'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n'
-    pieces = ("Mount ", "V\u2028ll\x85" if model == "separated" else "Véll", "")
-    for piece in pieces[:max_tokens] if model == "limited" else pieces:
-        yield f"data: {json.dumps({'choices': [{'delta': {'content': piece}}]}, ensure_ascii=False)}\n\n"
+    for word in words:
+        yield f"data: {json.dumps({'choices': [{'delta': {'content': word}}]}, ensure_ascii=False)}\n\n"
     if model == "garbled":
         yield "data: {oops\n\n"
     if model == "troubled":
         yield 'data: {"error": {"message": "out of memory"}}\n\n'
-    if model == "limited":
-        reason = "length" if max_tokens < 2 else "stop"
-        yield f"data: {json.dumps({'choices': [{'delta': {}, 'finish_reason': reason}]})}\n\n"
+    if model == "unfinished":
+        return
+    yield f"data: {json.dumps({'choices': [{'delta': {}, 'finish_reason': finish}]})}\n\n"
     if model == "terse":
-        yield 'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n'
         return
     yield f"data: {json.dumps({'choices': [], 'usage': usage or {}})}\n\ndata: [DONE]\n\n"
-    yield 'data: {"choices": [{"delta": {"content": "too late"}}]}\n\n'

@@ -239,7 +239,7 @@ def test_a_cached_summary_with_thoughts_is_asked_for_again(desk: Desk, tmp_path:
 def test_a_build_stops_if_most_articles_get_no_summary(desk: Desk) -> None:
     summarizer = ChatSummarizer(ChatClient(desk.url, "small-model"))
     with pytest.raises(
-        ValueError, match=r"20 of 20 articles have no summary; the last: the model spent all of its 256"
+        ValueError, match=r"\d+ of \d+ articles have no summary; the last: the model spent all of its 256"
     ):
         list(summarizer.stream([entity("Thinking")] * 30))
     summarizer.close()

@@ -71,8 +71,9 @@ def test_an_answer(completion: Any) -> None:
     answer, server = complete(completion("Gustave Eiffel"))
     assert answer == "Gustave Eiffel"
     assert server.bodies == [
-        {"model": "gemma3:4b", "messages": QUESTION, "max_tokens": 16, "temperature": 0.0, "stream": False}
-    ]
+        {"model": "gemma3:4b", "messages": QUESTION, "max_tokens": 16, "temperature": 0.0, "stream": True,
+         "stream_options": {"include_usage": True}}
+    ]  # fmt: skip
     assert "authorization" not in server.headers[0]  # neither requires a key
 
 

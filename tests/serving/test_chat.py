@@ -193,11 +193,11 @@ def test_stop_reaches_a_chat_model(tmp_path: Path) -> None:
     ):
         found = ask(client, message, stop=[" Context", "Wiki"])
         assert found.choices[0].message.content == found.omgm["answer"] == "heard: -"  # the server ignores it
-        chunks = list(ask(client, message, stop="t V", stream=True))
-        assert [chunk.choices[0].delta.content for chunk in chunks] == ["", "Moun", None]
-        assert chunks[-1].omgm["answer"] == "Moun"
+        chunks = list(ask(client, message, stop="ext: #", stream=True))
+        assert [chunk.choices[0].delta.content for chunk in chunks] == ["", "heard:", " -", " Cont", None]
+        assert chunks[-1].omgm["answer"] == "heard: - Cont"
         ask(client, message)
-    assert [body.get("stop") for body in server.bodies] == [[" Context", "Wiki"], ["t V"], None]
+    assert [body.get("stop") for body in server.bodies] == [[" Context", "Wiki"], ["ext: #"], None]
 
 
 def test_a_limit_never_cuts_an_extract(client: OpenAI) -> None:
@@ -206,19 +206,17 @@ def test_a_limit_never_cuts_an_extract(client: OpenAI) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "sent", "whole", "streamed"),
+    ("limits", "sent", "expected"),
     [
-        ({"max_tokens": 1}, 1, ("heard:", "length"), ("Mount ", "length")),
-        ({"max_completion_tokens": 1, "max_tokens": None}, 1, ("heard:", "length"), ("Mount ", "length")),
-        ({"max_completion_tokens": 1, "max_tokens": 2}, 1, ("heard:", "length"), ("Mount ", "length")),
-        ({"max_completion_tokens": 8, "max_tokens": 2}, 2, ("heard: -", "length"), ("Mount Véll", "stop")),
-        ({"max_tokens": 1000}, 3, ("heard: - Context:", "length"), ("Mount Véll", "stop")),
-        ({}, 3, ("heard: - Context:", "length"), ("Mount Véll", "stop")),
+        ({"max_tokens": 1}, 1, ("heard:", "length")),
+        ({"max_completion_tokens": 1, "max_tokens": None}, 1, ("heard:", "length")),
+        ({"max_completion_tokens": 1, "max_tokens": 2}, 1, ("heard:", "length")),
+        ({"max_completion_tokens": 8, "max_tokens": 2}, 2, ("heard: -", "length")),
+        ({"max_tokens": 1000}, 3, ("heard: - Context:", "length")),
+        ({}, 3, ("heard: - Context:", "length")),
     ],
 )
-def test_limits_of_a_chat_model(
-    tmp_path: Path, limits: dict[str, Any], sent: int, whole: tuple[str, str], streamed: tuple[str, str]
-) -> None:
+def test_limits_of_a_chat_model(tmp_path: Path, limits: dict[str, Any], sent: int, expected: tuple[str, str]) -> None:
     message = user(text_part(WHEN), image_part("red"))
     with (
         FakeChatServer() as server,
@@ -227,9 +225,9 @@ def test_limits_of_a_chat_model(
     ):
         found = ask(client, message, **limits)
         *chunks, last = ask(client, message, **limits, stream=True)
-    assert (found.choices[0].message.content, found.choices[0].finish_reason) == whole
+    assert (found.choices[0].message.content, found.choices[0].finish_reason) == expected
     text = "".join(chunk.choices[0].delta.content for chunk in chunks)
-    assert (text, last.choices[0].finish_reason) == streamed
+    assert (text, last.choices[0].finish_reason) == expected
     assert {chunk.choices[0].finish_reason for chunk in chunks} == {None}
     assert [body["max_tokens"] for body in server.bodies] == [sent, sent]
     assert "cut" not in found.omgm and "cut" not in last.omgm

@@ -1,0 +1,73 @@
+"""What a chat server does not take, read from its refusals: parameters, and conversations that are too long."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+CHANGED: Mapping[str, str | None] = {
+    "max_tokens": "max_completion_tokens",
+    "stream_options": None,
+    "temperature": None,
+    "stop": None,
+    "reasoning_effort": None,
+}
+"""Fields of a request that servers refuse, and what is sent instead; `None` for nothing."""
+TOO_LONG = re.compile(
+    r"context[ _-]?(?:length|window|size|limit)"
+    r"|(?:prompt|input|inputs|request|conversation|messages?)\b[^.]{0,40}\b(?:too (?:long|large)|exceed)"
+    r"|(?:exceed|longer than|larger than|more than|at most|less than|maximum|must be <=)[^.]{0,60}\btokens?\b"
+    r"|\btokens?\b[^.]{0,60}(?:exceed|must be <=|maximum)"
+    r"|maximum (?:model|input|prompt|sequence) (?:length|tokens)",
+    re.IGNORECASE,
+)
+"""How servers say that a conversation does not fit: vLLM, TGI, llama.cpp, Ollama, Gemini, Groq and others."""
+_NO_STREAMS = re.compile(
+    r"(?:not|n't|cannot|unsupported|disabled|without)\b.*\bstream(?:ing|s|ed)?\b"
+    r"|\bstream(?:ing|s|ed)?\b.*(?:\bnot\b|n't|cannot|unsupported|disabled|must be false)",
+    re.IGNORECASE | re.DOTALL,
+)
+_OTHER_REASON = re.compile(r"image|vision|tool|function|schema|format|content|message|token|length|model|role", re.I)
+"""Words of refusals that are about something else than `stream_options`."""
+
+
+def is_too_long(message: str, status: int | None) -> bool:
+    """Returns whether a refusal says that the conversation has too many tokens; 429 is about several requests."""
+    return status == 413 or (status != 429 and TOO_LONG.search(message) is not None)
+
+
+def refused_field(
+    message: str, param: str, status: int | None, body: Mapping[str, Any], changed: Collection[str], unproven: bool
+) -> str | None:
+    """Returns the field of a request that a server refuses, if the request can do without it.
+
+    Args:
+        message: The server's message.
+        param: The field that the error names in a field of its own, or "".
+        status: The HTTP status.
+        body: The request.
+        changed: Fields that have been changed already.
+        unproven: Whether the server has not taken `stream_options` before; it is then suspected if nothing is named.
+    """
+    if status in (400, 422):
+        left = [name for name in CHANGED if name in body and name not in changed]
+        if param in left:
+            return param
+        if not is_too_long(message, status):
+            for name in left:
+                if re.search(rf"\b{name}\b", message):
+                    return name
+        if unproven and "stream_options" in left and not _OTHER_REASON.search(message):
+            return "stream_options"
+    if status in (400, 422, 500, 501) and body["stream"] and _NO_STREAMS.search(message):
+        return "stream"
+    return None
+
+
+def without_field(body: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Returns a request without a field that the server refuses, with what is sent in its place."""
+    if name == "stream":
+        return {**{key: value for key, value in body.items() if key != "stream_options"}, "stream": False}
+    instead = CHANGED[name]
+    return {(key if key != name else str(instead)): value for key, value in body.items() if key != name or instead}
