@@ -134,6 +134,7 @@ def encode_observation(seen: Observation) -> dict[str, Any]:
         "found": {image: list(entities) for image, entities in seen.found.items()},
         "answer": seen.answer,
         "error": seen.error,
+        "complete": seen.complete,
     }
 
 
@@ -145,7 +146,8 @@ def decode_observation(values: Any) -> Observation:
     )
     images = {name: decode_image(data) for name, data in values["images"].items()}
     found = {image: tuple(entities) for image, entities in values["found"].items()}
-    return Observation(sources, values["text"], images, found, values["answer"], values["error"])
+    complete = values.get("complete", True)  # older recordings lack it
+    return Observation(sources, values["text"], images, found, values["answer"], values["error"], complete)
 
 
 def encode_reply(reply: ChatReply) -> dict[str, Any]:

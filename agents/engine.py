@@ -235,7 +235,7 @@ class Engine:
 
 
 def _works(result: tuple[Observation, float]) -> bool:
-    return not result[0].error
+    return not result[0].error and result[0].complete
 
 
 def _reason(error: Exception) -> str:

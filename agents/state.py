@@ -73,6 +73,7 @@ class Observation:
             excludes them.
         answer: An answer by the tool itself.
         error: What was wrong with the call, or why it failed.
+        complete: Whether nothing failed; otherwise, the same call may return more.
     """
 
     sources: tuple[Source, ...] = ()
@@ -81,6 +82,7 @@ class Observation:
     found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     answer: str | None = None
     error: str = ""
+    complete: bool = True
 
 
 def harmless_observation(seen: Observation) -> Observation:

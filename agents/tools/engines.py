@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -20,6 +22,7 @@ ImageWebSearch = Callable[[Image.Image], Awaitable[list[Source]]]
 PublishImage = Callable[[Image.Image], Awaitable[str]]
 """Makes an image available to a search engine and returns its URL."""
 
+_MARKUP = re.compile(r"</?(?:b|strong|em|i|mark|span|font|br|p)\b[^<>]*>", re.IGNORECASE)
 SECONDS = 20.0
 RESULTS = 10
 _NO_RESULTS = "hasn't returned any results"
@@ -36,7 +39,11 @@ def searxng(base_url: str, client: httpx.AsyncClient) -> WebSearch:
 
     async def search(query: str) -> list[Source]:
         url = f"{base_url.rstrip('/')}/search"
-        return _sources(await _asked(client, url, {"q": query, "format": "json"}), "results", "url", "content")
+        answer = await _asked(client, url, {"q": query, "format": "json"})
+        sources = _sources(answer, "results", "url", "content")
+        if not sources and (silent := answer.get("unresponsive_engines")):
+            raise ValueError(f"the search engine failed: none of its engines answered: {_reasons(silent)}"[:300])
+        return sources
 
     return search
 
@@ -105,12 +112,23 @@ async def _asked(client: httpx.AsyncClient, url: str, parameters: Mapping[str, s
         response = await client.get(url, params=dict(parameters), timeout=SECONDS)
     except httpx.HTTPError as error:
         raise ValueError(f"the search engine failed: {type(error).__name__}") from None
+    if response.is_redirect:
+        target = httpx.URL(response.headers.get("location", ""))
+        raise ValueError(f"the search engine failed: it is not at this address, but at {target.scheme}://{target.host}")
     if response.status_code != 200:
         raise ValueError(f"the search engine failed: status {response.status_code} {_told(response)}".strip())
     try:
         return response.json()
     except ValueError as error:
         raise ValueError("the search engine failed: it did not send JSON") from error
+
+
+def _reasons(silent: Any) -> str:
+    """Returns why SearXNG's engines did not answer, from its pairs of an engine and a reason."""
+    return ", ".join(
+        f"{one[0]} ({', '.join(map(str, one[1:]))})" if isinstance(one, list) and len(one) > 1 else str(one)
+        for one in (silent if isinstance(silent, list) else [silent])
+    )
 
 
 def _told(response: httpx.Response) -> str:
@@ -128,7 +146,18 @@ def _serpapi_sources(answer: Any, rows: str) -> list[Source]:
         if _NO_RESULTS in str(problem):
             return []
         raise ValueError(f"the search engine failed: {str(problem)[:200]}")
+    if isinstance(answer, dict) and rows not in answer:
+        status = _part(answer, "search_metadata", "status")
+        if status not in ("", "Success", "Cached"):
+            raise ValueError(f"the search engine failed: the search has the status {status}")
+        if "empty" in _part(answer, "search_information", f"{rows}_state").lower():
+            return []
     return _sources(answer, rows, "link", "snippet")
+
+
+def _part(answer: Mapping[str, Any], group: str, name: str) -> str:
+    values = answer.get(group)
+    return str(values.get(name) or "") if isinstance(values, Mapping) else ""
 
 
 def _sources(answer: Any, rows: str, url: str, text: str) -> list[Source]:
@@ -138,7 +167,7 @@ def _sources(answer: Any, rows: str, url: str, text: str) -> list[Source]:
     except (LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"the search engine failed: its answer has no {rows}") from error
     return [
-        Source(well_formed(str(row.get("title") or "") or place), well_formed(_excerpt(row, text)), well_formed(place))
+        Source(_plain(str(row.get("title") or "")) or well_formed(place), _excerpt(row, text), well_formed(place))
         for place, row in found
         if place.startswith(("http://", "https://"))
     ]
@@ -146,4 +175,9 @@ def _sources(answer: Any, rows: str, url: str, text: str) -> list[Source]:
 
 def _excerpt(row: Mapping[str, Any], text: str) -> str:
     """Returns a result's excerpt; a visual match has none, but names its source."""
-    return str(row.get(text) or row.get("source") or "")[:CHUNK_CHARACTERS]
+    return _plain(str(row.get(text) or row.get("source") or ""))[:CHUNK_CHARACTERS]
+
+
+def _plain(text: str) -> str:
+    """Returns a text without the markup in which some engines send it."""
+    return well_formed(html.unescape(_MARKUP.sub("", text))).strip()

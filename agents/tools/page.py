@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from PIL import Image
@@ -66,10 +67,10 @@ def open_page(
         if isinstance(images, BaseException):
             if isinstance(seen, BaseException):
                 raise seen
-            return Observation(seen.sources, f"{seen.text}\nNo screenshot: {images}".strip())
+            return replace(seen, text=f"{seen.text}\nNo screenshot: {images}".strip(), complete=False)
         if isinstance(seen, BaseException):  # such as a page without text, of which a screenshot shows more
             return Observation(text=str(seen), images=images)
-        return Observation(seen.sources, seen.text, images)
+        return replace(seen, images=images)
 
     return Tool(
         "open_page",

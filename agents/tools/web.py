@@ -45,7 +45,7 @@ def web_search(search: WebSearch, name: str) -> Tool:
                 sources |= dict.fromkeys(answer[: arguments.limit])
         if len(failures) == len(queries):
             raise ValueError("; ".join(failures))
-        return Observation(tuple(sources), "\n".join(failures))
+        return Observation(tuple(sources), "\n".join(failures), complete=not failures)
 
     return Tool(
         "web_search",
@@ -101,7 +101,8 @@ def read_page(document: WebDocument | bytes, url: str, question: str) -> Observa
     Raises:
         ValueError: It contains no text, or is of a kind that cannot be read.
     """
-    page = text_of(WebDocument(document) if isinstance(document, bytes) else document, url)
+    document = WebDocument(document) if isinstance(document, bytes) else document
+    page = text_of(document, url)
     chunks = best_chunks(question, chunks_of(page.text), CHUNKS)
     sources = (Source(page.title, chunk.text, url, span=(chunk.start, chunk.end)) for chunk in chunks)
-    return Observation(tuple(sources), page.note)
+    return Observation(tuple(sources), page.note, complete=not document.is_cut)

@@ -21,7 +21,8 @@ from agents.corpus import Corpus
 from agents.documents import WebDocument
 from agents.engine import Engine
 from agents.policies.mmsearch_plus import MMSearchPlus
-from agents.tools.engines import searxng
+from agents.state import Source
+from agents.tools.engines import searxng, serpapi
 from agents.tools.page import Screenshot, open_page
 from agents.tools.web import read_page, web_pages, web_search
 from agents.trail import AgentAnswer
@@ -260,3 +261,77 @@ def test_screenshots_are_replayed(tmp_path: Path) -> None:
     [one] = replayed.rounds[0].calls
     [first, _] = one.observation.images.values()
     assert np.array_equal(np.asarray(first), np.asarray(slices(slim(SHOT))[0]))
+
+
+def found(**answer: Any) -> Any:
+    return lambda request: httpx.Response(200, json=answer)
+
+
+SILENT = [["brave", "Suspended: too many requests"], ["startpage", "CAPTCHA"]]
+
+
+def test_engines_that_did_not_answer_are_not_nothing_found() -> None:
+    _, read = searched(found(results=[], unresponsive_engines=SILENT), "a")
+    assert "none of its engines answered: brave (Suspended: too many requests), startpage (CAPTCHA)" in read
+    _, read = searched(found(results=[], unresponsive_engines=[]), "a")
+    assert "nothing found" in read
+    _, read = searched(found(results=[{"url": "https://web/a", "title": "a"}], unresponsive_engines=SILENT), "a")
+    assert "https://web/a" in read and "failed" not in read
+
+
+def test_what_failed_in_part_is_searched_again() -> None:
+    asked: list[str] = []
+
+    def half(request: httpx.Request) -> httpx.Response:
+        query = request.url.params["q"]
+        asked.append(query)
+        return httpx.Response(429) if query == "b" and asked.count("b") == 1 else results(query)
+
+    async def run() -> None:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(half)) as client:
+            planner = ScriptedPlanner([call("web_search", queries=["a", "b"]), "<answer>x</answer>"] * 3)
+            engine = Engine(planner, [web_search(searxng("http://searx/", client), "searx")])
+            for _ in range(3):
+                await engine.run(MMSearchPlus(), "What?", image())
+
+    asyncio.run(run())
+    assert asked == ["a", "b", "a", "b"]  # the second time, both succeeded and were cached
+
+
+def test_markup_of_engines_is_no_text() -> None:
+    row = {
+        "url": "https://web/a",
+        "title": "<b>River</b> &amp; more",
+        "content": "is <em>40</em> km &#39;long&#39;, 5 < 7",
+    }
+    _, read = searched(found(results=[row]), "a")
+    assert "River & more" in read and "is 40 km 'long', 5 < 7" in read
+
+
+def test_a_server_that_moved_is_named_without_the_key() -> None:
+    moved = {"Location": "https://searx.example/search?q=a&api_key=secret"}
+    _, read = searched(lambda request: httpx.Response(301, headers=moved), "a")
+    assert "https://searx.example" in read and "secret" not in read
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"search_metadata": {"status": "Processing"}}, "the search has the status Processing"),
+        ({"search_metadata": {"status": "Error"}, "error": "out of searches"}, "out of searches"),
+        (
+            {"search_metadata": {"status": "Success"}, "search_information": {"organic_results_state": "Fully empty"}},
+            "",
+        ),
+    ],
+)
+def test_serpapis_status(answer: dict[str, Any], said: str) -> None:
+    async def search() -> list[Source]:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(found(**answer))) as client:
+            return await serpapi("http://serp", client, "key")("a")
+
+    if said:
+        with pytest.raises(ValueError, match=said):
+            asyncio.run(search())
+    else:
+        assert asyncio.run(search()) == []
