@@ -137,7 +137,8 @@ class Engine:
                 failure = error if isinstance(error, ChatError | NotRecorded) else None
             if not run.rounds[-1].requests:
                 run.rounds.pop()
-        answer = (answer or "").strip() or (None if abstains else run.known)
+        if answer is None or not run.verbatim:
+            answer = (answer or "").strip() or (None if abstains else run.known)
         return make_answer(run, policy.name, answer, stopped, failure)
 
     async def call(self, call: Call, question: str = "", image: Image.Image | None = None) -> Observation:

@@ -1,4 +1,7 @@
-"""The prompts of the policies, in our own words; the output formats are those of the papers."""
+"""The prompts of the policies, in our own words; the output formats are those of the papers.
+
+`agents.wordings` has the published ones.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,11 @@ CUT = (
 CONCLUDE = (
     "No more tools can be called. Answer the question from the results above, as briefly as possible, with the numbers "
     "of the results that prove it: <answer>Paris [3]</answer>. If they do not answer it: <answer>unknown</answer>"
+)
+
+PLAIN = (
+    "Answer the question about the image as briefly as possible: <answer>Paris</answer>. If you do not know it: "
+    "<answer>unknown</answer>"
 )
 
 LONG_PAGE = 2_000
@@ -98,14 +106,29 @@ SOLVE = (
     "that prove it, such as [2]. If they do not answer it, say what is missing."
 )
 
+OMNISEARCH_PUBLISHED: Mapping[str, str] = {
+    "planner": f"{OMNISEARCH}\n\nQuestion: {{question}}\n",
+    "retrieved_images": "Images that were found:\n",
+    "retrieved_documents": f"{SOLVE}\n\nResults:\n",
+    "input_image": "\nThe image:\n",
+    "sub_question": "\nSub-question: {sub_question}",
+    "solved": "The answer to the sub-question: ",
+    "description": "It shows: {description}",
+}
+"""Our wordings of OmniSearch's prompts, under the names of the published ones."""
+
 FROM_RESULTS = (
     "Below are a question about an image and results that were found for it, which may help. Answer the question, as "
     "briefly as possible and in its language, with the numbers of the results that prove it, such as [2]. If it cannot "
     "be answered: unknown"
 )
+NEEDS_IMAGE = (
+    "A query is given to a search engine. Is what it asks for only visible in an image, such as a color, a shape or "
+    "what somebody wears? Reply with yes or no."
+)
 PLAIN_CAPTION = "Describe the image in one sentence, with the names of what it shows if you know them."
 
-REQUERY = """\
+_REQUERY = """\
 A search engine that reads only text has to help with a question about an image. Write the one query for it that is \
 most likely to find the answer. Put the names of what the image shows, as the image search below suggests them, in \
 place of words that point at the image. Examples:
@@ -117,19 +140,39 @@ Query: FC Barcelona next match date
 Question: How tall is the person on the left? (image search: Yao Ming)
 Query: Yao Ming height
 
-Write the query only."""
+Write the query only.
 
-RERANK = (
-    "Here are websites that a search found for the question. Choose the one that helps most to answer it; its whole "
-    "content will be opened. Write nothing but its number in angle brackets, for example <Website 1>."
-)
+Question: {question}
+"""
 
-SUMMARIZE = """\
+_RERANK = """\
+Here are {brief_result_num} websites that a search found for the question. Choose the one that helps most to answer \
+it; its whole content will be opened. Write nothing but its number in angle brackets, for example <Website 1>.
+
+Question: {question}
+"""
+
+_SUMMARIZE = """\
 Answer the question about the image from the website below.
 - If the question rests on something false, write: invalid question
 - Write dates as yyyy-mm-dd.
 - Use as few words as possible and write the answer only, with the numbers of the results that prove it, such as [2].
-- If the website does not answer it, write: unknown"""
+- If the website does not answer it, write: unknown
+
+Question: {question}
+"""
+_SEEN = "The image search result is: {image_search_result}\n"
+_WEBSITES = "\n{website_information}\n"
+
+MMSEARCH: Mapping[str, str] = {
+    "text_stage1": f"{_REQUERY}Query:",
+    "image_stage1": f"{_REQUERY}{_SEEN}Query:",
+    "text_stage2": f"{_RERANK}{_WEBSITES}",
+    "image_stage2": f"{_RERANK}{_SEEN}{_WEBSITES}",
+    "text_stage3": f"{_SUMMARIZE}{_WEBSITES}",
+    "image_stage3": f"{_SUMMARIZE}{_SEEN}{_WEBSITES}",
+}
+"""Our wordings of MMSearch's prompts, under the names of the published ones (`agents.wordings.REQUIRED`)."""
 
 CAPTION = (
     "Describe what this part of an image shows, in one or two sentences, with everything that may help to answer the "

@@ -175,6 +175,7 @@ class AgentRun:
         image_parts: The question's image and its overlay, encoded for the model at the first request.
         found: Ids of the entities that image searches found, by the image's hash.
         watch: Receives every step, if set.
+        verbatim: Whether the answer is the model's reply as it is, with anything that looks like a citation.
         cache: Cache of tool results.
     """
 
@@ -193,6 +194,7 @@ class AgentRun:
     image_parts: list[Message] = field(default_factory=list)
     found: dict[str, list[str]] = field(default_factory=dict)
     watch: Watch | None = None
+    verbatim: bool = False
     cache: ResultCache[tuple[Observation, float]] = field(default_factory=ResultCache)
     _digests: dict[str, str] = field(default_factory=dict)
     _numbers: dict[Source, int] = field(default_factory=dict)

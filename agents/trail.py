@@ -105,11 +105,11 @@ def make_answer(
 ) -> AgentAnswer:
     """Returns the answer of a run with its citations resolved."""
     claims, invented = _claims_of(answer or "", len(run.sources))
-    plain = None if answer is None else without_citations(answer)
+    plain = answer if answer is None or run.verbatim else without_citations(answer) or None
     return AgentAnswer(
         question=run.question,
         policy=policy,
-        answer=plain or None,
+        answer=plain,
         claims=claims,
         sources=tuple(run.sources),
         rounds=tuple(run.rounds),

@@ -30,9 +30,13 @@ NOTES = {
 
 
 def judge(question: Question, answer: str | None) -> Scores:
-    """Scores one answer by the metrics that need no model; a missing or empty answer scores 0."""
+    """Scores one answer by the metrics that need no model; a missing or empty answer scores 0.
+
+    Of MMSearch, only a missing one does: in its published code, an empty answer equals a reference without words.
+    """
     scores = _RULES[question.style](question, answer or "")
-    return scores if answer is not None and answer.strip() else dict.fromkeys(scores, 0.0)
+    given = answer is not None and (bool(answer.strip()) or question.style == "mmsearch")
+    return scores if given else dict.fromkeys(scores, 0.0)
 
 
 def judge_all(questions: Sequence[Question], answers: Sequence[str | None], bem: Bem | None = None) -> list[Scores]:

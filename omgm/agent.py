@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from PIL import Image
 
@@ -16,11 +16,12 @@ from agents.budget import Budget
 from agents.corpus import Corpus
 from agents.engine import Engine, Policy
 from agents.model import Planner
-from agents.policies import POLICIES
+from agents.policies import POLICIES, SOURCES, is_published, policy_of
 from agents.regions import ProposeRegions, boxes_of
 from agents.state import Call, Observation, Watch
 from agents.tools.index import IndexTools
 from agents.trail import AgentAnswer
+from agents.wordings import Wordings, stored
 from llm.background import BackgroundLoop
 from llm.messages import Message
 from llm.replies import ChatReply
@@ -44,6 +45,31 @@ def budget_of(settings: AgentSettings) -> Budget:
         prompt_price=settings.prompt_price,
         completion_price=settings.completion_price,
     )
+
+
+def wordings_of(mode: str, prompts: str, *, evaluation: bool = False) -> Wordings | None:
+    """Returns the published prompts that a policy uses, `None` if it uses ours.
+
+    Args:
+        mode: The policy's name.
+        prompts: The setting `agents.prompts`.
+        evaluation: Whether published prompts are the default if they were downloaded.
+
+    Raises:
+        ValueError: The published prompts are required, and were not downloaded or do not exist.
+    """
+    if prompts == "own" or (not prompts and not evaluation):
+        return None
+    source = SOURCES.get(mode)
+    found = None if source is None else stored(source)
+    if prompts == "paper" and not is_published(mode, found):
+        if source is None:
+            raise ValueError(f"agents.prompts: {mode} has no published prompts; set it to own")
+        raise ValueError(
+            f"agents.prompts: the published prompts of {mode} are not here; run `omgm download --prompts {source}` "
+            "(docs/protocols.md says which are only in a paper)"
+        )
+    return found
 
 
 def access_of(settings: AgentSettings) -> dict[str, Any]:
@@ -126,6 +152,7 @@ class Agent:
         prices: As for `LazyEngine`.
         propose: Proposes regions for images that come without any.
         corpus: Where searches, pages and the model's replies are recorded or replayed.
+        prompts: Whether policies ask in the words of their papers ("paper") or in ours ("own"); see `wordings_of`.
     """
 
     def __init__(
@@ -138,7 +165,9 @@ class Agent:
         prices: Mapping[str, float] | None = None,
         propose: ProposeRegions | None = None,
         corpus: Corpus | None = None,
+        prompts: Literal["", "paper", "own"] = "own",
     ) -> None:
+        self._prompts = prompts
         self._plans = planner is not None
         self._engine = LazyEngine(
             omgm,
@@ -212,9 +241,17 @@ class Agent:
         return seen
 
     def run(
-        self, policy: Policy, question: str, images: Sequence[ImageInput] = (), *, budget: Budget | None = None
+        self,
+        policy: Policy,
+        question: str,
+        images: Sequence[ImageInput] = (),
+        *,
+        boxes: Sequence[Sequence[float]] = (),
+        budget: Budget | None = None,
     ) -> AgentAnswer:
         """Runs a policy on a question about any number of images, the main one first, or about none.
+
+        `boxes` are regions of the main image, as in `ask`.
 
         Raises:
             ValueError: An image is unreadable.
@@ -223,7 +260,9 @@ class Agent:
 
         async def run() -> AgentAnswer:
             first = loaded[0] if loaded else None
-            return await self._engine.opened().run(policy, question, first, more_images=loaded[1:], budget=budget)
+            regions = [] if first is None else boxes_of(boxes, first)
+            engine = self._engine.opened()
+            return await engine.run(policy, question, first, boxes=regions, more_images=loaded[1:], budget=budget)
 
         return self._loop.submit(run()).result()
 
@@ -257,10 +296,13 @@ class Agent:
             raise ValueError("the question is empty")
         loaded = load_image(image)
         scaled = boxes_of(boxes, loaded)
+        wordings = wordings_of(mode, self._prompts)
 
         async def run() -> AgentAnswer:
             engine = self._engine.opened()
-            return await engine.run(POLICIES[mode](), question, loaded, boxes=scaled, budget=budget, watch=watch)
+            return await engine.run(
+                policy_of(mode, wordings), question, loaded, boxes=scaled, budget=budget, watch=watch
+            )
 
         return self._loop.submit(run())
 

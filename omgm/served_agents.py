@@ -8,9 +8,9 @@ from dataclasses import replace
 from PIL import Image
 
 from agents.model import ChatPlanner, Planner
-from agents.policies import POLICIES
+from agents.policies import POLICIES, policy_of
 from agents.regions import Box, ProposeRegions, boxes_of
-from omgm.agent import LazyEngine, access_of, budget_of
+from omgm.agent import LazyEngine, access_of, budget_of, wordings_of
 from omgm.parts import build_planner, build_proposer
 from omgm.settings import AgentSettings, Profile
 from retriever.protocols import DualEncoder
@@ -33,6 +33,7 @@ class ServedAgents:
     ) -> None:
         self._engine = LazyEngine(searcher, planner, propose=propose, **access_of(settings))
         self._budget = budget_of(settings)
+        self._prompts = settings.prompts
         self.modes: Sequence[str] = tuple(POLICIES)
         self.model = planner.name
         self.limits = AgentBudget(
@@ -51,7 +52,7 @@ class ServedAgents:
     async def run(self, request: AgentRequest, watch: Watch | None) -> AgentOutcome:
         """Runs the policy that the request names."""
         budget = replace(self._budget, **request.budget.model_dump(exclude_none=True))
-        policy = POLICIES[request.mode]()
+        policy = policy_of(request.mode, wordings_of(request.mode, self._prompts))
         engine = self._engine.opened()
         boxes = [Box(*box) for box in request.boxes]
         answer = await engine.run(policy, request.question, request.image, boxes=boxes, budget=budget, watch=watch)

@@ -199,6 +199,8 @@ class AgentSettings(_Table):
         allow_private: Hosts of web pages (`name` or `name:port`) that may be on a private network.
         web_corpus: A folder written by `omgm web record`, which is replayed instead of using the web.
         propose_regions: Whether to propose regions for images that come without any.
+        prompts: Whether policies ask in the words of their papers (`omgm download --prompts`) or in ours; by default
+            ours for users, and in evaluations the papers' if they were downloaded.
     """
 
     rounds: int | None = Field(default=None, ge=1)
@@ -220,6 +222,7 @@ class AgentSettings(_Table):
     allow_private: tuple[str, ...] = ()
     web_corpus: str = ""
     propose_regions: bool = False
+    prompts: Literal["", "paper", "own"] = ""
 
 
 class Profile(_Table):

@@ -24,6 +24,11 @@ def system(text: str) -> Message:
     return {"role": "system", "content": text}
 
 
+def given_images(run: AgentRun) -> list[Image.Image]:
+    """Returns the images of the question, the main one first."""
+    return [image for name, image in run.images.items() if re.fullmatch(rf"{IMAGE}(?:_\d+)?", name)]
+
+
 async def question_message(run: AgentRun, after: str = "") -> Message:
     """Returns the question as a message with its images and, if the first has regions, their numbered overlay."""
     given = {name: image for name, image in run.images.items() if re.fullmatch(rf"{IMAGE}(?:_\d+)?", name)}

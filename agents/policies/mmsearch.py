@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from PIL import Image
 
-from agents import prompts
-from agents.answers import plain_answer
-from agents.parsing import json_object, without_thoughts
-from agents.policies.messages import answered, images_of, question_message, system
+from agents.policies.messages import images_of
+from agents.policies.mmsearch_stages import RESULTS, SeenWebsite, Stages, named, official_opened
 from agents.state import IMAGE, AgentRun, Call, Decision, Round
-from llm.messages import with_images
+from agents.wordings import Value, Wordings
 
-RESULTS = 8
-"""The paper's K."""
-_WORDS = 100
-"""Maximum number of words in a query, as in the published code."""
-_WEBSITE = re.compile(r"<\s*website\s*(?:index)?[\s:#_]*(\d{1,4})\s*>", re.IGNORECASE)
-_BARE = re.compile(r"website\s*(?:index)?[\s:#_*\"']*(\d{1,4})\b|\A\W*(\d{1,4})\W*\Z", re.IGNORECASE)
-"""A choice without angle brackets."""
-_QUERY_LABEL = re.compile(
-    r"^(?:\d+[.)]\s*)?(?:[-*\"'`]+\s*)?(?:(?:here is |here's )?(?:the |a |my )?)(?:search |suggested |best )?query"
-    r"[^:\uff1a]{0,40}[:\uff1a]\s*",
-    re.IGNORECASE,
-)
+QUERY = "Query: "
+"""What precedes the query in the thought of the round that searches for it."""
 
 
 class MMSearch:
@@ -35,24 +22,34 @@ class MMSearch:
     content. Websites are numbered from 1. A choice in another format than the published one counts as malformed; if it
     still names a website, that one is opened, otherwise the first. If `open_page` takes screenshots, the model sees
     them too: the first screen of each website when choosing, the whole chosen website when answering.
+
+    Args:
+        wordings: The published prompts; `None` for ours.
+        official: Whether to read replies as the published code does; see `Stages`.
+        image_search: The published screenshot of an image search's results; without it, the image is searched for.
     """
 
     name = "mmsearch"
     rounds = 5
 
-    def __init__(self) -> None:
+    def __init__(
+        self, wordings: Wordings | None = None, *, official: bool = False, image_search: Sequence[Image.Image] = ()
+    ) -> None:
+        self._stages, self._given = Stages(wordings, official), tuple(image_search)
         self._images: Round | None = None
         self._search: Round | None = None
         self._tops: Round | None = None
         self._page: Round | None = None
-        self._chosen = ""
+        self._asked = ""
+        self._chosen = 0
 
     async def decide(self, run: AgentRun) -> Decision:
         """Takes the next step."""
         current = run.rounds[-1]
-        if self._images is None and self._search is None and IMAGE in run.images:
+        if self._images is None and self._search is None and IMAGE in run.images and not self._given:
             self._images = current
-            return Decision("Search by image.", (Call("image_search", {}),))
+            tools = [name for name in ("image_search", "web_image_search") if name in run.tools]
+            return Decision("Search by image.", tuple(Call(name, {}) for name in tools))
         if self._search is None:
             self._search = current
             return await self._requery(run)
@@ -66,63 +63,82 @@ class MMSearch:
         if self._page is None:
             self._page = current
             return await self._rerank(run, found)
-        website = f"Website:\n{self._chosen}\n\n{run.results(self._page.calls)}"
-        return await self._answer(run, website, images_of(self._page.calls))
+        return await self._stages.summarize(run, self._website(run, self._chosen, self._page), self._seen(run))
 
     async def conclude(self, run: AgentRun) -> str | None:
         """Answers from all results."""
         calls = [record for one in run.rounds for record in one.calls]
-        return (await self._answer(run, run.results(calls), ())).answer
+        website = SeenWebsite("all results", "", run.results(calls))
+        return (await self._stages.summarize(run, website, self._seen(run))).answer
 
     async def _requery(self, run: AgentRun) -> Decision:
-        messages = [system(prompts.REQUERY), await question_message(run, f"{self._seen(run)}\n\nQuery:")]
-        query = _line((await run.ask("requery", messages, max_tokens=128)).text)
-        call = Call(run.search_tool, {"queries": [query or run.question[:1000]], "limit": RESULTS})
-        return Decision(f"Query: {query}", (call,), problem="" if query else "no query; searched for the question")
+        scored, query = await self._stages.requery(run, self._seen(run))
+        self._asked = query or run.question[:1000]
+        call = Call(run.search_tool, {"queries": [self._asked], "limit": RESULTS})
+        return Decision(f"{QUERY}{scored}", (call,), problem="" if query else "no query; searched for the question")
 
     async def _rerank(self, run: AgentRun, found: Sequence[int]) -> Decision:
-        websites = [run.quoted(number) for number in found]
-        tops = images_of(self._tops.calls) if self._tops is not None else ()
-        reply, choice = await rerank(run, websites, tops, self._seen(run))
-        opened = choice if choice is not None else named(reply, len(found))
-        number = found[opened]
-        self._chosen, page = run.quoted(number), run.sources[number - 1]
+        reply, choice = await self._stages.rerank(
+            run, [self._website(run, number, self._tops) for number in found], self._seen(run)
+        )
+        if self._stages.official:
+            opened = official_opened(reply, len(found))
+        else:
+            opened = named(reply, len(found)) if choice is None else choice
+        self._chosen = found[opened]
         problem = "" if choice is not None else f"no website of 1 to {len(found)} was chosen: {reply[:100]!r}"
-        arguments = {"page": page.url} | ({"screenshot": "full"} if _screenshots(run, [number]) else {})
+        arguments = {"page": run.sources[self._chosen - 1].url, "question": self._asked}
+        arguments |= {"screenshot": "full"} if _screenshots(run, [self._chosen]) else {}
         return Decision(f"Website {opened + 1}", (Call("open_page", arguments),), problem=problem)
 
-    async def _answer(self, run: AgentRun, known: str, images: Sequence[Image.Image]) -> Decision:
-        return answered(await summarize(run, f"{self._seen(run)}\n\n{known}", images))
+    def _website(self, run: AgentRun, number: int, shown: Round | None) -> SeenWebsite:
+        """Returns a result as the model sees it, with what the calls of a round show of it; ours with its number."""
+        source = run.sources[number - 1]
+        calls = [
+            record
+            for record in ([] if shown is None else shown.calls)
+            if isinstance(record.call.arguments, dict) and record.call.arguments.get("page") == source.url
+        ]
+        cites = self._stages.wordings is None
+        texts = [one.text for record in calls for one in record.observation.sources]
+        return SeenWebsite(
+            f"[{number}] {source.heading} ({source.url})" if cites else source.heading,
+            source.text,
+            run.results(calls) if cites else "\n".join(texts),
+            tuple(images_of(calls)),
+        )
 
-    def _seen(self, run: AgentRun) -> str:
-        """Returns the results of the image search as text."""
-        return f"\n\nImage search:\n{run.results(self._images.calls)}" if self._images is not None else ""
+    def _seen(self, run: AgentRun) -> Value:
+        """Returns the result of the image search: the given screenshot, or the results as text."""
+        return self._given or (run.results(self._images.calls) if self._images is not None else "")
 
 
 class MMSearchRerank:
     """MMSearch's rerank task (section 2.3): the choice of one of eight given websites.
 
-    The answer is the model's reply, which `chosen` parses.
+    The answer is the model's reply; `choice` is the position from 0, `None` if it chose none.
 
     Args:
-        websites: Their titles and snippets.
-        screenshots: Their first screens.
+        websites: The websites with their first screens.
         image_search: A screenshot of the results of an image search.
+        stages: The wordings, and how replies are read.
     """
 
     name = "mmsearch-rerank"
     rounds = 1
 
     def __init__(
-        self, websites: Sequence[str], screenshots: Sequence[Image.Image] = (), image_search: Sequence[Image.Image] = ()
+        self, websites: Sequence[SeenWebsite], image_search: Sequence[Image.Image] = (), stages: Stages | None = None
     ) -> None:
-        self._websites, self._images = list(websites), [*image_search, *screenshots]
+        self._websites, self._seen, self._stages = list(websites), tuple(image_search), stages or Stages()
+        self.choice: int | None = None
 
     async def decide(self, run: AgentRun) -> Decision:
         """Asks for the choice."""
-        reply, choice = await rerank(run, self._websites, self._images, "")
-        problem = "" if choice is not None else f"no website of 1 to {len(self._websites)} was chosen"
-        return Decision(answer=reply or "(nothing)", problem=problem)
+        reply, self.choice = await self._stages.rerank(run, self._websites, self._seen)
+        run.verbatim = True
+        problem = "" if self.choice is not None else f"no website of 1 to {len(self._websites)} was chosen"
+        return Decision(answer=reply, problem=problem)
 
     async def conclude(self, run: AgentRun) -> str | None:
         """Returns `None`."""
@@ -133,66 +149,26 @@ class MMSearchSummarize:
     """MMSearch's summarization task (section 2.3): the answer from one given website.
 
     Args:
-        website: Its title, snippet and text.
-        slices: Its slimmed screenshot in slices.
+        website: The website with its slimmed screenshot in slices.
         image_search: A screenshot of the results of an image search.
+        stages: The wordings, and how replies are read.
     """
 
     name = "mmsearch-summarize"
     rounds = 1
 
     def __init__(
-        self, website: str, slices: Sequence[Image.Image] = (), image_search: Sequence[Image.Image] = ()
+        self, website: SeenWebsite, image_search: Sequence[Image.Image] = (), stages: Stages | None = None
     ) -> None:
-        self._website, self._images = website, [*image_search, *slices]
+        self._website, self._seen, self._stages = website, tuple(image_search), stages or Stages()
 
     async def decide(self, run: AgentRun) -> Decision:
         """Asks for the answer."""
-        return answered(await summarize(run, f"\n\nWebsite:\n{self._website}", self._images))
+        return await self._stages.summarize(run, self._website, self._seen)
 
     async def conclude(self, run: AgentRun) -> str | None:
         """Returns `None`."""
         return None
-
-
-async def rerank(
-    run: AgentRun, websites: Sequence[str], images: Sequence[Image.Image], known: str
-) -> tuple[str, int | None]:
-    """Asks which website helps most; returns the reply and the chosen position from 0, `None` if there is none."""
-    shown = prompts.numbered(websites, "Website")
-    messages = [system(prompts.RERANK), with_images(await question_message(run, f"{known}\n\n{shown}"), images)]
-    reply = (await run.ask("rerank", messages, max_tokens=64)).text
-    return reply, chosen(reply, len(websites))
-
-
-async def summarize(run: AgentRun, known: str, images: Sequence[Image.Image]) -> str:
-    """Asks for the answer from a website; returns it, or "" if there is none."""
-    messages = [system(prompts.SUMMARIZE), with_images(await question_message(run, known), images)]
-    return plain_answer(await run.ask("summarize", messages, max_tokens=256)) or ""
-
-
-def chosen(text: str, websites: int) -> int | None:
-    """Returns the position from 0 of the website that a reply chooses, or `None` if it chooses none of them.
-
-    Example:
-        >>> chosen("<Website 1>", 8), chosen("<Website 0>", 8), chosen("<Website 9>", 8)
-        (0, None, None)
-    """
-    found = _WEBSITE.search(without_thoughts(text))
-    number = int(found[1]) if found else 0
-    return number - 1 if 1 <= number <= websites else None
-
-
-def named(text: str, websites: int) -> int:
-    """Returns the position from 0 of the website that a reply names without brackets; 0 unless it names exactly one.
-
-    Example:
-        >>> named("Website 3 helps most.", 8), named("Website 3 or Website 4", 8), named("none", 8)
-        (2, 0, 0)
-    """
-    numbers = {int(one or other) for one, other in _BARE.findall(without_thoughts(text))}
-    number = numbers.pop() if len(numbers) == 1 else 1
-    return number - 1 if 1 <= number <= websites else 0
 
 
 def _screenshots(run: AgentRun, found: Sequence[int]) -> tuple[Call, ...]:
@@ -206,25 +182,3 @@ def _screenshots(run: AgentRun, found: Sequence[int]) -> tuple[Call, ...]:
         for source in sources
         if not source.section  # only articles of the index have sections
     )
-
-
-def _line(text: str) -> str:
-    r"""Returns the query in a reply, at most 100 words: from a JSON object, a line "Query: …", or else the first line.
-
-    Example:
-        >>> _line("I look for the club first.\nQuery: FC Barcelona next match"), _line('{"query": "a b"}')
-        ('FC Barcelona next match', 'a b')
-    """
-    plain = without_thoughts(text)
-    value = json_object(plain) or {}
-    lines = [line.strip() for line in plain.splitlines() if line.strip().strip("`") and not line.startswith("```")]
-    named = [one for key, one in value.items() if "quer" in key.lower()]
-    listed = [text for one in named for text in (one if isinstance(one, list) else [one]) if isinstance(text, str)]
-    written = next(iter(listed), None)
-    labeled = [line for line in lines if _QUERY_LABEL.match(line) and _query(line)]
-    query = _query(written or next(iter(labeled), next((line for line in lines if _query(line)), "")))
-    return " ".join(query.split()[:_WORDS])[:1000]
-
-
-def _query(line: str) -> str:
-    return _QUERY_LABEL.sub("", line).strip("\"'`* \u201c\u201d")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agents import prompts
@@ -17,6 +17,7 @@ from agents.parsing import answer_of, is_abstention, labeled_answer, without_tho
 from agents.policies.messages import answered, followed_by, question_message, system, user
 from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Round
 from agents.tool import Tool, plain_name
+from agents.wordings import Wordings
 from llm.messages import Message, image_part, text_part
 from llm.replies import ChatReply
 
@@ -51,13 +52,18 @@ class MMSearchPlus:
 
     Args:
         preface: What is known before the first round; appended to the question.
+        wordings: The published system prompt (appendix L), from a text file; `None` for ours.
     """
 
     name = "mmsearch-plus"
     rounds = 20
+    offered: Sequence[str] = OFFERED
+    """The tools that the model may call."""
+    marks = True
+    """Whether the model sees the regions of the image."""
 
-    def __init__(self, preface: str = "") -> None:
-        self._preface = preface
+    def __init__(self, preface: str = "", wordings: Wordings | None = None) -> None:
+        self._preface, self._system = preface, (wordings or {}).get("system", prompts.TOOL_CALLS)
         self._messages: list[Message] = []
         self._unseen: tuple[ChatReply, Round] | None = None
         """The last reply and its round, if the model has not seen its results yet."""
@@ -65,10 +71,14 @@ class MMSearchPlus:
     async def decide(self, run: AgentRun) -> Decision:
         """Asks the model for tool calls or the answer."""
         await self._continue(run)
-        reply = await run.ask("decide", self._messages, tools=offered(run))
+        tools = offered(run, self.offered)
+        reply = await run.ask("decide", self._messages, tools=tools)
         self._unseen = reply, run.rounds[-1]
         calls, problem = calls_of(reply, [*run.tools, *_PUBLISHED])
         calls = tuple(_ours(run, call) for call in calls)
+        if barred := [call.tool for call in calls if call.tool in run.tools and call.tool not in self.offered]:
+            calls = tuple(call for call in calls if call.tool not in barred)
+            problem = problem or f"there is no tool {barred[0]!r}"
         thought = _thought(reply)
         answer = called_answer(calls) if calls else answer_of(reply.text)
         if calls and answer is None:
@@ -97,7 +107,8 @@ class MMSearchPlus:
     async def _continue(self, run: AgentRun) -> None:
         """Adds the last reply and its round's results to the conversation, or starts the conversation."""
         if not self._messages:
-            self._messages = [system(prompts.TOOL_CALLS), await question_message(run, self._preface)]
+            run.boxes = run.boxes if self.marks else ()
+            self._messages = [system(self._system), await question_message(run, self._preface)]
         if self._unseen is None:
             return
         reply, last = self._unseen
@@ -121,9 +132,9 @@ class MMSearchPlus:
         self._messages.append({"role": "user", "content": [text_part(text), *images]} if images else user(text))
 
 
-def offered(run: AgentRun) -> list[Tool]:
+def offered(run: AgentRun, names: Sequence[str] = OFFERED) -> list[Tool]:
     """Returns the tools that the model may call; without an image, only those that need none."""
-    return [run.tools[name] for name in OFFERED if name in run.tools and (run.images or name not in _NEED_IMAGE)]
+    return [run.tools[name] for name in names if name in run.tools and (run.images or name not in _NEED_IMAGE)]
 
 
 async def _result(run: AgentRun, record: CallRecord) -> str:
@@ -131,7 +142,20 @@ async def _result(run: AgentRun, record: CallRecord) -> str:
     tool, seen = record.call.tool, record.observation
     if seen.error:
         return f"{tool}: {seen.error}"
-    summary = await _summary(run, record) if tool == "open_page" else ""
+    return related_results(run, record, await _summary(run, record) if tool == "open_page" else "")
+
+
+def related_results(run: AgentRun, record: CallRecord, summary: str = "") -> str:
+    """Returns the results of a call in the paper's format.
+
+    Args:
+        run: The run.
+        record: The call.
+        summary: A summary of its pages for the question, if there is one.
+    """
+    tool, seen = record.call.tool, record.observation
+    if seen.error:
+        return f"{tool}: {seen.error}"
     lines = [text for text in (seen.text, f"web_info: {summary}" if summary else "") if text]
     for position, number in enumerate(record.numbers):
         related, quoted = seen.sources[position].related, run.quoted(number)

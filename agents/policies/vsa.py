@@ -8,14 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from PIL import Image
+
 from agents import prompts
 from agents.answers import plain_answer
 from agents.parsing import is_abstention, is_true, json_values, tagged, without_thoughts
-from agents.policies.messages import answered, question_message, system, user
+from agents.policies.messages import answered, given_images, question_message, system, user
 from agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Round
+from agents.wordings import Value, Wordings, fill
 
 REGIONS = 6
 """Maximum number of regions that are captioned; further ones are ignored."""
+TOKENS = 2000
+"""Maximum length of a reply, as in the published code."""
+CONTEXT = 3500
+"""Maximum characters of all contexts of the answer, as in the published code."""
 SUB_QUESTIONS = 4
 """Maximum number of sub-questions per update of the graph."""
 
@@ -65,13 +72,19 @@ class VisionSearchAssistant:
     A single request writes the sub-questions of all nodes and judges, where the paper sends one for each; selecting and
     summarizing results also takes a single request. The model writes JSON, or a list of questions if it cannot, and
     nothing that it writes is executed.
+
+    Args:
+        wordings: The published prompts of captions, their correlation and the answer; `None` for ours. The search
+            between them is ours in any case: the published code delegates it to MindSearch.
+        official: Whether the answer is the reply as it is; otherwise, it is parsed.
     """
 
     name = "vsa"
     rounds = 4
     """Three updates of the graph, and the answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, wordings: Wordings | None = None, *, official: bool = False) -> None:
+        self._wordings, self._official = wordings, official
         self._formulations: list[str] = []
         self._nodes: list[_Node] = []
         self._knowledge: list[str] = []
@@ -89,7 +102,10 @@ class VisionSearchAssistant:
         update = read_update(reply.text)
         questions = [] if update is None else self._new(update.get("questions"))
         if is_true((update or {}).get("sufficient")) or (update is not None and not questions and self._nodes):
-            return answered(await self._answer(run), "The knowledge suffices.")
+            answer = await self._answer(run)
+            if run.verbatim:
+                return Decision("The knowledge suffices.", answer=answer)
+            return answered(answer, "The knowledge suffices.")
         if not questions:
             return Decision("", problem="sub-questions must be a JSON object as described")
         self._asked, self._last = questions, run.rounds[-1]
@@ -101,13 +117,16 @@ class VisionSearchAssistant:
         if self._asked:
             await self._respond(run)
         answer = await self._answer(run)
-        return None if is_abstention(answer) else answer
+        return None if not run.verbatim and is_abstention(answer) else answer
 
     async def _formulate(self, run: AgentRun) -> list[str]:
         if IMAGE not in run.images:
             return [""]
         image = run.image(IMAGE)
         crops = [box.crop(image) for box in run.boxes[:REGIONS]] or [image]
+        if self._wordings is not None:
+            label = "object" if run.boxes else IMAGE  # a proposer has no labels, and "image" is the published one
+            return await self._published(run, self._wordings, crops, label)
         asked = f"Question: {run.question}"
         replies = await asyncio.gather(
             *(run.ask("caption", [system(prompts.CAPTION), user(asked, [crop])], max_tokens=128) for crop in crops)
@@ -131,6 +150,26 @@ class VisionSearchAssistant:
         )
         return [without_thoughts(one.text)[:1000] or caption for one, caption in zip(replies, captions, strict=True)]
 
+    async def _published(
+        self, run: AgentRun, wordings: Wordings, crops: Sequence[Image.Image], label: str
+    ) -> list[str]:
+        """Returns captions, correlated if there are several, with the published prompts."""
+
+        async def ask(purpose: str, name: str, crop: Image.Image, **places: Value) -> str:
+            message = await asyncio.to_thread(fill, "{image}\n" + wordings[name], {"image": [crop], **places})
+            return (await run.ask(purpose, [message], max_tokens=TOKENS)).text.strip().replace('"', "'")
+
+        captions = await asyncio.gather(
+            *(ask("caption", "caption", crop, label=label, text=run.question) for crop in crops)
+        )
+        if len(captions) < 2:
+            return list(captions)
+        others = [" ".join(captions[:own] + captions[own + 1 :]) for own in range(len(captions))]
+        given = zip(crops, captions, others, strict=True)
+        return await asyncio.gather(
+            *(ask("correlate", "correlate", crop, caption=one, other_captions=rest) for crop, one, rest in given)
+        )
+
     async def _respond(self, run: AgentRun) -> None:
         """Summarizes the results of each sub-question, concurrently, then the update as a whole."""
 
@@ -152,8 +191,28 @@ class VisionSearchAssistant:
             self._knowledge.append(without_thoughts(reply.text)[:3000])
 
     async def _answer(self, run: AgentRun) -> str:
+        if self._wordings is not None:
+            places: dict[str, Value] = {
+                "image": given_images(run),
+                "text": run.question,
+                "contexts": " ".join(self._contexts(run.question)),
+            }
+            message = await asyncio.to_thread(fill, "{image}\n" + self._wordings["answer"], places)
+            reply = await run.ask("answer", [message], max_tokens=TOKENS)
+            run.verbatim = self._official
+            return reply.text if self._official else plain_answer(reply) or "unknown"
         messages = [system(prompts.COLLABORATE), await question_message(run, self._known())]
         return plain_answer(await run.ask("answer", messages, max_tokens=256)) or "unknown"
+
+    def _contexts(self, question: str) -> list[str]:
+        """Returns, for each region, its query and what was found for it, cut to an equal share of `CONTEXT`."""
+        limit = CONTEXT // len(self._formulations)
+        found = [
+            " ".join(node.response for node in self._nodes if node.region == number and node.response)
+            for number in range(1, len(self._formulations) + 1)
+        ]
+        pairs = zip(self._formulations, found, strict=True)
+        return [f"{question} {formulation}{text}"[:limit] for formulation, text in pairs]
 
     def _queries(self, node: _Node) -> list[str]:
         """Returns the sub-question, and the sub-question combined with the formulation of its region."""

@@ -11,6 +11,7 @@ from evaluation.commit import commit
 from evaluation.judge import NOTES
 from evaluation.metrics import mean, percentile
 from evaluation.protocol import protocol_of
+from evaluation.search.deviations import replaced_inputs
 from evaluation.search.scores import can_score_requeries, final_score, requery_score
 from evaluation.search.trajectories import trajectory_figures
 from evaluation.search.verdicts import agreement, string_match
@@ -63,7 +64,8 @@ def search_metrics(
             for group, members in sorted(groups.items())
             if group
         }
-    metrics |= protocol_of(header["dataset"], str(metrics["answer"]["metric"]), deviations).as_dict()
+    said = {**deviations, **replaced_inputs(header["dataset"], records)}
+    metrics |= protocol_of(header["dataset"], str(metrics["answer"]["metric"]), said).as_dict()
     asked = [score for record, score in zip(records, scores, strict=True) if record["trail"] is not None]
     return metrics | {
         "trajectories": trajectory_figures(trails, asked),

@@ -34,6 +34,8 @@ Verdict = Callable[[Question, str], tuple[bool | None, str]]
 """Judges an answer; returns whether it is right (`None` if the judge's reply cannot be parsed) and that reply."""
 
 _FAILED = "the model failed"
+_QUERY = "Query: "
+"""What precedes the query in the thought of MMSearch's search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def _images(tasks: Iterable[SearchTask | StepTask]) -> Items:
     def named() -> Iterator[tuple[str, Path | bytes | None]]:
         for task in tasks:
             sites = task.websites if isinstance(task, StepTask) else ()
-            further = (task.image_search,) if isinstance(task, StepTask) else ()
+            further = (task.image_search,)
             for kind, images in enumerate((task.images, *further, *(site.screenshot for site in sites))):
                 contents = [*images.found, *(None for _ in images.missing)]
                 yield from ((f"{task.question.id} {kind} {n}", content) for n, content in enumerate(contents))
@@ -203,14 +205,9 @@ def _step(step: SingleStep, task: StepTask) -> Record:
         failed = next(filter(None, missing), "")
     except ValueError as error:
         said, chosen, failed = "", None, str(error)
-    answers = task.question.answers
-    score = (
-        answer_f1(said, answers)
-        if answers and said
-        else 0.0
-        if answers
-        else rerank_score(chosen, task.valid, task.unsure)
-    )
+    answers, score = task.question.answers, 0.0
+    if not failed:
+        score = answer_f1(said, answers) if answers else rerank_score(chosen, task.valid, task.unsure)
     return {"id": task.question.id, "reply": said, "chosen": chosen, "failed": failed or None, "score": score}
 
 
@@ -231,6 +228,8 @@ def _requery_of(trail: Trail) -> str:
         for call in one["calls"]:
             queries = call["arguments"].get("queries") if isinstance(call["arguments"], Mapping) else None
             if call["tool"] in ("text_search", "web_search") and queries:
+                if one["thought"].startswith(_QUERY):  # the reply as it is scored
+                    return str(one["thought"]).removeprefix(_QUERY)
                 return "" if one["problem"] else str(queries[0] if isinstance(queries, list) else queries)
     return ""
 

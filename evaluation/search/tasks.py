@@ -30,12 +30,14 @@ class SearchTask:
         images: Its images, the main one first; none for a text-only question, or if images were not requested.
         requery: The search query that a human wrote for it; empty if unknown.
         groups: The group of the question in each breakdown.
+        image_search: The published screenshot of the results of a search for its image.
     """
 
     question: Question
     images: RowImages = NO_IMAGES
     requery: str = ""
     groups: Mapping[str, str] | None = None
+    image_search: RowImages = NO_IMAGES
 
 
 TaskReader = Callable[[bool], Iterator[SearchTask]]
@@ -90,8 +92,10 @@ def _mmsearch(path: Path, folder: Path | None, images: bool) -> Iterator[SearchT
             style="mmsearch",
         )
         groups = {field: optional_text(row, field, where) for field in ("area", "subfield")}
-        found = images_of(folder or path.parent, row.get("query_image")) if images else NO_IMAGES
-        yield SearchTask(question, found, optional_text(row, "gt_requery", where), groups)
+        files = folder or path.parent
+        found = images_of(files, row.get("query_image")) if images else NO_IMAGES
+        seen = images_of(files, row.get("image_search_result")) if images else NO_IMAGES
+        yield SearchTask(question, found, optional_text(row, "gt_requery", where), groups, seen)
 
 
 def mmsearch_answers(row: Row, where: str) -> tuple[str, ...]:

@@ -83,7 +83,7 @@ def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) 
     boxes = [_corners(text) for text in args.region]
     with (
         OMGM.open(args.index, profile, encoder=encoder) as omgm,
-        Agent(omgm, planner, propose=propose, corpus=corpus, **access_of(settings)) as agent,
+        Agent(omgm, planner, propose=propose, corpus=corpus, prompts=settings.prompts, **access_of(settings)) as agent,
     ):
         answer = agent.ask(image, args.question, args.mode, boxes=boxes, budget=budget_of(settings))
     if args.trail is not None:

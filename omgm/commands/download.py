@@ -1,13 +1,14 @@
-"""Download the weights of a profile, and verify their sizes and hashes."""
+"""Download the weights of a profile, or the published prompts of agents, and verify their hashes."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omgm.commands.common import add_json, add_profile, print_json, profile_of
+from omgm.commands.common import add_json, add_profile, existing, print_json, profile_of
 from retriever.wording import counted, gigabytes
 
 if TYPE_CHECKING:
@@ -19,6 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     parser.add_argument("--dry-run", action="store_true", help="say what would be downloaded, and stop")
+    parser.add_argument(
+        "--prompts",
+        choices=("mmsearch", "omnisearch", "vsa", "mmsearch-plus"),
+        help="download the published prompts of this agent instead (docs/protocols.md)",
+    )
+    parser.add_argument(
+        "--prompts-from", type=Path, metavar="PATH", help="take them from a clone of the repository or a text file"
+    )
     add_json(parser)
 
 
@@ -28,6 +37,9 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         ValueError: Some models are not available; raised after the others have been fetched.
     """
+    if args.prompts is not None or args.prompts_from is not None:
+        _prompts(args)
+        return
     profile = profile_of(args)
 
     from omgm.downloads.hub import base_models, models_of
@@ -84,6 +96,28 @@ def run(args: argparse.Namespace) -> None:
     if problems:
         others = "; the other models are here" if folders else ""
         raise ValueError(f"{'; '.join(problems)}{others}")
+
+
+def _prompts(args: argparse.Namespace) -> None:
+    from agents.wordings import folder
+    from omgm.downloads.prompts import SOURCES, download
+
+    if args.prompts is None:
+        raise ValueError("--prompts-from says where prompts come from; name them with --prompts")
+    source, given = SOURCES[args.prompts], args.prompts_from
+    if args.dry_run:
+        files = ", ".join(source.files or ["(only in the paper)"])
+        print(
+            f"{args.prompts}: {source.repo}@{source.commit}: {files}" if given is None else f"{args.prompts}: {given}"
+        )
+        return
+    stored = download(args.prompts, None if given is None else existing(given, "--prompts-from"))
+    if args.json:
+        print_json(stored)
+        return
+    known = "hashes match" if stored["pinned"] else "not the pinned files; their hashes are recorded"
+    print(f"{args.prompts}: {counted(len(stored['prompts']), 'prompt')} from {stored['source']}, {known}")
+    print(f"stored in {folder() / args.prompts}.json")
 
 
 def _report(plans: Sequence[Plan], folders: dict[str, str], to_fetch: int, free: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from omgm.commands.agents import OPTIONS, add_agent, agent_settings, with_model
 from omgm.commands.common import describe, existing, print_json, profile_of, query_images_of, question_names
 from omgm.commands.numbers import positive
+from omgm.conduct import Conduct
 from retriever.wording import counted
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from agents.budget import Budget
     from agents.corpus import Corpus
-    from agents.engine import Policy
     from evaluation.datasets import Question
     from evaluation.search.rows import RowImages
     from evaluation.search.run import SingleStep
@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 MODES = {"mmsearch": "mmsearch", "mmsearch-plus": "mmsearch-plus"}
 """The default policies of the data sets that only agents can be evaluated on."""
-ALL_OPTIONS = (*OPTIONS, "judge_url", "judge_model", "canary", "concurrency")
+ALL_OPTIONS = (
+    *OPTIONS, "judge_url", "judge_model", "canary", "concurrency", "prompts", "official", "tolerant",
+    "own_image_search", "regions",
+)  # fmt: skip
 """Options of `evaluate` that apply only to agents."""
 _SLICE, _SLICES = 512, 10
 """Height in pixels and maximum number of slices of a page's screenshot, as in MMSearch."""
@@ -46,6 +49,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     agent.add_argument("--judge-url", metavar="URL", help="the server of a chat model that judges answers")
     agent.add_argument("--judge-model", metavar="NAME", help="its name; without --judge-url, on the planner's server")
     agent.add_argument("--canary", metavar="TEXT", help="the text that decrypts MMSearch-Plus")
+    agent.add_argument(
+        "--prompts",
+        choices=("paper", "own"),
+        help="the published prompts (omgm download --prompts) or ours (agents.prompts)",
+    )
+    parsing = agent.add_mutually_exclusive_group()
+    parsing.add_argument(
+        "--official", action="store_true", help="read replies as the published code does (the default)"
+    )
+    parsing.add_argument("--tolerant", action="store_true", help="read replies in any form that models write")
+    agent.add_argument(
+        "--own-image-search", action="store_true", help="search for images instead of using MMSearch's own results"
+    )
+    agent.add_argument(
+        "--regions", type=Path, metavar="FILE", help="regions of each question's image, JSON lines of id and boxes"
+    )
     agent.add_argument("--concurrency", type=positive, metavar="N", help="questions asked at once (1)")
 
 
@@ -57,31 +76,33 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.search.run import SearchRun, evaluate_search
     from evaluation.search.tasks import read_tasks
     from llm.background import BackgroundLoop
-    from omgm.agent import Agent, access_of, budget_of
+    from omgm.agent import Agent, access_of, budget_of, wordings_of
     from omgm.api import OMGM
     from omgm.identity import reported, used
     from omgm.parts import build_encoder, build_planner, build_proposer
     from retriever.identity import files_as_items
 
     profile, mode = profile_of(args), args.mode or MODES[args.dataset]
-    policies = {**POLICIES, **BASELINES}
-    golden = mode == "dynvqa-golden"
-    if mode not in policies and not golden:
-        raise ValueError(f"--mode must be one of {', '.join([*policies, 'dynvqa-golden'])}; got {mode!r}")
+    modes = [*POLICIES, *BASELINES, "dynvqa-golden"]
+    if mode not in modes:
+        raise ValueError(f"--mode must be one of {', '.join(modes)}; got {mode!r}")
     queries = existing(args.queries, "--queries")
     images = None if args.query_images is None else query_images_of(args)
     read = read_tasks(args.dataset, queries, images, canary=args.canary or "", names=question_names(args))
     corpus = Corpus(args.out / "corpus", record=True) if args.corpus is None else Corpus(args.corpus)
     planner_profile = with_model(profile, args.planner_url, args.model)
     settings = agent_settings(args, profile.agents)
+    wordings = wordings_of(mode, args.prompts or settings.prompts, evaluation=True)
+    conduct = Conduct(mode, wordings, not args.tolerant, args.own_image_search, _regions(args.regions))
     with ExitStack() as stack:
         encoder = build_encoder(profile)
         omgm = stack.enter_context(OMGM.open(args.index, profile, encoder=encoder))
         planner = ChatPlanner(build_planner(planner_profile))
-        propose = build_proposer(profile, encoder) if settings.propose_regions else None
+        proposes = settings.propose_regions or (mode == "vsa" and not conduct.regions)
+        propose = build_proposer(profile, encoder) if proposes else None
         agent = stack.enter_context(Agent(omgm, planner, propose=propose, corpus=corpus, **access_of(settings)))
         models = {"planner": planner.name}
-        depends_on = dict(used(profile, omgm.index, answers=False))
+        depends_on = {**used(profile, omgm.index, answers=False), **conduct.identity()}
         if args.corpus is None:
             depends_on["planner's server"] = reported(planner_profile)
         else:
@@ -104,8 +125,8 @@ def run(args: argparse.Namespace) -> None:
                 dataset=args.dataset,
                 mode=mode,
                 read=partial(_selected, read, args.only_split, args.limit),
-                ask=partial(_ask, agent, None if golden else policies[mode], budget_of(settings)),
-                steps=_steps(args.dataset, mode, queries, agent),
+                ask=partial(_ask, agent, conduct, budget_of(settings)),
+                steps=_steps(args.dataset, queries, agent, conduct),
                 verdict=verdict,
                 header={
                     "profile": profile.name,
@@ -115,6 +136,7 @@ def run(args: argparse.Namespace) -> None:
                 },
                 concurrency=args.concurrency or 1,
                 depends_on=depends_on,
+                deviations=conduct.deviations(),
                 recorded=(args.out / "corpus",),
             ),
             args.out,
@@ -133,53 +155,67 @@ def _selected(
     return islice(tasks, limit)
 
 
-def _ask(agent: Agent, make: Callable[[], Policy] | None, budget: Budget, task: SearchTask) -> dict[str, Any]:
-    from agents.policies.baselines import GoldenBaseline
-
-    question = task.question
-    if make is None:
-        if not question.golden_query:
-            raise ValueError("the question has no golden query")
-        policy: Policy = GoldenBaseline(question.golden_query)
-    else:
-        policy = make()
-    return agent.run(policy, question.question, _loaded(task.images), budget=budget).as_dict()
+def _ask(agent: Agent, conduct: Conduct, budget: Budget, task: SearchTask) -> dict[str, Any]:
+    policy = conduct.policy(task.question, _loaded(task.image_search))
+    boxes = conduct.regions.get(task.question.id, ())
+    images = _loaded(task.images)
+    return agent.run(policy, task.question.question, images, boxes=boxes, budget=budget).as_dict()
 
 
-def _steps(dataset: str, mode: str, queries: Path, agent: Agent) -> dict[str, SingleStep]:
+def _steps(dataset: str, queries: Path, agent: Agent, conduct: Conduct) -> dict[str, SingleStep]:
     """Returns MMSearch's single-step tasks whose files exist."""
     from evaluation.search.run import SingleStep
     from evaluation.search.steps import read_rerank, read_summarization
     from evaluation.search.tasks import subset
 
-    if dataset != "mmsearch" or mode != "mmsearch":
+    if dataset != "mmsearch" or conduct.mode != "mmsearch":
         return {}
     kinds = {"rerank": (read_rerank, _rerank), "summarization": (read_summarization, _summarize)}
     return {
-        name: SingleStep(partial(read, file), partial(ask, agent))
+        name: SingleStep(partial(read, file), partial(ask, agent, conduct))
         for name, (read, ask) in kinds.items()
         if (file := subset(queries, name)) is not None
     }
 
 
-def _rerank(agent: Agent, task: StepTask) -> tuple[str, int | None]:
-    from agents.policies.mmsearch import MMSearchRerank, chosen
+def _rerank(agent: Agent, conduct: Conduct, task: StepTask) -> tuple[str, int | None]:
+    from agents.policies.mmsearch import MMSearchRerank
+    from agents.policies.mmsearch_stages import SeenWebsite, Stages
 
-    websites = [f"{site.title}\n{site.snippet}" for site in task.websites]
-    shots = [image for site in task.websites for image in _loaded(site.screenshot)]
-    policy = MMSearchRerank(websites, shots, _loaded(task.image_search))
+    sites = [SeenWebsite(site.title, site.snippet, "", tuple(_loaded(site.screenshot))) for site in task.websites]
+    policy = MMSearchRerank(sites, _loaded(task.image_search), Stages(conduct.wordings, conduct.official))
     answer = agent.run(policy, task.question.question, _loaded(task.images))
-    said = answer.answer or ""
-    return said, chosen(said, len(websites))
+    return answer.answer or "", policy.choice
 
 
-def _summarize(agent: Agent, task: StepTask) -> tuple[str, int | None]:
+def _summarize(agent: Agent, conduct: Conduct, task: StepTask) -> tuple[str, int | None]:
     from agents.policies.mmsearch import MMSearchSummarize
+    from agents.policies.mmsearch_stages import SeenWebsite, Stages
 
     [site] = task.websites
-    slices = [part for image in _loaded(site.screenshot) for part in _sliced(image)]
-    policy = MMSearchSummarize(f"{site.title}\n{site.snippet}\n\n{site.text}", slices, _loaded(task.image_search))
+    slices = tuple(part for image in _loaded(site.screenshot) for part in _sliced(image))
+    seen = SeenWebsite(site.title, site.snippet, site.text, slices)
+    policy = MMSearchSummarize(seen, _loaded(task.image_search), Stages(conduct.wordings, conduct.official))
     return agent.run(policy, task.question.question, _loaded(task.images)).answer or "", None
+
+
+def _regions(path: Path | None) -> dict[str, list[list[float]]]:
+    """Returns the boxes of each question's image: x1, y1, x2, y2 in its pixels.
+
+    Raises:
+        ValueError: A line has not the fields `id` and `boxes`.
+    """
+    from evaluation.datasets.rows import json_lines
+
+    regions: dict[str, list[list[float]]] = {}
+    for where, row in [] if path is None else json_lines(existing(path, "--regions")):
+        if isinstance(row, ValueError):
+            raise row
+        boxes = row.get("boxes")
+        if not isinstance(row.get("id"), str | int) or not isinstance(boxes, list):
+            raise ValueError(f'{where}: --regions needs lines such as {{"id": "q1", "boxes": [[x1, y1, x2, y2]]}}')
+        regions[str(row["id"])] = boxes
+    return regions
 
 
 def _verdict(

@@ -117,7 +117,7 @@ def test_a_model_that_reasons_for_long_is_given_more_room() -> None:
     with ScriptedServer(play, whole=True) as server:
         answer = asyncio.run(run(server.url))
     assert answer.answer == "<Website 1>"
-    assert [body["max_tokens"] for body in server.bodies] == [128, 4096, 4096, 4096]
+    assert [body["max_tokens"] for body in server.bodies] == [512, 4096, 4096, 4096]
 
 
 def test_requests_at_once_are_all_given_more_room() -> None:

@@ -94,7 +94,7 @@ def play(policy: Policy, planner: ScriptedPlanner, tools: Sequence[Tool], **give
 
 
 def test_mmsearch_the_example_of_the_prompt_is_a_website_that_exists() -> None:
-    assert re.findall(r"<Website (\d+)>", prompts.RERANK) == ["1"]
+    assert re.findall(r"<Website (\d+)>", prompts.MMSEARCH["image_stage2"]) == ["1"]
 
 
 def test_mmsearch_a_sparse_page_keeps_what_is_on_it() -> None:

@@ -39,12 +39,13 @@ def test_the_four_steps() -> None:
         ["image_search"], ["text_search"], ["open_page"], [],
     ]  # fmt: skip
     assert answer.rounds[1].calls[0].call.arguments == {"queries": ["Niger capital"], "limit": 8}
-    assert answer.rounds[2].calls[0].call.arguments == {"page": "https://web/2"}
+    assert answer.rounds[2].calls[0].call.arguments == {"page": "https://web/2", "question": "Niger capital"}
     assert [(claim.text, claim.sources) for claim in answer.claims] == [("Niamey", (10,))]
     requery, rerank, summarize = planner.asked
     assert "[1] Niger" in last_text(requery) and "[1] Niger" in last_text(rerank)
-    assert "<Website 1>\n[2] site 1" in last_text(rerank) and "<Website 8>\n[9] site 8" in last_text(rerank)
-    assert "[3] site 2 (https://web/2)\nsnippet 2" in last_text(summarize)
+    assert "Website 1 Title: [2] site 1 (https://web/1);\nWebsite 1 snippet: snippet 1;" in last_text(rerank)
+    assert "\n\nWebsite 8 Title: [9] site 8" in last_text(rerank)
+    assert "Website Title: [3] site 2 (https://web/2);\n Website Snippet: snippet 2;\n" in last_text(summarize)
     assert "[10] https://web/2" in last_text(summarize)
     assert "<Website 0>" not in text_of(rerank[0])  # the example of the published prompt
 
@@ -53,7 +54,7 @@ def test_the_four_steps() -> None:
 def test_a_choice_that_is_none_opens_the_first(choice: str) -> None:
     """In the published code 0 is the last site and 9 an IndexError."""
     answer, _ = run("Niger capital", choice, "Niamey")
-    assert answer.rounds[2].calls[0].call.arguments == {"page": "https://web/1"}
+    assert answer.rounds[2].calls[0].call.arguments == {"page": "https://web/1", "question": "Niger capital"}
     assert answer.malformed == 1
     assert answer.rounds[2].problem.startswith("no website of 1 to 8 was chosen")
     assert answer.answer == "Niamey"
@@ -61,7 +62,7 @@ def test_a_choice_that_is_none_opens_the_first(choice: str) -> None:
 
 def test_the_last_website_is_not_out_of_range() -> None:
     answer, _ = run("q", "<website 3>", "Niamey", found=3)
-    assert answer.rounds[2].calls[0].call.arguments == {"page": "https://web/3"}
+    assert answer.rounds[2].calls[0].call.arguments == {"page": "https://web/3", "question": "q"}
 
 
 def test_an_empty_requery_searches_for_the_question() -> None:
@@ -122,8 +123,12 @@ def test_websites_are_shown_where_pages_can_be() -> None:
     tools = [fake_tool("text_search", lambda arguments: found), Tool("open_page", "", ViewArguments, page)]
     answer = asyncio.run(Engine(planner, tools).run(MMSearch(), "What?", None))
     assert [len(one.calls) for one in answer.rounds] == [1, 8, 1, 0]
-    assert answer.rounds[2].calls[0].call.arguments == {"page": "https://web/7", "screenshot": "full"}
-    shown = [sum(part["type"] == "image_url" for part in asked[1]["content"]) for asked in planner.asked[1:]]
+    assert answer.rounds[2].calls[0].call.arguments == {
+        "page": "https://web/7",
+        "question": "query",
+        "screenshot": "full",
+    }
+    shown = [sum(part["type"] == "image_url" for part in asked[0]["content"]) for asked in planner.asked[1:]]
     assert shown == [8, 3] and answer.answer == "Niamey"
 
 
@@ -143,5 +148,5 @@ def test_websites_are_shown_where_pages_can_be() -> None:
 )
 def test_choices_as_models_write_them(choice: str, opened: int, malformed: int) -> None:
     answer, _ = run("Niger capital", choice, "Niamey")
-    assert answer.rounds[2].calls[0].call.arguments == {"page": f"https://web/{opened}"}
+    assert answer.rounds[2].calls[0].call.arguments == {"page": f"https://web/{opened}", "question": "Niger capital"}
     assert answer.malformed == malformed
