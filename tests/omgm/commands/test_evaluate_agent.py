@@ -40,7 +40,7 @@ def pipeline(messages: list[dict[str, Any]]) -> str:
     first = "Question 0?" in about
     if about.startswith("A search engine"):
         return "Query to the search engine: capital 0" if first else ""
-    if about.startswith("Here are websites"):
+    if about.startswith("Here are 8 websites"):
         return "<Website 2>" if first else "the second one"
     return "Tokyo" if first else "Kyoto"
 
