@@ -10,38 +10,57 @@ from typing import Any
 
 from agents.parsing import json_object, json_values, literal, tagged, without_thoughts
 from agents.state import Call
+from agents.tool import plain_name
 from llm.replies import ChatReply
 
 _FORM = 'a tool call must be <tool_call>{"name": ..., "arguments": {...}}</tool_call>'
 _LONGEST_CALL = 5_000
 """Maximum characters of a call in Python syntax."""
-_FENCED = re.compile(r"```[\w-]*[ \t]*\n?(.*?)(?:```|\Z)", re.DOTALL)
-_MARK = re.compile(r"<\|[\w ]{1,40}\|>|\[/?TOOL_CALLS?\]")
+_FENCED = re.compile(r"(?:```[\w-]*[ \t]*\n?|<code>)(.*?)(?:```|</code>|\Z)", re.DOTALL)
+_MARK = re.compile(r"<\|[\w/ ]{1,40}\|>|\[/?TOOL_CALLS?\]")
 """Special tokens of chat templates."""
+_QUOTE = re.compile(r"<\|\"\|>|<escape>|</escape>")
+"""A quotation mark in the templates of Gemma."""
+_NAME = r"[\w.-]{1,64}"
+_END = r"(?=<\||<\uff5c|```|\[TOOL_CALLS\]|<end_function_call>|<tool_call\|>|\Z)"
 _OF_TEMPLATES = re.compile(
-    r"(?:\[TOOL_CALLS\]\s{0,9})?(?<![\w.-])(?P<mistral>[\w.-]{1,64})\[ARGS\]\s*(?P<of_mistral>\{.*?)(?=\[TOOL_CALLS\]|\Z)"
-    r"|<\uff5ctool\u2581sep\uff5c>\s*(?P<deepseek>[\w.-]{1,64})\s*(?:```\w*)?\s*(?P<of_deepseek>\{.*?)(?:```|<\uff5c|\Z)"
-    r"|to=(?:functions\.)?(?P<harmony>[\w.-]{1,64})[^{}]{0,200}?<\|message\|>(?P<of_harmony>\{.*?)(?=<\|(?:call|end|start)\|>|\Z)",
+    "|".join(
+        (
+            # of Mistral, DeepSeek V3 and V3.1, Harmony, Kimi, Gemma
+            rf"(?:\[TOOL_CALLS\]\s{{0,9}})?(?<![\w.-])({_NAME})(?:\[CALL_ID\]\w{{1,64}})?\[ARGS\]\s*(\{{.*?){_END}",
+            rf"<\uff5ctool\u2581sep\uff5c>\s*({_NAME})\s*(?:```\w*)?\s*(\{{.*?){_END}",
+            rf"<\uff5ctool\u2581call\u2581begin\uff5c>\s*({_NAME})\s*<\uff5ctool\u2581sep\uff5c>\s*(\{{.*?){_END}",
+            rf"to=(?:functions\.)?({_NAME})[^{{}}]{{0,200}}?<\|message\|>(\{{.*?){_END}",
+            rf"<\|tool_call_begin\|>\s*({_NAME})(?::\d+)?\s*<\|tool_call_argument_begin\|>\s*(\{{.*?){_END}",
+            rf"(?:<\|tool_call>|<start_function_call>)\s*call:\s*({_NAME})\s*(\{{.*?){_END}",
+        )
+    ),
     re.DOTALL,
 )
-"""Calls in the chat templates of Mistral, DeepSeek and Harmony, which servers without a parser return as text."""
+"""Calls in chat templates with a name and arguments, which servers without a parser return as text."""
 _NAMED = re.compile(r"<\s*(?:tool_)?name\s*>\s*([\w.-]+)\s*<\s*/\s*(?:tool_)?name\s*>", re.IGNORECASE)
 _SPOKEN = re.compile(r"^[^\w\n]*tool[ _]call\W*[:\uff1a][\s\"'`*]*([\w.-]+)[\"'`*]*", re.IGNORECASE | re.MULTILINE)
 """`Tool Call: name` followed by a JSON object, as in the transcripts of MMSearch-Plus."""
-_ACTION = re.compile(r"^[ \t*]*action[ \t*]*:[ \t*`\"]*([\w.-]+)[`\"*]*(?:\s*action input[\s*]*:)?", re.I | re.M)
+_ACTION = re.compile(
+    r"^[ \t*]*action[ \t*]*:(?![ \t]*```)[ \t*`\"]*([\w.-]+)[`\"*]*(?:\s*(action input)[\s*]*:)?", re.I | re.M
+)
 """`Action: name` followed by `Action Input: {...}`."""
 _ELEMENT = re.compile(
     r"<\s*(?:function\s*=\s*|invoke\s+name\s*=\s*|function\s+name\s*=\s*)[\"']?([\w.-]+)[\"']?\s*>(.*?)"
-    r"(?=<\s*/\s*(?:function|invoke)\s*>|<\s*(?:function|invoke)[\s=]|\Z)",
+    r"(?=<\s*/\s*(?:function|invoke)\s*>|<\s*(?:function|invoke)[\s=]|<\s*/?\s*tool_call|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
 """`<function=name>` and `<invoke name="name">`, with parameters as elements or as a JSON object."""
 _PARAMETER = re.compile(
-    r"<\s*parameter\s*(?:=|\s+name\s*=)\s*[\"']?([\w.-]+)[\"']?[^<>]*>(.*?)<\s*/\s*parameter\s*>", re.DOTALL | re.I
+    r"<\s*parameter\s*(?:=|\s+name\s*=)\s*[\"']?([\w.-]+)[\"']?[^<>]*>(.*?)"
+    r"(?=<\s*/?\s*parameter\b|\Z)",
+    re.DOTALL | re.I,
 )
 _KEY = re.compile(r"<arg_key>(.*?)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.DOTALL | re.IGNORECASE)
-_NAME_KEYS = ("name", "tool", "tool_name", "function", "action")
-_ARGUMENT_KEYS = ("arguments", "parameters", "args", "action_input", "input")
+_NAME_KEYS = ("name", "tool", "tool_name", "function", "action", "recipient_name", "function_name")
+_ARGUMENT_KEYS = ("arguments", "parameters", "args", "action_input", "input", "tool_input")
+_LIST_KEYS = ("tool_calls", "tool_uses", "function_calls", "calls", "actions")
+_OTHER_KEYS = ("id", "type", "tool_call_id")
 
 
 def calls_of(reply: ChatReply, names: Collection[str] = ()) -> tuple[tuple[Call, ...], str]:
@@ -57,9 +76,22 @@ def calls_of(reply: ChatReply, names: Collection[str] = ()) -> tuple[tuple[Call,
     """
     if reply.calls:
         return tuple(Call(call.name, call.arguments) for call in reply.calls), ""
-    text = _MARK.sub(" ", _OF_TEMPLATES.sub(_of_template, without_thoughts(reply.text))).strip()
-    if written := _tool_calls(text):
-        return _all(written, names)
+    said = without_thoughts(reply.text)
+    calls, problem = _calls_in(said, names)
+    if calls or problem or tagged(said, "answer"):
+        return calls, problem
+    for text in (said, reply.text if not said else "", reply.thoughts):  # some models close their thoughts too late
+        if found := _calls_in(text, names)[0] or _anywhere(text, names):
+            return found, ""
+    return (), ""
+
+
+def _calls_in(text: str, names: Collection[str]) -> tuple[tuple[Call, ...], str]:
+    """Returns the calls in a text that are written as such."""
+    text = _OF_TEMPLATES.sub(_of_template, _QUOTE.sub('"', text.replace("\uff5cDSML\uff5c", "")))
+    text = _MARK.sub(" ", text).strip()
+    if (written := _tool_calls(text)) and (found := _all(written, names)) != ((), ""):
+        return found
     if elements := _ELEMENT.findall(text):
         return tuple(Call(name, _arguments(content)) for name, content in elements), ""
     for form in (_SPOKEN, _ACTION):
@@ -78,9 +110,16 @@ def calls_of(reply: ChatReply, names: Collection[str] = ()) -> tuple[tuple[Call,
     return tuple(call for block in dict.fromkeys([text, *blocks]) for call in _python(block, names)), ""
 
 
+def _anywhere(text: str, names: Collection[str]) -> tuple[Call, ...]:
+    """Returns the JSON objects and lines of Python amid other text that call known tools."""
+    written = (_call(value, names) for value in _flat(json_values(text, "{[")))
+    known = [call for call in written if call is not None and plain_name(call.tool, names) in names]
+    return tuple(known) or tuple(call for line in text.splitlines() for call in _python(line.strip(" `*->"), names))
+
+
 def _of_template(found: re.Match[str]) -> str:
-    form = next(form for form in ("mistral", "deepseek", "harmony") if found[form])
-    return f"<tool_call>{found[form]}{found[f'of_{form}']}</tool_call>"
+    name, arguments = (part for part in found.groups() if part is not None)
+    return f"<tool_call>{name}{arguments}</tool_call>"
 
 
 def _tool_calls(text: str) -> list[str]:
@@ -133,7 +172,7 @@ def _has_calls(block: str) -> bool:
 
 def _flat(values: Iterator[Any]) -> Iterator[Any]:
     for value in values:
-        inner = value.get("tool_calls") if isinstance(value, dict) else value
+        inner = next((value[key] for key in _LIST_KEYS if key in value), None) if isinstance(value, dict) else value
         if isinstance(inner, list):
             yield from inner
         else:
@@ -149,7 +188,7 @@ def _call(value: Any, names: Collection[str]) -> Call | None:
         return Call(only, value[only]) if isinstance(value[only], dict) else None
     arguments = next((value[key] for key in _ARGUMENT_KEYS if key in value), None)
     if arguments is None:
-        arguments = {key: value[key] for key in value if key not in (*_NAME_KEYS, *_ARGUMENT_KEYS, "id", "type")}
+        arguments = {key: value[key] for key in value if key not in (*_NAME_KEYS, *_ARGUMENT_KEYS, *_OTHER_KEYS)}
     if not isinstance(name, str) or not isinstance(arguments, dict | str):
         return None
     return Call(name, arguments)
@@ -163,6 +202,8 @@ def _spoken(name: re.Match[str], below: str, names: Collection[str]) -> Call:
         listed = _value(first)
         return Call(name[1], {"queries": listed if isinstance(listed, list) else [first[1:-1].strip()]})
     arguments = json_object(below)
+    if arguments is None and name.re is _ACTION and name[2] and first and "{" not in below:
+        return Call(name[1], first)  # the text of its only argument
     return Call(name[1], below.strip() if arguments is None and "{" in below else arguments or {})
 
 
@@ -186,7 +227,11 @@ def _value(text: str) -> Any:
 
 def _python(text: str, names: Collection[str]) -> list[Call]:
     """Returns the calls of a text that is nothing but calls of known tools, such as `[text_search(queries=["a"])]`."""
-    if not names or len(text) > _LONGEST_CALL or not re.search(rf"\b(?:{'|'.join(map(re.escape, names))})\s*\(", text):
+    if (
+        not names
+        or len(text) > _LONGEST_CALL
+        or not re.search(rf"\b(?:{'|'.join(map(re.escape, names))})(?:\.call)?\s*\(", text)
+    ):
         return []
     try:
         body = ast.parse(text.strip()).body
@@ -202,7 +247,10 @@ def _python_call(node: ast.expr, names: Collection[str]) -> Call | None:
         return None
     if isinstance(node.func, ast.Name) and node.func.id == "print" and len(node.args) == 1:
         return _python_call(node.args[0], names)
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    function = node.func
+    if isinstance(function, ast.Attribute) and function.attr == "call":  # text_search.call(…), as in Llama 3's template
+        function = function.value
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     if name not in names:
         return None
     try:

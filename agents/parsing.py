@@ -76,7 +76,9 @@ def labeled_answer(text: str) -> str | None:
 
 
 def _answer_in(value: dict[str, Any]) -> str | None:
-    answer = next((value[key] for key in value if key.lower() in _ANSWER_KEYS), None)
+    answer = next((value[key] for key in value if key.lower() in _ANSWER_KEYS), "")
+    if answer is None:
+        return "unknown"
     if not isinstance(answer, str | int | float) or isinstance(answer, bool) or not str(answer).strip():
         return None
     listed = value.get("citations", value.get("sources"))
@@ -118,6 +120,7 @@ def json_values(text: str, brackets: str) -> Iterator[Any]:
 
 _PYTHON = {"true": "True", "false": "False", "null": "None"}
 _CURLY = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
+_BARE_KEY = re.compile(r"([{,]\s{0,9})([A-Za-z_]\w{0,60})\s{0,9}:")
 _STRING = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
 _WORD_OR_COMMENT = re.compile(rf"({_STRING})|(?://|\#)[^\n]*|\b(?:true|false|null)\b", re.DOTALL)
 _DEEPEST = 200
@@ -128,7 +131,7 @@ _BRACKET_OR_STRING = re.compile(rf"{_STRING}|[\"']|[\[{{(]|[\]}})]", re.DOTALL)
 def _literal(text: str, start: int) -> tuple[Any, int]:
     """Parses a bracketed value in Python syntax or with small errors; returns it, or `None`, and its end."""
     part = text[start : start + _LITERAL_LIMIT]
-    for plain in dict.fromkeys((part, part.translate(_CURLY))):
+    for plain in dict.fromkeys((part, part.translate(_CURLY), _BARE_KEY.sub(r'\1"\2":', part))):
         end, missing = _closing(plain)
         source = _WORD_OR_COMMENT.sub(lambda found: found[1] or _PYTHON.get(found[0], ""), plain[:end]) + missing
         with warnings.catch_warnings():

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
@@ -91,7 +92,9 @@ def check_call(call: Call, tools: Mapping[str, Tool]) -> tuple[Tool, BaseModel]:
     """
     tool = tools.get(plain_name(call.tool, tools))
     if tool is None:
-        raise CallError(f"there is no tool {call.tool[:80]!r}; the tools are {', '.join(tools)}")
+        near = get_close_matches(plain_name(call.tool, ()), tools, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise CallError(f"there is no tool {call.tool[:80]!r}{hint}; the tools are {', '.join(tools)}")
     try:
         return tool, tool.arguments.model_validate(_values(call.arguments, tool))
     except ValidationError as error:
@@ -105,18 +108,33 @@ def check_call(call: Call, tools: Mapping[str, Tool]) -> tuple[Tool, BaseModel]:
 
 
 def _values(arguments: Mapping[str, Any] | str, tool: Tool) -> Any:
-    """Returns the arguments of a call as JSON values; a list is taken as the first arguments in order."""
+    """Returns the arguments of a call as JSON values; a list is taken as the first arguments, a text as the first."""
     if not isinstance(arguments, str):
         return arguments
     if not arguments.strip():
         return {}
-    try:
-        values = json.loads(arguments, strict=False)
-        values = json.loads(values, strict=False) if isinstance(values, str) else values  # encoded twice
-    except (ValueError, RecursionError):
-        values = json_object(arguments) if arguments.lstrip().startswith("{") else None
-        if values is None:
-            raise
+    values = _json(arguments)
+    if isinstance(values, str):  # encoded twice, or the text itself
+        values = _json(values) if "{" in values else values
+    if isinstance(values, str | int | float):
+        values = [values]
     if isinstance(values, list):
         return dict(zip(tool.arguments.model_fields, values, strict=False))
     return {} if values is None else values
+
+
+def _json(text: str) -> Any:
+    """Returns the JSON value of a text, or the text itself if it is no object and no list.
+
+    Raises:
+        ValueError: It begins like an object or a list, but is none.
+        RecursionError: It is nested too deeply.
+    """
+    try:
+        return json.loads(text, strict=False)
+    except ValueError:
+        if not text.lstrip().startswith(("{", "[")):
+            return text.strip()
+        if (found := json_object(text)) is None:
+            raise
+        return found

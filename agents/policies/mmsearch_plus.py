@@ -25,8 +25,8 @@ OFFERED = (
     "image_search", "text_search", "zoom_in", "rotate", "sharpen", "ocr", "open_page", "web_search", "web_image_search",
 )  # fmt: skip
 _NEED_IMAGE = ("image_search", "web_image_search", "zoom_in", "rotate", "sharpen", "ocr")
-_PUBLISHED = {"image_zoom_in_tool": "zoom_in", "image_zoom_in": "zoom_in"}
-"""The paper's names of tools that have other names here."""
+_PUBLISHED = {"image_zoom_in_tool": "zoom_in", "image_zoom_in": "zoom_in", "search": "text_search"}
+"""The paper's names of tools that have other names here, and that of the only tool of other agents."""
 _CROP = re.compile(r"_round_(\d{1,3})_crop_(\d{1,3})\Z")
 """The end of the paper's names of zoomed images: the round, and the number of the zoom in it."""
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agents.calls import calls_of
 from agents.state import Call
-from agents.tool import CallError, check_call
+from agents.tool import CallError, check_call, plain_name
+from agents.tools.index import TextSearchArguments
 from llm.replies import ChatReply
 from tests.fakes.planner import fake_tool
 
@@ -56,10 +59,67 @@ WRITTEN = f'{{"name": "text_search", "arguments": {ARGUMENTS}}}'
         f"<tool_call>{WRITTEN}}}</tool_call>",
         '<tool_call>{"name": "text_search", // the name\n "arguments": {"queries": ["a"]}}</tool_call>',
         f"<tool_call>{WRITTEN}</tool_call>".replace('"', "\u201d"),
+        f"<think>\nI need it.\n<tool_call>{WRITTEN}</tool_call>",
+        f"<think>I need it. <tool_call>{WRITTEN}</tool_call></think>\n",
+        f"<think>I need it: {WRITTEN}",
+        '<tool_call>\n<function=text_search>\n<parameter=queries>\n["a"]\n',
+        f"[TOOL_CALLS]text_search[CALL_ID]abcdefghi[ARGS]{ARGUMENTS}",
+        '<|python_tag|>text_search.call(queries=["a"])',
+        "<\uff5ctool\u2581call\u2581begin\uff5c>text_search<\uff5ctool\u2581sep\uff5c>"
+        f"{ARGUMENTS}<\uff5ctool\u2581call\u2581end\uff5c>",
+        '<\uff5cDSML\uff5cfunction_calls><\uff5cDSML\uff5cinvoke name="text_search">\n'
+        '<\uff5cDSML\uff5cparameter name="queries" '
+        'string="false">["a"]</\uff5cDSML\uff5cparameter></\uff5cDSML\uff5cinvoke></\uff5cDSML\uff5cfunction_calls>',
+        '<|tool_call>call:text_search{queries:[<|"|>a<|"|>]}<tool_call|>',
+        "<start_function_call>call:text_search{queries:[<escape>a<escape>]}<end_function_call>",
+        f"Action: ```json\n[{WRITTEN}]\n```",
+        f"<tool_calls>[{WRITTEN}]</tool_calls>",
+        f"I will search first.\n\n{WRITTEN}",
+        f"I will search first: {WRITTEN}. Then I will read.",
+        'I will search.\n\n`text_search(queries=["a"])`\n\nLet me wait.',
+        '<code>\nresult = text_search(queries=["a"])\nprint(result)\n</code>',
+        f'{{"tool_uses": [{{"recipient_name": "text_search", "parameters": {ARGUMENTS}}}]}}',
+        f'{{"function_calls": [{{"function_name": "text_search", "args": {ARGUMENTS}}}]}}',
+        f'[{{"tool_call_id": "0", "tool_name": "text_search", "parameters": {ARGUMENTS}}}]',
+        "{name: 'text_search', arguments: {queries: ['a']}}",
     ],
 )
 def test_a_call_is_read_in_every_spelling(text: str) -> None:
     assert calls_of(ChatReply(text), NAMES) == ((SEARCH,), "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<|tool_calls_section_begin|><|tool_call_begin|>functions.text_search:0<|tool_call_argument_begin|>{ARGUMENTS}"
+        "<|tool_call_end|><|tool_calls_section_end|>",
+        f'{{"recipient_name": "functions.text_search", "parameters": {ARGUMENTS}}}',
+    ],
+)
+def test_names_with_a_namespace(text: str) -> None:
+    [call], problem = calls_of(ChatReply(text), NAMES)
+    assert (plain_name(call.tool, NAMES), call.arguments, problem) == ("text_search", SEARCH.arguments, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"<think>Maybe {WRITTEN}?</think><answer>Niamey</answer>",
+        f"<think>Maybe <tool_call>{WRITTEN}</tool_call></think>The capital is Niamey.",
+        'An example of JSON is {"name": "Niamey", "arguments": {"population": 1}}.',
+        "The function text_search(queries) finds articles.",
+        'The record {"name": "Niger", "capital": "Niamey"} says so.',
+    ],
+)
+def test_other_texts_call_nothing(text: str) -> None:
+    assert calls_of(ChatReply(text), NAMES)[0] == ()
+
+
+def test_the_text_of_the_only_argument() -> None:
+    for written in ('"the capital"', "the capital"):
+        [call], _ = calls_of(ChatReply(f"Action: text_search\nAction Input: {written}"), NAMES)
+        tool = replace(fake_tool("text_search"), arguments=TextSearchArguments)
+        assert check_call(call, {"text_search": tool})[1] == TextSearchArguments(queries=["the capital"])
 
 
 def test_a_query_may_have_a_line_break() -> None:

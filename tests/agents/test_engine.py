@@ -142,7 +142,7 @@ def test_a_failed_search_is_told_and_kept_from_nobody() -> None:
 @pytest.mark.parametrize(
     ("reply", "told"),
     [
-        (calling("text_serach"), "there is no tool 'text_serach'; the tools are text_search"),
+        (calling("text_serach"), "there is no tool 'text_serach'; did you mean text_search?; the tools are"),
         (calling("text_search", '{"queries": ["a"'), "the arguments of text_search are not a JSON object"),
         (calling("text_search", '{"queries": 3}'), "wrong arguments of text_search: queries: Input should be a valid"),
         (calling("text_search", "[" * 100_000), "the arguments of text_search are not a JSON object"),
