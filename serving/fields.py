@@ -33,6 +33,7 @@ class CheckedRequest:
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     include_usage: bool = False
+    thoughts: bool = False
 
 
 def checked_request(
@@ -58,9 +59,12 @@ def checked_request(
     chosen = Options(options.k, options.alpha, options.beta)
     on_error = options.on_generator_error
     if not isinstance(options, RequestOptions):
-        return CheckedRequest(image, question, chosen, stream, on_error)
+        return CheckedRequest(image, question, chosen, stream, on_error, thoughts=options.thoughts)
     mode = _mode(options)
-    return CheckedRequest(image, question, chosen, stream, on_error, mode, options.budget, options.boxes or ())
+    boxes = options.boxes or ()
+    return CheckedRequest(
+        image, question, chosen, stream, on_error, mode, options.budget, boxes, thoughts=options.thoughts
+    )
 
 
 def _mode(options: RequestOptions) -> str | None:

@@ -42,6 +42,8 @@ class AnswerOptions(RequestModel):
     on_generator_error: OnGeneratorError = "degrade"
     """When the generator fails: `degrade` returns the evidence with a null answer and `generator_error`, `fail` returns
     an error (424)."""
+    thoughts: bool = False
+    """Whether the response has the `thoughts` of a reasoning model. An agent's are in its `trail` in any case."""
 
 
 class AgentBudget(BaseModel):
@@ -207,6 +209,9 @@ class AnswerOut(RetrieveOut):
     ending: Ending = "complete"
     """How a chat model's reply ended: `complete`, `cut` at its maximum length, `refused` by the model, or `filtered` by
     its server. An agent's are in `trail`."""
+    thoughts: str | None = None
+    """What a reasoning model thought before it answered, no part of the answer: only if the request asks for it with
+    `thoughts`, empty if there are none. An agent's are in `trail`."""
     generator_error: ErrorDetail | None = None
     """Why the generator, or an agent's model, failed; null if it did not."""
     mode: str = "retrieve"

@@ -48,6 +48,7 @@ class PendingAnswer:
     request: GenerationRequest
     response: RetrieveOut
     started: float
+    thoughts: bool = False
 
 
 class Service:
@@ -108,7 +109,7 @@ class Service:
         request = generation_request(self.index, query, result)
         others = request.others[: self.settings.evidence_sections - 1]  # which are in the response
         request = replace(request, stop=checked.stop, max_tokens=checked.max_tokens, others=others)
-        return PendingAnswer(request, response, started)
+        return PendingAnswer(request, response, started, checked.thoughts)
 
     async def decode(self, checked: CheckedRequest) -> tuple[Image.Image, float]:
         """Decodes the image of a request; returns it and the seconds that took.
@@ -268,6 +269,7 @@ class Service:
             prompt_tokens=generation.prompt_tokens,
             completion_tokens=generation.completion_tokens,
             ending=generation.ending,
+            thoughts=generation.thoughts if pending.thoughts else None,
             generator_error=ErrorDetail.model_validate(failure.body()["error"]) if failure else None,
         )
 

@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from indexes.formats.streams import read_members
 from indexes.progress import progress_bar
 from indexes.sources import ImageSource, main_candidates
 from retriever.borders import load_query_image
@@ -55,7 +56,7 @@ def mine_negatives(
     The file has the format of OMGM's published code (`training.negatives`), so that such files are interchangeable.
     Entities whose article has the text of a gold entity's are listed as "copies", not among those found. Missing and
     unreadable images are left out; both are counted in the log. A killed run resumes from the file `out` with the
-    suffix `.journal`.
+    suffix `.journal`. A finished one is not repeated; if images that were missing have turned up, they are added.
 
     Args:
         encoder: Step 1's model.
@@ -68,11 +69,11 @@ def mine_negatives(
         images: The knowledge base's images. "gt_entity_pos_img" is the gold entity's image that is most similar to the
             question's image (appendix C.2); without `images`, it is the main image.
         trim_borders: Whether to cut uniform borders off the questions' images, as the pipeline may do.
-        overwrite: Whether to replace the unfinished work of a run with other inputs.
+        overwrite: Whether to replace the work of a run with other inputs.
 
     Raises:
-        ValueError: `out` is a folder, no image can be read, or the journal is damaged or was started with another
-            encoder, index, `k` or `trim_borders`, with other gold entities, or with `images` where this run has none.
+        ValueError: `out` is a folder, no image can be read, the journal is damaged, or the file or its journal is from
+            another encoder, index, `k` or `trim_borders`, from other gold entities or images, or from unknown ones.
     """
     if out.is_dir():  # to fail now rather than after hours
         raise ValueError(f"{out}: is a folder, but a file is needed; choose another name")
@@ -91,8 +92,15 @@ def mine_negatives(
         "query images": files_as_items(((id, query_image_of(id)) for id in gold), "image"),
         "article images": files_as_items(_contents(index, chain.from_iterable(gold.values()), images), "image"),
     }
-    agree(note, inputs, work=[journal_path], overwrite=overwrite)
+    done: set[str] = set()
+    if agree(note, inputs, work=[journal_path, out], overwrite=overwrite) and not journal_path.exists():
+        done = {image_id for image_id, _ in read_members(out)}
+        if all(image_id in done or query_image_of(image_id) is None for image_id in gold):
+            logger.info("%s: finished, with the same inputs", out)
+            return len(done)
     with Journal(journal_path) as journal:
+        for image_id, row in read_members(out) if done else ():
+            journal.add(image_id, row)
         # Group the images by entity, so that the images of an entity are encoded only once.
         waiting = sorted((image_id for image_id in gold if image_id not in journal), key=gold.__getitem__)
         positives = _Positives(encoder, index, images)
@@ -127,9 +135,9 @@ def mine_negatives(
                 what = "found copies of the article that they are about, which are no negatives"
                 logger.warning("%d of %d images %s", copied, len(mined), what)
         journal.remove()
-    for path in (note, note.with_suffix(".npz")):
-        path.unlink(missing_ok=True)
     if not mined:
+        for path in (note, note.with_suffix(".npz")):
+            path.unlink(missing_ok=True)
         raise ValueError("--query-images: none of the questions' images can be read")
     return len(mined)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NotRequired, Self, TypedDict
 
-from indexes.formats.rankings import check_order, ranked_list
+from indexes.formats.rankings import Order, RankedList, check_order, in_order, ranked_list
 from indexes.formats.streams import read_members
 from retriever.files import naming, replacing
 
@@ -63,8 +63,13 @@ class MinedNegatives:
         return zip(self.entities, self.similarities, strict=True)
 
 
-def read_negatives(path: Path) -> dict[str, MinedNegatives]:
+def read_negatives(path: Path, *, order: Order | None = None, flag: str = "") -> dict[str, MinedNegatives]:
     """Reads mined negatives by image id, one image at a time.
+
+    Args:
+        path: The file.
+        order: What puts entities in order, for files in which that is in doubt. Distances become negative.
+        flag: The option that sets `order`, for messages.
 
     Raises:
         ValueError: The file is in neither format, a similarity is not a finite number, or entities are not in the order
@@ -73,13 +78,13 @@ def read_negatives(path: Path) -> dict[str, MinedNegatives]:
     negatives = {}
     try:
         for image_id, row in read_members(path):
-            negatives[image_id] = _mined(path, image_id, row)
+            negatives[image_id] = _mined(path, image_id, row, order, flag)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error}); write it with mine-negatives") from error
     return negatives
 
 
-def _mined(path: Path, image_id: str, row: Any) -> MinedNegatives:
+def _mined(path: Path, image_id: str, row: Any, order: Order | None, flag: str) -> MinedNegatives:
     try:
         row = {"top_20": row} if isinstance(row, list) else row
         entries, positive = row["top_20"], row.get("gt_entity_pos_img")
@@ -88,7 +93,12 @@ def _mined(path: Path, image_id: str, row: Any) -> MinedNegatives:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         expected = f'{path}: {image_id}: expected {{"top_20": [{{"entry": …}}, …]}}, got {str(row)[:300]} ({error})'
         raise ValueError(expected) from error
-    check_order(path, {image_id: ranked})
+    if order is None:
+        check_order(path, {image_id: ranked}, flag)
+    else:
+        [ranking] = in_order({image_id: ranked}, order).values()
+        scored = [score for _, score in ranking if score is not None]
+        ranked = RankedList([id for id, _ in ranking], scored)
     # The same entities are found for many images: one string for each.
     scores = ranked.scores or [math.nan] * len(ranked.ids)
     found = dict(zip(map(sys.intern, ranked.ids), scores, strict=True))

@@ -177,46 +177,51 @@ def _falls(one: RankedList, sign: int = 1) -> bool:
 
 
 def check_coverage(
-    path: Path, found: Mapping[str, Ranking], n_questions: int, known: Callable[[str], bool], *, partial_flag: str = ""
+    path: Path,
+    found: Mapping[str, Sequence[str]],
+    n_questions: int,
+    known: Callable[[str], bool],
+    *,
+    partial_flag: str = "",
+    where: Literal["index", "knowledge base"] = "index",
 ) -> dict[str, int]:
     """Counts what of a file can be used, and logs what cannot.
 
     Args:
         path: The file.
-        found: The candidates of each question.
+        found: The ids of each question's candidates.
         n_questions: Number of questions.
-        known: Whether an entity is in the index.
+        known: Whether an entity is in the index, or in the knowledge base.
         partial_flag: The option that accepts less than half, for the message; "" if it is set.
+        where: Where candidates are looked up: an evaluation's index, or a training's knowledge base.
 
     Returns:
-        `candidates` and `candidates_in_index`, `questions` and `questions_with_candidates` (those with any in the
-        index).
+        `candidates` and `candidates_in_index`, `questions` and `questions_with_candidates` (those with any that is
+        known).
 
     Raises:
-        ValueError: Less than half of the candidates are in the index, or less than half of the questions have any.
+        ValueError: Less than half of the candidates are known, or less than half of the questions have any.
     """
-    ids = dict.fromkeys(id for ranking in found.values() for id, _ in ranking)
+    ids = dict.fromkeys(id for candidates in found.values() for id in candidates)
     there = {id for id in ids if known(meant(id, known))}
     total = sum(map(len, found.values()))
-    usable = sum(id in there for ranking in found.values() for id, _ in ranking)
-    answered = sum(any(id in there for id, _ in ranking) for ranking in found.values())
+    usable = sum(id in there for candidates in found.values() for id in candidates)
+    answered = sum(not there.isdisjoint(candidates) for candidates in found.values())
     unknown = next((id for id in ids if id not in there), "")
-    lacking = f"{counted(total - usable, 'candidate')} of {total:,} are not in the index, such as {unknown!r}"
-    silent = f"{counted(n_questions - answered, 'question')} of {n_questions:,} have no candidate in the index"
+    lacking = f"{counted(total - usable, 'candidate')} of {total:,} are not in the {where}, such as {unknown!r}"
+    silent = f"{counted(n_questions - answered, 'question')} of {n_questions:,} have no candidate in the {where}"
     if partial_flag and usable < LEAST * total:
-        raise ValueError(
-            f"{path}: {lacking}; are its ids those of this index? Name an index of the same knowledge base, or accept "
-            f"the file with {partial_flag}"
-        )
+        advice = "Name an index of the same knowledge base" if where == "index" else "Name that knowledge base (--kb)"
+        raise ValueError(f"{path}: {lacking}; are its ids those of this {where}? {advice}, or accept it: {partial_flag}")
     if partial_flag and answered < LEAST * n_questions:
+        options = "--queries, --only-split, --limit" if where == "index" else "--queries"
         raise ValueError(
-            f"{path}: {silent}; name the questions that the file is for (--queries, --only-split, --limit), or accept "
-            f"the file with {partial_flag}"
+            f"{path}: {silent}; name the questions that the file is for ({options}), or accept it: {partial_flag}"
         )
     if usable < total:
         logger.warning("%s: %s; they are left out", path, lacking)
     if answered < n_questions:
-        logger.warning("%s: %s and count as wrong", path, silent)
+        logger.warning("%s: %s and %s", path, silent, "count as wrong" if where == "index" else "are left out")
     return {
         "candidates": total,
         "candidates_in_index": usable,

@@ -25,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_index(parser)
     parser.add_argument("image", metavar="IMAGE", help="the image: a file or an http(s) URL")
     parser.add_argument("question", metavar="QUESTION", help="the question about it")
+    parser.add_argument("--thoughts", action="store_true", help="show what a reasoning model thought, too")
     modes = "auto, mmsearch-plus, omnisearch, mmsearch or vsa"
     agent = add_agent(parser, modes, "replay searches, pages and replies recorded here")
     agent.add_argument("--region", action="append", default=[], metavar="X1,Y1,X2,Y2", help="a region; may be repeated")
@@ -44,6 +45,8 @@ def run(args: argparse.Namespace) -> None:
     )
 
     if args.mode is not None:
+        if args.thoughts:
+            raise ValueError("--thoughts does not apply to agents, which print their thoughts by round; remove it")
         _ask_agent(args, profile, image)
         return
     refuse_without_mode(args, (*OPTIONS, "region", "propose_regions", "record", "trail"))
@@ -53,8 +56,10 @@ def run(args: argparse.Namespace) -> None:
     with OMGM.open(args.index, profile) as omgm:
         answer = omgm.ask(image, args.question)
     if args.json:
-        print_json(_as_dict(answer))
+        print_json(_as_dict(answer) | ({"thoughts": answer.thoughts} if args.thoughts else {}))
         return
+    if args.thoughts:
+        print(f"thoughts: {answer.thoughts or '(none)'}\n")
     print(answer.answer if answer.answer is not None else f"(no answer: {answer.reason})")
     if answer.evidence is not None:
         print(f"\n{answer.evidence.entity_title}, section {answer.evidence.section_title!r}:\n{answer.evidence.text}")

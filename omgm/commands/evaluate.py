@@ -106,7 +106,8 @@ def run(args: argparse.Namespace) -> None:
         step1 = GivenCandidates(found, index, profile.search.k)
         if args.step1 != GOLD:
             partial = "" if args.step1_partial else "--step1-partial"
-            covered = check_coverage(Path(args.step1), found, len(questions), step1.has, partial_flag=partial)
+            ids = {id: [entity for entity, _ in ranking] for id, ranking in found.items()}
+            covered = check_coverage(Path(args.step1), ids, len(questions), step1.has, partial_flag=partial)
             settings["step1"] |= covered
         retriever.steps = [step1, *retriever.steps[1:]]
         retriever.recognition = None  # it is fitted to the scores of our step 1

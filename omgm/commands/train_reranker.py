@@ -34,6 +34,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reading(parser)
     add_questions(parser)
     parser.add_argument("--negatives", type=Path, required=True, metavar="FILE", help="the output of mine-negatives")
+    parser.add_argument(
+        "--negatives-order",
+        choices=("list", "scores", "distances"),
+        help="what puts entities in order, if the file of negatives contradicts itself: their place in the list, scores "
+        "(higher is better) or distances (lower is better)",
+    )
+    parser.add_argument(
+        "--negatives-partial",
+        action="store_true",
+        help="accept negatives of which less than half is in the knowledge base, or for less than half of the questions",
+    )
     add_training(parser, "as many as the epochs take")
     add = parser.add_argument_group("recipe", "a named recipe, and values that replace its own").add_argument
     add("--recipe", choices=RECIPES, help="see docs/training.md; by default chosen for the model")
@@ -95,6 +106,8 @@ def run(args: argparse.Namespace) -> None:
         questions=load_rows(args),
         query_image_of=finder(args),
         negatives=existing(args.negatives, "--negatives"),
+        negatives_order=args.negatives_order,
+        negatives_partial=args.negatives_partial,
         **reading_of(args),
         drop_sections=profile.index.drop_sections,
         keep_navigation=profile.index.keep_navigation,

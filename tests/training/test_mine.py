@@ -99,13 +99,15 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
     negatives = {"q_red": expected, "q_blue": expected}
     assert out.read_text() == json.dumps(negatives, ensure_ascii=False, indent=0) + "\n"
     assert list(read_negatives(out)["q_blue"].items()) == [("e0", 2.0), ("e1", 1.0), ("e2", 0.0)]
-    assert [path.name for path in tmp_path.iterdir()] == ["negatives.json"]
+    note = {"negatives.json.inputs.json", "negatives.json.inputs.npz"}
+    assert {path.name for path in tmp_path.iterdir()} == {"negatives.json", *note}
 
     kept = json.dumps(["q_red", {"gt_entity_pos_img": None, "top_20": [{"entry": "kept"}]}])
     journal = tmp_path / "negatives.json.journal"
 
     def killed() -> None:
         """Leaves the inputs of a run, and its journal cut off in the middle of a line."""
+        out.unlink()
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr("training.mine._loaded", Mock(side_effect=KeyboardInterrupt))
             mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False)
@@ -141,7 +143,30 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
         with pytest.raises(ValueError, match=r"negatives\.json\.journal: damaged .*; delete it to start over"):
             mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False)
     assert mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=2, progress=False, overwrite=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["negatives.json"]
+    assert {path.name for path in tmp_path.iterdir()} == {"negatives.json", *note}
+
+
+def test_a_finished_file_is_kept_and_what_turns_up_later_is_added(world: TrainingWorld, tmp_path: Path) -> None:
+    encoder, out = ClipEncoder.load(world.folder / "clip"), tmp_path / "negatives.json"
+    questions = [Question(image, "?", image, (), ("e1",), 0) for image in ("q_red", "q_blue")]
+
+    def mine(*images: str, **given: Any) -> int:
+        of = {image: world.query_image_of(image) for image in images}
+        return mine_negatives(encoder, Lands(), questions, of.get, out, progress=False, **given)
+
+    assert mine("q_red") == 1
+    first = json.loads(out.read_text())
+    out.write_text(json.dumps({"q_red": first["q_red"] | {"gt_entity_pos_img": "edited"}}))
+    assert mine("q_red") == 1 and json.loads(out.read_text())["q_red"]["gt_entity_pos_img"] == "edited"
+    assert mine("q_red", "q_blue") == 2  # without the image of the first run, which is not mined again
+    assert json.loads(out.read_text()) == {
+        "q_red": first["q_red"] | {"gt_entity_pos_img": "edited"},
+        "q_blue": first["q_red"],
+    }
+    out.with_name("negatives.json.inputs.json").unlink()
+    with pytest.raises(ValueError, match=r"inputs.json: missing, but there is negatives.json, whose inputs are unknow"):
+        mine("q_red", "q_blue")
+    assert mine("q_blue", overwrite=True) == 1 and list(json.loads(out.read_text())) == ["q_blue"]
 
 
 def test_images_that_all_are_missing_leave_nothing(world: TrainingWorld, tmp_path: Path) -> None:
@@ -170,8 +195,15 @@ def test_similarities_are_finite(score: str, tmp_path: Path) -> None:
 def test_negatives_against_the_order_of_their_similarities_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "negatives.json"
     path.write_text('{"q": [{"entry": "near", "similarity": 0.25}, {"entry": "far", "similarity": 2.5}]}')
-    with pytest.raises(ValueError, match=r"'q', the order contradicts the scores: first in the list is 'near'"):
-        read_negatives(path)
+    with pytest.raises(ValueError, match=r"'q', the order contradicts the scores: first.*'near'.*--order distances"):
+        read_negatives(path, flag="--order")
+    for order, found in (
+        ("list", {"near": math.nan, "far": math.nan}),
+        ("scores", {"far": 2.5, "near": 0.25}),
+        ("distances", {"near": -0.25, "far": -2.5}),
+    ):
+        mined = read_negatives(path, order=order)["q"]
+        assert str(dict(mined.items())) == str(found)
 
 
 class Towns(Lands):

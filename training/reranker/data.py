@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from indexes.article_images import MAIN_ONLY, ImageUse
+from indexes.formats.rankings import Order
 from retriever.maxsim import ScoreMode
 from training.knowledge_base import KnowledgeBase
 from training.questions import TrainingQuestion
@@ -40,11 +41,16 @@ class RerankerData(KnowledgeBase):
     Attributes:
         questions: Questions with their evidence sections, and an error for each row that is none.
         query_image_of: Finds the file of a question's image by its id; returns `None` if there is none.
-        negatives: The file that `mine_negatives` wrote.
+        negatives: The file that `mine_negatives` wrote, or another system.
+        negatives_order: What puts its entities in order, if the file contradicts itself.
+        negatives_partial: Whether to accept a file of which less than half is in the knowledge base, or that has
+            negatives for less than half of the questions.
         serving: How the trained encoder will be used.
     """
 
     questions: Sequence[TrainingQuestion | ValueError]
     query_image_of: Callable[[str], Path | None]
     negatives: Path
+    negatives_order: Order | None = None
+    negatives_partial: bool = False
     serving: Serving = Serving()

@@ -15,6 +15,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from indexes.article_images import ImageUse, MainImage, choose_further, keys_with_tokens
+from indexes.formats.rankings import check_coverage
 from indexes.progress import progress_bar
 from indexes.sources import ImageSource, find_main, main_candidates
 from indexes.wanted_ids import WantedIds
@@ -38,6 +39,7 @@ PASSAGES_NAME = "passages.jsonl"
 QUESTIONS_NAME = "questions.jsonl"
 TOKEN_DTYPE = np.dtype(np.uint16)
 """Large enough for BERT's vocabulary of 30,522 pieces."""
+_NOT_MINED = "no negatives were mined for the image"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ def prepare(
     Raises:
         ValueError: A file is malformed.
     """
-    negatives = read_negatives(data.negatives)
+    negatives = read_negatives(data.negatives, order=data.negatives_order, flag="--negatives-order")
     left_out = LeftOut()
     questions = list(_usable(data, negatives, left_out))
     source = data.image_source()
@@ -108,6 +110,14 @@ def prepare(
     folder.mkdir(parents=True, exist_ok=True)
     write_rows(folder / TEXTS_NAME, _tokens(texts, tokenizer, max_tokens), TOKEN_DTYPE)
     write_lines(folder / PASSAGES_NAME, articles.passages)
+    check_coverage(
+        data.negatives,
+        {question.id: negatives[question.image_id].entities for question in questions},
+        len(questions) + sum(reason == _NOT_MINED for _, reason, _ in left_out.rows),
+        articles.wanted.rows().__contains__,
+        partial_flag="" if data.negatives_partial else "--negatives-partial",
+        where="knowledge base",
+    )
 
     first = len(articles.published)
     shown_questions = ((first + i, q.question) for i, q in enumerate(questions) if held_out[i])
@@ -153,7 +163,7 @@ def _usable(data: RerankerData, negatives: dict[str, MinedNegatives], left_out: 
         elif question.section_index is None:
             left_out.add(question.id, "the evidence section is unknown", bad=False)
         elif image_id not in negatives:
-            left_out.add(question.id, "no negatives were mined for the image", bad=False)
+            left_out.add(question.id, _NOT_MINED, bad=False)
         else:
             yield question
         seen.add(question.id)

@@ -233,6 +233,7 @@ def _agree(out: Path, data: RerankerData, settings: Mapping[str, object], overwr
     inputs = {
         "knowledge base": data.digest,
         "negatives": sha256_of(data.negatives),
+        "order of negatives": data.negatives_order,
         "questions": Items(asked, "question", "another wording, image, entity or section"),
         "query images": files_as_items(images, "image"),
         "drop_sections": None if data.drop_sections is None else list(data.drop_sections),
