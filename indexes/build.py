@@ -13,6 +13,7 @@ from typing import get_args
 
 import numpy as np
 
+from indexes.chat_summarizer import ChatSummarizer
 from indexes.claim import PARTS, UNKNOWN, claim, publish, resumable
 from indexes.entity_index import write_entity_index
 from indexes.existing import existing_index, with_images
@@ -168,6 +169,8 @@ def build_index(
         section_images=section_images and fusion is not None,
         labeled=labels.digest if labels else "none",
         sections=None if sections is None else sections.fingerprint,
+        summarizer_settings=summarizer.settings if isinstance(summarizer, ChatSummarizer) else UNKNOWN,
+        summarizer_server=summarizer.served() if isinstance(summarizer, ChatSummarizer) else UNKNOWN,
     )
     index = existing_index(out, inputs, source, encoder, fusion, overwrite, image_weight)
     if index is not None:

@@ -130,6 +130,23 @@ class ChatSummarizer:
         """The model's name."""
         return self._client.model
 
+    @property
+    def settings(self) -> str:
+        """What else decides the summaries, in words."""
+        effort = self._client.reasoning_effort
+        limits = f"at most {self._max_tokens} tokens from {self._max_context_tokens}"
+        return f"{limits}, reasoning effort {effort}" if effort else limits
+
+    def served(self) -> str:
+        """Returns a hash of what the server says of its model; empty if it says nothing or cannot be reached."""
+        from llm.chat import ChatError
+
+        try:
+            return "" if self._served is None else question_hash(self._served).hex()
+        except ChatError as error:
+            logger.warning("%s; whether it still serves the same model is not compared", error)
+            return ""
+
     def stream(self, entities: Iterable[Entity]) -> Generator[str]:
         """Yields one summary per entity, in order; its title if the model returns nothing.
 

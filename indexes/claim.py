@@ -31,6 +31,8 @@ _WORDS = {
     "labeled": "labeled images",
     "fusion": "fusion encoder",
     "sections": "encoder of sections",
+    "summarizer_settings": "the summarizer's settings",
+    "summarizer_server": "what the summarizer's server says of its model",
 }
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM)
 

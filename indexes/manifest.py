@@ -78,7 +78,8 @@ class Inputs(_Model):
     the kind of entity index; its parameters are tuned for the `image_weight` at build time. `image_keys` and
     `section_images` specify which images are used, see `indexes.article_images.ImageUse`; `labeled` is a hash over the
     labeled images of each entity, or "none". `sections` is the fingerprint of the encoder of sections, `None` if the
-    index has no vectors of them.
+    index has no vectors of them. Of a chat model that wrote the summaries, `summarizer_settings` are its limits, and
+    `summarizer_server` is a hash of what its server reported of it; both are empty if unknown.
     """
 
     knowledge_base: str
@@ -96,6 +97,8 @@ class Inputs(_Model):
     section_images: bool = False
     labeled: str = "none"
     sections: str | None = None
+    summarizer_settings: str = ""
+    summarizer_server: str = ""
 
     @property
     def image_use(self) -> ImageUse:

@@ -37,6 +37,7 @@ from indexes.search import BestKeySearch, GpuSearch
 from indexes.section_files import EncodedSections, SectionVectors
 from indexes.thumbnails import check_thumbnails
 from indexes.tokens import HostTokens, TokenStore
+from retriever.identity import is_hash
 from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 from retriever.types import Entity, FloatArray, IntArray, StoredTokens
 
@@ -370,9 +371,11 @@ def _open(read: Callable[[Path], T], path: Path) -> T:
 
 def _check_fit(folder: Path, what: str, built_with: object, given: object) -> None:
     if built_with != given:
+        values = f"{given!r} now, {built_with!r} when it was built"
+        if is_hash(given) and is_hash(built_with):
+            values = "with other weights or settings than when it was built"
         raise ValueError(
-            f"{folder}: does not match this profile: {what} {given!r} now, {built_with!r} when it was built; "
-            f"{REBUILD}, or use the profile it was built with"
+            f"{folder}: does not match this profile: {what} {values}; {REBUILD}, or use the profile it was built with"
         )
 
 

@@ -181,19 +181,20 @@ def _differences(key: str, before: Any, now: Any) -> Iterator[str]:
 
 def difference(key: str, before: Any, now: Any) -> str:
     """Says how an input that is JSON differs; hashes are not shown."""
-    if _is_hash(before) and _is_hash(now):
+    if is_hash(before) and is_hash(now):
         return f"{key}: other content"
-    if _is_hash(before) or _is_hash(now):
+    if is_hash(before) or is_hash(now):
         return f"{key}: {_shown(before)} before, {_shown(now)} now"
     return f"{key} was {_shown(before)} and is now {_shown(now)}"
 
 
-def _is_hash(value: Any) -> bool:
+def is_hash(value: Any) -> bool:
+    """Tells whether a value is the digest of content, perhaps with settings, which says nothing to people."""
     return isinstance(value, str) and _HASH.fullmatch(value) is not None
 
 
 def _shown(value: Any) -> str:
-    text = "not given" if value is None else "given" if _is_hash(value) else json.dumps(value, ensure_ascii=False)
+    text = "not given" if value is None else "given" if is_hash(value) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

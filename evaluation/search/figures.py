@@ -45,6 +45,7 @@ def search_metrics(
         "n_queries": len(records),
         "n_failed": sum(record["failed"] is not None for record in records),
         "n_images_missing": sum((record["failed"] or "").startswith("its image") for record in records),
+        "n_gold_missing": sum(record.get("gold_missing", False) for record in records),
         "n_without_reference": sum(not record["answers"] for record in records),
         "n_unanswered": sum(record["answer"] is None for record in records),
         **{f"n_{ending}": sum(ending in _endings(trail) for trail in trails) for ending in _ENDINGS},

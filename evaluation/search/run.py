@@ -61,6 +61,7 @@ class SearchRun:
         concurrency: Number of tasks asked concurrently.
         depends_on: What else the answers depend on, such as weights and servers; a resumed run must have the same.
         deviations: A sentence on each deviation from the published protocol, by its short name (`Protocol`).
+        known: Tells whether an entity is in the index.
         recorded: Folders with what was recorded of the run, which go if another run replaces it.
     """
 
@@ -74,6 +75,7 @@ class SearchRun:
     concurrency: int = 1
     depends_on: Mapping[str, Any] = field(default_factory=dict)
     deviations: Mapping[str, str] = field(default_factory=dict)
+    known: Callable[[str], bool] = lambda _: True
     recorded: tuple[Path, ...] = ()
 
 
@@ -190,6 +192,7 @@ def _answer(run: SearchRun, task: SearchTask) -> Record:
         "answers": list(question.answers),
         "answer": answer,
         "failed": failed or None,
+        "gold_missing": bool(question.entity_ids) and not any(map(run.known, question.entity_ids)),
         "scores": judge(question, answer),
         "groups": {name: value for name, value in (task.groups or {}).items() if value},
         "requery": None if trail is None else _requery_of(trail),

@@ -212,7 +212,9 @@ def check_coverage(
     silent = f"{counted(n_questions - answered, 'question')} of {n_questions:,} have no candidate in the {where}"
     if partial_flag and usable < LEAST * total:
         advice = "Name an index of the same knowledge base" if where == "index" else "Name that knowledge base (--kb)"
-        raise ValueError(f"{path}: {lacking}; are its ids those of this {where}? {advice}, or accept it: {partial_flag}")
+        raise ValueError(
+            f"{path}: {lacking}; are its ids those of this {where}? {advice}, or accept it: {partial_flag}"
+        )
     if partial_flag and answered < LEAST * n_questions:
         options = "--queries, --only-split, --limit" if where == "index" else "--queries"
         raise ValueError(

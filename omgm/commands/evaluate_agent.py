@@ -79,8 +79,9 @@ def run(args: argparse.Namespace) -> None:
     from omgm.agent import Agent, access_of, budget_of, wordings_of
     from omgm.api import OMGM
     from omgm.identity import reported, used
-    from omgm.parts import build_encoder, build_planner, build_proposer
+    from omgm.parts import build_encoder, build_planner, build_proposer, model_folder
     from retriever.identity import files_as_items
+    from retriever.models.folder import folder_fingerprint
 
     profile, mode = profile_of(args), args.mode or MODES[args.dataset]
     modes = [*POLICIES, *BASELINES, "dynvqa-golden"]
@@ -103,6 +104,8 @@ def run(args: argparse.Namespace) -> None:
         agent = stack.enter_context(Agent(omgm, planner, propose=propose, corpus=corpus, **access_of(settings)))
         models = {"planner": planner.name}
         depends_on = {**used(profile, omgm.index, answers=False), **conduct.identity()}
+        if proposes and profile.regions.model:  # otherwise they come from step 1's model
+            depends_on["regions.model"] = folder_fingerprint(model_folder(profile, "regions"))
         if args.corpus is None:
             depends_on["planner's server"] = reported(planner_profile)
         else:
@@ -131,12 +134,13 @@ def run(args: argparse.Namespace) -> None:
                 header={
                     "profile": profile.name,
                     "models": models,
-                    "settings": profile.model_dump(mode="json"),
+                    "settings": profile.model_dump(mode="json") | {"agents": settings.model_dump(mode="json")},
                     "index": describe(omgm.index),
                 },
                 concurrency=args.concurrency or 1,
                 depends_on=depends_on,
                 deviations=conduct.deviations(),
+                known=lambda entity: omgm.index.row_of(entity) is not None,
                 recorded=(args.out / "corpus",),
             ),
             args.out,

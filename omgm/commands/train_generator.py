@@ -8,7 +8,7 @@ import hashlib
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from omgm.commands.common import (
     add_index,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SERVED = "omgm-adapter"
 """The adapter's name on the server."""
+_STEPS: tuple[Literal["encoder"], Literal["fusion"]] = ("encoder", "fusion")
 PORT = 8001
 """The port of vLLM in our documentation; `omgm serve` uses 8000."""
 
@@ -193,7 +194,8 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
     from indexes.manifest import read_manifest
     from omgm.identity import sections_weights
     from omgm.opening import open_retriever
-    from omgm.parts import placement
+    from omgm.parts import model_folder, placement
+    from retriever.models.folder import folder_fingerprint
     from training.generator.samples import SAMPLES, make_samples
 
     alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
@@ -203,6 +205,8 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
         return Path(args.out / SAMPLES)  # the first process compares its inputs
     # Only the settings of retrieval, so that trainings with other generator settings reuse the samples.
     retrieval = profile.model_dump(mode="json", include={"encoder", "search", "fusion", "sections"})
+    for step in retrieval.values():  # the models are compared by their weights, wherever they are
+        step.pop("model", None)
 
     manifest = read_manifest(current_files(args.index))
 
@@ -222,6 +226,7 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
             "index content": hashlib.sha256(manifest.to_json()).hexdigest(),
             "profile": retrieval,
             "precision": str(placement(profile)[1]).removeprefix("torch."),
+            **{f"{step}.model": folder_fingerprint(model_folder(profile, step)) for step in _STEPS},
             **sections_weights(profile),
         },
         overwrite=args.overwrite and alone,

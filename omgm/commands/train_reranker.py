@@ -37,13 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--negatives-order",
         choices=("list", "scores", "distances"),
-        help="what puts entities in order, if the file of negatives contradicts itself: their place in the list, scores "
-        "(higher is better) or distances (lower is better)",
+        help="what puts entities in order, if the file of negatives contradicts itself: their place in the list, "
+        "scores (higher is better) or distances (lower is better)",
     )
     parser.add_argument(
         "--negatives-partial",
         action="store_true",
-        help="accept negatives of which less than half is in the knowledge base, or for less than half of the questions",
+        help="accept negatives of which less than half is in the knowledge base, or for less than half of the "
+        "questions",
     )
     add_training(parser, "as many as the epochs take")
     add = parser.add_argument_group("recipe", "a named recipe, and values that replace its own").add_argument

@@ -49,7 +49,7 @@ FLAGS = {
     "tokens": "measure",
     "tables": "--profile --set --kb --images --index --dataset --queries --query-map --query-images --tuned-on --runs "
     "--out",
-    "ask": "--profile --set --index --mode --planner-url --model --region --propose-regions --searxng "
+    "ask": "--profile --set --index --thoughts --mode --planner-url --model --region --propose-regions --searxng "
     "--search-engine --search-price --publish-images --contact --screenshots --allow-private --web-corpus --corpus "
     "--record --trail --json IMAGE QUESTION",
     "web": "record",

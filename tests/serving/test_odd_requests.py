@@ -27,7 +27,7 @@ def test_a_trailing_slash_is_another_path(client: httpx.Client) -> None:
 
 
 def test_null_is_as_good_as_missing(client: httpx.Client) -> None:
-    names = ("k", "alpha", "beta", "stream", "on_generator_error", "mode", "budget", "boxes")
+    names = ("k", "alpha", "beta", "stream", "on_generator_error", "thoughts", "mode", "budget", "boxes")
     nulls: Any = dict.fromkeys(names)
     assert ask_json(client, **nulls).json()["answer"] == ask(client, **nulls).json()["answer"] == "1848"
     assert fault(ask_json(client, question=None)) == (422, "wrong_type", "question")

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from evaluation.datasets import Question
+from indexes.formats.rankings import Order
 from indexes.sources import FolderImages
 from retriever.models.encoder import ClipEncoder
 from retriever.types import ArticleImage, Entity, FloatArray, IntArray, Section, StoredTokens
@@ -197,11 +198,12 @@ def test_negatives_against_the_order_of_their_similarities_are_refused(tmp_path:
     path.write_text('{"q": [{"entry": "near", "similarity": 0.25}, {"entry": "far", "similarity": 2.5}]}')
     with pytest.raises(ValueError, match=r"'q', the order contradicts the scores: first.*'near'.*--order distances"):
         read_negatives(path, flag="--order")
-    for order, found in (
-        ("list", {"near": math.nan, "far": math.nan}),
-        ("scores", {"far": 2.5, "near": 0.25}),
-        ("distances", {"near": -0.25, "far": -2.5}),
-    ):
+    readings: dict[Order, dict[str, float]] = {
+        "list": {"near": math.nan, "far": math.nan},
+        "scores": {"far": 2.5, "near": 0.25},
+        "distances": {"near": -0.25, "far": -2.5},
+    }
+    for order, found in readings.items():
         mined = read_negatives(path, order=order)["q"]
         assert str(dict(mined.items())) == str(found)
 

@@ -18,6 +18,8 @@ from tests.fakes.images import write_image
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.rows import write_jsonl
+from tests.fakes.scripted_server import ScriptedServer
+from tests.paths import contents
 from training.config import TrainingConfig
 from training.questions import is_held_out
 
@@ -224,3 +226,46 @@ def test_labeled_images_that_the_training_of_the_encoder_held_out_are_no_keys(
 
     (trained / "encoder" / "training.json").write_text("{}")
     assert build(kb, images, tmp_path / "index", *labeled, str(tmp_path / "photos"), "--dry-run", *encoder) == 2
+
+
+class ReportingServer(ScriptedServer):
+    """Writes the same summary for everything, and reports what `reports` has of its model."""
+
+    reports: dict[str, Any] = {}  # noqa: RUF012  set by the test
+
+    async def models(self) -> dict[str, Any]:
+        return {"data": [{"id": "another"}, {"id": "scripted", "created": len(self.bodies), **self.reports}]}
+
+
+def test_a_finished_index_knows_the_model_that_summarized_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(parts, "build_summarizer", build_summarizer)
+    kb, images = write_kb(tmp_path)
+    chat = ["summarizer.kind=openai", "summarizer.model=scripted", "summarizer.cache=none"]
+    with ReportingServer(["A summary."]) as server:
+        server.reports = {"root": "/models/a", "meta": {"size": 1}}
+
+        def again(*more: str, url: str = server.url) -> tuple[int, str]:
+            given = [f"--set={one}" for one in (*chat, f"summarizer.base_url={url}", *more)]
+            capsys.readouterr()
+            return build(kb, images, tmp_path / "index", *given), capsys.readouterr().err
+
+        assert again()[0] == 0
+        asked = len(server.bodies)
+        assert asked == 7 and again()[0] == 0 and len(server.bodies) == asked
+        before = contents(tmp_path / "index")
+        for reports in ({"root": "/models/b", "meta": {"size": 1}}, {"root": "/models/a", "meta": {"size": 2}}):
+            server.reports = reports
+            status, error = again()
+            assert status == 2 and "what the summarizer's server says of its model: other content" in error
+        server.reports = {"root": "/models/a", "meta": {"size": 1}}
+        status, error = again("summarizer.max_tokens=99")
+        assert status == 2
+        assert 'settings was "at most 256 tokens from 6144" and is now "at most 99 tokens from 6144"' in error
+        assert contents(tmp_path / "index") == before and len(server.bodies) == asked
+        unreachable = again(url="http://127.0.0.1:9/v1")
+    assert unreachable[0] == 0 and "whether it still serves the same model is not compared" in caplog.text

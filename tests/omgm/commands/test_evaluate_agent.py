@@ -14,6 +14,7 @@ from llm.chat import ChatClient
 from llm.replies import ChatReply
 from omgm.__main__ import main
 from tests.fakes.chat_server import FakeChatServer
+from tests.fakes.grounding_dino import write_grounding_dino
 from tests.fakes.planner import calling, text_of
 from tests.fakes.processes import kill_omgm_when
 from tests.fakes.question_files import DYNVQA
@@ -267,6 +268,35 @@ def test_what_failed_is_asked_and_judged_again(
     assert [["Question late?" in text, "Question here?" in text] for text in asked] == (
         [[False, True]] * 2 + [[True, False]] * 2
     )
+
+
+def test_region_proposals_and_unknown_entities_belong_to_the_run(
+    examples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    detector = write_grounding_dino(tmp_path / "dino")
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images/a.jpg").write_bytes((examples / "photo.jpg").read_bytes())
+    rows = [
+        {"id": entity, "image": "a", "question": "Which?", "answers": ["x"], "entity": entity}
+        for entity in ("https://nobody.example/", next(iter(json.loads((examples / "kb.json").read_text()))))
+    ]
+    queries, out = write_jsonl(tmp_path / "q.jsonl", *rows), tmp_path / "out"
+    options = ["--mode", "mmsearch-plus", "--query-images", str(tmp_path / "images")]
+    regions = ["--set", f"regions.model={detector}", "--set", "agents.propose_regions=true"]
+    with ScriptedServer(lambda messages: "<answer>x</answer>") as server:
+        command = arguments(examples, "plain", queries, out, "--planner-url", server.url, *options)
+        assert main([*command, *regions]) == 0
+        assert figures(out)["n_gold_missing"] == 1
+        assert "of 2 questions: 1 about entities that the index lacks\n" in capsys.readouterr().out
+        weights = bytearray((detector / "model.safetensors").read_bytes())
+        weights[-1] ^= 1
+        (detector / "model.safetensors").write_bytes(weights)
+        assert main([*command, *regions]) == 2
+        assert "made from other inputs (regions.model: other content)" in capsys.readouterr().err
+        assert main([*command, *regions[:2]]) == 2
+        error = capsys.readouterr().err
+    assert "settings.agents.propose_regions was true and is now false" in error
+    assert "regions.model: given before, not given now" in error
 
 
 @pytest.mark.parametrize(
