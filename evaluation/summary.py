@@ -21,7 +21,11 @@ def as_text(metrics: Mapping[str, Any]) -> str:
         lines.append(_row(step, [(f"recall@{k}", metrics[step].get(f"recall@{k}")) for k in CUTOFFS]))
     lines.append(_row("step3", [("section recall@1", metrics["step3"].get("section_recall@1"))]))
     answer = metrics["answer"]
-    lines.append(_row("answer", [(answer["metric"], answer["accuracy"])]))
+    figures = [(answer["metric"], answer["accuracy"])]
+    if "harmonic_mean" in answer:  # InfoSeek's own figure: the paper's "Overall"
+        splits = [(name.replace("_", " "), answer[name]) for name in ("unseen_question", "unseen_entity")]
+        figures += [("overall (harmonic mean)", answer["harmonic_mean"]), *splits]
+    lines.append(_row("answer", figures))
     if "note" in answer:
         lines.append(f"{'':8}{answer['note']}")
     if "protocol" in metrics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from PIL import Image
@@ -9,6 +10,10 @@ from PIL import Image
 from llm.messages import Message, image_part, text_part
 
 Style = Literal["evqa", "infoseek"]
+PUBLISHED: Mapping[str, Style] = {"evqa": "evqa", "evqa-all": "evqa", "infoseek": "infoseek"}
+"""The prompt that the paper uses for each data set."""
+TABLES: Mapping[Style, str] = {"evqa": "Table 16 (E-VQA)", "infoseek": "Table 17 (InfoSeek)"}
+"""The prompts in words."""
 
 _LOOK = (  # multimodal models only
     "Answer the encyclopedic question about the given image. Don't mention the visual content of image in your output. "
@@ -33,6 +38,24 @@ Venezia Giulia, covering an area shared between the provinces of Belluno, Vicenz
 Udine and Pordenone.
 - Question: Which city or region does this mountain locate in?
 {_SHORT} Province of Belluno"""
+
+
+def style_for(chosen: Style | Literal["auto"], dataset: str = "") -> Style:
+    """Returns the prompt to use: the chosen one, or with "auto" that of the data set; Table 16 for all others."""
+    return PUBLISHED.get(dataset, "evqa") if chosen == "auto" else chosen
+
+
+def prompt_deviation(style: Style, dataset: str) -> dict[str, str]:
+    """Returns a sentence by its short name if a data set is asked with another prompt than the paper's, else nothing.
+
+    Example:
+        >>> prompt_deviation("evqa", "infoseek")
+        {'evqa-prompt': 'infoseek is asked with the prompt of Table 16 (E-VQA), not of Table 17 (InfoSeek).'}
+    """
+    published = PUBLISHED.get(dataset, style)
+    if style == published:
+        return {}
+    return {f"{style}-prompt": f"{dataset} is asked with the prompt of {TABLES[style]}, not of {TABLES[published]}."}
 
 
 def _system_prompt(style: Style, multimodal: bool) -> str:

@@ -23,6 +23,7 @@ from indexes.chat_summarizer import ChatSummarizer
 from indexes.summarizers import ExtractiveSummarizer, Summarizer
 from indexes.summary_cache import SummaryCache, default_cache
 from llm.context import Cut, cut_characters, token_cut
+from llm.prompts import style_for
 from omgm.devices import device_of, sees_gpu
 from omgm.downloads.hub import local_folder
 from omgm.profile import is_folder
@@ -149,7 +150,12 @@ def _answering(profile: Profile, apart: bool) -> Generator:
 
         client, cut = _client(settings, "generator"), _cut(profile, "generator")
         return ChatGenerator(
-            client, settings.style, settings.multimodal, settings.max_tokens, settings.max_context_tokens, cut
+            client,
+            style_for(settings.style),
+            settings.multimodal,
+            settings.max_tokens,
+            settings.max_context_tokens,
+            cut,
         )
     return ReaderProcess() if apart else ExtractiveReader()
 

@@ -170,9 +170,13 @@ class SummarizerSettings(_ChatModelSettings):
 
 
 class GeneratorSettings(_ChatModelSettings):
-    """The generator, which writes the answers."""
+    """The generator, which writes the answers.
 
-    style: Literal["evqa", "infoseek"] = "evqa"
+    Attributes:
+        style: The data set whose prompt in the paper is used; "auto" is that of the data set in question, if any.
+    """
+
+    style: Literal["auto", "evqa", "infoseek"] = "auto"
     multimodal: bool = False
 
 

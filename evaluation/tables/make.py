@@ -71,7 +71,7 @@ def make(
         folders |= {name: str(runs.folder(row.run)) for name, row in rows.items()}
         notes += [f"{name}: {line}." for name, m in metrics.items() if (line := counts_line(m))]
         if _shows_answers(table):
-            notes += sorted({m["answer"]["note"] for m in metrics.values() if "note" in m["answer"]})
+            notes += sorted({sentence for m in metrics.values() for sentence in m.get("deviations", {}).values()})
     for label, folder in given.items():
         given_block, reason = _given(table, label, folder)
         if given_block is not None:

@@ -48,7 +48,13 @@ _CANDIDATES: dict[str, Candidates] = {name: name for name in ("summary", "title"
 
 @dataclass(frozen=True, slots=True)
 class Components:
-    """The models and settings of a profile; `settings` describes them in reports, `bem` is E-VQA's judge."""
+    """The models and settings of a profile.
+
+    Attributes:
+        settings: Describes them in reports.
+        bem: E-VQA's judge.
+        deviations: A sentence on each deviation from the published protocol, see `evaluation.protocol.Protocol`.
+    """
 
     profile: str
     settings: Mapping[str, Any]
@@ -66,6 +72,7 @@ class Components:
     device: str = "cpu"
     gpu_search: GpuSearch = "torch"
     bem: Bem | None = None
+    deviations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def candidates(self) -> Candidates:
@@ -158,6 +165,7 @@ class TableRuns:
             index_info=_describe(self.main),
             progress=self._progress,
             bem=None if generator is None else self.components.bem,
+            deviations=self.components.deviations,
         )
         if metrics["n_failed"]:  # not retried later, because the runs that replay this one must match it
             logger.warning("tables keep run %s despite its failures; delete %s to redo all runs", name, folder.parent)

@@ -94,8 +94,10 @@ def run(args: argparse.Namespace) -> None:
     from omgm.identity import used
     from omgm.opening import open_retriever
     from omgm.parts import build_generator
+    from omgm.profile import deviations, for_dataset
     from retriever.files import write_json, write_whole
 
+    profile = for_dataset(profile, args.dataset)
     bem = None if args.bem is None else load_bem(existing(args.bem, "--bem"))
     given = None if args.step1 is None else _given(args, questions)
     retriever = open_retriever(profile, args.index)
@@ -124,6 +126,7 @@ def run(args: argparse.Namespace) -> None:
         batch_size=args.batch_size,
         bem=bem,
         depends_on=used(profile, index, answers=not args.no_answers),
+        deviations=deviations(profile, args.dataset),
         overwrite=args.overwrite,
         entity_image=lambda entity: None if (row := index.row_of(entity)) is None else index.image_path(row),
     )

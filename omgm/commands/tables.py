@@ -50,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Writes the tables; one that cannot be measured explains why."""
-    profile = profile_of(args)
+    from omgm.profile import for_dataset
+
+    profile = for_dataset(profile_of(args), args.dataset)
     given = dict(_labeled(run) for run in args.runs)
 
     from evaluation.tables.make import make
@@ -61,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
     questions = _question_set(args)
     if questions is not None and args.tuned_on is not None:
         refuse_tuned(args.tuned_on, questions.questions)
-    runs = None if questions is None else TableRuns(_components(profile, args.bem), questions, args.out)
+    runs = None if questions is None else TableRuns(_components(profile, args.bem, args.dataset), questions, args.out)
     measured = []
     for name in NAMES if "all" in args.tables else args.tables:
         table = make(tables()[name], runs, given, args.tuned_on)
@@ -91,10 +93,11 @@ def _question_set(args: argparse.Namespace) -> QuestionSet | None:
     )
 
 
-def _components(profile: Profile, bem: Path | None) -> Components:
+def _components(profile: Profile, bem: Path | None, dataset: str) -> Components:
     from evaluation.bem import load_bem
     from evaluation.tables.runs import Components
     from omgm import indexing, parts
+    from omgm.profile import deviations
 
     return Components(
         profile=profile.name,
@@ -113,6 +116,7 @@ def _components(profile: Profile, bem: Path | None) -> Components:
         device=parts.placement(profile)[0],
         gpu_search=profile.search.gpu,
         bem=None if bem is None else load_bem(existing(bem, "--bem")),
+        deviations=deviations(profile, dataset),
     )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import gc
 import hashlib
+import logging
 import os
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from llm.prompts import Style, prompt_deviation, style_for
 from omgm.commands.common import (
     add_index,
     add_overwrite,
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from omgm.settings import Profile
     from retriever.protocols import QueryRetriever
     from training.generator.config import GeneratorTrainingConfig
+
+logger = logging.getLogger(__name__)
 
 SERVED = "omgm-adapter"
 """The adapter's name on the server."""
@@ -90,6 +94,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Creates the samples, trains the adapter, writes `profile.toml` and prints how to serve the adapter."""
     profile = profile_of(args)
+    style = style_for(profile.generator.style, args.dataset)
+    for sentence in prompt_deviation(style, args.dataset).values():
+        logger.warning("generator.style: %s", sentence)
 
     from evaluation.commit import commit
     from omgm.downloads.hub import hub_model
@@ -102,7 +109,7 @@ def run(args: argparse.Namespace) -> None:
     base, config = _base_folder(args.base), _config(args, profile)
     asked = profile.generator
     prompt = PromptSettings(
-        style=asked.style,
+        style=style,
         multimodal=asked.multimodal,
         system_role=asked.system_role,
         max_context_tokens=asked.max_context_tokens,
@@ -131,7 +138,7 @@ def run(args: argparse.Namespace) -> None:
     if int(os.environ.get("RANK", "0")):
         return
     tokenizer = name if revision is None else f"{name}@{revision}"
-    path = _write_profile(args, profile, tokenizer if (base / "tokenizer.json").is_file() else "")
+    path = _write_profile(args, profile, style, tokenizer if (base / "tokenizer.json").is_file() else "")
     serve = ["vllm", "serve", name, *(["--revision", revision] if revision else []), "--port", str(PORT)]
     serve += ["--generation-config", "vllm", "--enable-lora", "--max-lora-rank", str(config.max_lora_rank)]
     serve += ["--lora-modules", f"{SERVED}={(args.out / ADAPTER).resolve()}"]
@@ -238,7 +245,7 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
     return path
 
 
-def _write_profile(args: argparse.Namespace, profile: Profile, tokenizer: str) -> Path:
+def _write_profile(args: argparse.Namespace, profile: Profile, style: Style, tokenizer: str) -> Path:
     from omgm.profile import parse_overrides, write_profile
 
     served = {
@@ -246,5 +253,6 @@ def _write_profile(args: argparse.Namespace, profile: Profile, tokenizer: str) -
         "generator.base_url": profile.generator.base_url or f"http://127.0.0.1:{PORT}",
         "generator.model": SERVED,
         "generator.tokenizer": tokenizer,
+        "generator.style": style,
     }
     return write_profile(args.out, args.profile, parse_overrides(args.overrides) | served)
