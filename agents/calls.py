@@ -81,8 +81,8 @@ def calls_of(reply: ChatReply, names: Collection[str] = ()) -> tuple[tuple[Call,
     if calls or problem or tagged(said, "answer"):
         return calls, problem
     for text in (said, reply.text if not said else "", reply.thoughts):  # some models close their thoughts too late
-        if found := _calls_in(text, names)[0] or _anywhere(text, names):
-            return found, ""
+        if late := _calls_in(text, names)[0] or _anywhere(text, names):
+            return late, ""
     return (), ""
 
 
