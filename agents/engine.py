@@ -9,6 +9,7 @@ from typing import Protocol
 
 from PIL import Image
 
+from agents.boxes import BoxSetting, convention_of
 from agents.budget import Budget, OutOfBudget, Spending
 from agents.cache import ResultCache
 from agents.corpus import Corpus, NotRecorded, decode_observation, encode_observation, timed
@@ -53,6 +54,7 @@ class Engine:
             its trail does not depend on earlier runs; the corpus avoids repeated searches.
         corpus: Where results of tools and replies of the model are recorded or replayed.
         propose: Proposes regions for images that come without any.
+        boxes: What coordinates of the model's boxes count; by default what its family was trained on.
 
     Raises:
         ValueError: Two tools have the same name.
@@ -67,7 +69,9 @@ class Engine:
         cache: ResultCache[tuple[Observation, float]] | None = None,
         corpus: Corpus | None = None,
         propose: ProposeRegions | None = None,
+        boxes: BoxSetting = "auto",
     ) -> None:
+        self._boxes_are = convention_of(planner.name, boxes)
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             raise ValueError(f"every tool needs a name of its own, got {', '.join(tool.name for tool in tools)}")
@@ -108,6 +112,7 @@ class Engine:
         if not boxes and image is not None and self._propose is not None:
             boxes = await asyncio.to_thread(self._propose, image)
         run = AgentRun(question, images, tuple(boxes), self._tools, self._asking, Spending(budget), watch=watch)
+        run.boxes_are = self._boxes_are
         if self._corpus is None:
             run.cache = self._cache
         for name in images:

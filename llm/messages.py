@@ -13,18 +13,35 @@ Message = dict[str, Any]
 """A message of the OpenAI API: {"role": ..., "content": text or a list of content parts}."""
 
 
+MAX_SIDE = 1024
+"""Longest side of images in messages, in pixels."""
+
+
 def data_uri(image: Image.Image, max_side: int, quality: int) -> str:
     """Encodes an image as a JPEG data URI, scaled down if a side exceeds `max_side` pixels."""
+    size = sent_size(image.size, max_side)
     copy = image.convert("RGB")
-    copy.thumbnail((max_side, max_side))
+    if size != image.size:
+        copy = copy.resize(size, Image.Resampling.BICUBIC, reducing_gap=2.0)
     buffer = io.BytesIO()
     copy.save(buffer, "JPEG", quality=quality)
     return f"data:image/jpeg;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
+def sent_size(size: tuple[int, int], max_side: int = MAX_SIDE) -> tuple[int, int]:
+    """Returns the size (width, height) in pixels at which an image of a size is sent.
+
+    Example:
+        >>> sent_size((4000, 3000)), sent_size((640, 480)), sent_size((9000, 3))
+        ((1024, 768), (640, 480), (1024, 1))
+    """
+    scale = min(1.0, max_side / max(size))
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+
 def image_part(image: Image.Image) -> Message:
-    """Encodes an image as a content part, with no side longer than 1,024 pixels."""
-    return {"type": "image_url", "image_url": {"url": data_uri(image, 1024, 90)}}
+    """Encodes an image as a content part, with no side longer than `MAX_SIDE` pixels."""
+    return {"type": "image_url", "image_url": {"url": data_uri(image, MAX_SIDE, 90)}}
 
 
 def text_part(text: str) -> Message:

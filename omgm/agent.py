@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 
 from PIL import Image
 
+from agents.boxes import BoxSetting
 from agents.budget import Budget
 from agents.corpus import Corpus
 from agents.engine import Engine, Policy
@@ -83,7 +84,12 @@ def access_of(settings: AgentSettings) -> dict[str, Any]:
             raise ValueError(
                 f"agents.{table}: there is no tool {unknown[0]!r}; the tools are {', '.join(sorted(TOOLS))}"
             )
-    return {"context_tokens": settings.context_tokens, "web": web_of(settings), "prices": settings.prices}
+    return {
+        "context_tokens": settings.context_tokens,
+        "web": web_of(settings),
+        "prices": settings.prices,
+        "boxes": settings.boxes,
+    }
 
 
 class LazyEngine:
@@ -97,6 +103,7 @@ class LazyEngine:
         prices: The price per call of a tool, or per query for searches, by the tool's name.
         propose: Proposes regions for images that come without any.
         corpus: Where searches, pages and the model's replies are recorded or replayed.
+        boxes: What coordinates of the model's boxes count; by default what its family was trained on.
     """
 
     def __init__(
@@ -109,7 +116,9 @@ class LazyEngine:
         prices: Mapping[str, float] | None = None,
         propose: ProposeRegions | None = None,
         corpus: Corpus | None = None,
+        boxes: BoxSetting = "auto",
     ) -> None:
+        self._boxes: BoxSetting = boxes
         self._searcher, self._planner, self._prices = searcher, planner, prices or {}
         self._context_tokens, self._propose, self._corpus = context_tokens, propose, corpus
         self._web = web or WebSettings()
@@ -129,6 +138,7 @@ class LazyEngine:
                 context_tokens=self._context_tokens,
                 corpus=self._corpus,
                 propose=self._propose,
+                boxes=self._boxes,
             )
         return self._engine
 
@@ -152,6 +162,7 @@ class Agent:
         prices: As for `LazyEngine`.
         propose: Proposes regions for images that come without any.
         corpus: Where searches, pages and the model's replies are recorded or replayed.
+        boxes: As for `LazyEngine`.
         prompts: Whether policies ask in the words of their papers ("paper") or in ours ("own"); see `wordings_of`.
     """
 
@@ -165,6 +176,7 @@ class Agent:
         prices: Mapping[str, float] | None = None,
         propose: ProposeRegions | None = None,
         corpus: Corpus | None = None,
+        boxes: BoxSetting = "auto",
         prompts: Literal["", "paper", "own"] = "own",
     ) -> None:
         self._prompts = prompts
@@ -177,6 +189,7 @@ class Agent:
             prices=prices,
             propose=propose,
             corpus=corpus,
+            boxes=boxes,
         )
         self._loop = BackgroundLoop()
 

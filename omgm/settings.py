@@ -203,6 +203,8 @@ class AgentSettings(_Table):
         allow_private: Hosts of web pages (`name` or `name:port`) that may be on a private network.
         web_corpus: A folder written by `omgm web record`, which is replayed instead of using the web.
         propose_regions: Whether to propose regions for images that come without any.
+        boxes: What coordinates of the model's boxes count: "pixels" of the image as sent, "thousandths", "percent" or
+            "unit" parts of its sides; "auto" goes by the family of the model.
         prompts: Whether policies ask in the words of their papers (`omgm download --prompts`) or in ours; by default
             ours for users, and in evaluations the papers' if they were downloaded.
     """
@@ -226,6 +228,7 @@ class AgentSettings(_Table):
     allow_private: tuple[str, ...] = ()
     web_corpus: str = ""
     propose_regions: bool = False
+    boxes: Literal["auto", "pixels", "thousandths", "percent", "unit"] = "auto"
     prompts: Literal["", "paper", "own"] = ""
 
 

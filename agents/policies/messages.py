@@ -8,10 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from PIL import Image
 
+from agents.boxes import described
 from agents.parsing import is_abstention
 from agents.regions import overlay
 from agents.state import IMAGE, AgentRun, CallRecord, Decision
-from llm.messages import Message, image_part, text_part, with_text
+from llm.messages import Message, image_part, sent_size, text_part, with_text
 
 
 def user(text: str, images: Sequence[Image.Image] = ()) -> Message:
@@ -36,7 +37,7 @@ async def question_message(run: AgentRun, after: str = "") -> Message:
         run.image_parts = await asyncio.to_thread(_encoded, run, list(given.values()))
     sizes = [
         f'The image{"" if name == IMAGE else " " + name.removeprefix(f"{IMAGE}_")} is named "{name}" and has '
-        f"{image.width} x {image.height} pixels."
+        f"{' x '.join(map(str, sent_size(image.size)))} pixels. Boxes in it are {described(run.boxes_are, image.size)}."
         for name, image in given.items()
     ]
     text = "\n".join([*sizes, f"Question: {run.question}{after}"])

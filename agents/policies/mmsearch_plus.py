@@ -76,7 +76,8 @@ class MMSearchPlus:
         self._unseen = reply, run.rounds[-1]
         calls, problem = calls_of(reply, [*run.tools, *_PUBLISHED])
         calls = tuple(_ours(run, call) for call in calls)
-        if barred := [call.tool for call in calls if call.tool in run.tools and call.tool not in self.offered]:
+        barred = [call.tool for call in calls if call.tool in run.tools and call.tool not in self.offered]
+        if barred and self.offered is not OFFERED:  # a published setting without that tool
             calls = tuple(call for call in calls if call.tool not in barred)
             problem = problem or f"there is no tool {barred[0]!r}"
         thought = _thought(reply)

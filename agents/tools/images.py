@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Literal
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from PIL import Image, ImageFilter
-from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic.json_schema import SkipJsonSchema
 
+from agents.boxes import box_in, place_of
+from agents.parsing import json_object
 from agents.regions import Box
 from agents.state import IMAGE, AgentRun, Observation
 from agents.tool import Tool
@@ -35,10 +40,27 @@ RegionNumber = Annotated[
 ]
 
 
+_CORNERS = (("x1", "y1", "x2", "y2"), ("left", "top", "right", "bottom"), ("xmin", "ymin", "xmax", "ymax"))
+_SIDES = (("x", "y", "width", "height"), ("x", "y", "w", "h"), ("left", "top", "width", "height"))
+
+
 def _corners(value: object) -> object:
-    """Returns corners as one list, also if given as two points."""
+    """Returns corners as one list, also if given as two points, as names with numbers, or as a text."""
+    if isinstance(value, str):
+        value = [float(number) for number in re.findall(r"-?\d+(?:\.\d+)?", value)]
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], list):
+        [value] = value
     if isinstance(value, list) and len(value) == 2 and all(isinstance(point, list) for point in value):
         return [*value[0], *value[1]]
+    if isinstance(value, dict):
+        named = {str(name).lower().replace("_", ""): number for name, number in value.items()}
+        for names in _CORNERS:
+            if named.keys() >= {*names}:
+                return [named[name] for name in names]
+        for names in _SIDES:
+            if named.keys() >= {*names} and all(isinstance(named[name], int | float) for name in names):
+                x, y, width, height = (named[name] for name in names)
+                return [x, y, x + width, y + height]
     return None if value in ("", []) else value
 
 
@@ -48,8 +70,13 @@ Corners = Annotated[
     Field(
         default=None,
         validation_alias=AliasChoices("box", "bbox", "bbox_2d", "bounding_box"),
-        description="Instead of a region: x1, y1, x2, y2 in pixels of the image",
+        description="Instead of a region: x1, y1, x2, y2, as said with the image",
     ),
+]
+RowsFirst = Annotated[
+    list[float] | None,
+    BeforeValidator(_corners),
+    Field(default=None, description="The same as y1, x1, y2, x2 from 0 to 1000"),
 ]
 
 
@@ -59,6 +86,7 @@ class PartArguments(BaseModel):
     image: ImageName
     region: RegionNumber
     box: Corners
+    box_2d: SkipJsonSchema[RowsFirst]  # Gemini's form, which it writes whatever it is told
 
 
 class RotateArguments(BaseModel):
@@ -82,7 +110,28 @@ def box_of(arguments: PartArguments, run: AgentRun) -> Box | None:
         if arguments.image != IMAGE:
             raise ValueError(f'regions are parts of "{IMAGE}", not of {arguments.image!r}')
         return run.boxes[arguments.region - 1]
-    return None if arguments.box is None else Box.of(arguments.box, image.size)
+    if arguments.box_2d is not None and len(arguments.box_2d) == 4:
+        top, left, bottom, right = arguments.box_2d
+        return box_in([left, top, right, bottom], image.size, "thousandths", confirmed=True)
+    if arguments.box is None:
+        return None
+    return box_in(arguments.box, image.size, run.boxes_are, _is_confirmed(arguments, run))
+
+
+def _is_confirmed(arguments: PartArguments, run: AgentRun) -> bool:
+    """Returns whether a call in an earlier round had the same box."""
+    earlier = (record.call.arguments for done in run.rounds[:-1] for record in done.calls)
+    numbers = [float(number) for number in arguments.box or ()]
+    return any(numbers == _written(one) for one in earlier)
+
+
+def _written(arguments: Mapping[str, Any] | str) -> list[float] | None:
+    """Returns the box in a call as it was written."""
+    values = json_object(arguments) if isinstance(arguments, str) else arguments
+    try:
+        return None if values is None else PartArguments.model_validate(dict(values)).box
+    except ValidationError:
+        return None
 
 
 def part_of(arguments: PartArguments, run: AgentRun) -> Image.Image:
@@ -120,7 +169,10 @@ async def _zoom(arguments: PartArguments, run: AgentRun) -> Observation:
     if box is None:
         raise ValueError("zoom_in needs a region or a box")
     name = f"{arguments.image}_crop_{box.left}_{box.top}_{box.right}_{box.bottom}"
-    return Observation(images={name: box.crop(run.image(arguments.image))})
+    image = run.image(arguments.image)
+    part = box.crop(image)
+    where = f'{name}: {part.width} x {part.height} pixels, {place_of(box, image.size)} of "{arguments.image}"'
+    return Observation(text=where, images={name: part})
 
 
 async def _rotate(arguments: RotateArguments, run: AgentRun) -> Observation:

@@ -148,7 +148,7 @@ def test_an_article_is_opened_by_name_and_by_number(index: FakeIndex, page: str)
     [
         ("image_search", {"region": 3}, "there is no region 3; there are 1 to 1"),
         ("image_search", {"image": "image_2"}, "there is no image 'image_2'; there are image"),
-        ("zoom_in", {"box": [500, 0, 600, 50]}, "has no pixel of the image, which is 400 x 300"),
+        ("zoom_in", {"box": [500, 0, 600, 50]}, "is not within the image; boxes are x1, y1, x2, y2"),
         ("zoom_in", {}, "zoom_in needs a region or a box"),
         ("rotate", {"degrees": 45}, "wrong arguments of rotate: degrees"),
         ("open_page", {"page": "[9]"}, "there is no result [9]; there are 0"),
@@ -166,7 +166,7 @@ def test_wrong_arguments_are_told(index: FakeIndex, tool: str, arguments: dict[s
 def test_zoom_and_rotate_make_new_images(index: FakeIndex) -> None:
     answer, read, _ = run(
         index,
-        call("zoom_in", box=[120, 60, 0, 0]),
+        call("zoom_in", box=[0, 0, 120, 60]),
         call("rotate", image="image_crop_0_0_120_60", degrees=90),
         call("image_zoom_in_tool", bbox_index=1, image_name="image", label="corner"),
         boxes=(Box(0, 0, 50, 40),),
