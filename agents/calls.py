@@ -90,8 +90,8 @@ def _calls_in(text: str, names: Collection[str]) -> tuple[tuple[Call, ...], str]
     """Returns the calls in a text that are written as such."""
     text = _OF_TEMPLATES.sub(_of_template, _QUOTE.sub('"', text.replace("\uff5cDSML\uff5c", "")))
     text = _MARK.sub(" ", text).strip()
-    if (written := _tool_calls(text)) and (found := _all(written, names)) != ((), ""):
-        return found
+    if (written := _tool_calls(text)) and (tagged_calls := _all(written, names)) != ((), ""):
+        return tagged_calls
     if elements := _ELEMENT.findall(text):
         return tuple(Call(name, _arguments(content)) for name, content in elements), ""
     for form in (_SPOKEN, _ACTION):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
+from agents.boxes import Convention
 from agents.cache import ResultCache
 from agents.regions import Box
 from llm.harmless import harmless, harmless_source
@@ -174,6 +175,7 @@ class AgentRun:
         counted_ratio: Ratio of counted to estimated prompt tokens of the last request, at least 1.
         image_parts: The question's image and its overlay, encoded for the model at the first request.
         found: Ids of the entities that image searches found, by the image's hash.
+        boxes_are: The convention of boxes that the model writes.
         watch: Receives every step, if set.
         verbatim: Whether the answer is the model's reply as it is, with anything that looks like a citation.
         cache: Cache of tool results.
@@ -193,6 +195,7 @@ class AgentRun:
     counted_ratio: float = 1.0
     image_parts: list[Message] = field(default_factory=list)
     found: dict[str, list[str]] = field(default_factory=dict)
+    boxes_are: Convention = "pixels"
     watch: Watch | None = None
     verbatim: bool = False
     cache: ResultCache[tuple[Observation, float]] = field(default_factory=ResultCache)

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from agents.corpus import Corpus
+from agents.documents import WebDocument
 from agents.regions import Box
 from agents.state import Source
 from agents.tools.frozen import frozen_fetch, frozen_search
@@ -106,8 +107,8 @@ def test_a_frozen_web_is_replayed(tmp_path: Path) -> None:
         async def search(query: str) -> list[Source]:
             return [Source("Violet", "a color", "https://web/violet")]
 
-        async def fetch(url: str, limit: int) -> bytes:
-            return PAGE
+        async def fetch(url: str, limit: int) -> WebDocument:
+            return WebDocument(PAGE)
 
         for query in ("wave length", "violet light"):
             await frozen_search(corpus, "duckduckgo", search)(query)
