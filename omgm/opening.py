@@ -92,6 +92,7 @@ def open_retriever(
     Raises:
         ValueError: The index or a model is missing, or they do not match; the message says what to do.
     """
+    warn_of_pair(profile)
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
     reranker = reranker or _build_reranker(profile, folder)
     sections = reranker.encoder if isinstance(reranker, HybridReranker) else None
@@ -107,6 +108,23 @@ def open_retriever(
     recognition = _build_recognition(profile, encoder, fusion, inputs.image_keys, inputs.tokens)
     pin = opened.pinned if isinstance(opened, LiveIndex) else nullcontext
     return Retriever(steps, opened, recognition, pin, profile.search.trim_borders, device=opened.device)
+
+
+def warn_of_pair(profile: Profile) -> None:
+    """Warns if alpha and beta were chosen for another score mode: `sim_m` has another scale there."""
+    fusion = profile.fusion
+    if fusion.tuned_for not in ("", fusion.score_mode):
+        logger.warning(
+            "profile %s: fusion.alpha = %g and sections.beta = %g were chosen for fusion.score_mode = %s, not for %s, "
+            "which weighs step 2 differently; choose them on a validation split with `omgm sweep`, or convert them "
+            "(docs/models.md), and set fusion.tuned_for=%s",
+            profile.name,
+            fusion.alpha,
+            profile.sections.beta,
+            fusion.tuned_for,
+            fusion.score_mode,
+            fusion.score_mode,
+        )
 
 
 def _build_reranker(profile: Profile, folder: Path) -> TextReranker:

@@ -79,7 +79,9 @@ def build_text_reranker(profile: Profile) -> TextReranker:
         return HybridReranker(build_sections(profile), profile.sections.cosine_weight)
     cross = profile.sections.kind == "cross_encoder"
     load: Callable[..., TextReranker] = CrossEncoderReranker.load if cross else FlagReranker.load
-    return _loaded(profile, "sections", load, *placement(profile), profile.sections.max_tokens)
+    device, dtype = placement(profile)
+    chosen = dtype if profile.sections.dtype == "auto" else getattr(torch, profile.sections.dtype)
+    return _loaded(profile, "sections", load, device, chosen, profile.sections.max_tokens)
 
 
 def build_sections(profile: Profile) -> SectionEncoder:

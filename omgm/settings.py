@@ -70,12 +70,16 @@ class FusionSettings(_Table):
     Attributes:
         section_images: Whether a section's tokens are computed from its own image, if it has one, instead of the
             entity's main image.
+        tuned_for: The `score_mode` for which alpha and `sections.beta` were chosen; empty if unknown.
+        recipe: How `train-reranker` trains the model; empty for the model's default.
     """
 
     model: str = Field(min_length=1)
     tokens: str = "float16"
     section_images: bool = False
     score_mode: Literal["cosine", "paper", "compat"] = "cosine"
+    tuned_for: Literal["", "cosine", "paper", "compat"] = ""
+    recipe: Literal["", "mined", "in-batch", "paper"] = ""
     alpha: float = Field(ge=0, le=1)
 
     @field_validator("tokens")
@@ -107,11 +111,13 @@ class SectionsSettings(_Table):
 
     Attributes:
         cosine_weight: For `hybrid`, the weight of the cosine relative to BM25.
+        dtype: The dtype of a cross-encoder's weights; "auto" is that of the profile.
     """
 
     kind: Literal["bm25", "hybrid", "cross_encoder", "flag"] = "bm25"
     model: str = ""
     max_tokens: int = Field(default=1024, ge=16)
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     cosine_weight: float = Field(default=0.67, ge=0, le=1)
     beta: float = Field(ge=0, le=1)
 

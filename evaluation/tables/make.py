@@ -12,6 +12,7 @@ from evaluation.counts import counts_line
 from evaluation.metrics import percent
 from evaluation.records import RECORDS, read_records
 from evaluation.sweep import sweep
+from evaluation.tables.deviations import deviation_note
 from evaluation.tables.paper import FigureBlock, PaperTable, TableRow, cell
 from evaluation.tables.runs import TableRuns
 from retriever.wording import counted
@@ -62,6 +63,7 @@ def make(
         block, note = _swept(table, runs, tuned_on)
         blocks.append(block)
         notes.append(note)
+        notes += [said] if (said := _deviations(runs)) else []
         folders |= {"scores": str(runs.folder("full"))}
     else:
         columns = table.columns_for(_style(runs.questions.dataset))
@@ -70,6 +72,7 @@ def make(
         blocks.append(_block(_measured_on(runs), columns, [(n, rows[n], m) for n, m in metrics.items()]))
         folders |= {name: str(runs.folder(row.run)) for name, row in rows.items()}
         notes += [f"{name}: {line}." for name, m in metrics.items() if (line := counts_line(m))]
+        notes += [note] if (note := _deviations(runs)) else []
         if _shows_answers(table):
             notes += sorted({sentence for m in metrics.values() for sentence in m.get("deviations", {}).values()})
     for label, folder in given.items():
@@ -82,6 +85,13 @@ def make(
     return MeasuredTable(table, tuple(blocks), (*notes, *table.notes), folders)
 
 
+def _deviations(runs: TableRuns) -> str:
+    """Returns the deviations of a profile from the paper; those of single rows are in their names."""
+    search = runs.main.manifest.search
+    index = {"search": None if search is None else {"kind": search.kind}}
+    return deviation_note(runs.components.profile, {"settings": runs.components.settings, "index": index})
+
+
 def _given(table: PaperTable, label: str, folder: Path) -> tuple[FigureBlock | None, str]:
     metrics = load_run(folder).metrics
     rows = [row for row in table.rows if row.given]
@@ -91,8 +101,10 @@ def _given(table: PaperTable, label: str, folder: Path) -> tuple[FigureBlock | N
         return None, f"{label} is left out: {reason}."
     on = f"{metrics['dataset']}, {counted(metrics['n_queries'], 'question')}, profile {metrics['profile']}, run {label}"
     named = [(row.given.format(label=label), row, metrics) for row in rows]
-    counts = f"{label}: {line}." if (line := counts_line(metrics)) else ""
-    return _block(on, table.columns_for(_style(metrics["dataset"])), named), counts
+    notes = [f"{label}: {line}."] if (line := counts_line(metrics)) else []
+    notes += [f"{label}: {sentence}" for sentence in metrics.get("deviations", {}).values()]
+    notes += [note] if (note := deviation_note(label, metrics)) else []
+    return _block(on, table.columns_for(_style(metrics["dataset"])), named), " ".join(notes)
 
 
 def _swept(table: PaperTable, runs: TableRuns, tuned_on: Path | None) -> tuple[FigureBlock, str]:

@@ -82,7 +82,8 @@ def run(args: argparse.Namespace) -> None:
         out=args.out,
     )
     chosen = {"fusion.alpha": table["alpha"]} | ({} if table["beta"] is None else {"sections.beta": table["beta"]})
-    tuned = write_profile(args.out, args.profile, parse_overrides(args.overrides) | chosen)
+    pair = chosen | {"fusion.tuned_for": profile.fusion.score_mode}
+    tuned = write_profile(args.out, args.profile, parse_overrides(args.overrides) | pair)
     if args.json:
         print_json(table)
         return

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_training(parser, "as many as the epochs take")
     add = parser.add_argument_group("recipe", "a named recipe, and values that replace its own").add_argument
-    add("--recipe", choices=RECIPES, help="see docs/training.md; by default chosen for the model")
+    add("--recipe", choices=RECIPES, help="see docs/training.md (the profile's, or chosen for the model)")
     add(
         "--epochs",
         type=float,
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> None:
     config = RerankerTrainingConfig(
         seed=seed_of(args, profile),
         device=placement(profile)[0],
-        recipe=args.recipe,
+        recipe=args.recipe or profile.fusion.recipe or None,
         accumulate=args.accumulate,
         **{name: value for name, value in given.items() if value is not None},
     )
@@ -132,6 +132,7 @@ def run(args: argparse.Namespace) -> None:
         return
     weights = {"fusion.alpha": trained.alpha, "sections.beta": trained.beta}
     found = {key: value for key, value in weights.items() if value is not None}
-    written = write_trained(args, "fusion.model", trained.folder, **found)
+    pair = {"fusion.tuned_for": profile.fusion.score_mode} if found else {}
+    written = write_trained(args, "fusion.model", trained.folder, **found, **pair)
     print(*(f"{key} = {value:g} on held-out images" for key, value in found.items()), sep="\n")
     print(f"trained; use it with --profile {written}")

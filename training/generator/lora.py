@@ -40,7 +40,8 @@ def load_base(folder: Path, dtype: torch.dtype = torch.float32) -> PreTrainedMod
 def language_linears(model: PreTrainedModel) -> list[str]:
     """Returns the names of all linear layers of the language model.
 
-    The output layer, the image tower and the projector are excluded, as in LLaVA-1.5's LoRA training.
+    The output layer and the image tower are excluded, as in LLaVA-1.5's LoRA training, and so is the projector, which
+    that training trains in full, at the same learning rate of 2e-5: vLLM serves no adapter with whole layers in it.
 
     Raises:
         ValueError: The language model has no linear layers.

@@ -30,6 +30,8 @@ class Recipe:
             (`training.reranker.in_batch`).
         positive_image: The image that sections of the gold article are paired with: the article's main image, as
             for every other candidate, or the article's image that is most similar to the query's.
+        target_ratio: Highest aspect ratio of images for a published BLIP-2, which squashes them by itself; more
+            elongated ones get black bars (TargetPad). `None` leaves the model's preparation as it is.
     """
 
     epochs: float | None = None
@@ -43,6 +45,7 @@ class Recipe:
     augment: bool = True
     negatives: Negatives = "spread"
     positive_image: Literal["main", "most_similar"] = "main"
+    target_ratio: float | None = None
 
 
 RECIPES = {
@@ -60,6 +63,7 @@ RECIPES = {
         augment=False,
         negatives="pooled",
         positive_image="most_similar",
+        target_ratio=1.25,
     ),
 }
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from retriever.batching import by_length
 from retriever.files import sha256_of
 from retriever.identity import Items, agree, files_as_items
+from retriever.models import blip2
 from retriever.models.precision import fastest_dtype
 from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_folder import read_layout
@@ -127,10 +128,13 @@ def _train(
     processes: Processes,
     overwrite: bool,
 ) -> TrainedReranker:
-    defaults = MODEL_DEFAULTS[read_layout(fusion).settings["vision"]["kind"]]
+    layout = read_layout(fusion)
+    defaults = MODEL_DEFAULTS[layout.settings["vision"]["kind"]]
     name, recipe = _recipe(config, defaults)
     in_batch = recipe.negatives == "in_batch"
     start = QFormerFusion.load(fusion, str(processes.device))
+    if recipe.target_ratio is not None and layout.stored_name is blip2.stored_name:  # a published one, as it is
+        start.pixels = replace(start.pixels, crop=True, target_ratio=recipe.target_ratio)
     max_tokens = min(config.max_tokens or defaults.max_tokens, start.max_text_tokens)
     views = Views(defaults.query_views, defaults.main_views) if recipe.augment else Views(1, 1)
     device = processes.device.type

@@ -17,8 +17,8 @@ from tests.fakes.scripted_server import ScriptedServer
 from training.generator.samples import read_samples
 
 TABLE_16 = (
-    "You are a helpful assistant for answering encyclopedic questions.\nIf the context does not contain the information "
-    "required to answer the question, you should answer the question using internal model knowledge."
+    "You are a helpful assistant for answering encyclopedic questions.\nIf the context does not contain the "
+    "information required to answer the question, you should answer the question using internal model knowledge."
 )
 
 

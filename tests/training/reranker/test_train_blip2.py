@@ -51,6 +51,19 @@ def test_defaults_are_those_of_the_kind(world: TrainingWorld, blip2_folder: Path
     assert (settings["learning_rate"], settings["max_tokens"]) == (1e-5, 20)  # of 512, the most that the model reads
 
 
+@pytest.mark.parametrize(("recipe", "ratio"), [("paper", 1.25), ("mined", None)])
+def test_the_paper_s_recipe_pads_elongated_images_from_plain_blip2(
+    world: TrainingWorld, blip2_folder: Path, tmp_path: Path, recipe: str, ratio: float | None
+) -> None:
+    assert QFormerFusion.load(blip2_folder).pixels.target_ratio is None
+    config = replace(CONFIG, steps=1, recipe=recipe, validation_share=0.0)
+    trained = QFormerFusion.load(run(world, blip2_folder, tmp_path / "first", config)).pixels
+    assert (trained.target_ratio, trained.crop) == (ratio, ratio is not None)
+    again = replace(config, recipe="paper")  # from what has been trained, which keeps its preparation
+    folder = run(world, tmp_path / "first" / "fusion", tmp_path / "second", again)
+    assert QFormerFusion.load(folder).pixels.target_ratio == ratio
+
+
 def test_the_command_leaves_blip2_its_tower(
     world: TrainingWorld, blip2_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
