@@ -63,6 +63,19 @@ def can_segment() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in ("nltk", "jieba"))
 
 
+@functools.cache
+def has_sentences() -> bool:
+    """Returns whether NLTK's model of English sentences is here, which the published script downloads."""
+    if not can_segment():
+        return False
+    data = optional("nltk.data", "dynvqa", "F1-Recall")
+    try:
+        data.find("tokenizers/punkt_tab/english/")
+    except LookupError:
+        return False
+    return True
+
+
 def language_of(text: str) -> str:
     """Returns `zh` for a text with a Chinese character, else `en`.
 
@@ -104,8 +117,11 @@ def _tokenizer(language: str) -> Callable[[str], Sequence[str]]:
 
 
 def _english() -> Callable[[str], Sequence[str]]:
+    if has_sentences():
+        word_tokenize = optional("nltk.tokenize", "dynvqa", "F1-Recall").word_tokenize
+        return lambda text: list(word_tokenize(text.lower()))
     words = optional("nltk.tokenize.destructive", "dynvqa", "F1-Recall").NLTKWordTokenizer()
-    # the script first splits sentences with a model that has to be downloaded; this only moves their final points
+    # without that model; this only moves the final points of sentences
     return lambda text: words.tokenize(_SENTENCE_END.sub(r" \1", text.lower()))
 
 

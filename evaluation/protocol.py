@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.judge import NOTES
+from evaluation.overlap import has_sentences
 from retriever.files import write_json
 
 PUBLISHED = frozenset({"evqa", "evqa-all", "infoseek", "okvqa", "dynvqa", "mmsearch", "mmsearch-plus"})
@@ -21,6 +22,9 @@ _METRICS = {
     "token_f1": "token-f1",
 }
 """The deviations that metrics other than the published ones stand for; their sentences are in `NOTES`."""
+SENTENCES = (
+    "A rule of ours ended English sentences, since NLTK's model is not here (python -m nltk.downloader punkt_tab)."
+)
 RETRIEVAL = "retrieval"
 """The variant of a run that measures retrieval alone, to which no protocol of answers applies."""
 
@@ -69,6 +73,8 @@ def protocol_of(dataset: str, metric: str | None, deviations: Mapping[str, str])
     if metric is None:
         return Protocol(dataset, {}, answers=False)
     own = {_METRICS[metric]: NOTES[metric]} if metric in _METRICS and dataset in PUBLISHED else {}
+    if metric == "f1_recall" and not has_sentences():
+        own["own-sentences"] = SENTENCES
     return Protocol(dataset, {**own, **deviations})
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -38,7 +37,7 @@ def _f1(given: list[str], wanted: list[str]) -> float:
 
 
 def requery_score(requery: str, reference: str) -> float:
-    """Returns the mean of BLEU-1 (NLTK, smoothing 1, words as written) and ROUGE-L's F (rouge-score); 0 if empty.
+    """Returns the mean of BLEU-1 (NLTK, smoothing 1, words as written) and ROUGE-L's F (`rouge_l`); 0 if empty.
 
     Raises:
         ValueError: The extra `mmsearch` is not installed.
@@ -46,28 +45,64 @@ def requery_score(requery: str, reference: str) -> float:
     words = requery.split()
     if not words or not reference.split():
         return 0.0
-    bleu, rouge = _libraries()
-    return (bleu([reference.split()], words) + rouge(reference, requery)) / 2
+    return (_bleu()([reference.split()], words) + rouge_l(requery, reference)) / 2
+
+
+def rouge_l(text: str, reference: str) -> float:
+    """Returns ROUGE-L's F as the package `rouge` computes it, which MMSearch uses; 0 if a side has no sentence.
+
+    A sentence ends at a point, words are separated by spaces and counted once, and case matters. What is common are the
+    words of the longest common subsequences of all pairs of sentences.
+
+    Example:
+        >>> round(rouge_l("the cat sat", "the cat lay down"), 6)
+        0.571429
+    """
+    given, wanted = _sentences(text), _sentences(reference)
+    if not given or not wanted:
+        return 0.0
+    common = len({word for one in wanted for other in given for word in _common_subsequence(one, other)})
+    precision, recall = (common / len({word for one in side for word in one}) for side in (given, wanted))
+    return 2.0 * precision * recall / (precision + recall + 1e-8)
+
+
+def _sentences(text: str) -> list[list[str]]:
+    return [" ".join(piece.split()).split(" ") for piece in text.split(".") if piece]
+
+
+def _common_subsequence(one: Sequence[str], other: Sequence[str]) -> list[str]:
+    """Returns the longest common subsequence; of several, the one that skips words of `other` first, from the end."""
+    lengths = [[0] * (len(other) + 1) for _ in range(len(one) + 1)]
+    for i, word in enumerate(one, start=1):
+        for j, its in enumerate(other, start=1):
+            same = word == its
+            lengths[i][j] = lengths[i - 1][j - 1] + 1 if same else max(lengths[i - 1][j], lengths[i][j - 1])
+    words, i, j = [], len(one), len(other)
+    while i and j:
+        if one[i - 1] == other[j - 1]:
+            words.append(one[i - 1])
+            i, j = i - 1, j - 1
+        elif lengths[i - 1][j] > lengths[i][j - 1]:
+            i -= 1
+        else:
+            j -= 1
+    return words
 
 
 def can_score_requeries() -> bool:
-    """Returns whether the libraries of `requery_score` are installed (the extra `mmsearch`)."""
-    return all(importlib.util.find_spec(name) is not None for name in ("nltk", "rouge_score"))
+    """Returns whether the library of `requery_score` is installed (the extra `mmsearch`)."""
+    return importlib.util.find_spec("nltk") is not None
 
 
 @functools.cache
-def _libraries() -> tuple[Callable[[list[list[str]], list[str]], float], Callable[[str, str], float]]:
-    modules = ("nltk.translate.bleu_score", "rouge_score.rouge_scorer", "absl.logging")
-    bleu, rouge, absl = (optional(module, "mmsearch", "the requery score") for module in modules)
-    # Its log handler closes whatever was stderr at import time as soon as logging is reconfigured.
-    absl.get_absl_handler().python_handler.setStream(sys.__stderr__)
+def _bleu() -> Callable[[list[list[str]], list[str]], float]:
+    bleu = optional("nltk.translate.bleu_score", "mmsearch", "the requery score")
     smoothing = bleu.SmoothingFunction().method1
-    scorer = rouge.RougeScorer(["rougeL"])
 
     def bleu_1(references: list[list[str]], words: list[str]) -> float:
         return float(bleu.sentence_bleu(references, words, weights=(1, 0, 0, 0), smoothing_function=smoothing))
 
-    return bleu_1, lambda reference, text: float(scorer.score(reference, text)["rougeL"].fmeasure)
+    return bleu_1
 
 
 def rerank_score(chosen: int | None, valid: Collection[int], unsure: Collection[int]) -> float:

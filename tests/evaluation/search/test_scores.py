@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.search.scores import answer_f1, final_score, requery_score, rerank_score
+from evaluation.search.scores import answer_f1, final_score, requery_score, rerank_score, rouge_l
 
 
 @pytest.mark.parametrize(
@@ -27,13 +27,26 @@ def test_answer_f1_equals_values_by_hand(answer: str, references: list[str], sco
 
 def test_requery_score() -> None:
     pytest.importorskip("nltk", reason="needs the extra mmsearch")
-    pytest.importorskip("rouge_score", reason="needs the extra mmsearch")
     assert requery_score("iPhone 16 release date", "iPhone 16 release date") == pytest.approx(1)
-    # BLEU-1: 2 of 3 words, case counts; ROUGE-L ignores it: 3 of 3 and 3 of 4, F = 6 / 7. Brevity: exp(1 - 4 / 3).
+    # BLEU-1: 2 of 3 words, case counts, as in ROUGE-L: 2 of 3 and 2 of 4, F = 4 / 7. Brevity: exp(1 - 4 / 3).
     assert requery_score("iphone 16 release", "iPhone 16 release date") == pytest.approx(
-        (2 / 3 * 2.718281828 ** (1 - 4 / 3) + 6 / 7) / 2
+        (2 / 3 * 2.718281828 ** (1 - 4 / 3) + 4 / 7) / 2
     )
     assert requery_score("wholly different", "iPhone 16") < 0.05  # not 0 because of smoothing
+
+
+@pytest.mark.parametrize(
+    ("text", "reference", "score"),
+    [
+        ("a b c", "a c d", 2 * (2 / 3) * (2 / 3) / (4 / 3)),
+        ("a a a", "a", 1.0),  # each word counts once
+        ("a b. c d", "c d e", 2 * (2 / 4) * (2 / 3) / (2 / 4 + 2 / 3)),  # the second sentence
+        ("b a", "a b", 0.5),  # one word of the subsequence, of two
+        (".", "a", 0.0),
+    ],
+)
+def test_rouge_l_equals_values_by_hand(text: str, reference: str, score: float) -> None:
+    assert rouge_l(text, reference) == pytest.approx(score, abs=1e-7)
 
 
 def test_an_empty_requery_scores_zero() -> None:

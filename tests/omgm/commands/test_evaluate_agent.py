@@ -48,7 +48,6 @@ def pipeline(messages: list[dict[str, Any]]) -> str:
 
 def test_mmsearch(examples: Path, tmp_path: Path) -> None:
     pytest.importorskip("nltk", reason="needs the extra mmsearch")
-    pytest.importorskip("rouge_score", reason="needs the extra mmsearch")
     queries = write_mmsearch(tmp_path / "mmsearch", [(examples / "photo.jpg").read_bytes(), None], ["Tokyo", "Nairobi"])
     with ScriptedServer(pipeline) as server:
         options = ["--planner-url", server.url, "--tolerant"]

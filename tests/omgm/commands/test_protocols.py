@@ -287,7 +287,7 @@ def test_a_heuristic_of_dynvqa_uses_the_paper_s_prompt_if_it_is_given(examples: 
     found, image, last = shown(message)
     assert found.startswith("Found: Japan") and found.endswith("\nAsked: ") and image.startswith("<")
     assert last == " Who leads this team? Reply:"
-    assert metrics["protocol"].removeprefix("dynvqa/").split("+")[0] == "own-image-search"
+    assert {"own-image-search"} <= set(metrics["deviations"]) and "own-prompts" not in metrics["deviations"]
 
 
 def test_omnisearch_runs_the_published_loop(examples: Path, tmp_path: Path) -> None:
@@ -314,7 +314,8 @@ def test_omnisearch_runs_the_published_loop(examples: Path, tmp_path: Path) -> N
     searched = [call["arguments"] for one in record["trail"]["rounds"] for call in one["calls"]][1]
     assert searched == {"queries": ["Japan flag I wait."], "limit": 5}
     assert record["answer"] == "a red disc [1]"
-    assert metrics["protocol"].removeprefix("dynvqa/").startswith("own-image-search+own-text-search")
+    assert {"own-image-search", "own-text-search"} <= set(metrics["deviations"])
+    assert "own-prompts" not in metrics["deviations"]
 
 
 def test_omnisearch_ends_with_a_reply_that_names_no_retrieval(examples: Path, tmp_path: Path) -> None:
