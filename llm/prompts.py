@@ -15,10 +15,11 @@ PUBLISHED: Mapping[str, Style] = {"evqa": "evqa", "evqa-all": "evqa", "infoseek"
 TABLES: Mapping[Style, str] = {"evqa": "Table 16 (E-VQA)", "infoseek": "Table 17 (InfoSeek)"}
 """The prompts in words."""
 
-_LOOK = (  # multimodal models only
-    "Answer the encyclopedic question about the given image. Don't mention the visual content of image in your output. "
-    "Directly output the answer of the question according to the context."
+_SEE = (  # multimodal models only
+    "Answer the encyclopedic question about the given image. Don't mention the visual content of image in your output."
 )
+_ANSWER = "Directly output the answer of the question"
+_LOOK = f"{_SEE} {_ANSWER} according to the context."
 _HELP = "You are a helpful assistant for answering encyclopedic questions."  # text-only models only
 _ONLY = " Do not answer anything else."
 _FORMAT = (
@@ -58,8 +59,13 @@ def prompt_deviation(style: Style, dataset: str) -> dict[str, str]:
     return {f"{style}-prompt": f"{dataset} is asked with the prompt of {TABLES[style]}, not of {TABLES[published]}."}
 
 
-def _system_prompt(style: Style, multimodal: bool) -> str:
-    """Returns the system prompt of a table (`style`) for a model that sees the image (`multimodal`) or does not."""
+def _system_prompt(style: Style, multimodal: bool, context: bool) -> str:
+    """Returns the system prompt of a table (`style`) for a model that sees the image (`multimodal`) or does not.
+
+    Without a context, multimodal models get the published code's prompt for that; text-only models the same prompt.
+    """
+    if multimodal and not context:
+        return _SEE if style == "evqa" else f"{_SEE} {_ANSWER}.\n{_FORMAT}"
     if style == "evqa":
         return f"{_LOOK if multimodal else _HELP}\n{_KNOWLEDGE}"
     role = _LOOK if multimodal else _HELP + _ONLY
@@ -67,9 +73,10 @@ def _system_prompt(style: Style, multimodal: bool) -> str:
 
 
 def _user_prompt(style: Style, question: str, context: str | None) -> str:
-    """Returns the prompt with context and question; without a context its line is omitted."""
+    """Returns the prompt with context and question; without a context, it is the published code's for both data sets."""
     lines = [] if context is None else [f"- Context: {context}"]
-    return "\n".join([*lines, f"- Question: {question}", "The answer is:" if style == "evqa" else _SHORT])
+    short = style == "infoseek" and context is not None
+    return "\n".join([*lines, f"- Question: {question}", _SHORT if short else "The answer is:"])
 
 
 def answer_messages(
@@ -90,6 +97,6 @@ def answer_messages(
         raise ValueError(f"style must be 'evqa' or 'infoseek', got {style!r}")
     text = _user_prompt(style, question, context)
     return [
-        {"role": "system", "content": _system_prompt(style, image is not None)},
+        {"role": "system", "content": _system_prompt(style, image is not None, context is not None)},
         {"role": "user", "content": text if image is None else [image_part(image), text_part(text)]},
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PIL import Image
 
-from llm.prompts import answer_messages
+from llm.prompts import Style, answer_messages
 
 IMAGE = Image.new("RGB", (8, 8))
 
@@ -48,7 +48,16 @@ def test_infoseek_has_rules_and_one_example(image: Image.Image | None) -> None:
 
 
 def test_without_context() -> None:
-    assert answer_messages("Who?", None)[1]["content"] == "- Question: Who?\nThe answer is:"
+    """As in OMGM's published code: one prompt for both data sets, and no context in what multimodal models are told."""
+    styles: tuple[Style, ...] = ("evqa", "infoseek")
+    for style in styles:
+        system, user = answer_messages("Who?", None, style=style)
+        assert user["content"] == "- Question: Who?\nThe answer is:"
+        assert "If the context does not contain" in system["content"]
+        system, user = answer_messages("Who?", None, IMAGE, style)
+        assert user["content"][1]["text"] == "- Question: Who?\nThe answer is:"
+        assert "context" not in system["content"].lower() and system["content"].startswith("Answer the encyclopedic")
+        assert ("numerical format" in system["content"]) == (style == "infoseek")
 
 
 def test_unknown_style() -> None:
