@@ -73,7 +73,7 @@ def _system_prompt(style: Style, multimodal: bool, context: bool) -> str:
 
 
 def _user_prompt(style: Style, question: str, context: str | None) -> str:
-    """Returns the prompt with context and question; without a context, it is the published code's for both data sets."""
+    """Returns the prompt with context and question; without one, it is the published code's, for both data sets."""
     lines = [] if context is None else [f"- Context: {context}"]
     short = style == "infoseek" and context is not None
     return "\n".join([*lines, f"- Question: {question}", _SHORT if short else "The answer is:"])
