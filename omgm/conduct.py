@@ -13,6 +13,7 @@ from agents.engine import Policy
 from agents.policies import SOURCES, is_published, policy_of
 from agents.policies.baselines import GoldenBaseline
 from agents.policies.mmsearch import MMSearch
+from agents.policies.vsa import VisionSearchAssistant
 from agents.wordings import Wordings, as_text
 
 if TYPE_CHECKING:
@@ -66,8 +67,11 @@ class Conduct:
             "regions": dict(self.regions),
         }
 
-    def deviations(self) -> dict[str, str]:
-        """Returns a sentence on each deviation from the paper that is known before the run, by its short name."""
+    def deviations(self, *, proposes: bool = False) -> dict[str, str]:
+        """Returns a sentence on each deviation from the paper that is known before the run, by its short name.
+
+        `proposes` says whether regions are proposed for images without any.
+        """
         said = {}
         if not is_published(self.mode, self.wordings):
             source = SOURCES.get(self.mode)
@@ -75,4 +79,8 @@ class Conduct:
             said["own-prompts"] = f"The wording of the prompts is ours, not the paper's{hint}."
         if not self.official:
             said["tolerant-parser"] = "Replies were read in any form; the published code reads them literally."
+        if self.mode == VisionSearchAssistant.name and not self.regions and not proposes:
+            said["no-regions"] = (
+                "Without a region detector (regions.model, --regions), the whole image is the only region."
+            )
         return said

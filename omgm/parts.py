@@ -205,6 +205,11 @@ def placement(profile: Profile) -> tuple[str, torch.dtype]:
     return device, fastest_dtype(device) if profile.dtype == "auto" else getattr(torch, profile.dtype)
 
 
+def can_propose(profile: Profile, encoder: DualEncoder) -> bool:
+    """Returns whether regions can be proposed: with the profile's detector, or from the encoder's feature map."""
+    return bool(profile.regions.model) or isinstance(encoder, ClipEncoder)
+
+
 def build_proposer(profile: Profile, encoder: DualEncoder) -> ProposeRegions:
     """Loads the region proposer for agents.
 

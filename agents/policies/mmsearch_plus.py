@@ -40,15 +40,16 @@ class MMSearchPlus:
     """The search framework of MMSearch-Plus (arXiv 2508.21475), section 2.5 and appendices K and L.
 
     The model sees the image and the overlay of its regions. It calls image search, text search with up to five queries,
-    zoom and page tools, any number per round. Results are numbered across all rounds, each with `web_info` and, after
-    an image search, `related_info`. The answer is in `<answer>`, with citations `[n]`. Calls take precedence over an
-    answer in the same reply, since the model has not seen their results yet. Web pages are summarized for the question.
+    zoom and page tools, any number per round. Results are numbered across all rounds. The answer is in `<answer>`, with
+    citations `[n]`. Calls take precedence over an answer in the same reply, since the model has not seen their results
+    yet. Web pages are summarized for the question.
 
     Results of the API's own tool calls go into messages with the role `tool`, those of calls in the text into a user
     message.
 
-    The paper summarizes every page that a search finds. Here a search returns the best excerpts for the query, and only
-    opened pages are summarized, with one request each. An image search searches the index.
+    The paper summarizes every page that a search finds, and compares found images with the question's (`web_info` and
+    `related_info`). Here a search returns the best excerpts for the query (`excerpt`), an image search the rank and
+    similarity of what it found (`match`), and only opened pages are summarized (`web_info`), with one request each.
 
     Args:
         preface: What is known before the first round; appended to the question.
@@ -161,12 +162,12 @@ def related_results(run: AgentRun, record: CallRecord, summary: str = "") -> str
     for position, number in enumerate(record.numbers):
         related, quoted = seen.sources[position].related, run.quoted(number)
         if not summary:
-            shown = f"web_info:\n{quoted}"
+            shown = f"excerpt:\n{quoted}"
         elif position == 0:
             shown = quoted
         else:  # the page is summarized above, so the first line is enough
             shown = quoted.split("\n")[0]
-        lines += [f"Result {number}\n{shown}", *([f"related_info: {related}"] if related else [])]
+        lines += [f"Result {number}\n{shown}", *([f"match: {related}"] if related else [])]
     lines += [f"New image: {name}, provided in the next message of the user" for name in seen.images]
     tag = f"{tool}_result"
     return "\n".join([f"<{tag}>", *(lines or ["nothing found"]), f"</{tag}>"])

@@ -72,7 +72,7 @@ def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) 
     from agents.policies import POLICIES
     from omgm.agent import Agent, access_of, budget_of
     from omgm.api import OMGM
-    from omgm.parts import build_encoder, build_planner, build_proposer
+    from omgm.parts import build_encoder, build_planner, build_proposer, can_propose
 
     if args.mode not in POLICIES:
         raise ValueError(f"--mode must be one of {', '.join(POLICIES)}; got {args.mode!r}")
@@ -84,8 +84,11 @@ def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) 
     corpus = None if args.corpus is None else Corpus(args.corpus, record=args.record)
     settings = agent_settings(args, profile.agents)
     encoder = build_encoder(profile)
-    propose = build_proposer(profile, encoder) if args.propose_regions or settings.propose_regions else None
     boxes = [_corners(text) for text in args.region]
+    proposes = args.propose_regions or settings.propose_regions
+    if args.mode == "vsa" and not boxes:  # whose captions are correlated over regions
+        proposes = proposes or can_propose(profile, encoder)
+    propose = build_proposer(profile, encoder) if proposes else None
     with (
         OMGM.open(args.index, profile, encoder=encoder) as omgm,
         Agent(omgm, planner, propose=propose, corpus=corpus, prompts=settings.prompts, **access_of(settings)) as agent,

@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> None:
     from omgm.agent import Agent, access_of, budget_of, wordings_of
     from omgm.api import OMGM
     from omgm.identity import reported, used
-    from omgm.parts import build_encoder, build_planner, build_proposer, model_folder
+    from omgm.parts import build_encoder, build_planner, build_proposer, can_propose, model_folder
     from retriever.identity import files_as_items
     from retriever.models.folder import folder_fingerprint
 
@@ -99,7 +99,8 @@ def run(args: argparse.Namespace) -> None:
         encoder = build_encoder(profile)
         omgm = stack.enter_context(OMGM.open(args.index, profile, encoder=encoder))
         planner = ChatPlanner(build_planner(planner_profile))
-        proposes = settings.propose_regions or (mode == "vsa" and not conduct.regions)
+        by_default = mode == "vsa" and not conduct.regions and can_propose(profile, encoder)
+        proposes = settings.propose_regions or by_default
         propose = build_proposer(profile, encoder) if proposes else None
         agent = stack.enter_context(Agent(omgm, planner, propose=propose, corpus=corpus, **access_of(settings)))
         models = {"planner": planner.name}
@@ -139,7 +140,7 @@ def run(args: argparse.Namespace) -> None:
                 },
                 concurrency=args.concurrency or 1,
                 depends_on=depends_on,
-                deviations=conduct.deviations(),
+                deviations=conduct.deviations(proposes=proposes),
                 known=lambda entity: omgm.index.row_of(entity) is not None,
                 recorded=(args.out / "corpus",),
             ),

@@ -213,7 +213,7 @@ def test_calls_by_the_api_are_answered_in_its_way() -> None:
     assert names == [("call_1_0", '{"queries": ["a"]}'), ("call_1_1", "{}")]  # servers refuse invalid JSON
     assert (first["role"], first["tool_call_id"]) == ("tool", "call_1_0")
     assert first["content"] == (
-        "<text_search_result>\nResult 1\nweb_info:\n[1] a (https://kb/a)\nall about a\n</text_search_result>"
+        "<text_search_result>\nResult 1\nexcerpt:\n[1] a (https://kb/a)\nall about a\n</text_search_result>"
     )
     assert second["content"].startswith("text_search: the arguments of text_search are not a JSON object")
     assert problem is None and answer.malformed == 1

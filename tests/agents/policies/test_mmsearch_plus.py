@@ -52,8 +52,8 @@ def test_zoom_then_image_search(name: str) -> None:
     assert [part["type"] for part in zoomed] == ["text", "text", "image_url", "text"]
     assert zoomed[1]["text"] == "<zoom_in_image_name>image_crop_0_0_120_60</zoom_in_image_name>\n<image_zoom_in_result>"
     assert last_text(planner.asked[2]) == (
-        "<image_search_result>\nResult 1\nweb_info:\n[1] a flag of 120 x 60 (https://web)\ntext\n"
-        "related_info: the same colors\n</image_search_result>"
+        "<image_search_result>\nResult 1\nexcerpt:\n[1] a flag of 120 x 60 (https://web)\ntext\n"
+        "match: the same colors\n</image_search_result>"
     )
     assert answer.claims[0].sources == (1,)
 
