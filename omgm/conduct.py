@@ -80,7 +80,5 @@ class Conduct:
         if not self.official:
             said["tolerant-parser"] = "Replies were read in any form; the published code reads them literally."
         if self.mode == VisionSearchAssistant.name and not self.regions and not proposes:
-            said["no-regions"] = (
-                "Without a region detector (regions.model, --regions), the whole image is the only region."
-            )
+            said["no-regions"] = "Without a region detector (regions.model), the whole image is the only region."
         return said

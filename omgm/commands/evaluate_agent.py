@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from omgm.commands.agents import OPTIONS, add_agent, agent_settings, with_model
 from omgm.commands.common import describe, existing, print_json, profile_of, query_images_of, question_names
 from omgm.commands.numbers import positive
-from omgm.conduct import Conduct
 from retriever.wording import counted
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from llm.background import BackgroundLoop
     from llm.chat import ChatClient
     from omgm.agent import Agent
+    from omgm.conduct import Conduct
 
 MODES = {"mmsearch": "mmsearch", "mmsearch-plus": "mmsearch-plus"}
 """The default policies of the data sets that only agents can be evaluated on."""
@@ -78,6 +78,7 @@ def run(args: argparse.Namespace) -> None:
     from llm.background import BackgroundLoop
     from omgm.agent import Agent, access_of, budget_of, wordings_of
     from omgm.api import OMGM
+    from omgm.conduct import Conduct
     from omgm.identity import reported, used
     from omgm.parts import build_encoder, build_planner, build_proposer, can_propose, model_folder
     from retriever.identity import files_as_items
