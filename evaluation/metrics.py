@@ -212,6 +212,9 @@ def _answers(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
     figures |= {name: mean([o.answer_scores.get(name, 0.0) for o in outcomes]) for name in names[1:]}
     if names and metric in NOTES:
         figures["note"] = NOTES[metric]
+    shown = [o for o in outcomes if not (o.failed or "").startswith("image:")]
+    if names and len(shown) < len(outcomes):
+        figures["with_image"] = {"n": len(shown), "accuracy": _accuracy(shown)}
     if style != "infoseek":
         return figures
     unseen_question = [o for o in outcomes if is_unseen_question(o)]

@@ -26,6 +26,7 @@ def as_text(metrics: Mapping[str, Any]) -> str:
         splits = [(name.replace("_", " "), answer[name]) for name in ("unseen_question", "unseen_entity")]
         figures += [("overall (harmonic mean)", answer["harmonic_mean"]), *splits]
     lines.append(_row("answer", figures))
+    lines += with_image(answer)
     if "note" in answer:
         lines.append(f"{'':8}{answer['note']}")
     if "protocol" in metrics:
@@ -34,6 +35,12 @@ def as_text(metrics: Mapping[str, Any]) -> str:
     keys = ("retrieve_p50", "retrieve_p95", "answer_p50", "answer_p95")
     times = [f"{key.replace('_', ' ')} {latency[key]:.0f} ms" for key in keys if latency[key] is not None]
     return "\n".join([*lines, "time    " + "  ".join(times)])
+
+
+def with_image(answer: Mapping[str, Any]) -> list[str]:
+    """Returns the score over the questions whose images exist as a line of text, if some do not exist."""
+    shown = answer.get("with_image")
+    return [f"{'':8}{percent(shown['accuracy'])} over the {shown['n']:,} whose image exists"] if shown else []
 
 
 def _row(name: str, figures: Sequence[tuple[str, float | None]]) -> str:

@@ -92,11 +92,15 @@ def main_scores(records: Sequence[Record], verdicts: Sequence[Record] | None) ->
 
 def _answers(
     records: Sequence[Record], scores: Sequence[float], verdicts: Sequence[Record] | None
-) -> dict[str, float | str | None]:
+) -> dict[str, Any]:
     names = list(records[0]["scores"])
     main = "llm_judge" if verdicts is not None else names[0]
-    figures: dict[str, float | str | None] = {"metric": main, "accuracy": mean(scores)}
+    figures: dict[str, Any] = {"metric": main, "accuracy": mean(scores)}
     figures |= {name: mean([record["scores"][name] for record in records]) for name in names if name != main}
+    pairs = zip(records, scores, strict=True)
+    shown = [score for record, score in pairs if not (record["failed"] or "").startswith("its image")]
+    if len(shown) < len(records):
+        figures["with_image"] = {"n": len(shown), "accuracy": mean(shown)}
     return figures | ({"note": NOTES[main]} if main in NOTES else {})
 
 

@@ -265,6 +265,7 @@ def _as_text(metrics: dict[str, Any]) -> str:
     from evaluation.counts import counts_line
     from evaluation.metrics import percent
     from evaluation.protocol import lines_of
+    from evaluation.summary import with_image
 
     answer, paths = metrics["answer"], metrics["trajectories"]
     questions = counted(metrics["n_queries"], "question")
@@ -272,6 +273,7 @@ def _as_text(metrics: dict[str, Any]) -> str:
     if counts := counts_line(metrics):
         lines.append(f"          {counts}")
     lines.append(f"answer    {answer['metric']} {percent(answer['accuracy'])}")
+    lines += with_image(answer)
     if "note" in answer:
         lines.append(f"          {answer['note']}")
     if "mmsearch" in metrics:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omgm.commands.common import (
     add_allow_private,
     add_json,
-    add_knowledge_base,
     add_max_bad,
     add_reading,
     existing,
@@ -20,11 +20,21 @@ from omgm.commands.common import (
 from omgm.commands.numbers import above_zero, natural, positive
 from retriever.wording import counted
 
+if TYPE_CHECKING:
+    from retriever.types import Entity
+
+
+_OF_ARTICLES = "entities have their main image; the others are found by their text"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     parser.add_argument("action", choices=["fetch"], help="fetch: download what is missing")
-    add_knowledge_base(parser)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base")
+    what.add_argument("--queries", type=Path, metavar="FILE", help="questions whose images are URLs, as of Dyn-VQA")
+    parser.add_argument("--dataset", default="dynvqa", metavar="NAME", help="that of --queries (%(default)s)")
+    parser.add_argument("--images", type=Path, required=True, metavar="DIR", help="the folder for the images")
     add_reading(parser)
     add_max_bad(parser, listed="")
     parser.add_argument("--all", action="store_true", help="all images of an entity, not only the main image")
@@ -41,6 +51,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-side", type=positive, metavar="N", help="longest side of stored images, in pixels (1024)"
     )
     parser.add_argument("--thumbnails", action="store_true", help="request scaled images from Wikimedia")
+    parser.add_argument(
+        "--mirror",
+        default="",
+        metavar="URL",
+        help="fetch from here: takes the place of scheme and host, or {url} in it that of the whole URL",
+    )
     parser.add_argument("--retry", action="store_true", help="retry all earlier failures")
     parser.add_argument("--ignore-robots", action="store_true", help="ignore robots.txt")
     add_allow_private(parser, "images")
@@ -49,21 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Downloads the images and prints how many are there and why others are missing."""
-    kb = existing(args.kb, "--kb")
     if args.images.exists() and not args.images.is_dir():
         raise ValueError(f"--images: {args.images} is not a folder")
 
     from PIL import Image
 
-    from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
-    from indexes.formats.skipped import MAX_BAD, SkippedEntries
-    from indexes.sources import open_images
     from omgm.downloads.images.fetch import fetch_images
-    from omgm.downloads.images.plan import remote_images
     from omgm.downloads.images.settings import DownloadSettings, user_agent
 
-    reading = reading_of(args)
-    format = reading["kb_format"] or guess_format(kb)
     given = {
         "per_host": args.per_host,
         "per_second": args.per_second,
@@ -78,27 +87,54 @@ def run(args: argparse.Namespace) -> None:
         allow_private=frozenset(host.lower() for host in args.allow_private),
         robots=not args.ignore_robots,
         thumbnails=args.thumbnails,
+        mirror=args.mirror,
         **{key: value for key, value in given.items() if value is not None},
     )
     warnings.simplefilter("error", Image.DecompressionBombWarning)  # counted as too many pixels, not printed
-    skipped = SkippedEntries(reading.get("max_bad", MAX_BAD))
-    entities = read_knowledge_base(kb, format, names=reading["names"], skipped=skipped)
-    if format in OWN_IMAGES and (own := open_images(None, kb, format)) is not None:
-        entities = remote_images(entities, own, args.all)
+    entities = _of_questions(args) if args.kb is None else _of_articles(args)
     report = fetch_images(entities, args.images, settings, every=args.all, retry=args.retry)
     if args.json:
         print_json(report)
     else:
-        print("\n".join(_lines(report, args.images)))
+        print("\n".join(_lines(report, args.images, _OF_ARTICLES if args.kb else "images of questions")))
 
 
-def _lines(report: dict[str, Any], images: Path) -> list[str]:
+def _of_articles(args: argparse.Namespace) -> Iterator[Entity]:
+    from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
+    from indexes.formats.skipped import MAX_BAD, SkippedEntries
+    from indexes.sources import open_images
+    from omgm.downloads.images.plan import remote_images
+
+    kb, reading = existing(args.kb, "--kb"), reading_of(args)
+    format = reading["kb_format"] or guess_format(kb)
+    skipped = SkippedEntries(reading.get("max_bad", MAX_BAD))
+    entities = read_knowledge_base(kb, format, names=reading["names"], skipped=skipped)
+    if format in OWN_IMAGES and (own := open_images(None, kb, format)) is not None:
+        return remote_images(entities, own, args.all)
+    return iter(entities)
+
+
+def _of_questions(args: argparse.Namespace) -> Iterator[Entity]:
+    """Yields an entity in place of each image of the questions.
+
+    Raises:
+        ValueError: The questions do not name their images by URLs.
+    """
+    from evaluation.datasets import load
+    from retriever.types import Entity
+
+    ids = dict.fromkeys(question.image_id for question in load(args.dataset, existing(args.queries, "--queries")))
+    if not any("://" in id for id in ids):
+        raise ValueError(f"--queries: the images of {args.dataset} are no URLs, such as {next(iter(ids), '')!r}")
+    return (Entity(id, id, (), image=id) for id in ids)
+
+
+def _lines(report: dict[str, Any], images: Path, what: str) -> list[str]:
     counts, entities, now = report["images"], report["entities"], report["this_run"]
     lines = [
         f"{images}: {counts['there']} of {counts['named']} images are there, {now['fetched']} fetched now "
         f"({now['bytes'] / 1e6:.1f} MB in {now['seconds']} s), {counted(counts['duplicates'], 'duplicate')}",
-        f"{entities['main_image_there']} of {entities['all']} entities have their main image; the others are found by "
-        "their text",
+        f"{entities['main_image_there']} of {entities['all']} {what}",
     ]
     for name, reason in report["missing"].items():
         hosts = ", ".join(f"{host or 'no host'} {count}" for host, count in list(reason["hosts"].items())[:3])

@@ -49,6 +49,9 @@ def test_a_whole_run(tmp_path: Path, images: Path) -> None:
     assert metrics["step3"] == sections | pseudo
     assert (metrics["answer"]["metric"], metrics["answer"]["accuracy"]) == ("evqa_exact_match", 0.4)
     assert "Measured without BEM" in metrics["answer"]["note"]
+    # the images of two of the ten queries, q3 and q7, do not exist or cannot be read: 4 right of 8
+    assert metrics["answer"]["with_image"] == {"n": 8, "accuracy": 0.5}
+    assert "50.0 over the 8 whose image exists" in as_text(metrics)
     assert metrics["by_category"]["other"] == {
         "n": 1,
         "step1_recall@1": 1.0,

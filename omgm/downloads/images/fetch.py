@@ -93,7 +93,7 @@ class _Run:
         for name in names:  # shared with the other tasks
             images = self._journal.wanted(name)
             first = next(images)
-            host = web.host(parse(first.url))
+            host = web.host(parse(self._settings.requested(first.url)))
             if self._settings.robots:
                 await self._read_robots(first, host, web)
             if not host.given_up:
@@ -109,7 +109,7 @@ class _Run:
 
     async def _read_robots(self, image: WantedImage, host: Host, web: Web) -> None:
         try:
-            url = parse(image.url).copy_with(raw_path=b"/robots.txt")
+            url = parse(self._settings.requested(image.url)).copy_with(raw_path=b"/robots.txt")
             content = await self._patiently(str(url), host, web, _ROBOTS_BYTES)
         except Failure as failure:
             if failure.reason.retry:  # RFC 9309: an unreachable robots.txt disallows everything
@@ -148,7 +148,7 @@ class _Run:
             except Failure as failure:
                 if failure.name not in ("gone", "refused"):  # the original may be smaller than the thumbnail
                     raise
-        return await self._patiently(image.url, host, web, self._settings.max_bytes)
+        return await self._patiently(self._settings.requested(image.url), host, web, self._settings.max_bytes)
 
     async def _patiently(self, url: str, host: Host, web: Web, limit: int) -> bytes:
         for attempt in range(self._settings.retries + 1):

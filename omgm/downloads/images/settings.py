@@ -30,6 +30,8 @@ class DownloadSettings:
         allow_private: Hosts (`name` or `name:port`) that may be on a private network.
         robots: Whether to follow robots.txt.
         thumbnails: Whether to request scaled images from Wikimedia.
+        mirror: Another place of the same files: its URL takes the place of scheme and host, or `{url}` in it is
+            replaced by the whole URL, as in web archives. Empty for none.
     """
 
     user_agent: str
@@ -49,9 +51,28 @@ class DownloadSettings:
     allow_private: frozenset[str] = frozenset()
     robots: bool = True
     thumbnails: bool = False
+    mirror: str = ""
+
+    def requested(self, url: str) -> str:
+        """Returns the URL to request in place of an image's own.
+
+        Example:
+            >>> DownloadSettings(user_agent="a", mirror="https://m.example/dyn/").requested("https://a.example/b/c.jpg")
+            'https://m.example/dyn/b/c.jpg'
+            >>> archive = "https://web.archive.org/web/2024id_/{url}"
+            >>> DownloadSettings(user_agent="a", mirror=archive).requested("https://a.example/b/c.jpg")
+            'https://web.archive.org/web/2024id_/https://a.example/b/c.jpg'
+        """
+        if not self.mirror:
+            return url
+        if "{url}" in self.mirror:
+            return self.mirror.replace("{url}", url)
+        return f"{self.mirror.rstrip('/')}/{url.partition('://')[2].partition('/')[2]}"
 
     def __post_init__(self) -> None:
-        """Checks that the user agent can be sent in a header."""
+        """Checks that the user agent can be sent in a header, and that the mirror is a URL."""
+        if self.mirror and not self.mirror.startswith(("http://", "https://")):
+            raise ValueError(f"--mirror must be an http or https URL, got {self.mirror!r}")
         if not self.user_agent.strip() or not self.user_agent.isascii() or not self.user_agent.isprintable():
             raise ValueError(f"--user-agent must be printable ASCII text, got {self.user_agent!r}")
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms
 
+from evaluation.datasets import find_query_image, forget_listings
 from indexes.formats import read_knowledge_base
 from indexes.images import find_image
 from indexes.sources import find_main, open_images
@@ -23,7 +24,9 @@ from omgm.downloads.images.wikimedia import scaled
 from retriever.images import encoded, load_image
 from retriever.types import ArticleImage, Entity
 from tests.fakes.downloads import FILES, downloaded, fetch_command, missing_reasons, write_kb_of
+from tests.fakes.images import noise
 from tests.fakes.listening import free_port
+from tests.fakes.rows import write_jsonl
 from tests.fakes.web import FakeWeb, serve_web
 
 
@@ -412,3 +415,25 @@ def test_remote_images_of_notes(web: FakeWeb, tmp_path: Path, capsys: pytest.Cap
     assert source.content("images:good/1.jpg") == images / "good/1.jpg"
     assert source.load("images:good/1.jpg").size == load_image(web.files["1.jpg"]).size
     assert source.load("own.png").getpixel((3, 3)) == (255, 0, 0)
+
+
+@pytest.mark.parametrize("mirror", ["{root}/good/", "{root}/good", "{root}/good/2024id_/{{url}}"])
+def test_images_of_questions_come_from_a_mirror(
+    mirror: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = "https://gone.invalid/data/Timeqa/images/image_1.jpeg"
+    image = encoded(noise(1), "JPEG")
+    rows = [
+        {"image_url": gone, "question": "Who?", "question_id": "1", "answer": ["a"]},
+        {"image_url": gone.replace("_1", "_2"), "question": "Where?", "question_id": "2", "answer": ["b"]},
+    ]
+    queries = write_jsonl(tmp_path / "q.jsonl", *rows)
+    places = ("data/Timeqa/images/image_1.jpeg", f"2024id_/{gone}")  # below the first folder
+    with serve_web(dict.fromkeys(places, image)) as web:
+        command = ["images", "fetch", "--queries", str(queries), "--images", str(tmp_path / "i"), "--retries", "0"]
+        given = ["--contact", "test@example.org", "--allow-private", web.place, "--per-second", "100"]
+        assert main([*command, *given, "--mirror", mirror.format(root=web.url("").rstrip("/")), "--ignore-robots"]) == 0
+    assert "1 of 2 images of questions" in capsys.readouterr().out
+    forget_listings()
+    found = [find_query_image(tmp_path / "i", str(row["image_url"])) for row in rows]
+    assert found == [tmp_path / "i" / "data/Timeqa/images/image_1.jpeg", None]
