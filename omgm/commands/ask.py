@@ -124,6 +124,8 @@ def _print_trail(trail: dict[str, Any]) -> None:
     spent = trail["spent"]
     money = f"  costs {spent['money']:g}" if spent["money"] else ""
     print(f"\n{spent['tokens']} tokens  {spent['ms']:.0f} ms{money}")
+    if trail.get("without"):
+        print(f"asked without: {', '.join(trail['without'])}")
     if trail["stopped"] and not trail["abstained"]:
         print("stopped: " + ": ".join(part for part in (trail["stopped"], trail["failure"]) if part))
 
