@@ -146,8 +146,13 @@ def _corners(text: str) -> list[float]:
 def _download(url: str) -> bytes:
     import httpx
 
+    from llm.proxies import sync_http_client, through_proxy
+
     try:
-        with httpx.stream("GET", url, follow_redirects=True, timeout=30) as response:
+        with (
+            sync_http_client(url, follow_redirects=True, timeout=30) as client,
+            client.stream("GET", url) as response,
+        ):
             response.raise_for_status()
             data = bytearray()
             for chunk in response.iter_bytes():
@@ -155,7 +160,7 @@ def _download(url: str) -> bytes:
                 if len(data) > _MAX_DOWNLOAD:
                     raise ValueError(f"IMAGE: {url} is larger than {_MAX_DOWNLOAD // 1_000_000} MB")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise ValueError(f"IMAGE: {url} cannot be downloaded: {error}") from error
+        raise ValueError(f"IMAGE: {url} cannot be downloaded: {error}{through_proxy(url)}") from error
     return bytes(data)
 
 
