@@ -10,7 +10,7 @@ from evaluation.protocol import Protocol, comparable, protocol_of
 from evaluation.search.deviations import replaced_inputs
 
 
-def record(*calls: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+def record(*calls: tuple[str, object]) -> dict[str, Any]:
     rounds = [{"calls": [{"tool": tool, "arguments": arguments}]} for tool, arguments in calls]
     return {"trail": {"rounds": rounds}}
 
