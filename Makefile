@@ -26,7 +26,7 @@ GPU_PYTHON ?= $(BIN)/python
 gpu_ready = $(if $(filter $(BIN)/python,$(GPU_PYTHON)),.venv/$(1).stamp)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test test-wheel test-archives test-gpu test-lavis test-engine lint build-index train-encoder mine-negatives train-reranker \
+.PHONY: help setup lock demo test test-wheel test-archives test-gpu test-lavis test-engine lint build-index train-encoder train-sections mine-negatives train-reranker \
 	train-generator eval sweep calibrate serve bench gpu-day bench-gpu bench-load bench-hostile bench-scale bench-train bench-maxsim weights
 
 help:  ## list the targets
@@ -80,6 +80,10 @@ index: .venv/base.stamp $(KB)
 train-encoder: .venv/base.stamp $(KB)  ## adapt step 1 to KB and TRAIN_QUERIES
 	$(OMGM) train-encoder --profile $(PROFILE) --kb $(KB) --images $(IMAGES) --dataset $(DATASET) \
 		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
+
+train-sections: index  ## adapt step 3's encoder of questions to INDEX and TRAIN_QUERIES
+	$(OMGM) train-sections --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
+		--queries $(TRAIN_QUERIES) --out $(OUT) $(ARGS)
 
 mine-negatives: index  ## mine hard negatives of TRAIN_QUERIES with step 1
 	$(OMGM) mine-negatives --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \

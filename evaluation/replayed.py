@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
@@ -16,7 +17,7 @@ from indexes.store import Index
 from retriever.borders import without_border
 from retriever.codecs import EncodedTokens, encode_tokens, unpack_tokens
 from retriever.pipeline import Retriever
-from retriever.protocols import Finish, FusionEncoder, Step, TextReranker
+from retriever.protocols import Finish, FusionEncoder, Step, TextReranker, VectorReranker
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.token_codec import TokenCodec
@@ -69,6 +70,10 @@ class ReencodedIndex:
     def token_rows(self, row: int) -> range:
         """Returns the rows of an entity's tokens."""
         return self._index.token_rows(row)
+
+    def section_vectors(self, row: int) -> list[NDArray[np.int8]] | None:
+        """Returns the vectors of an entity's sections, which do not depend on the codec."""
+        return self._index.section_vectors(row)
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Returns the tokens of spans, encoded and unpacked as in an index that uses the codec."""
@@ -127,7 +132,8 @@ def replayed(retriever: Retriever[Index], queries: Sequence[Query]) -> Replay:
         raise wrong
     shown = [without_border(query) for query in queries] if retriever.trim_borders else queries
     candidates = step1.start(shown)([[] for _ in shown]) if shown else []
-    encoded, scored = _EncodedOnce(step2.fusion), _ScoredOnce(step3.reranker)
+    encoded, reranker = _EncodedOnce(step2.fusion), step3.reranker
+    scored = _ScoredOnce(reranker) if not isinstance(reranker, VectorReranker) else _VectorsScoredOnce(reranker)
     return Replay(candidates, encoded, scored, step2, step3, retriever.trim_borders, retriever.device)
 
 
@@ -181,14 +187,52 @@ class _ScoredOnce:
 
     def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
         """Returns the scores of each question's passages."""
-        pairs = list(zip(questions, passages, strict=True))
-        new = [pair for pair in pairs if (pair[0], frozenset(pair[1])) not in self._scores]
-        if new:
-            scored = self._reranker.score([question for question, _ in new], [texts for _, texts in new])
-            for (question, texts), scores in zip(new, scored, strict=True):
-                found = dict(zip(texts, scores.tolist(), strict=True))
-                self._scores[question, frozenset(texts)] = found
+        return self._known(
+            questions,
+            passages,
+            lambda new: self._reranker.score([questions[i] for i in new], [passages[i] for i in new]),
+        )
+
+    def _known(
+        self,
+        questions: Sequence[str],
+        passages: Sequence[Sequence[str]],
+        score: Callable[[Sequence[int]], list[FloatArray]],
+    ) -> list[FloatArray]:
+        """Returns the scores of each question's passages; `score` computes those at new positions."""
+        keys = [(question, frozenset(texts)) for question, texts in zip(questions, passages, strict=True)]
+        new = [position for position, key in enumerate(keys) if key not in self._scores]
+        for position, scores in zip(new, score(new) if new else [], strict=True):
+            self._scores[keys[position]] = dict(zip(passages[position], scores.tolist(), strict=True))
         return [
-            np.array([self._scores[question, frozenset(texts)][text] for text in texts], np.float32)
-            for question, texts in pairs
+            np.array([self._scores[key][text] for text in texts], np.float32)
+            for key, texts in zip(keys, passages, strict=True)
         ]
+
+
+class _VectorsScoredOnce(_ScoredOnce):
+    """The same for a reranker that compares an index's vectors."""
+
+    def __init__(self, reranker: VectorReranker) -> None:
+        super().__init__(reranker)
+        self._comparing = reranker
+
+    def encode(self, questions: Sequence[str]) -> FloatArray:
+        """Returns the vectors of questions."""
+        return self._comparing.encode(questions)
+
+    def score_vectors(
+        self,
+        questions: Sequence[str],
+        passages: Sequence[Sequence[str]],
+        asked: FloatArray,
+        vectors: Sequence[Sequence[NDArray[np.int8]]],
+    ) -> list[FloatArray]:
+        """Returns the scores of each question's passages."""
+        return self._known(
+            questions,
+            passages,
+            lambda new: self._comparing.score_vectors(
+                [questions[i] for i in new], [passages[i] for i in new], asked[list(new)], [vectors[i] for i in new]
+            ),
+        )

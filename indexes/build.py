@@ -49,7 +49,7 @@ from indexes.manifest import (
     keys_are_images,
 )
 from indexes.matching import MatchReport, with_matched_images
-from indexes.reindex import change_search
+from indexes.reindex import change_search, change_sections
 from indexes.report import image_problems, log_problems, read_reading, write_reading, write_report
 from indexes.search_kinds import SearchChoice, choose_kind
 from indexes.section_vectors import write_section_vectors
@@ -133,7 +133,8 @@ def build_index(
         labeled: Images that show an entity but are not in its article; they become further image keys of the entity.
         name: The index's name; by default the knowledge base's file name without extension.
         overwrite: Whether to replace another index or its unfinished build. If only `search` differs, the entity index
-            is rebuilt from the stored vectors, and everything else is kept.
+            is rebuilt from the stored vectors, and everything else is kept; if only the encoder of sections differs,
+            only their vectors are made again.
         progress: Whether to show progress bars.
         workers: Creates the workers that run the models: in this process, or on a cluster (`indexes.cluster`).
 
@@ -174,16 +175,20 @@ def build_index(
     )
     index = existing_index(out, inputs, source, encoder, fusion, overwrite, image_weight)
     if index is not None:
-        if inputs.search in ("", index.manifest.inputs.search):
+        built = index.manifest.inputs
+        other_search, other_sections = inputs.search not in ("", built.search), inputs.sections != built.sections
+        if not other_search and not other_sections:
             _nothing_to_do(out)
             return index
         if is_live(out):
-            raise ValueError(
-                f"{out}: has live changes, so the kind of its entity index cannot change; build another index"
-            )
+            what = "the kind of its entity index" if other_search else "its encoder of sections"
+            raise ValueError(f"{out}: has live changes, so {what} cannot change; build another index")
         with resumable(out), locked(out, "builds it"):
-            kind = choose_kind(search, index.manifest.counts.searchable)
-            change_search(out, kind, image_weight, encoder, progress, search_uri)
+            if other_search:
+                kind = choose_kind(search, index.manifest.counts.searchable)
+                change_search(out, kind, image_weight, encoder, progress, search_uri)
+            if other_sections:
+                change_sections(out, workers(encoder, fusion, sections), batch_size, progress)
         return Index.open(out, encoder=encoder, fusion=fusion, image_weight=image_weight)
     with resumable(out), locked(out, "builds it"):
         parts = claim(out, inputs, overwrite)

@@ -68,6 +68,8 @@ def check_inputs(found: Inputs, given: Inputs, what: str, overwrite: bool) -> No
             difference(_WORDS.get(field, field), _given(old), _given(new)) for field, old, new in different
         )
         advice = "" if overwrite else "; choose another folder, or replace it with `omgm build-index --overwrite`"
+        if advice and {field for field, _, _ in different} == {"sections"}:
+            advice += ", which makes only the vectors of sections again"
         raise ValueError(f"{what} of other inputs ({listed}){advice}")
 
 

@@ -33,8 +33,8 @@ def existing_index(
 ) -> Index | None:
     """Returns the index in `out`, or `None` if there is none or it should be replaced.
 
-    With `overwrite`, an index that differs only in the kind of its entity index is returned, too: only that part must
-    be rebuilt.
+    With `overwrite`, an index that differs only in the kind of its entity index or in its encoder of sections is
+    returned, too: only that part must be rebuilt.
 
     Raises:
         ValueError: The index is damaged or was built from other inputs, and `overwrite` is off.
@@ -45,7 +45,7 @@ def existing_index(
             return None
         found = read_manifest(folder).inputs
         if overwrite:
-            inputs = inputs.model_copy(update={"search": UNKNOWN})
+            inputs = inputs.model_copy(update={"search": UNKNOWN, "sections": UNKNOWN})
         check_inputs(found, inputs, f"{out} is an index", overwrite)
         index = Index.open_files(folder, encoder=encoder, fusion=fusion, image_weight=image_weight, verify=overwrite)
         if not index.manifest.changes:

@@ -65,7 +65,7 @@ class Articles(Sequence[Entity]):
     """The entities of an index's `entities.jsonl`, each read on demand."""
 
     def __init__(self, path: Path) -> None:
-        self._lines = Lines(path)
+        self.path, self._lines = path, Lines(path)
 
     def __len__(self) -> int:
         """Number of entities."""

@@ -1,4 +1,4 @@
-"""Rebuilds the entity index of a finished index as another kind, from the stored vectors."""
+"""Changes one part of a finished index: the kind of its entity index, or the vectors of its sections."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import numpy as np
 from indexes.claim import claim, publish
 from indexes.entity_index import write_entity_index
 from indexes.keys import Keys, load_owners
+from indexes.lines import Articles
 from indexes.manifest import (
     ALL_FILES,
     FORMAT_VERSION,
     KEY_IDS,
     MANIFEST,
     SEARCH,
+    SECTION_VECTORS,
+    SECTION_WINDOWS,
     VECTORS,
     SearchKind,
     describe_file,
@@ -23,6 +26,9 @@ from indexes.manifest import (
 )
 from indexes.search import StoredVectors, load_vectors
 from indexes.search_kinds import write_vectors
+from indexes.section_vectors import write_section_vectors
+from indexes.stages import BuildRun
+from indexes.workers import Workers
 from retriever.files import write_whole
 from retriever.protocols import DualEncoder
 
@@ -56,6 +62,45 @@ def change_search(
         "format_version": FORMAT_VERSION,
         "inputs": inputs,
         "search": record,
+        "files": {name: files[name] for name in ALL_FILES if name in files},
+    }
+    write_whole(parts / MANIFEST, manifest.model_copy(update=changed).to_json())
+    publish(out)
+
+
+def change_sections(out: Path, workers: Workers, batch: int, progress: bool) -> None:
+    """Replaces the vectors of sections in `out` with those of the workers' encoder, or removes them if it has none.
+
+    The files are those of a build with that encoder. A kill leaves the old index, the new one, or a resumable build.
+    """
+    manifest, encoder = read_manifest(out), workers.sections
+    sections = None if encoder is None else encoder.fingerprint
+    inputs = manifest.inputs.model_copy(update={"sections": sections})
+    logger.warning(
+        "%s: only the encoder of sections changes; %s, and everything else is kept",
+        out,
+        "their vectors are removed" if encoder is None else "making their vectors again",
+    )
+    parts = claim(out, inputs, overwrite=True)
+    windows = 0
+    if encoder is not None:
+        run = BuildRun(
+            folder=parts,
+            workers=workers,
+            candidates=inputs.candidates,
+            use=inputs.image_use,
+            codec=inputs.codec,
+            batch=batch,
+            progress=progress,
+        )
+        windows = write_section_vectors(run, Articles(out / "entities.jsonl"), encoder)
+    own = (SECTION_VECTORS, SECTION_WINDOWS)
+    files = {name: file for name, file in manifest.files.items() if name not in own}
+    files |= {name: describe_file(parts / name) for name in own if (parts / name).is_file()}
+    changed = {
+        "format_version": FORMAT_VERSION,
+        "inputs": inputs,
+        "counts": manifest.counts.model_copy(update={"section_windows": windows}),
         "files": {name: files[name] for name in ALL_FILES if name in files},
     }
     write_whole(parts / MANIFEST, manifest.model_copy(update=changed).to_json())

@@ -37,7 +37,7 @@ def write_section_vectors(run: BuildRun, articles: Articles, encoder: SectionEnc
     """Writes the files of section vectors, and returns the number of windows; a killed run resumes at a batch."""
     with SectionFiles(run.folder, encoder.dimension) as files:
         left = range(files.resume(run.batch), len(articles))
-        make = partial(EncodeSections, run.folder)
+        make = partial(EncodeSections, articles.path)
         results = in_batches("sections", run.workers, make, ["sections"], left, run.batch, run.progress)
         with closing(results):
             for rows, encoded in results:
@@ -49,12 +49,12 @@ class EncodeSections:
     """Reads the articles of a batch and encodes their sections.
 
     Args:
-        folder: The unfinished build, with the articles.
+        articles: The file of articles.
         sections: The encoder.
     """
 
-    def __init__(self, folder: Path, *, sections: SectionEncoder) -> None:
-        self._articles, self._encoder = Articles(folder / "entities.jsonl"), sections
+    def __init__(self, articles: Path, *, sections: SectionEncoder) -> None:
+        self._articles, self._encoder = Articles(articles), sections
 
     def read(self, row: int) -> Entity:
         """Returns an article."""

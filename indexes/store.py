@@ -153,7 +153,8 @@ class Index:
             _check_fit(folder, "fusion encoder", manifest.inputs.fusion, fusion.fingerprint)
             _check_fit(folder, "fusion token shape", manifest.token_shape, tuple(fusion.token_shape))
         if sections is not None and manifest.inputs.sections is not None:
-            _check_fit(folder, "encoder of sections", manifest.inputs.sections, sections.fingerprint)
+            advice = f"{REBUILD}, which makes only the vectors of sections again,"
+            _check_fit(folder, "encoder of sections", manifest.inputs.sections, sections.fingerprint, advice)
         return Index(folder, manifest, device, image_weight, gpu_search)
 
     @classmethod
@@ -369,13 +370,13 @@ def _open(read: Callable[[Path], T], path: Path) -> T:
         raise ValueError(f"{path}: {error}; {REBUILD}") from error
 
 
-def _check_fit(folder: Path, what: str, built_with: object, given: object) -> None:
+def _check_fit(folder: Path, what: str, built_with: object, given: object, advice: str = f"{REBUILD},") -> None:
     if built_with != given:
         values = f"{given!r} now, {built_with!r} when it was built"
         if is_hash(given) and is_hash(built_with):
             values = "with other weights or settings than when it was built"
         raise ValueError(
-            f"{folder}: does not match this profile: {what} {values}; {REBUILD}, or use the profile it was built with"
+            f"{folder}: does not match this profile: {what} {values}; {advice} or use the profile it was built with"
         )
 
 

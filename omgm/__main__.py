@@ -23,6 +23,7 @@ COMMANDS = (
     "build-index",
     "index",
     "train-encoder",
+    "train-sections",
     "mine-negatives",
     "train-reranker",
     "train-generator",

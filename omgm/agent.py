@@ -49,7 +49,7 @@ def budget_of(settings: AgentSettings) -> Budget:
 
 
 def wordings_of(mode: str, prompts: str, *, evaluation: bool = False) -> Wordings | None:
-    """Returns the published prompts that a policy uses, `None` if it uses ours, as those without a paper always do.
+    """Returns the published prompts that a policy uses, `None` if it uses ours.
 
     Args:
         mode: The policy's name.
@@ -57,13 +57,15 @@ def wordings_of(mode: str, prompts: str, *, evaluation: bool = False) -> Wording
         evaluation: Whether published prompts are the default if they were downloaded.
 
     Raises:
-        ValueError: The published prompts are required and were not downloaded.
+        ValueError: The published prompts are required, and were not downloaded or do not exist.
     """
-    source = SOURCES.get(mode)
-    if source is None or prompts == "own" or (not prompts and not evaluation):
+    if prompts == "own" or (not prompts and not evaluation):
         return None
-    found = stored(source)
+    source = SOURCES.get(mode)
+    found = None if source is None else stored(source)
     if prompts == "paper" and not is_published(mode, found):
+        if source is None:
+            raise ValueError(f"agents.prompts: {mode} has no published prompts; set it to own")
         raise ValueError(
             f"agents.prompts: the published prompts of {mode} are not here; run `omgm download --prompts {source}` "
             "(docs/protocols.md says which are only in a paper)"

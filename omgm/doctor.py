@@ -212,9 +212,8 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
     entities, sections = counted(counts.entities, "entity"), counted(counts.token_sections, "section")
     found = f"{manifest.name}: {entities}, {sections} with tokens; "
     findings = [Finding("index", "ok", f"{found}vectors {gigabytes(vectors)}, tokens {gigabytes(tokens)}")]
-    if profile.sections.kind == "hybrid" and inputs.sections is None:
-        found = "has no vectors of sections, so step 3 compares words only"
-        findings.append(Finding("index, sections", "warn", found, "omgm build-index --overwrite"))
+    if profile.sections.kind == "hybrid":
+        findings.append(_sections_finding(profile, inputs.sections))
     compared: list[tuple[str, object, object]] = [
         ("search.candidates", inputs.candidates, profile.search.candidates),
         ("fusion.tokens", inputs.tokens, profile.fusion.tokens),
@@ -238,6 +237,25 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
         if model is None:
             findings.append(Finding(f"index, {key}", "warn", "cannot be compared until the model is downloaded"))
     return findings
+
+
+def _sections_finding(profile: Profile, built_with: str | None) -> Finding:
+    """Compares the encoder that made an index's vectors of sections, if it has any, with that of the profile."""
+    from retriever.models.section_encoder import sections_fingerprint
+
+    again = "omgm build-index --overwrite, which makes only the vectors of sections again"
+    if built_with is None:
+        found = "has no vectors of sections, so step 3 compares words only"
+        return Finding("index, sections.model", "warn", found, again)
+    model = profile.sections.model
+    try:
+        now = sections_fingerprint(Path(model).expanduser() if is_folder(model) else model)
+    except ValueError as error:
+        return Finding("index, sections.model", "fail", str(error), "set sections.model to a base model")
+    if built_with != now:
+        found = f"vectors of sections made by {built_with}, but the profile has {now}"
+        return Finding("index, sections.model", "fail", found, f"{again}, or use the profile that it was built with")
+    return Finding("index, sections.model", "ok", "same as in the profile")
 
 
 def token_shape(folder: Path) -> tuple[int, int] | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from indexes.store import Index
 from omgm.parts import build_planner, model_folder, placement
+from omgm.profile import is_folder
 from omgm.settings import Profile
 from retriever.base_models import find_base
 from retriever.files import sha256_of
@@ -38,7 +39,8 @@ def used(profile: Profile, index: Index, *, answers: bool) -> dict[str, Any]:
 
 def sections_weights(profile: Profile) -> Mapping[str, str]:
     """Returns the digest of the weights of step 3, if its model has any that the index does not name."""
-    if profile.sections.kind in ("bm25", "hybrid"):
+    model = profile.sections.model
+    if profile.sections.kind == "bm25" or (profile.sections.kind == "hybrid" and not is_folder(model)):
         return {}
     return {"sections.model": folder_fingerprint(model_folder(profile, "sections"))}
 

@@ -28,7 +28,7 @@ class TrainingRecord:
         commit: The commit of the code.
     """
 
-    kind: Literal["encoder", "reranker"]
+    kind: Literal["encoder", "reranker", "sections"]
     base: str
     recipe: str | None = None
     data: Mapping[str, object]
@@ -42,13 +42,16 @@ class TrainingRecord:
         write_json(folder / RECORD_NAME, asdict(self))
 
 
-def remarks_on(metrics: Mapping[str, float], optimization: Optimization, better_by: tuple[str, str]) -> list[str]:
+def remarks_on(
+    metrics: Mapping[str, float], optimization: Optimization, better_by: tuple[str, str], held_out: str = "image"
+) -> list[str]:
     """Returns sentences about a training that a time limit cut, that was not validated, or that found nothing better.
 
     Args:
         metrics: What `training.loop.train` returned.
         optimization: The settings of the training.
         better_by: The metric that was maximized, and the one that was minimized among equals.
+        held_out: What is held out for validation.
     """
     said = []
     if metrics["steps"] < optimization.steps:
@@ -58,15 +61,15 @@ def remarks_on(metrics: Mapping[str, float], optimization: Optimization, better_
         )
     highest, lowest = better_by
     if highest not in metrics:
-        said.append("not validated, since no image is held out: whether the weights are better now is not known")
+        said.append(f"not validated, since no {held_out} is held out: whether the weights are better now is not known")
     elif (metrics[highest], -metrics[lowest]) <= (metrics[f"start_{highest}"], -metrics[f"start_{lowest}"]):
         first, last = (
             f"{highest} {metrics[f'{when}_{highest}']:.4f}, {lowest} {metrics[f'{when}_{lowest}']:.4f}"
             for when in ("start", "last")
         )
         said.append(
-            f"no better than it began on held-out images: {first} before, {last} at the end; the weights are those it "
-            "began with"
+            f"no better than it began on held-out {held_out}s: {first} before, {last} at the end; the weights are "
+            "those it began with"
         )
     return said
 

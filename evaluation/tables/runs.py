@@ -35,7 +35,15 @@ from indexes.store import Index, check_candidates
 from indexes.summarizers import ExtractiveSummarizer, Summarizer
 from retriever.maxsim import ScoreMode
 from retriever.pipeline import Retriever
-from retriever.protocols import DualEncoder, FusionEncoder, Generator, QueryRetriever, Step, TextReranker
+from retriever.protocols import (
+    DualEncoder,
+    FusionEncoder,
+    Generator,
+    QueryRetriever,
+    SectionEncoder,
+    Step,
+    TextReranker,
+)
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
@@ -54,6 +62,7 @@ class Components:
         settings: Describes them in reports.
         bem: E-VQA's judge.
         deviations: A sentence on each deviation from the published protocol, see `evaluation.protocol.Protocol`.
+        sections: Encodes sections for `reranker`, if it compares vectors.
     """
 
     profile: str
@@ -73,6 +82,7 @@ class Components:
     gpu_search: GpuSearch = "torch"
     bem: Bem | None = None
     deviations: Mapping[str, str] = field(default_factory=dict)
+    sections: SectionEncoder | None = None
 
     @property
     def candidates(self) -> Candidates:
@@ -250,6 +260,7 @@ class TableRuns:
             return self._indexes[kind]
         parts, given = self.components, self.questions
         fusion = None if kind.sees == "none" else self._seeing(kind.sees)
+        sections = parts.sections if kind == self._own else None  # only runs on the profile's own index have step 3
         folder = self._out / "indexes" / kind.folder
         if kind == self._own and given.index is not None:
             folder = given.index
@@ -266,6 +277,7 @@ class TableRuns:
                 summarizer=parts.summarizer if kind.candidates in ("summary", "combined") else ExtractiveSummarizer(),
                 encoder=parts.encoder,
                 fusion=fusion,
+                sections=sections,
                 kb_format=given.kb_format,
                 names=given.names,
                 max_bad=given.max_bad,
@@ -276,6 +288,7 @@ class TableRuns:
             folder,
             encoder=parts.encoder,
             fusion=fusion,
+            sections=sections,
             device=parts.device,
             image_weight=parts.design["image_weight"],
             gpu_search=parts.gpu_search,

@@ -98,13 +98,16 @@ def _components(profile: Profile, bem: Path | None, dataset: str) -> Components:
     from evaluation.tables.runs import Components
     from omgm import indexing, parts
     from omgm.profile import deviations
+    from retriever.models.hybrid import HybridReranker
 
+    reranker = parts.build_text_reranker(profile)
     return Components(
         profile=profile.name,
         settings=profile.model_dump(mode="json"),
         encoder=parts.build_encoder(profile),
         fusion=parts.build_fusion(profile),
-        reranker=parts.build_text_reranker(profile),
+        reranker=reranker,
+        sections=reranker.encoder if isinstance(reranker, HybridReranker) else None,
         summarizer=parts.build_summarizer(profile),
         generator=parts.build_generator(profile),
         k=profile.search.k,

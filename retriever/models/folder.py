@@ -18,8 +18,8 @@ from retriever.models.weights import stored_names, weight_files
 RECORD_NAME = "training.json"
 """The record of a model's training. It is not part of the model, so no fingerprint covers it."""
 
-Kind = Literal["encoder", "reranker"]
-"""Step 1's dual encoder, or step 2's fusion encoder."""
+Kind = Literal["encoder", "reranker", "sections"]
+"""Step 1's dual encoder, step 2's fusion encoder, or what changes step 3's encoder of questions."""
 
 _PUBLISHED = re.compile(
     r"config\.json|open_clip_config\.json|(pre)?processor_config\.json|generation_config\.json"
@@ -73,7 +73,7 @@ def kind_of(folder: Path) -> Kind:
     """Returns the kind of model in a folder.
 
     Raises:
-        ValueError: The folder has no configuration of either kind.
+        ValueError: The folder has no configuration of any kind.
     """
     path = folder / "config.json"
     if not path.is_file():
@@ -82,11 +82,16 @@ def kind_of(folder: Path) -> Kind:
         raise ValueError(f"{folder}: has no config.json; is it a model folder?")
     config = read_object(path)
     kind = config.get("model_type")
+    if "base_model" in config:
+        return "sections"
     if "qformer" in config or kind == blip2.MODEL_TYPE:
         return "reranker"
     if kind == SmallCLIPConfig.model_type or {"vision_config", "vision_cfg"} & config.keys():
         return "encoder"
-    raise ValueError(f"{path}: model_type: {kind!r} is neither a dual encoder nor a Q-Former; name another folder")
+    raise ValueError(
+        f"{path}: model_type: {kind!r} is neither a dual encoder nor a Q-Former, and there is no base_model; name "
+        "another folder"
+    )
 
 
 def stored_dtype(folder: Path) -> torch.dtype:

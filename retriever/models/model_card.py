@@ -18,10 +18,12 @@ _WHAT = {
     "entity that an image shows.",
     "reranker": "A fusion encoder, step 2 of OMGM: a BLIP-2 Q-Former fuses an image and a text into tokens, whose "
     "MaxSim with the tokens of a section reranks entities and sections.",
+    "sections": "Low-rank matrices for step 3 of OMGM: added to a published sentence encoder, they encode a question "
+    "near the section of an article that answers it. Sections are encoded by the encoder as published.",
 }
-_PIPELINES = {"encoder": "feature-extraction", "reranker": "text-ranking"}
-_TAGS = {"encoder": "dual-encoder", "reranker": "multimodal-reranker"}
-_SETTINGS = {"encoder": "encoder.model", "reranker": "fusion.model"}
+_PIPELINES = {"encoder": "feature-extraction", "reranker": "text-ranking", "sections": "sentence-similarity"}
+_TAGS = {"encoder": "dual-encoder", "reranker": "multimodal-reranker", "sections": "lora"}
+_SETTINGS = {"encoder": "encoder.model", "reranker": "fusion.model", "sections": "sections.model"}
 _USES = {
     "encoder": """
 from PIL import Image
@@ -39,6 +41,13 @@ from retriever.models.qformer import QFormerFusion
 fusion = QFormerFusion.from_pretrained({name})
 tokens = fusion.encode([Image.open("photo.jpg")], ["What is the capital of this country?"])
 print(tokens.shape)
+""",
+    "sections": """
+from retriever.models.section_encoder import SectionEncoder
+
+encoder = SectionEncoder.load({name})
+[question] = encoder.encode_questions(["Which share of the labor force had no job?"])
+print(encoder.encode_passages(["Unemployment rate: 4.1 %"])[0] @ question)
 """,
 }
 
@@ -93,7 +102,8 @@ def _read_record(folder: Path) -> dict[str, Any]:
 def _use(kind: Kind, name: str) -> str:
     """Returns an example and the setting that names the model in a profile."""
     example = code(_USES[kind].format(name=json.dumps(name, ensure_ascii=False)))
-    return f"{example}\n\nIn a profile: `--set {_SETTINGS[kind]}={name}`, fetched by `omgm download`."
+    fetched = "the folder" if kind == "sections" else "fetched by `omgm download`"
+    return f"{example}\n\nIn a profile: `--set {_SETTINGS[kind]}={name}`, {fetched}."
 
 
 def _facts(folder: Path, kind: Kind, record: Mapping[str, Any]) -> dict[str, object]:
@@ -101,7 +111,8 @@ def _facts(folder: Path, kind: Kind, record: Mapping[str, Any]) -> dict[str, obj
     config = read_object(path) if path.is_file() else {}
     base = record.get("base")
     facts: dict[str, object] = {
-        "type": config.get("model_type") or ("qformer" if kind == "reranker" else "open_clip"),
+        "type": config.get("model_type") or {"reranker": "qformer", "sections": "LoRA"}.get(kind, "open_clip"),
+        "base model": config.get("base_model"),
         # The last part of a path names the model; the rest only describes a machine.
         "trained from": Path(base).name if isinstance(base, str) and not _hub_ids([base]) else base,
         "parameters": count_parameters(folder),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Sequence
@@ -11,10 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
+from torch import Tensor
 from transformers import BertModel
 
 from retriever.base_models import bases, find_base
-from retriever.files import read_object, sha256_of
+from retriever.files import read_object
 from retriever.models.bert import load_bert, merge_lora
 from retriever.models.padding import known_padding
 from retriever.models.weights import WEIGHTS_NAME
@@ -34,41 +36,48 @@ class SectionEncoder:
     """Encodes texts by the mean of a BERT's last layer (implements `retriever.protocols.SectionEncoder`).
 
     A section is encoded in overlapping windows of its text, each after the section's heading. The article's title is
-    left out, as it does not tell its sections apart.
+    left out, as it does not tell its sections apart. Questions may have an encoder of their own, an adapted one, whose
+    vectors are compared with the same vectors of sections: an index stays as it is.
 
     Args:
         model: The encoder.
         tokenizer: Its tokenizer.
         fingerprint: Hash of its weights.
+        asking: The encoder of questions, if it is another one.
     """
 
-    def __init__(self, model: BertModel, tokenizer: Tokenizer, fingerprint: str) -> None:
-        self.model, self.tokenizer = model, tokenizer
+    def __init__(
+        self, model: BertModel, tokenizer: Tokenizer, fingerprint: str, asking: BertModel | None = None
+    ) -> None:
+        self.model, self.tokenizer, self.asking = model, tokenizer, asking or model
         self.dimension: int = model.config.hidden_size
-        self.fingerprint = hashlib.sha256(
-            json.dumps([fingerprint, WINDOW, STEP, MAX_HEADING, MAX_QUESTION]).encode()
-        ).hexdigest()[:16]
+        self.fingerprint = _fingerprint(fingerprint)
         self._first, self._last = (tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]"))
 
     @classmethod
     def load(cls, model: str | Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> SectionEncoder:
         """Loads a base model by its name, or a folder with LoRA matrices and the `base_model` in its config.json.
 
+        The matrices of a folder change the encoder of questions only.
+
         Raises:
             ValueError: The base model is unknown or not available, or a file is missing or does not match.
         """
         if str(model) in bases():
-            return cls(*load_bert(str(model), device, dtype), weights_fingerprint(model))
+            return cls(*load_bert(str(model), device, dtype), weights_fingerprint(str(model)))
         folder = Path(model)
-        bert, tokenizer = load_bert(base_of(folder), device, torch.float32)
-        merge_lora(bert, folder / WEIGHTS_NAME)
-        torch.nn.Module.to(bert, dtype=dtype)  # after the sum, so that nothing small is lost
-        return cls(bert, tokenizer, weights_fingerprint(folder))
+        base = base_of(folder)
+        bert, tokenizer = load_bert(base, device, torch.float32)
+        asking = with_own_layers(bert)
+        merge_lora(asking, folder / WEIGHTS_NAME)
+        for one in (bert, asking):
+            torch.nn.Module.to(one, dtype=dtype)  # after the sum, so that nothing small is lost
+        return cls(bert, tokenizer, weights_fingerprint(base), asking)
 
     def encode_questions(self, questions: Sequence[str]) -> FloatArray:
         """Encodes to L2-normalized vectors, float32 [N, dimension]."""
-        encoded = self.tokenizer.encode_batch(list(questions), add_special_tokens=False)
-        return self._encode([one.ids[:MAX_QUESTION] for one in encoded])
+        with torch.inference_mode():
+            return self.vectors(self.asking, self.question_ids(questions)).cpu().numpy()
 
     def encode_passages(self, passages: Sequence[str]) -> list[NDArray[np.int8]]:
         """Encodes passages as `section_passage` formats them, or other texts.
@@ -76,36 +85,51 @@ class SectionEncoder:
         Returns the vectors of each passage's windows, int8 [windows, dimension], scaled so that the largest value of a
         vector is 127: only their directions count.
         """
-        parts = [split_passage(passage) for passage in passages]
-        headings = self.tokenizer.encode_batch([f"{heading}\n" for heading, _ in parts], add_special_tokens=False)
-        texts = self.tokenizer.encode_batch([text for _, text in parts], add_special_tokens=False)
-        windows = [
-            [heading.ids[:MAX_HEADING] + text.ids[start : start + WINDOW] for start in window_starts(len(text.ids))]
-            for heading, text in zip(headings, texts, strict=True)
-        ]
-        vectors = self._encode([window for own in windows for window in own])
+        windows = self._window_ids(passages)
+        with torch.inference_mode():
+            vectors = self.vectors(self.model, [window for own in windows for window in own]).cpu().numpy()
         largest = np.abs(vectors).max(axis=1, keepdims=True, initial=1e-12)
         rows = np.round(vectors * (127 / largest)).astype(np.int8)
         return np.split(rows, np.cumsum([len(own) for own in windows])[:-1]) if passages else []
 
-    @torch.inference_mode()
-    def _encode(self, texts: Sequence[Sequence[int]]) -> FloatArray:
-        vectors = np.empty((len(texts), self.dimension), np.float32)
+    def question_ids(self, questions: Sequence[str]) -> list[list[int]]:
+        """Returns the token ids of questions."""
+        encoded = self.tokenizer.encode_batch(list(questions), add_special_tokens=False)
+        return [one.ids[:MAX_QUESTION] for one in encoded]
+
+    def _window_ids(self, passages: Sequence[str]) -> list[list[list[int]]]:
+        """Returns the token ids of each passage's windows."""
+        parts = [split_passage(passage) for passage in passages]
+        headings = self.tokenizer.encode_batch([f"{heading}\n" for heading, _ in parts], add_special_tokens=False)
+        texts = self.tokenizer.encode_batch([text for _, text in parts], add_special_tokens=False)
+        return [
+            [heading.ids[:MAX_HEADING] + text.ids[start : start + WINDOW] for start in window_starts(len(text.ids))]
+            for heading, text in zip(headings, texts, strict=True)
+        ]
+
+    def vectors(self, model: BertModel, texts: Sequence[Sequence[int]]) -> Tensor:
+        """Encodes token ids with a model to L2-normalized vectors, float32 [N, dimension], with gradients if on."""
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
-            lengths = torch.tensor([len(texts[i]) + 2 for i in rows])
-            ids = torch.zeros(len(rows), int(lengths[-1]), dtype=torch.long)
-            for row, i in enumerate(rows):
-                ids[row, : lengths[row]] = torch.tensor([self._first, *texts[i], self._last])
-            mask = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
-            device = self.model.device
-            with known_padding(bool(lengths[0] < lengths[-1])):
-                hidden = self.model(to_device(ids, device), to_device(mask, device)).last_hidden_state
-            weights = to_device(mask, device)[..., None].float()
-            pooled = (hidden.float() * weights).sum(1) / weights.sum(1)
-            vectors[rows] = torch.nn.functional.normalize(pooled, dim=1).cpu().numpy()
-        return vectors
+        found = [self._batch(model, [texts[i] for i in order[at : at + BATCH]]) for at in range(0, len(order), BATCH)]
+        if not found:
+            return torch.empty(0, self.dimension)
+        places = torch.empty(len(order), dtype=torch.long)
+        places[order] = torch.arange(len(order))
+        return torch.cat(found)[to_device(places, model.device)]
+
+    def _batch(self, model: BertModel, texts: Sequence[Sequence[int]]) -> Tensor:
+        """Encodes texts in order of their lengths in one forward pass."""
+        lengths = torch.tensor([len(text) + 2 for text in texts])
+        ids = torch.zeros(len(texts), int(lengths[-1]), dtype=torch.long)
+        for row, text in enumerate(texts):
+            ids[row, : lengths[row]] = torch.tensor([self._first, *text, self._last])
+        mask = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
+        device = model.device
+        with known_padding(bool(lengths[0] < lengths[-1])):
+            hidden = model(to_device(ids, device), to_device(mask, device)).last_hidden_state
+        weights = to_device(mask, device)[..., None].float()
+        pooled = (hidden.float() * weights).sum(1) / weights.sum(1)
+        return torch.nn.functional.normalize(pooled, dim=1)
 
 
 def window_starts(tokens: int) -> range:
@@ -116,6 +140,11 @@ def window_starts(tokens: int) -> range:
         ([0], [0], [0, 48])
     """
     return range(0, max(1, tokens - WINDOW + STEP), STEP)
+
+
+def with_own_layers(model: BertModel) -> BertModel:
+    """Returns a copy of a model that shares its embeddings, half of its memory."""
+    return copy.deepcopy(model, {id(one): one for one in model.embeddings.parameters()})
 
 
 def base_of(folder: Path) -> str:
@@ -132,8 +161,16 @@ def base_of(folder: Path) -> str:
     return find_base(str(read_object(path).get("base_model"))).name
 
 
-def weights_fingerprint(model: str | Path) -> str:
-    """Returns a hash of all weights of a model: its base model's, and the matrices in its folder."""
-    own = "" if str(model) in bases() else sha256_of(Path(model) / WEIGHTS_NAME)
-    base = find_base(str(model) if not own else base_of(Path(model)))
-    return hashlib.sha256(f"{base.files[WEIGHTS_NAME].sha256} {own}".encode()).hexdigest()
+def weights_fingerprint(base: str) -> str:
+    """Returns a hash of all weights of a base model."""
+    return hashlib.sha256(f"{find_base(base).files[WEIGHTS_NAME].sha256} ".encode()).hexdigest()
+
+
+def sections_fingerprint(model: str | Path) -> str:
+    """Returns the fingerprint of what `SectionEncoder.load` loads, without loading it; raises as it does."""
+    return _fingerprint(weights_fingerprint(str(model) if str(model) in bases() else base_of(Path(model))))
+
+
+def _fingerprint(weights: str) -> str:
+    settings = [weights, WINDOW, STEP, MAX_HEADING, MAX_QUESTION]
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]

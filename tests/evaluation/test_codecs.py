@@ -18,6 +18,7 @@ from evaluation.replayed import ReencodedIndex, replayed
 from indexes.build import build_index
 from indexes.store import Index
 from retriever.models.bm25 import BM25
+from retriever.models.hybrid import HybridReranker
 from retriever.pipeline import Retriever
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
@@ -25,7 +26,7 @@ from retriever.step3_sections import SectionRerank
 from retriever.token_codec import TokenCodec
 from retriever.types import FloatArray
 from tests.fakes.knowledge_base import write_kb
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSections, FakeSummarizer
 from tests.retriever.test_pipeline import FRANCE, IRELAND, YELLOW, flag, titles
 
 CODECS = ["float16", "int8", "pool4+int4", "bit1"]
@@ -209,3 +210,29 @@ def test_other_tokens_and_unlabeled_questions_are_refused(built: dict[str, Index
     two.steps = two.steps[:2]
     with pytest.raises(ValueError, match="only a pipeline of steps 1, 2 and 3"):
         measure_codecs(two, questions, tmp_path / "queries", progress=False)
+
+
+def test_replays_compare_stored_vectors_of_sections(tmp_path: Path) -> None:
+    """Encoding the sections of every candidate again would take seconds per question."""
+    kb, images = write_kb(tmp_path)
+    sections, models = FakeSections(), (FakeEncoder(), FakeFusion())
+    index = build_index(
+        kb,
+        images,
+        tmp_path / "index",
+        summarizer=FakeSummarizer(),
+        encoder=models[0],
+        fusion=models[1],
+        sections=sections,
+        progress=False,
+    )
+    before, step3 = sections.encoded, SectionRerank(HybridReranker(sections, 0.5), index, 0.5)
+    steps = [EntitySearch(models[0], index, 3), FusionRerank(models[1], index, 0.5, "cosine"), step3]
+    retriever = Retriever(steps, index)
+    expected = retriever.retrieve(QUERIES)
+    replay = replayed(retriever, QUERIES)
+    for _ in range(2):
+        found = replay.retriever(ReencodedIndex(index, TokenCodec.parse("float16"))).retrieve(QUERIES)
+        for ours, theirs in zip(found, expected, strict=True):
+            assert [one.sections for one in ours.candidates] == [one.sections for one in theirs.candidates]
+    assert sections.encoded == before

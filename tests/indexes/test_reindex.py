@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from indexes.store import Index
 from tests.fakes.builds import KILLED, Fuse, FusedEncoder, FusedFusion, build
 from tests.fakes.knowledge_base import write_kb
-from tests.fakes.models import FakeEncoder
+from tests.fakes.models import FakeEncoder, FakeSections
 from tests.paths import contents
 
 
@@ -75,3 +77,53 @@ def test_another_kind_of_entity_index_needs_no_model(
     assert contents(tmp_path / "direct") == now
     build(kb, images, tmp_path / "index", search="flat", **models)
     assert contents(tmp_path / "index") == files
+
+
+def test_another_encoder_of_sections_needs_no_other_model(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    kb, images = write_kb(tmp_path)
+    build(kb, images, tmp_path / "index", sections=FakeSections())
+    files, other = contents(tmp_path / "index"), FakeSections("fake-sections-2")
+    with pytest.raises(
+        ValueError, match=r"encoder of sections.*--overwrite`, which makes only the vectors of sections"
+    ):
+        build(kb, images, tmp_path / "index", sections=other)
+    with pytest.raises(
+        ValueError, match=r"encoder of sections 'fake-sections-2' now.*only the vectors of sections again"
+    ):
+        Index.open(tmp_path / "index", sections=other)
+    encoder, fusion = FusedEncoder(), FusedFusion()
+    encoder.fuse = fusion.fuse = Fuse(1)  # no other model may run
+    models = {"encoder": encoder, "fusion": fusion, "overwrite": True}
+    index = build(kb, images, tmp_path / "index", sections=other, **models)
+    assert "only the encoder of sections changes; making their vectors again" in caplog.text
+    assert index.manifest.inputs.sections == "fake-sections-2" and other.encoded == 8
+    now = contents(tmp_path / "index")
+    assert {name for name in files | now if now.get(name) != files.get(name)} == {"manifest.json"}  # equal vectors
+    build(kb, images, tmp_path / "direct", sections=FakeSections("fake-sections-2"))
+    assert contents(tmp_path / "direct") == now
+    build(kb, images, tmp_path / "index", **models)
+    build(kb, images, tmp_path / "without")
+    assert contents(tmp_path / "without") == contents(tmp_path / "index")
+    build(kb, images, tmp_path / "index", sections=other, search="flat", **models)
+    assert contents(tmp_path / "index") == now
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+def test_killed_while_making_vectors_of_sections_again(tmp_path: Path, calls: int) -> None:
+    kb, images = write_kb(tmp_path)
+    before = build(kb, images, tmp_path / "index", sections=FakeSections()).manifest
+
+    class Fused(FakeSections):
+        fuse = Fuse(calls)
+
+        def encode_passages(self, passages: Sequence[str]) -> list[NDArray[np.int8]]:
+            self.fuse.burn()
+            return super().encode_passages(passages)
+
+    fused = Fused("fake-sections-2")
+    with pytest.raises(RuntimeError, match=KILLED):
+        build(kb, images, tmp_path / "index", sections=fused, overwrite=True)
+    assert Index.open(tmp_path / "index").manifest == before
+    build(kb, images, tmp_path / "index", sections=fused, overwrite=True)
+    build(kb, images, tmp_path / "direct", sections=fused)
+    assert contents(tmp_path / "direct") == contents(tmp_path / "index")

@@ -15,6 +15,7 @@ from omgm.settings import Profile
 from retriever.base_models import bases
 from retriever.models.encoder import encoder_fingerprint
 from retriever.models.folder import folder_fingerprint
+from retriever.models.section_encoder import sections_fingerprint
 from tests.fakes.knowledge_base import build_small_index
 from tests.fakes.local_chat_servers import LocalChatServer, llama_models
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSections
@@ -228,7 +229,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tmp_path_factory.mktemp("doctor"),
         encoder=FakeEncoder(encoder_fingerprint(WEIGHTS / "encoder", key_sizes=embedded().encoder.key_sizes)),
         fusion=FakeFusion(width=128, fingerprint=folder_fingerprint(WEIGHTS / "fusion")),
-        sections=FakeSections(),
+        sections=FakeSections(sections_fingerprint(embedded().sections.model)),
         candidates=embedded().search.candidates,
         tokens=embedded().fusion.tokens,
     )
@@ -238,7 +239,7 @@ def test_an_index_that_fits(index: Path) -> None:
     findings = by_name(doctor.index_findings(embedded(), index))
     assert {finding.status for finding in findings.values()} == {"ok"}
     assert "7 entities" in findings["index"].found
-    names = ["search.candidates", "fusion.tokens", "encoder.model", "fusion.model", "token shape"]
+    names = ["sections.model", "search.candidates", "fusion.tokens", "encoder.model", "fusion.model", "token shape"]
     assert list(findings) == ["index", *(f"index, {name}" for name in names)]
 
 
@@ -251,6 +252,16 @@ def test_an_index_of_other_models(index: Path) -> None:
     assert "cannot be compared" in findings["index, encoder.model"].found
     swapped = embedded(f"encoder.model={WEIGHTS / 'fusion'}", f"fusion.model={WEIGHTS / 'fusion'}")
     assert by_name(doctor.index_findings(swapped, index))["index, encoder.model"].status == "fail"
+
+
+def test_an_index_of_another_encoder_of_sections(tmp_path: Path) -> None:
+    built = build_small_index(tmp_path, sections=FakeSections())
+    finding = by_name(doctor.index_findings(embedded(), built))["index, sections.model"]
+    assert finding.status == "fail" and finding.found.startswith("vectors of sections made by fake-sections-1, but")
+    assert finding.fix.startswith("omgm build-index --overwrite, which makes only the vectors of sections again")
+    other = by_name(doctor.index_findings(embedded(f"sections.model={tmp_path}"), built))["index, sections.model"]
+    assert other.status == "fail" and "has no config.json" in other.found
+    assert "index, sections.model" not in by_name(doctor.index_findings(embedded("sections.kind=bm25"), built))
 
 
 def test_an_index_that_is_not_whole(index: Path, tmp_path: Path) -> None:

@@ -33,11 +33,12 @@ from indexes.manifest import read_manifest
 from indexes.store import Index
 from omgm.__main__ import main
 from retriever.models.bm25 import BM25
+from retriever.models.hybrid import HybridReranker
 from retriever.step1_search import EntitySearch
 from retriever.texts import blip_caption
 from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query, StoredTokens
 from tests.fakes.knowledge_base import FLAGS, write_kb
-from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSections, FakeSummarizer
 from tests.fakes.question_files import evqa_row
 from tests.fakes.records import record
 from tests.fakes.rows import write_csv
@@ -105,6 +106,15 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_questions(folder, "test", ["How large is the area?"])
     write_questions(folder, "validation", ["How large is this country?"])
     return folder
+
+
+def test_its_own_index_has_vectors_of_sections_that_step_3_compares(world: Path) -> None:
+    runs, sections = runs_of(world, out="hybrid"), FakeSections()
+    runs.components = replace(runs.components, reranker=HybridReranker(sections, 0.5), sections=sections)
+    assert runs.main.manifest.inputs.sections == sections.fingerprint and sections.encoded == 8
+    runs.folder("full")
+    runs.folder("search-title")  # an index for step 1 only
+    assert sections.encoded == 8
 
 
 def test_its_own_index_is_designed_as_the_profile_says(world: Path) -> None:

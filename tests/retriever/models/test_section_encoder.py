@@ -13,7 +13,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import BertConfig, BertModel
 
 from retriever.base_models import find_base
-from retriever.models.section_encoder import BATCH, STEP, WINDOW, SectionEncoder, window_starts
+from retriever.models.section_encoder import BATCH, STEP, WINDOW, SectionEncoder, sections_fingerprint, window_starts
 from retriever.texts import section_passage
 
 NAME = "all-MiniLM-L6-v2"
@@ -81,7 +81,14 @@ def test_a_folder_with_low_rank_matrices(tmp_path: Path) -> None:
     matrices = {f"{LAYER}.lora_down": torch.randn(4, 384), f"{LAYER}.lora_up": torch.randn(384, 4) / 10}
     save_file(matrices, tmp_path / "model.safetensors")
     adapted = SectionEncoder.load(tmp_path)
-    assert base.fingerprint != adapted.fingerprint == SectionEncoder.load(tmp_path).fingerprint
+    # The matrices change the encoder of questions only, so an index stays valid.
+    assert base.fingerprint == adapted.fingerprint == sections_fingerprint(tmp_path) == sections_fingerprint(NAME)
+    passages = [section_passage("Title", "Area", "It covers 3 sq km.")]
+    assert np.array_equal(base.encode_passages(passages)[0], adapted.encode_passages(passages)[0])
+    weights = [model.get_submodule(LAYER).weight for model in (adapted.model, adapted.asking)]  # type: ignore[union-attr]
+    added = matrices[f"{LAYER}.lora_up"] @ matrices[f"{LAYER}.lora_down"]
+    assert torch.allclose(weights[1] - weights[0], added, atol=1e-5)  # type: ignore[operator]
+    assert adapted.asking.embeddings.word_embeddings.weight is adapted.model.embeddings.word_embeddings.weight
     questions = ["How many people live there?"]
     assert not np.allclose(base.encode_questions(questions), adapted.encode_questions(questions), atol=1e-3)
 
