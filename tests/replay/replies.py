@@ -13,7 +13,7 @@ FORMS = (
     "I cannot determine this from the image.", "invalid question", "", " ", ".", "...", "?", "-", "the", "a an the",
     "none", "zero", "one", "two of three", "don't", "dont", "it's {0}", "e.g. {0}", "U.S. {0}",
     "Dr. {0} went. He left.",
-    "{0} \U0001f1ef\U0001f1f5", "caf\u00e9 {0}", "\uff14\uff12 {0}", "\u7b54\u6848\uff1a{0}\u3002", "{0}\u3001{1}",
+    "{0} \U0001f1ef\U0001f1f5", "na\u00efve {0}", "\uff14\uff12 {0}", "\u7b54\u6848\uff1a{0}\u3002", "{0}\u3001{1}",
     "12", "12.5", "1,200", "10-20", "10 - 20 km", "10 to 20", "between 10 and 20", "about 12 km\u00b2", "1.5e3", "-5",
     "20-10", ".5", "1.2.3", "12/5", "5%", "$5", "1990s", "2024-11-22", "22 November 2024", "\u00bd", "1\u00b2",
     "x" * 300 + " {0}", "{0} " * 40, "<extra_id_0> {0}", "{0}_{1}", "{0}`s", "A. {0}", "{0}\r\n{1}", "not {0}",

@@ -178,8 +178,8 @@ def test_choices_are_read_as_published(examples: Path, tmp_path: Path) -> None:
     for place, flag in enumerate(("--official", "--tolerant")):
         out = tmp_path / flag
         evaluate(examples, "mmsearch", tmp_path / "m", out, play, flag)
-        rows = map(json.loads, (out / "rerank.jsonl").read_text(encoding="utf-8").splitlines())
-        assert {row["reply"]: row["score"] for row in rows} == {
+        lines = (out / "rerank.jsonl").read_text(encoding="utf-8").splitlines()
+        assert {row["reply"]: row["score"] for row in map(json.loads, lines)} == {
             choice.removeprefix("<think><Website 1></think>"): scores[place] for choice, scores in CHOICES.items()
         }
 
@@ -242,7 +242,7 @@ def test_downloaded_prompts_are_checked(
         assert main(["download", "--prompts", "vsa"]) == 2
         assert "it is not the pinned file" in capsys.readouterr().err
         digests = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in VSA.items()}
-        monkeypatch.setitem(prompts.SOURCES, "vsa", replace(source, files=digests))  # type: ignore[arg-type]
+        monkeypatch.setitem(prompts.SOURCES, "vsa", replace(source, files=digests))
         assert main(["download", "--prompts", "vsa"]) == 0
         assert "3 prompts from cnzzx/VSA@a41222f" in capsys.readouterr().out
     finally:
