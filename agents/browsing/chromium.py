@@ -146,7 +146,10 @@ class Chromium:
             height = max(1, min(int(size["height"]), MAX_HEIGHT))
         clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
         taking = {"format": "png", "clip": clip, "captureBeyondViewport": view == "full"}
-        shot = await pipe.ask("Page.captureScreenshot", taking, session)
+        try:
+            shot = await pipe.ask("Page.captureScreenshot", taking, session, seconds=max(self._seconds, 1.0))
+        except TimeoutError as error:
+            raise BrowserError(f"{url[:200]} showed nothing within {2 * self._seconds:g} s") from error
         return await asyncio.to_thread(_decoded, shot["data"])
 
 

@@ -7,12 +7,33 @@ import contextlib
 import itertools
 import json
 import os
+import re
+import shutil
 import signal
 import tempfile
+from pathlib import Path
 from typing import Any
 
 _MESSAGE_BYTES = 256 << 20
 _START_S, _REPLY_S, _CLOSE_S = 60.0, 30.0, 5.0
+
+
+_PREFIX = "omgm-chromium-"
+"""The folder of a browser is named after the process that started it."""
+
+
+def remove_folders_of_killed() -> None:
+    """Removes the folders of browsers whose process was killed before it could."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        process = re.match(rf"{_PREFIX}(\d+)-", folder.name)
+        if process is None or folder.stat().st_uid != os.geteuid():
+            continue
+        try:
+            os.kill(int(process[1]), 0)
+        except ProcessLookupError:
+            shutil.rmtree(folder, ignore_errors=True)
+        except (PermissionError, OverflowError):
+            continue
 
 
 class BrowserError(ValueError):
@@ -37,7 +58,8 @@ class DevTools:
         Raises:
             BrowserError: The browser did not start.
         """
-        folder = tempfile.TemporaryDirectory(prefix="omgm-chromium-", ignore_cleanup_errors=True)
+        await asyncio.to_thread(remove_folders_of_killed)
+        folder = tempfile.TemporaryDirectory(prefix=f"{_PREFIX}{os.getpid()}-", ignore_cleanup_errors=True)
         # The protocol uses file descriptors 3 and 4, to which the shell redirects standard input and output.
         process = await asyncio.create_subprocess_exec(
             "sh", "-c", 'exec "$@" 3<&0 4>&1 </dev/null >/dev/null', "sh", *command, f"--user-data-dir={folder.name}",

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from PIL import Image
 
 from agents.browsing.chromium import Chromium, View, find_chromium
-from agents.browsing.devtools import BrowserError, DevTools
+from agents.browsing.devtools import BrowserError, DevTools, remove_folders_of_killed
 from agents.browsing.slimming import slices, slim
 from llm.background import BackgroundLoop
 from omgm.web_access import public_connect
@@ -174,3 +175,24 @@ def test_without_a_browser_it_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(BrowserError, match="/nonexistent/chromium did not start"):
         asyncio.run(ask())
     assert not list(tmp_path.iterdir())
+
+
+def test_a_page_that_never_shows_anything_is_said(shots: Shots) -> None:
+    shots.web.files["busy.html"] = b"<p>text<script>while (true) {}</script>"
+    browser = Chromium(public_connect(frozenset({shots.web.place})), "omgm-test", seconds=1.5)
+    try:
+        with pytest.raises(BrowserError, match=r"busy\.html showed nothing within 3 s"):
+            shots.loop.submit(browser.screenshot(shots.web.url("page/busy.html"), "top")).result(60)
+    finally:
+        shots.loop.submit(browser.aclose()).result(60)
+
+
+def test_folders_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    kept, gone, other = (f"omgm-chromium-{os.getpid()}-a", f"omgm-chromium-{ended.pid}-b", "omgm-chromium-c")
+    for name in (kept, gone, other):
+        (tmp_path / name / "Default").mkdir(parents=True)
+    remove_folders_of_killed()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([kept, other])
