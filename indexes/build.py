@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import logging
 import shutil
@@ -28,8 +29,10 @@ from indexes.formats import (
 from indexes.formats.fields import Names, image_pattern
 from indexes.formats.losses import Losses
 from indexes.formats.skipped import MAX_BAD, SkippedEntries
+from indexes.given_vectors import GivenVectors
 from indexes.growing import save_array
 from indexes.image_stage import store_images
+from indexes.image_tables import ImageTable
 from indexes.keys import IMAGE_WEIGHT, Keys, write_keys
 from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.lines import Articles, offsets_path, save_offsets
@@ -96,6 +99,8 @@ def build_index(
     name: str | None = None,
     overwrite: bool = False,
     progress: bool = True,
+    vectors: GivenVectors | None = None,
+    image_table: ImageTable | None = None,
     workers: Callable[[DualEncoder, FusionEncoder | None, SectionEncoder | None], Workers] = LocalWorkers,
 ) -> Index:
     """Builds the index of a knowledge base in `out` and opens it; if it is already complete, only opens it.
@@ -136,6 +141,8 @@ def build_index(
             is rebuilt from the stored vectors, and everything else is kept; if only the encoder of sections differs,
             only their vectors are made again.
         progress: Whether to show progress bars.
+        vectors: The vectors of summaries, if another system computed them, for `candidates` "summary" only.
+        image_table: Says which image of an entity is its main image, in place of the knowledge base.
         workers: Creates the workers that run the models: in this process, or on a cluster (`indexes.cluster`).
 
     Raises:
@@ -145,6 +152,8 @@ def build_index(
     """
     _check_settings(batch_size, candidates, search, search_uri, image_keys)
     codec = TokenCodec.parse(tokens)
+    if vectors is not None:
+        _check_vectors(vectors, encoder, candidates)
     if fusion is not None:
         codec.stored_shape(fusion.token_shape)  # to fail now rather than after the other stages
     kb_format = kb_format or guess_format(kb)
@@ -155,12 +164,12 @@ def build_index(
     labels = LabeledSource(labeled, own_images, trim_borders) if labeled else None
     source = labels or own_images
     inputs = Inputs(
-        knowledge_base=hash_knowledge_base(kb, kb_format, names),
+        knowledge_base=_hash(hash_knowledge_base(kb, kb_format, names), image_table),
         kb_format=kb_format,
         drop_sections=dropped_titles(kb_format, drop_sections),
         keep_navigation=keep_navigation,
         pictures=UNKNOWN,
-        summarizer=summarizer.name,
+        summarizer=summarizer.name if vectors is None else f"{summarizer.name}, vectors {vectors.digest}",
         candidates=candidates,
         encoder=encoder.fingerprint,
         fusion=None if fusion is None else fusion.fingerprint,
@@ -199,10 +208,13 @@ def build_index(
             )
             matched, pattern = MatchReport(), image_pattern(names or {})
             found = read(skipped=skipped, losses=losses)
+            found = found if image_table is None else image_table.applied(found)
             entities = with_matched_images(found, own_images, pattern, matched, required=not labeled)
             if labels:
                 entities = labels.attach(entities, lambda: read(skipped=SkippedEntries(max_bad)))
             articles = _read_articles(_with_report(entities, skipped, losses, matched, parts), kb, parts, search)
+            if vectors is not None:
+                vectors.rows_for(articles)  # to fail now rather than after the other stages
             inputs = with_images(inputs, articles, source)
             inputs = inputs.model_copy(update={"search": choose_kind(search, len(articles))})
             claim(out, inputs, overwrite, keep=ARTICLE_FILES)
@@ -214,6 +226,7 @@ def build_index(
                 codec=codec,
                 batch=batch_size,
                 progress=progress,
+                vectors=vectors,
             )
             manifest = _run_stages(
                 run,
@@ -243,6 +256,21 @@ def _check_settings(batch_size: int, candidates: str, search: str, search_uri: s
         raise ValueError(f"image_keys must be at least 1, got {image_keys}")
     if (search == "milvus") != bool(search_uri):
         raise ValueError(f'search.uri must be set if search.kind is "milvus", and only then; got {search_uri!r}')
+
+
+def _hash(knowledge_base: str, table: ImageTable | None) -> str:
+    return knowledge_base if table is None else hashlib.sha256(f"{knowledge_base}{table.digest}".encode()).hexdigest()
+
+
+def _check_vectors(vectors: GivenVectors, encoder: DualEncoder, candidates: Candidates) -> None:
+    """Raises a `ValueError` if step 1 cannot search the vectors."""
+    if candidates != "summary":
+        raise ValueError(f"{vectors.path}: vectors of summaries need search.candidates=summary, got {candidates}")
+    if vectors.dimension != encoder.dimension:
+        raise ValueError(
+            f"{vectors.path}: its vectors have {vectors.dimension} values, those of the profile's encoder "
+            f"{encoder.dimension}; use the profile with the encoder that made them (EVA-CLIP-8B: --profile paper)"
+        )
 
 
 def _nothing_to_do(out: Path) -> None:

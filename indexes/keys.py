@@ -113,6 +113,13 @@ def _copy(source: NDArray[Any], rows: IntArray, target: NDArray[Any], places: In
 def _embed_texts(run: BuildRun, entities: int, spare: int) -> NDArray[np.float16]:
     """Returns the vectors of all texts, followed by space for `spare` more."""
     array = GrowingArray(run.folder / "text_keys.npy", (entities + spare, run.workers.encoder.dimension), np.float16)
+    if run.vectors is not None:
+        of_entity = run.vectors.rows_for(Articles(run.folder / "entities.jsonl"))
+        for start in range(array.done, entities, _COPIED):
+            part = of_entity[start : start + _COPIED]
+            array.values[start : start + len(part)] = run.vectors.read(part)
+            array.commit(start + len(part))
+        return array.values
     make, left = partial(EncodeTexts, run.folder, run.candidates), range(array.done, entities)
     with closing(in_batches("embed texts", run.workers, make, ["encoder"], left, run.batch, run.progress)) as done:
         for rows, vectors in done:

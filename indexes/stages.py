@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from indexes.article_images import ImageUse
+from indexes.given_vectors import GivenVectors
 from indexes.ids import hash_id, other_ids, save_ids
 from indexes.lines import Articles, offsets_path, save_offsets, to_row
 from indexes.manifest import Candidates
@@ -38,6 +39,7 @@ class BuildRun:
         codec: How tokens are stored.
         batch: Entities per batch.
         progress: Whether to show progress bars.
+        vectors: The vectors of summaries, if another system computed them.
     """
 
     folder: Path
@@ -47,6 +49,7 @@ class BuildRun:
     codec: TokenCodec
     batch: int
     progress: bool
+    vectors: GivenVectors | None = None
 
 
 def write_articles(entities: Iterable[Entity], folder: Path) -> Articles:

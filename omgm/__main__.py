@@ -29,6 +29,7 @@ COMMANDS = (
     "train-generator",
     "import-encoder",
     "import-reranker",
+    "import-index",
     "dataset",
     "evaluate",
     "compare",

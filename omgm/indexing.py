@@ -16,6 +16,8 @@ from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
 from indexes.formats.fields import GUESSES, Names, image_pattern
 from indexes.formats.selection import ONLY, SKIP
 from indexes.formats.skipped import MAX_BAD, SkippedEntries
+from indexes.given_vectors import GivenVectors
+from indexes.image_tables import ImageTable
 from indexes.labeled_images import LabeledImage
 from indexes.matching import with_matched_images
 from indexes.sources import open_images
@@ -61,6 +63,8 @@ def build(
     encoder: DualEncoder | None = None,
     fusion: FusionEncoder | None = None,
     sections: SectionEncoder | None = None,
+    vectors: GivenVectors | None = None,
+    image_table: ImageTable | None = None,
 ) -> Index:
     """Builds the index of a knowledge base with a profile's models, or with the given ones instead.
 
@@ -96,6 +100,8 @@ def build(
             overwrite=overwrite,
             progress=progress,
             workers=workers,
+            vectors=vectors,
+            image_table=image_table,
             **design_of(profile),
         )
 

@@ -11,7 +11,6 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from llm.prompts import Style, prompt_deviation, style_for
 from omgm.commands.common import (
     add_index,
     add_overwrite,
@@ -24,6 +23,7 @@ from omgm.commands.common import (
 from omgm.commands.numbers import natural, positive
 
 if TYPE_CHECKING:
+    from llm.prompts import Style
     from omgm.settings import Profile
     from retriever.protocols import QueryRetriever
     from training.generator.config import GeneratorTrainingConfig
@@ -93,6 +93,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Creates the samples, trains the adapter, writes `profile.toml` and prints how to serve the adapter."""
+    from llm.prompts import prompt_deviation, style_for
+
     profile = profile_of(args)
     style = style_for(profile.generator.style, args.dataset)
     for sentence in prompt_deviation(style, args.dataset).values():

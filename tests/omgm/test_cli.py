@@ -39,6 +39,8 @@ FLAGS = {
     "--gradient-checkpointing --save-every --workers",
     "import-encoder": "--config --tokenizer --out --json FILE",
     "import-reranker": "--kind --base --tokenizer --out --json FILE",
+    "import-index": "--profile --set --kb --images --kb-format --map --faiss --ids --summaries --image-table --out "
+    "--json",
     "dataset": "check export",
     "evaluate": "--profile --set --index --dataset --queries --query-map "
     "--query-images --out --json --only-split --limit --bem --step1",
