@@ -12,9 +12,11 @@ from omgm.commands.common import (
     add_allow_private,
     add_json,
     add_max_bad,
+    add_query_map,
     add_reading,
     existing,
     print_json,
+    question_names,
     reading_of,
 )
 from omgm.commands.numbers import above_zero, natural, positive
@@ -34,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base")
     what.add_argument("--queries", type=Path, metavar="FILE", help="questions whose images are URLs, as of Dyn-VQA")
     parser.add_argument("--dataset", default="dynvqa", metavar="NAME", help="that of --queries (%(default)s)")
+    add_query_map(parser)
     parser.add_argument("--images", type=Path, required=True, metavar="DIR", help="the folder for the images")
     add_reading(parser)
     add_max_bad(parser, listed="")
@@ -123,7 +126,8 @@ def _of_questions(args: argparse.Namespace) -> Iterator[Entity]:
     from evaluation.datasets import load
     from retriever.types import Entity
 
-    ids = dict.fromkeys(question.image_id for question in load(args.dataset, existing(args.queries, "--queries")))
+    questions = load(args.dataset, existing(args.queries, "--queries"), question_names(args))
+    ids = dict.fromkeys(question.image_id for question in questions)
     if not any("://" in id for id in ids):
         raise ValueError(f"--queries: the images of {args.dataset} are no URLs, such as {next(iter(ids), '')!r}")
     return (Entity(id, id, (), image=id) for id in ids)
