@@ -19,7 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from evaluation.datasets import load
-from evaluation.recognition import FOLDS, Trial, collect, fit
+from evaluation.recognition import collect
+from evaluation.recognition_fit import FOLDS, Trial, fit
 from omgm.opening import open_retriever, recognition_key
 from omgm.parts import build_encoder, build_fusion
 from omgm.profile import load_profile

@@ -25,6 +25,7 @@ from indexes.store import Index
 from indexes.summarizers import Summarizer
 from indexes.workers import LocalWorkers, ModelName, Workers
 from omgm import parts
+from omgm.self_calibration import calibrate_index
 from omgm.settings import Profile
 from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 
@@ -83,14 +84,15 @@ def build(
     if kb_format in OWN_IMAGES:
         shared.append(kb)
     made = nullcontext(summarizer) if summarizer is not None else parts.opened_summarizer(profile)
+    encoder, fusion = encoder or parts.build_encoder(profile), fusion or parts.build_fusion(profile)
     with made as summarizer, _workers(profile, cluster, shared) as workers:
-        return build_index(
+        index = build_index(
             kb,
             images,
             out,
             summarizer=summarizer,
-            encoder=encoder or parts.build_encoder(profile),
-            fusion=fusion or parts.build_fusion(profile),
+            encoder=encoder,
+            fusion=fusion,
             sections=sections or _sections(profile),
             kb_format=kb_format,
             names=names,
@@ -104,6 +106,9 @@ def build(
             image_table=image_table,
             **design_of(profile),
         )
+    if profile.recognition.fitted_to and profile.recognition.general:
+        calibrate_index(profile, out, index, encoder, fusion, progress)
+    return index
 
 
 def _sections(profile: Profile) -> SectionEncoder | None:

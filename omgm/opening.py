@@ -16,6 +16,7 @@ from indexes.manifest import read_manifest
 from indexes.store import Index, check_candidates
 from omgm import parts
 from omgm.settings import Profile
+from retriever.files import read_object
 from retriever.image_cache import ImageCache
 from retriever.models.bm25 import BM25
 from retriever.models.hybrid import HybridReranker
@@ -27,6 +28,11 @@ from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 
 logger = logging.getLogger(__name__)
+
+RECOGNITION = "recognition.json"
+"""The file in an index's folder with what `omgm.self_calibration` found."""
+_GROWN = 0.2
+"""Share by which the number of entities with an image may change before a calibration is out of date."""
 
 
 def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int, tokens: str) -> str:
@@ -47,13 +53,20 @@ def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncode
 
 
 def _build_recognition(
-    profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int, tokens: str
+    profile: Profile, folder: Path, index: Index, encoder: DualEncoder, fusion: FusionEncoder
 ) -> Recognition | None:
-    """Returns the profile's recognition, or `None` if its `recognition_key` does not match."""
+    """Returns the profile's recognition, or the index's own if it has one and the profile's is a general one.
+
+    Returns `None` if neither has the `recognition_key` of the models.
+    """
     settings = profile.recognition
     if not settings.fitted_to:
         return None
-    if settings.fitted_to != recognition_key(profile, encoder, fusion, image_keys, tokens):
+    image_keys, tokens = index.manifest.inputs.image_keys, index.manifest.inputs.tokens
+    key = recognition_key(profile, encoder, fusion, image_keys, tokens)
+    if settings.general and (own := _own_recognition(profile, folder, index, key)) is not None:
+        return own
+    if settings.fitted_to != key:
         logger.warning(
             "profile %s: recognition was fitted to other models or weights, or to another number of image keys or "
             "other tokens than the index has (%d, %s), so no question is declined; fit it again with omgm calibrate",
@@ -63,6 +76,28 @@ def _build_recognition(
         )
         return None
     return Recognition(settings.bias, Signs(**{name: getattr(settings, name) for name in SIGNS}), settings.threshold)
+
+
+def _own_recognition(profile: Profile, folder: Path, index: Index, key: str) -> Recognition | None:
+    """Returns what an index's own calibration found, or `None` if it has none for these models and settings."""
+    path = folder / RECOGNITION
+    if not path.is_file():
+        return None
+    found = read_object(path)
+    if found["fitted_to"] != key:
+        return None
+    calibrated, now = found["entities"], index.manifest.counts.with_image
+    if abs(now - calibrated) > _GROWN * calibrated:
+        logger.warning(
+            "%s: what counts as recognized was measured when %d entities had an image; %d have one now, so too few or "
+            "too many questions may be declined: measure it again with omgm index calibrate --index %s %s",
+            path,
+            calibrated,
+            now,
+            folder,
+            profile.options,
+        )
+    return Recognition(found["bias"], Signs(**found["weights"]), profile.recognition.threshold)
 
 
 def open_retriever(
@@ -99,13 +134,8 @@ def open_retriever(
     options = _index_options(profile, encoder, fusion)
     opened = index or (LiveIndex.open if live else Index.open)(folder, sections=sections, **options)
     check_candidates(opened, profile.search.candidates)
-    steps: list[Step] = [
-        EntitySearch(encoder, opened, profile.search.k),
-        FusionRerank(fusion, opened, profile.fusion.alpha, profile.fusion.score_mode),
-        SectionRerank(reranker, opened, profile.sections.beta),
-    ]
-    inputs = opened.manifest.inputs
-    recognition = _build_recognition(profile, encoder, fusion, inputs.image_keys, inputs.tokens)
+    steps = [*search_steps(profile, opened, encoder, fusion), SectionRerank(reranker, opened, profile.sections.beta)]
+    recognition = _build_recognition(profile, folder, opened, encoder, fusion)
     pin = opened.pinned if isinstance(opened, LiveIndex) else nullcontext
     return Retriever(steps, opened, recognition, pin, profile.search.trim_borders, device=opened.device)
 
@@ -125,6 +155,14 @@ def warn_of_pair(profile: Profile) -> None:
             fusion.score_mode,
             fusion.score_mode,
         )
+
+
+def search_steps(profile: Profile, index: Index, encoder: DualEncoder, fusion: FusionEncoder) -> list[Step]:
+    """Returns the steps that find entities, with a profile's settings."""
+    return [
+        EntitySearch(encoder, index, profile.search.k),
+        FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode),
+    ]
 
 
 def _build_reranker(profile: Profile, folder: Path) -> TextReranker:

@@ -94,9 +94,12 @@ class RecognitionSettings(_Table):
     Attributes:
         fitted_to: Hash of the models, weights, number of image keys and codec that this was fitted to; with others,
             no question is declined.
+        general: Whether this was fitted to several knowledge bases, so that what an index finds about itself when it
+            is built (`omgm.self_calibration`) is better.
     """
 
     fitted_to: str = ""
+    general: bool = False
     threshold: float = Field(default=0.5, ge=0, le=1)
     bias: float = 0
     sim_c: float = 0

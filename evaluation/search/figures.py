@@ -90,9 +90,7 @@ def main_scores(records: Sequence[Record], verdicts: Sequence[Record] | None) ->
     return [float(next(iter(record["scores"].values()))) for record in records]
 
 
-def _answers(
-    records: Sequence[Record], scores: Sequence[float], verdicts: Sequence[Record] | None
-) -> dict[str, Any]:
+def _answers(records: Sequence[Record], scores: Sequence[float], verdicts: Sequence[Record] | None) -> dict[str, Any]:
     names = list(records[0]["scores"])
     main = "llm_judge" if verdicts is not None else names[0]
     figures: dict[str, Any] = {"metric": main, "accuracy": mean(scores)}

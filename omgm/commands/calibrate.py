@@ -31,7 +31,8 @@ def run(args: argparse.Namespace) -> None:
     profile = profile_of(args)
     questions, images = selected_questions(args), query_images_of(args)
 
-    from evaluation.recognition import collect, fit, report
+    from evaluation.recognition import collect, report
+    from evaluation.recognition_fit import fit
     from indexes.progress import progress_bar
     from omgm.opening import open_retriever, recognition_key
     from omgm.parts import build_encoder, build_fusion
@@ -49,6 +50,7 @@ def run(args: argparse.Namespace) -> None:
     inputs = retriever.index.manifest.inputs
     found = {
         "recognition.fitted_to": recognition_key(profile, encoder, fusion, inputs.image_keys, inputs.tokens),
+        "recognition.general": False,
         "recognition.threshold": recognition.threshold,
         "recognition.bias": recognition.bias,
         **{f"recognition.{name}": value for name, value in asdict(recognition.weights).items()},

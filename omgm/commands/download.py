@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
         here = (
             f"here: {base.folder}" if base.folder.is_dir() else f"in {base.package}" if base.carrier else "to download"
         )
-        say(f"base model {base.name}: {base.repo}@{base.revision}: {gigabytes(base.bytes)}, {base.license}, {here}")
+        say(f"base model {base.name}: {base.pinned}: {gigabytes(base.bytes)}, {base.license}, {here}")
         if not args.dry_run:
             say(f"{base_model(base.name)}: sizes and hashes match")
     plans: list[Plan] = []

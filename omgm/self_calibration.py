@@ -1,0 +1,165 @@
+"""Calibrates recognition for an index when it is built, without labels.
+
+Thumbnails of the index are photographed again by code: asked of the whole index they should be recognized, and asked
+without their own entity they should not.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from PIL import Image
+
+from evaluation.recognition_fit import FOLDS, Trial, fit
+from indexes.progress import progress_bar
+from indexes.store import Index
+from omgm.opening import RECOGNITION, recognition_key, search_steps
+from omgm.settings import Profile
+from retriever.files import read_object, write_whole
+from retriever.images import load_image
+from retriever.models.pixels import PixelPreparation
+from retriever.pipeline import Retriever
+from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.recognition import Recognition, signs_of
+from retriever.types import Options, Query, RetrievalResult
+from training.augment import vary
+
+logger = logging.getLogger(__name__)
+
+MOST, FEWEST = 300, 40
+"""Most entities that are photographed again, and fewest; with fewer, the profile's own recognition holds."""
+DECLINED, AT = 0.92, 0.4
+"""Share of what the index does not hold that is declined at this threshold, measured on entities that the fit has not
+seen; the threshold is that of the embedded profile."""
+RIDGE = 0.01
+_SIDE, _STORED, _BATCH = 256, 320, 16
+
+
+class Curve(NamedTuple):
+    """What a threshold would do, measured on entities that the fit has not seen.
+
+    Attributes:
+        declined: Share of images of entities left out that are declined.
+        kept: Share of images whose entity is found that are not declined.
+        logit: The threshold, as the logarithm of the odds.
+    """
+
+    declined: float
+    kept: float
+    logit: float
+
+
+def calibrate_index(
+    profile: Profile, folder: Path, index: Index, encoder: DualEncoder, fusion: FusionEncoder, progress: bool = True
+) -> None:
+    """Writes `recognition.json` into an index's folder, unless it is there and belongs to this content.
+
+    Nothing is written for fewer than `FEWEST` entities with an image.
+
+    Args:
+        profile: The profile.
+        folder: The index's folder.
+        index: The index, open.
+        encoder: Step 1's model.
+        fusion: Step 2's model.
+        progress: Whether to show a progress bar.
+    """
+    inputs = index.manifest.inputs
+    made_for = {
+        "fitted_to": recognition_key(profile, encoder, fusion, inputs.image_keys, inputs.tokens),
+        "content": index.fingerprint,
+        "threshold": AT,
+    }
+    path = folder / RECOGNITION
+    known = read_object(path) if path.is_file() else {}
+    if made_for.items() <= known.items():
+        return
+    path.unlink(missing_ok=True)
+    shown = [row for row in _sample(len(index)) if index.image_path(row) is not None][:MOST]
+    if len(shown) < FEWEST:
+        return
+    retriever = Retriever(search_steps(profile, index, encoder, fusion), index, device=index.device)
+    with progress_bar(total=len(shown), desc="calibrate", unit="image", shown=progress) as bar:
+        trials: list[Trial] = []
+        for start in range(0, len(shown), _BATCH):
+            part = shown[start : start + _BATCH]
+            trials += _trials(retriever, index, part, start)
+            bar.update(len(part))
+    try:
+        recognition, curve = _fitted(trials)
+    except ValueError as error:  # retrieval gets all of them right, or all of them wrong
+        logger.warning("%s: recognition was not calibrated: %s", folder, error)
+        return
+    found: dict[str, Any] = {
+        **made_for,
+        "entities": index.manifest.counts.with_image,
+        "sampled": len(shown),
+        "bias": recognition.bias,
+        "weights": asdict(recognition.weights),
+        "curve": [one._asdict() for one in curve],
+    }
+    write_whole(path, (json.dumps(found, indent=1) + "\n").encode())
+
+
+def _sample(entities: int) -> list[int]:
+    """Returns rows in an order drawn once for every number of entities, at most enough to find `MOST` images."""
+    rng = np.random.default_rng(0)
+    if entities <= 20 * MOST:
+        return [int(row) for row in rng.permutation(entities)]
+    return list(dict.fromkeys(rng.integers(0, entities, 20 * MOST).tolist()))
+
+
+def photographed_again(images: Sequence[Image.Image], seed: int) -> list[Image.Image]:
+    """Returns images cropped, turned and lit as a hand-held camera would, in RGB."""
+    pixels = PixelPreparation(_STORED).to_uint8(images)
+    varied = vary(pixels, _SIDE, torch.Generator().manual_seed(seed))
+    return [Image.fromarray((one.permute(1, 2, 0) * 255).byte().numpy()) for one in varied]
+
+
+def _trials(retriever: Retriever[Index], index: Index, rows: Sequence[int], seed: int) -> Iterator[Trial]:
+    paths = [index.image_path(row) for row in rows]
+    contents = [path.read_bytes() if path else b"" for path in paths]
+    images = photographed_again([load_image(content) for content in contents], seed)
+    queries = [Query(image, "", str(row)) for image, row in zip(images, rows, strict=True)]
+    whole = retriever.retrieve(queries)
+    same = [_same(index, result, content) | {row} for result, content, row in zip(whole, contents, rows, strict=True)]
+    without = [replace(query, options=Options(exclude=tuple(own))) for query, own in zip(queries, same, strict=True)]
+    for results, held in ((whole, True), (retriever.retrieve(without), False)):
+        for query, result, own in zip(queries, results, same, strict=True):
+            signs = signs_of(result.candidates)
+            if signs is not None:
+                yield Trial(query.id, signs, held, held and result.candidates[0].row in own)
+
+
+def _same(index: Index, result: RetrievalResult, content: bytes) -> set[int]:
+    """Returns the candidates that show the very same image."""
+    paths = ((candidate.row, index.image_path(candidate.row)) for candidate in result.candidates)
+    return {row for row, path in paths if path is not None and path.read_bytes() == content}
+
+
+def _fitted(trials: Sequence[Trial]) -> tuple[Recognition, list[Curve]]:
+    """Fits recognition so that `AT` declines `DECLINED`; returns it with the curve of other thresholds."""
+    halves = [fit([one for one in trials if one.fold != fold], ridge=RIDGE) for fold in range(FOLDS)]
+    logits = np.array([_logit(halves[one.fold].of(one.signs)) for one in trials])
+    right = np.array([one.right for one in trials])
+    held = np.array([one.held for one in trials])
+    curve = []
+    for share in (0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.95, 0.98):
+        at = float(np.quantile(logits[~held], share))
+        curve.append(Curve(share, float((logits[right] >= at).mean()), at))
+    boundary = next(one.logit for one in curve if one.declined == DECLINED)
+    everything = fit(trials, AT, ridge=RIDGE)
+    return replace(everything, bias=everything.bias - boundary + _logit(AT)), curve
+
+
+def _logit(probability: float) -> float:
+    inside = min(max(probability, 1e-12), 1 - 1e-12)
+    return math.log(inside / (1 - inside))

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+import logging
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from demo.pretraining.designs import paint, random_design
+from evaluation.recognition_fit import Trial
+from omgm import indexing
+from omgm.opening import RECOGNITION, open_retriever
+from omgm.parts import build_encoder, build_fusion
+from omgm.profile import load_profile
+from omgm.self_calibration import FEWEST, _fitted, _sample, calibrate_index, photographed_again
+from retriever.recognition import Signs
+from retriever.types import Query
+
+PLAIN = ["sections.kind=bm25", "generator.kind=extractive"]
+
+
+def trials(right: int, wrong: int) -> list[Trial]:
+    """Returns trials whose right ones score higher, with an overlap."""
+    rng = np.random.default_rng(0)
+    held = [(float(value), True) for value in rng.normal(0.8, 0.05, right)]
+    absent = [(float(value), False) for value in rng.normal(0.6, 0.05, wrong)]
+    return [Trial(str(n), Signs(sim_c=value), is_held, is_held) for n, (value, is_held) in enumerate(held + absent)]
+
+
+def test_the_threshold_declines_the_promised_share() -> None:
+    made = trials(400, 400)
+    recognition, curve = _fitted(made)
+    absent = [recognition.of(one.signs) < 0.4 for one in made if not one.held]
+    kept = [recognition.of(one.signs) >= 0.4 for one in made if one.held]
+    assert 0.9 <= sum(absent) / 400 <= 0.94
+    assert sum(kept) / 400 >= 0.98  # the normal distribution's: 1 - Phi(1.41 - 4)
+    assert [one.declined for one in curve] == sorted(one.declined for one in curve)
+    assert [one.kept for one in curve] == sorted((one.kept for one in curve), reverse=True)
+
+
+def test_a_sample_is_bounded_and_the_same_every_time() -> None:
+    assert sorted(_sample(50)) == list(range(50)) and _sample(50) == _sample(50) != list(range(50))
+    drawn = _sample(2_000_000)
+    assert len(set(drawn)) == len(drawn) <= 6000 and drawn == _sample(2_000_000)
+
+
+def test_photographed_again() -> None:
+    image = Image.effect_noise((200, 120), 90).convert("RGB")
+    once, again, other = (photographed_again([image], seed)[0] for seed in (0, 0, 1))
+    assert once.size == (256, 256) and once.mode == "RGB"
+    assert once.tobytes() == again.tobytes() != other.tobytes()
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of enough designs to be calibrated."""
+    folder, rng = tmp_path_factory.mktemp("designs"), random.Random(3)
+    (folder / "images").mkdir()
+    rows = []
+    for number in range(FEWEST + 8):
+        paint(random_design(rng)).convert("RGB").save(folder / "images" / f"{number}.png")
+        rows.append({"id": str(number), "title": f"Design {number}", "image": f"{number}.png", "text": "A design."})
+    (folder / "kb.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    profile = load_profile("embedded", PLAIN)
+    indexing.build(profile, folder / "kb.jsonl", folder / "index", images=folder / "images", progress=False)
+    return folder / "index"
+
+
+def test_a_build_calibrates_and_the_retriever_uses_it(index: Path, caplog: pytest.LogCaptureFixture) -> None:
+    profile = load_profile("embedded", PLAIN)
+    found = json.loads((index / RECOGNITION).read_bytes())
+    assert (found["entities"], found["sampled"], found["threshold"]) == (48, 48, 0.4)
+    retriever = open_retriever(profile, index)
+    assert retriever.recognition is not None
+    assert retriever.recognition.bias == found["bias"] != profile.recognition.bias
+    shown = [Image.open(index.parent / "images" / f"{number}.png") for number in range(8)]
+    known = retriever.retrieve([Query(image, "What is this?", "known") for image in photographed_again(shown, 9)])
+    strange = retriever.retrieve([Query(Image.effect_noise((99, 99), 80).convert("RGB"), "What is this?", "noise")])
+    threshold = profile.recognition.threshold
+    assert sum((one.recognized or 0) >= threshold for one in known) >= 6
+    assert strange[0].recognized is not None and strange[0].recognized < threshold
+    own = load_profile("embedded", [*PLAIN, "recognition.general=false"])
+    fitted = open_retriever(own, index).recognition
+    assert fitted is None or fitted.bias == own.recognition.bias  # what `omgm calibrate` found comes first
+    with caplog.at_level(logging.WARNING):
+        (index / RECOGNITION).write_text(json.dumps(found | {"entities": 20}))
+        assert open_retriever(profile, index).recognition is not None
+    assert "20 entities had an image; 48 have one now" in caplog.text
+    (index / RECOGNITION).write_text(json.dumps(found))
+
+
+def test_a_finished_calibration_is_kept_and_another_is_the_same(index: Path) -> None:
+    profile = load_profile("embedded", PLAIN)
+    encoder, fusion = build_encoder(profile), build_fusion(profile)
+    opened = open_retriever(profile, index, encoder=encoder, fusion=fusion).index
+    written, time = (index / RECOGNITION).read_bytes(), (index / RECOGNITION).stat().st_mtime_ns
+    calibrate_index(profile, index, opened, encoder, fusion, progress=False)
+    assert (index / RECOGNITION).stat().st_mtime_ns == time
+    (index / RECOGNITION).unlink()
+    calibrate_index(profile, index, opened, encoder, fusion, progress=False)
+    again = json.loads((index / RECOGNITION).read_bytes())
+    assert again["bias"] == pytest.approx(json.loads(written)["bias"], abs=0.01)
