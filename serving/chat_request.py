@@ -127,8 +127,8 @@ def _question_and_image(messages: list[Any], name: str) -> tuple[str, str | None
 
 def _parts(content: Any, where: str) -> tuple[str, str | None]:
     """Returns the text and the last image of a message's content; accepts the part types of both APIs."""
-    if isinstance(content, str):
-        return content, None
+    if content is None or isinstance(content, str):
+        return content or "", None
     if not isinstance(content, list):
         raise _wrong(where, "must be a string or a list of parts")
     texts, image = [], None
@@ -154,9 +154,9 @@ def _image_url(value: Any, where: str) -> str:
 
 
 def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str | None):
         raise _wrong(where, "must be a string")
-    return value
+    return value or ""
 
 
 def _wrong(where: str, problem: str) -> ApiError:

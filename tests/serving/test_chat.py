@@ -264,7 +264,7 @@ def test_messages_at_fault(client: OpenAI) -> None:
         ([user(words)], "missing_image", "messages"),
         ([user(image)], "empty_question", "messages"),
         ([user(image, text_part("x" * 101))], "question_too_long", "messages"),
-        ([{"role": "user", "content": None}], "wrong_type", "messages[0].content"),
+        ([{"role": "user", "content": None}], "empty_question", "messages"),
         ([user(words, {"type": "input_audio", "input_audio": {}})], "wrong_type", "messages[0].content[1].type"),
         ([user(words, {"type": "image_url"})], "wrong_type", "messages[0].content[1].image_url"),
         ([user(words, url_part("flag.png"))], "bad_image_url", "messages[0].content[1].image_url"),

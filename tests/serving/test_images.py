@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import struct
 import zlib
 
@@ -186,3 +187,30 @@ def test_the_memory_of_large_images_is_given_back(monkeypatch: pytest.MonkeyPatc
 
 def test_giving_memory_back_works_here() -> None:
     images._give_back_memory()
+
+
+def test_blanks_in_base64() -> None:
+    data = bytes(range(256)) * 2
+    text = base64.b64encode(data).decode()
+    assert "+" in text
+    for sent in (
+        text.replace("+", " "),  # decoded as a form
+        text.replace("+", " ") + "\n",
+        " ".join(text[at : at + 76] for at in range(0, len(text), 76)),  # line breaks that became blanks
+        base64.encodebytes(data).decode(),
+        f"  {text}  ",
+    ):
+        assert parse_data_uri(f"data:image/png; base64 ,{sent}", SETTINGS) == data
+        assert parse_base64(sent, SETTINGS) == data
+
+
+def test_photographs_of_50_megapixels_pass_and_limits_name_their_setting() -> None:
+    buffer = io.BytesIO()
+    Image.new("L", (8192, 6144)).save(buffer, "JPEG")
+    assert decode_image(buffer.getvalue(), ServingSettings()).size == (2048, 1536)
+    for settings, name in (
+        (ServingSettings(max_image_pixels=100), "serving.max_image_pixels"),
+        (ServingSettings(max_image_bytes=100), "serving.max_image_bytes"),
+    ):
+        with pytest.raises(ApiError, match=name):
+            decode_image(buffer.getvalue(), settings)
