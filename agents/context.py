@@ -11,6 +11,7 @@ from llm.messages import Message
 
 IMAGE_TOKENS = 1000
 """Assumed number of tokens of an image."""
+_NO_IMAGE = "(an image, left out because the server takes fewer)"
 _LEFT_OUT = "(left out to save space)"
 
 
@@ -48,6 +49,31 @@ def without_images(message: Message) -> Message:
     if isinstance(content, str):
         return message
     return {**message, "content": "\n".join(part["text"] for part in content if part["type"] == "text")}
+
+
+def count_images(messages: Sequence[Message]) -> int:
+    """Counts the images of messages."""
+    return sum(part["type"] != "text" for message in messages for part in _parts(message))
+
+
+def newest_images(messages: Sequence[Message], most: int) -> list[Message]:
+    """Returns messages with at most `most` images, at least 1: the first, which is the question's, and the newest."""
+    spare = count_images(messages) - max(most, 1)
+    kept, position = [], 0
+    for message in messages:
+        parts = []
+        for part in _parts(message):
+            if part["type"] == "text":
+                parts.append(part)
+                continue
+            parts.append({"type": "text", "text": _NO_IMAGE} if 1 <= position <= spare else part)
+            position += 1
+        kept.append(message if isinstance(message["content"], str) else {**message, "content": parts})
+    return kept
+
+
+def _parts(message: Message) -> list[Message]:
+    return [] if isinstance(message["content"], str) else message["content"]
 
 
 def _cut(message: Message, limit: int) -> Message:

@@ -159,7 +159,8 @@ def decode_reply(values: Any) -> ChatReply:
     """Returns the reply that `encode_reply` encoded."""
     older = {"ending": "cut" if values["cut"] else "complete"} if "cut" in values else {}
     known = {name: value for name, value in values.items() if name != "cut"}
-    return ChatReply(**{**known, **older, "calls": tuple(ToolCall(**call) for call in values["calls"])})
+    calls = tuple(ToolCall(**call) for call in values["calls"])
+    return ChatReply(**{**known, **older, "calls": calls, "without": tuple(values.get("without", ()))})
 
 
 def decode_image(data: str) -> Image.Image:

@@ -199,22 +199,27 @@ class Engine:
 
     async def _call(self, run: AgentRun, record: CallRecord) -> None:
         """Runs a call. What it returns is data: it cannot speak as the conversation."""
-        await self._observe(run, record)
+        identity = await self._observe(run, record)
         record.observation = harmless_observation(record.observation)
+        if not record.observation.error and record.observation.complete:
+            record.repeated = identity in run.calls_known
+            run.calls_known.add(identity)
 
-    async def _observe(self, run: AgentRun, record: CallRecord) -> None:
+    async def _observe(self, run: AgentRun, record: CallRecord) -> str:
+        """Runs a call and returns what identifies it in the run."""
         try:
             tool, arguments = check_call(record.call, run.tools)
             key = tool.cache_key(arguments, run)
         except ValueError as error:  # an unknown tool, invalid arguments, or an image or region that does not exist
             run.malformed += 1
             record.observation = Observation(error=str(error))
-            return
+            return ""
+        identity = key or f"{tool.name} {arguments.model_dump_json()}"
         price = 0.0 if key is not None and key in run.cache else tool.price(arguments)
         refusal = run.spending.add_call(tool.name, price)
         if refusal:
             record.observation = Observation(error=refusal)
-            return
+            return identity
 
         async def make() -> tuple[Observation, float]:
             if self._corpus is None or key is None:
@@ -232,12 +237,13 @@ class Engine:
             (record.observation, record.ms), record.cost = await make(), price
             if self._corpus is not None:
                 record.ms = 0.0  # recomputed rather than replayed, so its time would make the trails differ
-            return
+            return identity
         try:
             (record.observation, record.ms), record.cached = await run.cache.get(key, make, _works)
         except NotRecorded as error:
             record.observation = Observation(error=str(error))
         record.cost = price
+        return identity
 
 
 def _works(result: tuple[Observation, float]) -> bool:

@@ -6,12 +6,12 @@ import json
 import logging
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from agents.context import fitted, text_tokens, tokens_of, without_images
+from agents.context import count_images, fitted, newest_images, text_tokens, tokens_of, without_images
 from agents.corpus import Corpus, decode_reply, encode_reply, timed
 from agents.state import AgentRun, RequestRecord
 from agents.tool import Tool
@@ -26,15 +26,22 @@ REASONING_TOKENS = 4096
 """Maximum tokens of a reply after a shorter one was spent on reasoning alone."""
 _SHORTENED = 3
 """How often a conversation is shortened if the server rejects it as too long."""
-_REFUSED = (400, 404, 422, 501)
-"""Statuses of servers that do not support tool calls, structured outputs or images."""
-_TOO_LONG = re.compile(r"context (?:length|window|size)|maximum (?:input|prompt)|(?:prompt|input) is too long", re.I)
+_REFUSED = (400, 404, 413, 415, 422, 501)
+"""Statuses of requests that have something a server does not take."""
 _NAMES = {
     "schema": re.compile(r"response_?format|schema|structured|guided|grammar", re.IGNORECASE),
     "tools": re.compile(r"tool|function", re.IGNORECASE),
-    "images": re.compile(r"image|vision|multi-?modal|content part|must be a string", re.IGNORECASE),
+    "images": re.compile(r"image|vision|multi-?modal|picture|content part|must be a string", re.IGNORECASE),
 }
 """Patterns of error messages, by the feature that the server rejects."""
+_NO_IMAGES = re.compile(
+    r"(?:not|n't|no|unsupported)\b.{0,40}(?:images?|vision|multi-?modal)\b(?!.*\d)|must be a string|text[- ]only"
+    r"|(?:unknown|unrecognized|unexpected|unsupported|invalid)\b.{0,40}image_url",
+    re.IGNORECASE,
+)
+"""How servers say that a model takes no images at all."""
+_MOST_IMAGES = re.compile(r"(?:at most|up to|max(?:imum)?|limit|only)\b\D{0,40}(\d{1,4})", re.IGNORECASE)
+"""How servers say how many images they take."""
 
 
 class Planner(Protocol):
@@ -60,9 +67,9 @@ class Planner(Protocol):
 class ChatPlanner:
     """A `Planner` that uses a chat client.
 
-    If the server rejects structured outputs, tool calls or images, the request is repeated without them, and they are
-    not used again. Rejected tools are described in the text instead. If the conversation is too long for the server,
-    the oldest results are dropped.
+    A refusal belongs to its request: that request gives up what it has too much of (results if it is too long, the
+    oldest images, then structured outputs, tools and the last image), and the next one is asked with all of it again.
+    Only what a server says that it cannot do is not tried again. Tools that are refused are described in the text.
 
     Args:
         client: The client of the model.
@@ -70,7 +77,7 @@ class ChatPlanner:
 
     def __init__(self, client: ChatClient) -> None:
         self._client = client
-        self._refused: frozenset[str] = frozenset()
+        self._lacking: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -84,18 +91,14 @@ class ChatPlanner:
         tools: Sequence[Mapping[str, Any]],
         schema: Mapping[str, Any] | None,
     ) -> ChatReply:
-        """Returns the model's reply.
+        """Returns the model's reply, with what it was asked without.
 
         Raises:
             ChatError: The server failed.
         """
-        refused = self._refused
-        used = {
-            "schema": schema is not None,
-            "tools": bool(tools),
-            "images": any(not isinstance(message["content"], str) for message in messages),
-        }
-        left = [name for name, needed in used.items() if needed and name not in refused]
+        refused, named = self._lacking, frozenset[str]()
+        given = count_images(messages)
+        used = {"schema": schema is not None, "tools": bool(tools), "images": given > 0}
         shortened = 0
         while True:
             try:
@@ -104,17 +107,23 @@ class ChatPlanner:
             except ChatError as error:
                 if error.status not in _REFUSED:
                     raise
-                if shortened < _SHORTENED and _TOO_LONG.search(str(error)):
-                    messages = fitted(messages, tokens_of(messages) * 3 // 5)
-                    shortened += 1
+                left = [name for name, needed in used.items() if needed and name not in refused]
+                images = 0 if "images" in refused else count_images(messages)
+                feature = next((name for name in left if _NAMES[name].search(error.message)), None)
+                if error.too_long and shortened < _SHORTENED and (shorter := _shorter(messages)) != messages:
+                    messages, shortened = shorter, shortened + 1
+                elif images > 1 and feature in (None, "images") and not _NO_IMAGES.search(error.message):
+                    messages = newest_images(messages, _most_images(error.message, images))
                 elif left:
-                    refused |= {_pop_refused(str(error), left)}
+                    refused |= {feature or left[0]}
+                    if feature in ("schema", "tools") or (feature and _NO_IMAGES.search(error.message)):
+                        named |= {feature}
                 else:
                     raise
-        if new := sorted(refused - self._refused):
+        if new := sorted(named - self._lacking):
             logger.warning("%s takes no %s and is asked without them from now on", self.name, ", ".join(new))
-        self._refused |= refused
-        return reply
+        self._lacking |= named
+        return replace(reply, without=tuple(_missing(given, messages, "images" in refused and given > 0, shortened)))
 
     async def aclose(self) -> None:
         """Closes the client."""
@@ -143,12 +152,27 @@ class ChatPlanner:
         return await self._client.converse(messages, max_tokens, tags=THINK, **fields)
 
 
-def _pop_refused(message: str, left: list[str]) -> str:
-    """Removes and returns the feature that the error names, or else the first one, from those still in use."""
-    named = (name for name in left if _NAMES[name].search(message))
-    name = next(named, left[0])
-    left.remove(name)
-    return name
+def _shorter(messages: Sequence[Message]) -> list[Message]:
+    """Returns a conversation with fewer tokens, or the same if nothing is left to drop."""
+    before = tokens_of(messages)
+    fitting = fitted(messages, before * 3 // 5)
+    return fitting if tokens_of(fitting) < before else list(messages)
+
+
+def _most_images(message: str, images: int) -> int:
+    """Returns the number of images that a server takes, by its message, or else one less than it was given."""
+    found = _MOST_IMAGES.search(message)
+    most = int(found[1]) if found else images - 1
+    return max(1, min(most, images - 1))
+
+
+def _missing(given: int, messages: Sequence[Message], no_images: bool, shortened: int) -> Iterator[str]:
+    """Yields what the model was asked without, in words."""
+    kept = 0 if no_images else count_images(messages)
+    if kept < given:
+        yield f"{given - kept} of {given} images"
+    if shortened:
+        yield "older results"
 
 
 def _with_tools(message: Message, tools: Sequence[Mapping[str, Any]]) -> Message:
@@ -195,6 +219,8 @@ class Asking:
                 key = json.dumps([self._planner.name, fitting, limit, schemas, schema], sort_keys=True)
                 reply, ms = await self._corpus.get("model", key, make, encode_reply, decode_reply)
             reply = _add(run, purpose, reply, ms, estimate)
+            if fitting != list(messages) or reply.without:
+                run.calls_known.clear()  # the model may no longer see their results
             if limit >= longer or not reply.cut or reply.text or reply.calls:
                 return reply
             run.least_tokens = longer  # the reasoning used up the limit
@@ -208,5 +234,5 @@ def _add(run: AgentRun, purpose: str, reply: ChatReply, ms: float, estimate: int
     run.counted_ratio = max(1.0, prompt / estimate)
     run.spending.add_request(prompt, completion)
     money = run.spending.budget.price(prompt, completion)
-    run.add_request(RequestRecord(purpose, prompt, completion, ms, money, reply.ending))
+    run.add_request(RequestRecord(purpose, prompt, completion, ms, money, reply.ending, reply.without))
     return replace(reply, prompt_tokens=prompt, completion_tokens=completion)

@@ -104,7 +104,17 @@ def harmless_observation(seen: Observation) -> Observation:
 
 @dataclass(slots=True)
 class CallRecord:
-    """A call with its result; `numbers` are the numbers of its sources in the run."""
+    """A call with its result.
+
+    Attributes:
+        call: The call.
+        observation: Its result.
+        numbers: The numbers of its sources in the run.
+        ms: Its duration in milliseconds.
+        cost: Its price.
+        cached: Whether the result was cached.
+        repeated: Whether an earlier round of the run has the same call with its result.
+    """
 
     call: Call
     observation: Observation = field(default_factory=lambda: Observation(error="stopped before it ended"))
@@ -112,11 +122,12 @@ class CallRecord:
     ms: float = 0.0
     cost: float = 0.0
     cached: bool = False
+    repeated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """A request to the model: its purpose, tokens, milliseconds and price, and how the reply ended."""
+    """A request to the model: its purpose, tokens, milliseconds and price, how the reply ended, and what it lacked."""
 
     purpose: str
     prompt_tokens: int
@@ -124,6 +135,7 @@ class RequestRecord:
     ms: float
     money: float
     ending: Ending = "complete"
+    without: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -179,6 +191,7 @@ class AgentRun:
         watch: Receives every step, if set.
         verbatim: Whether the answer is the model's reply as it is, with anything that looks like a citation.
         cache: Cache of tool results.
+        calls_known: The calls whose results the model has.
     """
 
     question: str
@@ -199,6 +212,7 @@ class AgentRun:
     watch: Watch | None = None
     verbatim: bool = False
     cache: ResultCache[tuple[Observation, float]] = field(default_factory=ResultCache)
+    calls_known: set[str] = field(default_factory=set)
     _digests: dict[str, str] = field(default_factory=dict)
     _numbers: dict[Source, int] = field(default_factory=dict)
 

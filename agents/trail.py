@@ -68,6 +68,12 @@ class AgentAnswer:
         """Whether there is no answer."""
         return self.answer is None
 
+    @property
+    def without(self) -> tuple[str, ...]:
+        """What the model was asked without at some request, because its server refused it."""
+        asked = (request for one in self.rounds for request in one.requests)
+        return tuple(dict.fromkeys(part for request in asked for part in request.without))
+
     def as_dict(self) -> dict[str, Any]:
         """Returns the trail as JSON values, the same for a replayed run."""
         rounds = [_round(one) for one in self.rounds]
@@ -80,6 +86,7 @@ class AgentAnswer:
             "failure": "" if self.failure is None else str(self.failure),
             "claims": [{"text": claim.text, "sources": list(claim.sources)} for claim in self.claims],
             "invented_citations": list(self.invented),
+            "without": list(self.without),
             "sources": [_source(n, source) for n, source in enumerate(self.sources, start=1)],
             "rounds": rounds,
             "malformed": self.malformed,

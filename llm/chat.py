@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from types import TracebackType
@@ -124,12 +125,19 @@ class ChatClient:
         """Whether the server has taken the option that asks for token counts; `None` before the first reply."""
         self._begins_thoughts: bool | None = None
         """Whether the prompt begins a thought; `None` until a reply has shown it."""
-        self._slots = asyncio.Semaphore(concurrency)
-        self._http = http_client(
-            self._base,
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            limits=httpx.Limits(max_connections=concurrency),
-        )
+        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        self._open()
+
+    def _open(self) -> None:
+        limits = httpx.Limits(max_connections=self.concurrency)
+        self._process = os.getpid()
+        self._slots = asyncio.Semaphore(self.concurrency)
+        self._http = http_client(self._base, headers=self._headers, limits=limits)
+
+    def _reopen(self) -> None:
+        """Opens other connections in a forked process: its parent's are still in use there."""
+        if self._process != os.getpid():
+            self._open()
 
     async def converse(
         self,
@@ -190,6 +198,7 @@ class ChatClient:
         Raises:
             ChatError: The server cannot be reached.
         """
+        self._reopen()
         url = _under(self._base, "models")
         try:
             models = (await self._http.get(url, timeout=MAX_CONNECT)).json()["data"]
@@ -205,6 +214,7 @@ class ChatClient:
         Raises:
             ChatError: The server cannot be reached, refuses the request, or does not offer the model.
         """
+        self._reopen()
         url = _under(self._base, "models")
         try:
             response = await self._http.get(url, timeout=MAX_CONNECT)
@@ -284,6 +294,7 @@ class ChatClient:
         Raises:
             ChatError: The request or its reply failed.
         """
+        self._reopen()
         patience = max(self._timeout, seconds_left() or 0)
         limits = httpx.Timeout(patience, connect=min(self._timeout, MAX_CONNECT), pool=None)
         async with self._slots:

@@ -59,6 +59,7 @@ class ChatReply:
         thoughts: What the model thinks, from fields of its own or from marks in the text.
         refusal: Why the model refused, in its own words, if it did.
         opened: Whether the first thought began in the prompt, where some chat templates put it.
+        without: What the model was asked without, in words, because the server refused it.
     """
 
     text: str
@@ -69,6 +70,7 @@ class ChatReply:
     thoughts: str = ""
     refusal: str = ""
     opened: bool = False
+    without: tuple[str, ...] = ()
 
     @property
     def cut(self) -> bool:

@@ -49,7 +49,7 @@ def budget_of(settings: AgentSettings) -> Budget:
 
 
 def wordings_of(mode: str, prompts: str, *, evaluation: bool = False) -> Wordings | None:
-    """Returns the published prompts that a policy uses, `None` if it uses ours.
+    """Returns the published prompts that a policy uses, `None` if it uses ours, as those without a paper always do.
 
     Args:
         mode: The policy's name.
@@ -57,15 +57,13 @@ def wordings_of(mode: str, prompts: str, *, evaluation: bool = False) -> Wording
         evaluation: Whether published prompts are the default if they were downloaded.
 
     Raises:
-        ValueError: The published prompts are required, and were not downloaded or do not exist.
+        ValueError: The published prompts are required and were not downloaded.
     """
-    if prompts == "own" or (not prompts and not evaluation):
-        return None
     source = SOURCES.get(mode)
-    found = None if source is None else stored(source)
+    if source is None or prompts == "own" or (not prompts and not evaluation):
+        return None
+    found = stored(source)
     if prompts == "paper" and not is_published(mode, found):
-        if source is None:
-            raise ValueError(f"agents.prompts: {mode} has no published prompts; set it to own")
         raise ValueError(
             f"agents.prompts: the published prompts of {mode} are not here; run `omgm download --prompts {source}` "
             "(docs/protocols.md says which are only in a paper)"

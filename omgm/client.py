@@ -12,6 +12,7 @@ from typing import Any, Self, Unpack
 import httpx
 from anyio import sleep, to_thread
 
+from llm.proxies import http_client, sync_http_client
 from omgm.wire import (
     MAX_CONNECT,
     AgentStep,
@@ -59,7 +60,7 @@ class Client:
         retries: Maximum number of retries while the service is busy or not ready.
 
     Raises:
-        ValueError: `timeout` or `retries` is out of range.
+        ValueError: `timeout` or `retries` is out of range, or a proxy variable of the environment is unusable.
 
     Example:
         >>> from omgm.client import Client
@@ -77,7 +78,7 @@ class Client:
         retries: int = 2,
     ) -> None:
         self._retries = retries
-        self._http = httpx.Client(**_settings(url, api_key, timeout, retries))
+        self._http = sync_http_client(url, **_settings(url, api_key, timeout, retries))
 
     def answer(self, image: ImageInput, question: str, **options: Unpack[AnswerParams]) -> AnswerOut:
         """Answers a question about an image. With a `mode`, that agent answers, which may take minutes.
@@ -188,7 +189,7 @@ class AsyncClient:
         retries: int = 2,
     ) -> None:
         self._retries = retries
-        self._http = httpx.AsyncClient(**_settings(url, api_key, timeout, retries))
+        self._http = http_client(url, **_settings(url, api_key, timeout, retries))
 
     async def answer(self, image: ImageInput, question: str, **options: Unpack[AnswerParams]) -> AnswerOut:
         """Answers a question about an image; see `Client.answer`. Cancellation ends an agent's run."""

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import anyio
 from mcp.server.mcpserver import MCPServer
 from mcp.server.transport_security import TransportSecuritySettings
-from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serving.access import AccessMiddleware
+from serving.access import AccessMiddleware, with_cors
 from serving.body import body_limit
 from serving.settings import ServingSettings
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 
 
-def http_app(server: MCPServer, settings: ServingSettings, host: str = "127.0.0.1") -> Starlette:
-    """Returns the server as an application at `/mcp`, with the keys and limits of the service.
+def http_app(server: MCPServer, settings: ServingSettings, host: str = "127.0.0.1") -> ASGIApp:
+    """Returns the server as an application at `/mcp`, with the keys, limits and origins of the service.
 
     Args:
         server: The server.
@@ -30,12 +30,30 @@ def http_app(server: MCPServer, settings: ServingSettings, host: str = "127.0.0.
         stateless_http=True,
         json_response=True,
         max_request_body_size=body_limit(settings),
-        transport_security=_security(settings.hosts) if host in _LOOPBACK else None,
+        transport_security=_security(settings) if host in _LOOPBACK else None,
         host=host,
     )
+    app.router.redirect_slashes = False  # behind a proxy that strips a prefix, it would lead to a wrong URL
+    for path in ("/health/live", "/health/ready"):
+        app.router.routes.append(Route(path, _healthy))
     app.add_middleware(_EndsWithCaller)
     app.add_middleware(AccessMiddleware, settings=settings)
-    return app
+    return with_cors(_without_slash(app), settings)
+
+
+async def _healthy(_: Request) -> JSONResponse:
+    return JSONResponse({"status": "ready"})
+
+
+def _without_slash(app: ASGIApp) -> ASGIApp:
+    """Returns `app`, made to answer `/mcp/` like `/mcp`."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] != "/" and scope["path"].endswith("/"):
+            scope = {**scope, "path": scope["path"].rstrip("/")}
+        await app(scope, receive, send)
+
+    return answer
 
 
 class _EndsWithCaller:
@@ -76,8 +94,11 @@ class _EndsWithCaller:
             tasks.cancel_scope.cancel()
 
 
-def _security(names: Sequence[str]) -> TransportSecuritySettings:
+def _security(settings: ServingSettings) -> TransportSecuritySettings:
     """Returns the hosts and origins that a server on loopback accepts, on any port."""
-    hosts = [f"{name}{port}" for name in (*_LOOPBACK, *names) for port in ("", ":*")]
+    if "*" in settings.cors_origins:  # hosts are checked by AccessMiddleware, too
+        return TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    hosts = [f"{name}{port}" for name in (*_LOOPBACK, *settings.hosts) for port in ("", ":*")]
     origins = [f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts]
+    origins += settings.cors_origins
     return TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins)

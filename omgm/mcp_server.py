@@ -6,16 +6,15 @@ import asyncio
 import base64
 import logging
 import mimetypes
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Annotated, Any
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import CallToolResult, ContentBlock, ImageContent, TextContent, ToolAnnotations
+from mcp.types import CallToolResult, ContentBlock, ImageContent, InputRequiredResult, TextContent, ToolAnnotations
 from PIL import Image
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ValidationError
 
 from agents.policies import POLICIES
 from agents.tools.index import as_list
@@ -24,6 +23,7 @@ from llm.chat import ChatError
 from omgm import __version__
 from omgm.agent import NO_MODEL, Agent, budget_of
 from omgm.api import OMGM
+from omgm.mcp_images import image_text, read_image
 from omgm.mcp_results import (
     AnswerResult,
     EntitiesResult,
@@ -41,10 +41,12 @@ from omgm.settings import AgentSettings
 from retriever.wording import counted
 from serving.errors import ApiError
 from serving.images import decode_image
-from serving.requests import image_bytes
 from serving.settings import ServingSettings
 
 logger = logging.getLogger(__name__)
+
+PROGRESS_S = 10.0
+"""Seconds between two notifications of a call's progress."""
 
 
 def _or(default: object) -> BeforeValidator:
@@ -56,8 +58,8 @@ def _or(default: object) -> BeforeValidator:
 
 
 # A model can write a path or a URL, but not the bytes of what it sees: they come last.
-_IMAGE = "The image: over stdio the path of its file, its URL on a host that the server allows, a data URI or base64"
-ImageText = Annotated[str, Field(description=_IMAGE)]
+_IMAGE = "The image: over stdio its path or file URI, its URL on a host that the server allows, a data URI or base64"
+ImageText = Annotated[str, Field(description=_IMAGE), BeforeValidator(image_text)]
 Question = Annotated[str, Field(description="The question about the image")]
 WhatIsThis = Annotated[Question, _or("What is this?")]
 Mode = Annotated[
@@ -106,8 +108,14 @@ class Tools:
         self._agent, self._budget = agent, budget_of(limits)
         self._runs, self._most_runs = 0, limits.runs
 
-    async def answer(self, image: ImageText, question: Question, mode: Mode = "retrieve") -> AnswerResult:
+    async def answer(
+        self, image: ImageText, question: Question, mode: Mode = "retrieve", context: Context[Any, Any] | None = None
+    ) -> AnswerResult:
         """Answers a question about an image from the encyclopedia, with the section that holds the answer."""
+        async with _progress(context):
+            return await self._answer(image, question, mode)
+
+    async def _answer(self, image: str, question: str, mode: str) -> AnswerResult:
         with _tool_errors():
             loaded, checked = await self._read(image), self._checked(question)
             if mode == "retrieve":
@@ -192,15 +200,7 @@ class Tools:
         return excerpts_result(await self._agent.call(tool, arguments, image, question))
 
     async def _read(self, image: str) -> Image.Image:
-        if self._paths and os.path.isfile(path := os.path.expanduser(image)):
-            data = await asyncio.to_thread(_file, path, self._settings)
-        else:
-            try:
-                data = await image_bytes(image, self._settings)
-            except ApiError as error:
-                if self._paths and error.code == "bad_image_url":
-                    raise ToolError(f"there is no such file here, and {error.message}") from error
-                raise
+        data = await read_image(image, self._settings, self._paths)
         return await asyncio.to_thread(decode_image, data, self._settings)
 
     def _checked(self, question: str) -> str:
@@ -224,7 +224,7 @@ def build_server(
     limits = limits or AgentSettings()
     index = omgm.index
     holds = counted(len(index), "entity")
-    server = MCPServer(
+    server = _Server(
         "omgm",
         version=__version__,
         instructions=f"Answers questions about images from an encyclopedia ({index.name}: {holds}).",
@@ -249,6 +249,55 @@ def build_server(
     return server
 
 
+class _Server(MCPServer[Any]):
+    """A server that says in one line what is wrong with the arguments of a call."""
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        """Calls a tool.
+
+        Raises:
+            ToolError: The tool or an argument is unknown, an argument is missing or wrong, or the tool fails.
+        """
+        tool = self._tool_manager.get_tool(name)
+        if tool is None:
+            known = ", ".join(one.name for one in self._tool_manager.list_tools())
+            raise ToolError(f"there is no tool {name[:100]!r}; there are {known}")
+        known = ", ".join(tool.parameters["properties"])
+        if unknown := sorted(arguments.keys() - tool.parameters["properties"].keys()):
+            raise ToolError(f"{name} has no argument {unknown[0][:100]!r}; it takes {known}")
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            if isinstance(error.__cause__, ValidationError):
+                fault = error.__cause__.errors(include_url=False)[0]
+                place = ".".join(map(str, fault["loc"]))
+                wrong = "is missing" if fault["type"] == "missing" else fault["msg"].replace("Input should", "must", 1)
+                raise ToolError(f"{place} {wrong}; {name} takes {known}") from error
+            raise
+
+
+@asynccontextmanager
+async def _progress(context: Context[Any, Any] | None) -> AsyncIterator[None]:
+    """Notifies the client every few seconds that a call goes on; many give up after a minute of silence."""
+
+    async def notify(to: Context[Any, Any]) -> None:
+        seconds = 0.0
+        while True:
+            await asyncio.sleep(PROGRESS_S)
+            seconds += PROGRESS_S
+            await to.report_progress(seconds, message=f"answering for {seconds:g} s")
+
+    task = None if context is None else asyncio.create_task(notify(context))
+    try:
+        yield
+    finally:
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
 @contextmanager
 def _tool_errors() -> Iterator[None]:
     """Reports errors that the caller can fix as tool errors; a chat server's message goes only to the log."""
@@ -261,8 +310,3 @@ def _tool_errors() -> Iterator[None]:
         raise ToolError("the generator failed; search_sections finds the evidence without it") from error
     except ValueError as error:
         raise ToolError(str(error)) from error
-
-
-def _file(path: str, settings: ServingSettings) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(settings.max_image_bytes + 1)  # one byte more than decode_image accepts

@@ -20,6 +20,7 @@ from retriever.files import read_object
 from retriever.image_cache import ImageCache
 from retriever.models.bm25 import BM25
 from retriever.models.hybrid import HybridReranker
+from retriever.models.section_encoder import SectionEncoder
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Step, TextReranker
 from retriever.recognition import SIGNS, Recognition, Signs
@@ -210,15 +211,28 @@ def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: Fu
         ValueError: As for `open_retriever`, or another process has the index open for changes (`LockedError`).
         OSError: The folder is read-only.
     """
-    options = _index_options(profile, encoder, fusion)
-    hybrid = profile.sections.kind == "hybrid" and has_section_vectors(folder)
-    sections = parts.build_sections(profile) if hybrid else None
+    options, sections = _index_options(profile, encoder, fusion), _sections_of(profile, folder)
     index = LiveIndex.open(folder, sections=sections, **options, write=True, doing=doing)
     try:
-        return Editor(index, lambda: parts.build_summarizer(profile), encoder, fusion, sections=sections)
+        return editor_of(profile, index, encoder, fusion)
     except ValueError:
         index.close()
         raise
+
+
+def editor_of(profile: Profile, index: LiveIndex, encoder: DualEncoder, fusion: FusionEncoder) -> Editor:
+    """Returns the editor of an open index; takes the models of `open_editor`.
+
+    Raises:
+        ValueError: The index has vectors of sections, and the profile has no encoder for them.
+    """
+    sections = _sections_of(profile, index.root)
+    return Editor(index, lambda: parts.build_summarizer(profile), encoder, fusion, sections=sections)
+
+
+def _sections_of(profile: Profile, folder: Path) -> SectionEncoder | None:
+    hybrid = profile.sections.kind == "hybrid" and has_section_vectors(folder)
+    return parts.build_sections(profile) if hybrid else None
 
 
 def _index_options(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -16,6 +17,8 @@ from omgm.settings import AgentSettings, Profile
 from retriever.protocols import DualEncoder
 from serving.agents import AgentOutcome, AgentRequest, Searcher, Watch
 from serving.schemas import AgentBudget
+
+logger = logging.getLogger(__name__)
 
 
 class ServedAgents:
@@ -34,7 +37,7 @@ class ServedAgents:
         self._engine = LazyEngine(searcher, planner, propose=propose, **access_of(settings))
         self._budget = budget_of(settings)
         self._prompts = settings.prompts
-        self.modes: Sequence[str] = tuple(POLICIES)
+        self.modes: Sequence[str] = tuple(mode for mode in POLICIES if _has_prompts(mode, settings.prompts))
         self.model = planner.name
         self.limits = AgentBudget(
             rounds=settings.rounds, tokens=settings.tokens, seconds=settings.seconds, money=settings.money
@@ -61,6 +64,16 @@ class ServedAgents:
     async def aclose(self) -> None:
         """Closes the connections."""
         await self._engine.aclose()
+
+
+def _has_prompts(mode: str, prompts: str) -> bool:
+    """Returns whether a policy has the prompts that the settings require; logs if it has not."""
+    try:
+        wordings_of(mode, prompts)
+    except ValueError as error:
+        logger.warning("the mode %s is not offered: %s", mode, error)
+        return False
+    return True
 
 
 def agents_of(profile: Profile, encoder: DualEncoder) -> Callable[[Searcher], ServedAgents] | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from omgm.settings import Profile
     from retriever.image_cache import ImageCache
     from retriever.pipeline import Retriever
-    from retriever.protocols import DualEncoder, QueryRetriever
+    from retriever.protocols import DualEncoder, FusionEncoder, QueryRetriever
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +25,41 @@ READ_ONLY = "several processes serve it; change it with `omgm index add`, which 
 """Why `PUT` and `DELETE` are refused: only one process may write, but a request may reach any of them."""
 
 
-def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAPI, Editor | str]:
+class LateEditor:
+    """Opens the editor of a service once no other process has the index open for changes.
+
+    That is its predecessor in a rolling restart, until it has ended.
+
+    Args:
+        retriever: Retrieves from the index.
+        take_over: Opens its index for changes.
+    """
+
+    def __init__(self, retriever: Retriever[Index], take_over: Callable[[], Editor]) -> None:
+        self._retriever, self._take_over = retriever, take_over
+        self._editor: Editor | None = None
+        self._lock = threading.Lock()
+
+    def __call__(self) -> Editor:
+        """Returns the editor.
+
+        Raises:
+            LockedError: Another process has the index open for changes.
+        """
+        with self._lock:
+            if self._editor is None:
+                self._editor = self._take_over()
+                logger.info("%s: can be changed here now", self._retriever.index.folder)
+            return self._editor
+
+    def close(self) -> None:
+        """Closes the editor if it is open."""
+        with self._lock:
+            if self._editor is not None:
+                self._editor.close()
+
+
+def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAPI, Editor | LateEditor | str]:
     """Builds the service and warms it up; returns it with its editor, which the caller closes, or why it has none.
 
     Args:
@@ -74,7 +110,7 @@ def warm_up(retriever: QueryRetriever, most: int) -> None:
 
 def open_service(
     profile: Profile, folder: Path, encoder: DualEncoder, cache: ImageCache | None = None, *, read_only: bool = False
-) -> tuple[Retriever[Index], Editor | str]:
+) -> tuple[Retriever[Index], Editor | LateEditor | str]:
     """Opens an index for retrieval and for changes; returns the reason instead of an editor if it cannot be changed.
 
     Args:
@@ -102,9 +138,28 @@ def open_service(
         editor = open_editor(profile, folder, encoder, fusion, "serves it")
     except (LockedError, OSError) as error:
         logger.warning("%s cannot be changed here, but changes by other processes are followed: %s", folder, error)
-        # Clients see this, so it names no path and no process; the log has both.
-        why = "another process changes it" if isinstance(error, LockedError) else "its files cannot be written"
-        return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), why
+        retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True)
+        if isinstance(error, LockedError):
+            return retriever, LateEditor(retriever, lambda: take_over(profile, retriever, encoder, fusion))
+        return retriever, "its files cannot be written"  # clients see this, so it names no path; the log does
     retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, index=editor.index)
     editor.models, editor.compact_after = retriever.models, profile.serving.compact_after
     return retriever, editor
+
+
+def take_over(profile: Profile, retriever: Retriever[Index], encoder: DualEncoder, fusion: FusionEncoder) -> Editor:
+    """Returns the editor of an index that is already served from.
+
+    Raises:
+        ValueError: As from `LiveIndex.take_over`.
+        OSError: As from `LiveIndex.take_over`.
+    """
+    from indexes.live.index import LiveIndex
+    from omgm.opening import editor_of
+
+    index = retriever.index
+    assert isinstance(index, LiveIndex)
+    editor = editor_of(profile, index, encoder, fusion)
+    index.take_over("serves it")
+    editor.models, editor.compact_after = retriever.models, profile.serving.compact_after
+    return editor

@@ -15,6 +15,7 @@ from PIL import Image, ImageOps
 from pydantic import BaseModel, ValidationError
 
 from llm.event_lines import EventLines
+from llm.proxies import through_proxy
 from llm.retries import MAX_WAIT, seconds_to_wait
 from retriever.images import ImageInput, encoded, load_image
 from serving.agent_schemas import CallStep, RequestStep, RoundStep
@@ -111,8 +112,8 @@ def article_form(article: Mapping[str, Any], image: ImageInput | None) -> dict[s
 
 
 def entity_path(entity_id: str) -> str:
-    """Returns the path of an entity."""
-    return f"/entities/{quote(entity_id, safe='')}"
+    """Returns the path of an entity. Its id is in the query, which proxies leave as it is."""
+    return f"/entities?id={quote(entity_id, safe='')}"
 
 
 def wait_of(response: httpx.Response, attempt: int) -> float | None:
@@ -137,8 +138,9 @@ def failure(response: httpx.Response) -> ServiceError:
 
 
 def unreachable(url: str, error: httpx.HTTPError) -> ServiceError:
-    """Returns the error for a request that got no complete response."""
-    return ServiceError(f"{url}: no answer: {str(error) or type(error).__name__}", type="connection_error")
+    """Returns the error for a request that got no complete response; it names the proxy, if there is one."""
+    reason = str(error) or type(error).__name__
+    return ServiceError(f"{url}: no answer: {reason}{through_proxy(url)}", type="connection_error")
 
 
 def parsed(model: type[Model], response: httpx.Response) -> Model:

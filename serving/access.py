@@ -36,8 +36,8 @@ def with_cors(app: ASGIApp, settings: ServingSettings) -> ASGIApp:
         app,
         allow_origins=settings.cors_origins,
         allow_methods=["GET", "POST", "PUT", "DELETE"],
-        allow_headers=["Authorization", "Content-Type", "X-Request-Id"],
-        expose_headers=["X-Request-Id", "Retry-After", "WWW-Authenticate"],
+        allow_headers=["*"],  # clients add their own, such as `traceparent`; none of them means more than the origin
+        expose_headers=["X-Request-Id", "Retry-After", "WWW-Authenticate", "Mcp-Session-Id", "Mcp-Protocol-Version"],
     )
 
 

@@ -67,6 +67,8 @@ class ModelRequestOut(_TrailPart):
     money: float
     ending: str = "complete"
     """How the reply ended: `complete`, `cut` at its maximum length, `refused` or `filtered`."""
+    without: tuple[str, ...] = ()
+    """What the model was asked without, because its server refused it."""
 
 
 class RoundOut(_TrailPart):
@@ -106,6 +108,8 @@ class TrailOut(_TrailPart):
     claims: list[ClaimOut]
     invented_citations: list[int]
     """Cited numbers that no source has."""
+    without: list[str]
+    """What the model was asked without at some request, because its server refused it, such as `1 of 2 images`."""
     sources: list[SourceOut]
     rounds: list[RoundOut]
     malformed: int

@@ -22,7 +22,7 @@ from serving import intake
 from serving.access import AccessMiddleware, with_cors
 from serving.agents import AgentFactory, AgentRuns, PendingRun
 from serving.chat import add_chat_routes
-from serving.entities import add_entity_routes
+from serving.entities import OpenEditor, add_entity_routes
 from serving.errors import ApiError, install_error_handlers
 from serving.events import EVENTS, agent_events, answer_events, event_stream, retrieval_events
 from serving.examples import read_examples
@@ -93,7 +93,7 @@ def create_app(
     retriever: QueryRetriever,
     generator: Generator,
     settings: ServingSettings | None = None,
-    editor: Editor | str = "it was opened for reading only",
+    editor: Editor | OpenEditor | str = "it was opened for reading only",
     cache: ImageCache | None = None,
     agents: AgentFactory | None = None,
     tracer: Tracer | None = None,
@@ -104,7 +104,7 @@ def create_app(
         retriever: Finds the candidates.
         generator: Answers from the evidence. One that is an async context manager is entered while the service runs.
         settings: Limits.
-        editor: Changes the retriever's index; or the reason why it cannot be changed.
+        editor: Changes the retriever's index; opens what changes it; or the reason why it cannot be changed.
         cache: Keeps decoded images; the retriever's models may share it.
         agents: Makes the runner of agents; without it, requests with a `mode` are refused.
         tracer: Traces requests.

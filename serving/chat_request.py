@@ -70,7 +70,7 @@ async def _read(request: Request, settings: ServingSettings) -> Any:
             415, "unsupported_media_type", f"the content type must be application/json, got {kind or 'none'}"
         )
     limit = body_limit(settings, _IMAGES) / 2**20
-    message = f"the conversation is larger than {limit:.3g} MiB; leave out earlier images"
+    message = f"the conversation is larger than {limit:.3g} MiB; leave out earlier images (serving.max_image_bytes)"
     return await read_json(request, settings, ApiError(413, "conversation_too_large", message), _IMAGES)
 
 

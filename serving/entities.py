@@ -10,6 +10,7 @@ import re
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
@@ -20,6 +21,7 @@ from starlette.datastructures import UploadFile
 from indexes.article_images import MAIN_ONLY, ImageUse, MainImage
 from indexes.formats.jsonl import entry_of
 from indexes.live.editor import Article, Editor
+from indexes.lock import LockedError
 from indexes.svg import load_any
 from llm.chat import ChatError
 from serving import intake
@@ -35,6 +37,8 @@ from serving.settings import ServingSettings
 
 logger = logging.getLogger(__name__)
 
+OpenEditor = Callable[[], Editor]
+"""Opens an index for changes that another process had open; raises `LockedError` while it still has."""
 Decode = Callable[[bytes], Awaitable[Image.Image]]
 """Decodes the bytes of an image off the event loop."""
 
@@ -78,13 +82,14 @@ _IMAGE_PATH = re.compile(r"[^/]+/image")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> None:
+def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEditor | str) -> None:
     """Adds the routes to `app`.
 
     Args:
         app: The application.
         service: The service.
-        editor: Changes the index that the service answers from; or the reason why it cannot be changed.
+        editor: Changes the index that the service answers from; opens what changes it; or the reason why it cannot be
+            changed.
     """
     # Threads of an executor stay taken when a request times out, so that no more SVGs are rendered at once.
     decoders = ThreadPoolExecutor(service.settings.decode_threads, "decode images of articles")
@@ -96,11 +101,22 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
             decoders, decode_image, data, service.settings, load_any
         )
 
-    async def changed(work: Callable[[Editor], None]) -> None:
+    async def opened() -> Editor:
+        if isinstance(editor, Editor):
+            return editor
         if isinstance(editor, str):
             raise ApiError(409, "read_only", f"this service cannot change its index: {editor}")
         try:
-            await anyio.to_thread.run_sync(work, editor, limiter=threads)
+            return await anyio.to_thread.run_sync(editor, limiter=threads)
+        except LockedError as error:
+            logger.warning("a change was refused: %s", error)  # clients must not see the path
+            message = "this service cannot change its index now: another process changes it"
+            raise ApiError(409, "read_only", message) from error
+
+    async def changed(work: Callable[[Editor], None]) -> None:
+        found = await opened()
+        try:
+            await anyio.to_thread.run_sync(work, found, limiter=threads)
         except ChatError as error:  # first, because it is an OSError too
             raise ApiError(424, "summarizer_failed", "the model that writes summaries failed; try again") from error
         except OSError as error:
@@ -112,9 +128,24 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
         except ValueError as error:  # such as a summarizer that is missing or differs from the one of the build
             raise ApiError(409, "read_only", str(error)) from error
 
+    @app.get("/entities", response_model=ArticleOut, responses=_GET_ERRORS)
+    async def get_entity_by_id(id: str) -> ArticleOut:
+        """Returns an article of the index. Ids may contain any characters."""
+        return await get_entity(id)
+
+    @app.put("/entities", response_model=ChangeOut, responses=_PUT_ERRORS, openapi_extra=_BODY)
+    async def put_entity_by_id(request: Request, id: str | None = None) -> ChangeOut:
+        """Adds or replaces an article, by the `id` of the query or of the article itself."""
+        return await put(request, id)
+
+    @app.delete("/entities", response_model=ChangeOut, responses=_DELETE_ERRORS)
+    async def delete_entity_by_id(id: str) -> ChangeOut:
+        """Removes an entity. Its id may contain any characters."""
+        return await delete(id)
+
     @app.get("/entities/{entity_id:path}", response_model=ArticleOut, responses=_GET_ERRORS)
     async def get_entity(entity_id: str) -> ArticleOut:
-        """Returns an article of the index."""
+        """Returns an article of the index, by an id without `/` and `%`."""
         row = service.index.row_of(entity_id)
         if row is None:
             raise _no_entity(entity_id)
@@ -122,20 +153,33 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
 
     @app.put("/entities/{entity_id:path}", response_model=ChangeOut, responses=_PUT_ERRORS, openapi_extra=_BODY)
     async def put_entity(request: Request, entity_id: str) -> ChangeOut:
+        """Adds or replaces an article, by an id without `/` and `%`."""
+        _check_path(request, entity_id)
+        return await put(request, entity_id)
+
+    async def put(request: Request, entity_id: str | None) -> ChangeOut:
         """Adds or replaces an article. Every search that begins after the response sees the change."""
-        use = editor.index.manifest.inputs.image_use if isinstance(editor, Editor) else MAIN_ONLY
+        use = editor.image_use if isinstance(editor, Editor) else MAIN_ONLY
+        if not isinstance(editor, Editor | str):
+            use = (await opened()).image_use
 
         async def read(request: Request, settings: ServingSettings) -> Article:
             article = await _read_article(request, settings, entity_id, decode)
             return await _with_further(article, use, settings, decode)
 
         article = await intake.receive(service, request, read)
-        created = service.index.row_of(entity_id) is None
+        name = article.entity.id
+        created = service.index.row_of(name) is None
         await changed(lambda found: found.put([article]))
-        return ChangeOut(id=entity_id, created=created, index=service.view.about())
+        return ChangeOut(id=name, created=created, index=service.view.about())
 
     @app.delete("/entities/{entity_id:path}", response_model=ChangeOut, responses=_DELETE_ERRORS)
-    async def delete_entity(entity_id: str) -> ChangeOut:
+    async def delete_entity(request: Request, entity_id: str) -> ChangeOut:
+        """Removes an entity, by an id without `/` and `%`."""
+        _check_path(request, entity_id)
+        return await delete(entity_id)
+
+    async def delete(entity_id: str) -> ChangeOut:
         """Removes an entity. No search that begins after the response finds it."""
         try:
             await changed(lambda found: found.remove([entity_id]))
@@ -144,8 +188,27 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | str) -> N
         return ChangeOut(id=entity_id, index=service.view.about())
 
 
-async def _read_article(request: Request, settings: ServingSettings, entity_id: str, decode: Decode) -> Article:
-    """Reads the article of a request and decodes its image.
+def _check_path(request: Request, entity_id: str) -> None:
+    """Checks that the id in a path is the one that the client sent.
+
+    Many proxies decode `%2F`, merge slashes and resolve dots, after which `https%3A%2F%2Fa` is another id.
+
+    Raises:
+        ApiError: 422 if a proxy may have changed it.
+    """
+    raw = (request.scope.get("raw_path") or request.scope["path"].encode()).partition(b"?")[0]
+    sent = raw.partition(b"/entities/")[2]
+    advice = f"send it in the query: {request.method} /entities?id={quote(entity_id[:200], safe='')}"
+    if b"/" in sent:
+        message = f"id: a path cannot hold an id with a slash, which proxies change; {advice}"
+        raise ApiError(422, "bad_article", message, param="id")
+    if _IMAGE_PATH.fullmatch(entity_id):
+        message = f"id: /entities/{entity_id[:40]} is the path of an image; {advice}"
+        raise ApiError(422, "bad_article", message, param="id")
+
+
+async def _read_article(request: Request, settings: ServingSettings, entity_id: str | None, decode: Decode) -> Article:
+    """Reads the article of a request and decodes its image; `entity_id` is its id, unless the article has it.
 
     Raises:
         ApiError: A field or the image is invalid.
@@ -170,19 +233,20 @@ async def _read_article(request: Request, settings: ServingSettings, entity_id: 
 
 
 async def _article(
-    row: Any, uploaded: bytes | None, settings: ServingSettings, entity_id: str, decode: Decode
+    row: Any, uploaded: bytes | None, settings: ServingSettings, given_id: str | None, decode: Decode
 ) -> Article:
     if not isinstance(row, dict):
         raise ApiError(422, "wrong_type", "the article must be a JSON object")
+    row = {name: value for name, value in row.items() if value is not None}
     if unknown := sorted(row.keys() - ArticleFields.model_fields.keys()):
         raise unknown_field(unknown[0], tuple(ArticleFields.model_fields))
-    if not entity_id:
-        raise ApiError(422, "bad_article", "the id in the path is empty", param="id")
-    if _IMAGE_PATH.fullmatch(entity_id):
-        message = f"id: /entities/{entity_id[:40]} is the path of an image, so {entity_id[:40]!r} cannot be an id"
+    entity_id = row.get("id", "") if given_id is None else given_id
+    if not entity_id or not isinstance(entity_id, str):
+        message = "the id is missing: PUT /entities?id=..., or id as a string in the article"
         raise ApiError(422, "bad_article", message, param="id")
     if row.get("id", entity_id) != entity_id:
-        raise ApiError(422, "id_mismatch", f"id must equal the id in the path, got {str(row['id'])[:40]!r}", param="id")
+        message = f"id must equal the id of the address, got {str(row['id'])[:40]!r}"
+        raise ApiError(422, "id_mismatch", message, param="id")
     if row.get("title") is None:
         raise ApiError(422, "bad_article", "title is missing", param="title")
     for name in ("title", "url"):  # `entry_of` would accept numbers, as files of articles may have them

@@ -113,7 +113,7 @@ async def noting_status(app: ASGIApp, scope: Scope, receive: Receive, send: Send
 
 def out_of_time(seconds: float) -> ApiError:
     """Returns the error for a request that was not answered in time."""
-    return ApiError(504, "timeout", f"there was no answer within {seconds:g} s")
+    return ApiError(504, "timeout", f"there was no answer within {seconds:g} s (serving.timeout_s)")
 
 
 def as_api_error(error: Exception, request_id: str) -> ApiError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
@@ -14,6 +15,8 @@ from serving.errors import ApiError
 from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
 from serving.service import PendingAnswer, Service
 
+SILENCE_S = 15.0
+"""Seconds without an event after which a stream has a comment; many proxies wait for a minute."""
 _IN_DONE = {"timings_ms", "request_id", "evidence"}
 """Fields of `RetrieveOut` that the last event has too: evidence now has the answer's span. The first has the rest."""
 
@@ -27,7 +30,31 @@ EVENTS: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"type": "
 def event_stream(events: AsyncIterator[str]) -> StreamingResponse:
     """Returns a response that sends events as they arrive."""
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_kept_open(events), media_type="text/event-stream", headers=headers)
+
+
+async def _kept_open(events: AsyncIterator[str]) -> AsyncIterator[str]:
+    """Yields the events, and a comment whenever there has been none for a while: proxies close silent connections."""
+    coming: asyncio.Future[str | None] = asyncio.ensure_future(_next(events))
+    try:
+        while True:
+            await asyncio.wait({coming}, timeout=SILENCE_S)
+            if not coming.done():
+                yield ": waiting\n\n"
+                continue
+            if (one := coming.result()) is None:
+                return
+            yield one
+            coming = asyncio.ensure_future(_next(events))
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()
+
+
+async def _next(events: AsyncIterator[str]) -> str | None:
+    return await anext(events, None)
 
 
 def event(data: Mapping[str, Any], name: str = "") -> str:

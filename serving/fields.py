@@ -48,14 +48,17 @@ def checked_request(
     if not question:
         raise ApiError(422, "empty_question", "the question is empty", param="question")
     if len(question) > settings.max_question_chars:
-        message = f"the question has {len(question)} characters; at most {settings.max_question_chars} are accepted"
+        most = f"{settings.max_question_chars} are accepted (serving.max_question_chars)"
+        message = f"the question has {len(question)} characters; at most {most}"
         raise ApiError(422, "question_too_long", message, param="question")
     if not is_unicode(question):
         raise ApiError(
             422, "wrong_type", "the question is not valid Unicode: it has a lone surrogate", param="question"
         )
     if options.k is not None and options.k > settings.max_k:
-        raise ApiError(422, "out_of_range", f"k must be between 1 and {settings.max_k}, got {options.k}", param="k")
+        raise ApiError(
+            422, "out_of_range", f"k must be between 1 and {settings.max_k} (serving.max_k), got {options.k}", param="k"
+        )
     chosen = Options(options.k, options.alpha, options.beta)
     on_error = options.on_generator_error
     if not isinstance(options, RequestOptions):
@@ -85,6 +88,7 @@ def check(model: type[Model], data: Any, name: str = "the body") -> Model:
     """
     if not isinstance(data, dict):
         raise ApiError(422, "wrong_type", f"{name} must be a JSON object", param=None if name == "the body" else name)
+    data = {key: value for key, value in data.items() if value is not None}  # null means absent, for any field
     for key in data:
         if key not in model.model_fields:
             raise unknown_field(key, tuple(model.model_fields))

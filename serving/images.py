@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import ctypes
 import functools
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -49,7 +50,8 @@ def decode_image(data: bytes, settings: ServingSettings, load: Callable[..., Ima
         return load(data, "image", max_pixels=settings.max_image_pixels, max_side=settings.max_image_side)
     except ImageError as error:
         status, code = _ERRORS[error.problem]
-        raise ApiError(status, code, str(error), param="image") from error
+        setting = " (serving.max_image_pixels)" if error.problem == "too_many_pixels" else ""
+        raise ApiError(status, code, f"{error}{setting}", param="image") from error
     finally:
         if time.thread_time() - started > _LARGE_S:
             _give_back_memory()
@@ -62,7 +64,7 @@ def parse_data_uri(uri: str, settings: ServingSettings) -> bytes:
         ApiError: 400 if it is malformed, 413 if it exceeds the byte limit.
     """
     header, comma, payload = uri.partition(",")
-    if not comma or not header.lower().endswith(";base64"):
+    if not comma or not re.search(r";\s*base64\s*$", header, re.IGNORECASE):
         raise ApiError(
             400,
             "malformed_data_uri",
@@ -94,7 +96,7 @@ def too_many_bytes(settings: ServingSettings) -> ApiError:
     """Returns the error for an image over the byte limit."""
     limit = settings.max_image_bytes
     size = f"{limit / 2**20:g} MiB" if limit >= 2**20 else f"{limit} bytes"
-    return ApiError(413, "image_too_large", f"the image is larger than {size}", param="image")
+    return ApiError(413, "image_too_large", f"the image is larger than {size} (serving.max_image_bytes)", param="image")
 
 
 def _give_back_memory() -> None:
@@ -108,9 +110,19 @@ def _libc() -> ctypes.CDLL | None:
     return ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
+def _without_breaks(text: str) -> str:
+    """Returns base64 without line breaks. Blanks are `+` that a form has decoded, unless they are where lines break."""
+    text = text.strip()
+    if " " not in text:
+        return "".join(text.split())
+    *lines, last = text.split()
+    broken = all(len(line) == len(lines[0]) for line in lines) and len(lines[0]) >= max(60, len(last))
+    return "".join((*lines, last)) if broken else "".join(text.replace(" ", "+").split())
+
+
 def _decode_base64(text: str, settings: ServingSettings) -> bytes:
     """Decodes base64, standard or URL-safe, with or without line breaks and padding; checks the length first."""
-    payload = "".join(text.split()).replace("-", "+").replace("_", "/")
+    payload = _without_breaks(text).replace("-", "+").replace("_", "/")
     if (len(payload) - payload.count("=", -2)) * 3 // 4 > settings.max_image_bytes:
         raise too_many_bytes(settings)
     if "=" not in payload:

@@ -105,7 +105,9 @@ async def _in_time(service: Service, upload: Awaitable[T], ticket: Ticket) -> T:
         async with asyncio.timeout(seconds) as ticket.limit:
             return await upload
     except TimeoutError as error:
-        raise ApiError(408, "upload_timeout", f"the upload took longer than {seconds:g} s") from error
+        raise ApiError(
+            408, "upload_timeout", f"the upload took longer than {seconds:g} s (serving.upload_timeout_s)"
+        ) from error
     except ClientDisconnect as error:
         raise _client_gone() from error
 

@@ -2,8 +2,8 @@
 
 import { make } from "./page-service.js";
 
-const LARGE = 4 * 2 ** 20; // bytes above which an image is shrunk before it is sent
-const MAX_SIDE = 2048; // pixels of a shrunk image
+const LARGE = 900_000; // bytes above which an image is shrunk before it is sent: nginx takes 1 MB unless it is told
+const SIZES = [[2048, 0.92], [2048, 0.8], [1600, 0.8], [1024, 0.8]]; // sides in pixels and qualities, tried in turn
 
 const byId = (id) => document.getElementById(id);
 const [drop, preview, camera, video] = ["drop", "preview", "camera", "video"].map(byId);
@@ -13,7 +13,7 @@ let changed = () => {};
 /** Returns the photo, or null. */
 export const currentImage = () => image;
 
-/** Calls `listener` whenever there is another photo. */
+/** Calls `listener` whenever there is another photo, with "", or with what is wrong with what was dropped. */
 export const onImage = (listener) => (changed = listener);
 
 export function setImage(blob) {
@@ -23,7 +23,7 @@ export function setImage(blob) {
   preview.hidden = byId("change").hidden = false;
   byId("drop-text").hidden = true;
   drop.classList.add("filled");
-  changed();
+  changed("");
 }
 
 /** Returns the address of the photo in this page; empty if it cannot be shown. */
@@ -38,20 +38,42 @@ async function shrunk(blob) {
   if (blob.size < LARGE) return blob;
   try {
     const bitmap = await createImageBitmap(blob);
-    const scale = Math.min(1, MAX_SIDE / Math.max(bitmap.width, bitmap.height));
-    return (await drawn(bitmap, bitmap.width * scale, bitmap.height * scale)) ?? blob;
+    let smallest = blob;
+    for (const [side, quality] of SIZES) {
+      const scale = Math.min(1, side / Math.max(bitmap.width, bitmap.height));
+      const smaller = await drawn(bitmap, bitmap.width * scale, bitmap.height * scale, quality);
+      if (smaller && smaller.size < smallest.size) smallest = smaller;
+      if (smallest.size < LARGE) break;
+    }
+    return smallest;
   } catch {
     return blob;
   }
 }
 
-function drawn(source, width, height) {
+/** Returns a small copy of a photo as a data URL; empty if the browser cannot decode it. */
+export async function thumbnail(blob) {
+  try {
+    const bitmap = await createImageBitmap(blob);
+    const scale = Math.min(1, 160 / Math.max(bitmap.width, bitmap.height));
+    return (await canvasOf(bitmap, bitmap.width * scale, bitmap.height * scale)).toDataURL("image/jpeg", 0.8);
+  } catch {
+    return "";
+  }
+}
+
+async function drawn(source, width, height, quality = 0.92) {
+  const canvas = canvasOf(source, width, height);
+  return new Promise((done) => canvas.toBlob(done, "image/jpeg", quality));
+}
+
+function canvasOf(source, width, height) {
   const canvas = make("canvas", "", [], { width, height });
   const context = canvas.getContext("2d");
   context.fillStyle = "#fff";
   context.fillRect(0, 0, canvas.width, canvas.height);
   context.drawImage(source, 0, 0, canvas.width, canvas.height);
-  return new Promise((done) => canvas.toBlob(done, "image/jpeg", 0.92));
+  return canvas;
 }
 
 preview.addEventListener("error", () => {
@@ -77,7 +99,10 @@ for (const kind of ["dragenter", "dragover", "dragleave", "drop"]) {
     if (!event.dataTransfer?.types.includes("Files")) return;
     event.preventDefault();
     drop.classList.toggle("over", kind === "dragenter" || kind === "dragover");
-    if (kind === "drop" && event.dataTransfer.files.length) setImage(event.dataTransfer.files[0]);
+    if (kind !== "drop" || !event.dataTransfer.files.length) return;
+    const folder = event.dataTransfer.items?.[0]?.webkitGetAsEntry?.()?.isDirectory;
+    if (folder) changed("This is a folder. Drop a single photo.");
+    else setImage(event.dataTransfer.files[0]);
   });
 }
 

@@ -26,6 +26,33 @@ export async function request(path, options = {}) {
   return response;
 }
 
+/** Returns why a response is no stream of events, "" if it is one. What is in between answers with pages of its own. */
+export async function problemOf(response) {
+  const { ok, status } = response;
+  if (ok && response.headers.get("content-type")?.startsWith("text/event-stream")) return "";
+  const text = await response.text();
+  try {
+    const { error } = JSON.parse(text);
+    if (error?.message) return error.message;
+  } catch {
+    // a page
+  }
+  const title = text.match(/<title>([^<]{1,80})/i)?.[1].trim() ?? `status ${status}`;
+  if (status === 413) return `The photo is too large for a proxy in front of the service (${title}).`;
+  if (status === 502 || status === 503) return `A proxy in front of the service cannot reach it (${title}).`;
+  if (status === 504) return `A proxy in front of the service did not wait for its answer (${title}).`;
+  return `Not the service has answered, but something in front of it (${title}).`;
+}
+
+/** Returns whether the service can be reached now. */
+export async function isReachable() {
+  try {
+    return (await fetch(here("health/live"), { cache: "no-store" })).ok;
+  } catch {
+    return false;
+  }
+}
+
 /** Returns an image of the service. With a key it has to be requested: an image by its address alone sends none. */
 export function serviceImage(path, properties) {
   const element = make("img", "", [], properties);

@@ -1,8 +1,9 @@
 // The page: takes a question about the photo, asks the service, shows the answers below each other, the newest first.
 
 import { showEntity, showEvidence, showReply, showWhy } from "./page-answer.js";
-import { bytesToSend, currentImage, imageAddress, onImage, setImage } from "./page-image.js";
-import { events, hasKey, keepKey, make, request, serviceImage } from "./page-service.js";
+import { keepQuestion, keepTurn, keptTurns } from "./page-history.js";
+import { bytesToSend, currentImage, imageAddress, onImage, setImage, thumbnail } from "./page-image.js";
+import { events, hasKey, isReachable, keepKey, make, problemOf, request, serviceImage } from "./page-service.js";
 import { Trail } from "./page-trail.js";
 
 const MODES = {
@@ -36,7 +37,8 @@ question.addEventListener("focus", () => {
   if (question.value.trim() === lastAsked) question.select(); // the next question replaces it
 });
 
-onImage(() => showError(""));
+onImage(showError);
+keepQuestion(question);
 
 function showError(message) {
   byId("error").textContent = message;
@@ -58,7 +60,7 @@ async function submit() {
   if (coarse) question.blur(); // the keyboard would cover the answer
   else question.select();
   const options = { stream: true, ...(mode.value && mode.value !== "retrieve" ? { mode: mode.value } : {}) };
-  const turn = newTurn(asked, currentImage(), options);
+  const turn = newTurn(asked, currentImage(), options, imageAddress());
   history.prepend(turn.element);
   if (turn.element.getBoundingClientRect().top > innerHeight * 0.5 || turn.element.getBoundingClientRect().top < 0) {
     turn.element.scrollIntoView({ behavior: "smooth" });
@@ -69,8 +71,11 @@ async function submit() {
     await answer(turn, asked, options);
   } catch (error) {
     if (error.name === "AbortError") fail(turn, "Stopped.");
-    else if (error.name === "NotReadableError") fail(turn, "The photo can no longer be read. Choose it again.");
-    else fail(turn, "The service cannot be reached. Is it still running?");
+    else if (["NotReadableError", "NotFoundError"].includes(error.name)) {
+      fail(turn, "The photo can no longer be read. Choose it again.");
+    } else if (!(await isReachable())) fail(turn, "The service cannot be reached. Is it still running?");
+    else if (turn.begun) fail(turn, "The connection broke before the answer was complete. Ask again.");
+    else fail(turn, "The connection broke while the photo was sent: it may be too large for a proxy in between.");
   } finally {
     turn.element.setAttribute("aria-busy", "false");
     turn.stop.remove();
@@ -88,12 +93,25 @@ async function answer(turn, asked, options) {
     key.focus();
     return fail(turn, known ? "The key is not valid." : "This service needs a key. Enter it above the question.");
   }
-  if (!response.ok) return fail(turn, (await response.json()).error.message);
+  const problem = await problemOf(response);
+  if (problem) return fail(turn, problem);
+  turn.begun = true;
+  const show = shower(turn, options);
+  const kept = [];
+  for await (const [name, values] of events(response)) {
+    if (name !== "answer") kept.push([name, values]);
+    show(name, values);
+  }
+  if (!turn.ended) return fail(turn, "The service ended before its answer did.");
+  keepTurn({ asked, options, name: turn.image.name, photo: await thumbnail(turn.image), events: kept });
+}
+
+/** Returns a function that shows the events of an answer. */
+function shower(turn, options) {
   let retrieved = {};
   let text = "";
-  let done = false;
   const trail = options.mode ? new Trail(turn) : null;
-  for await (const [name, values] of events(response)) {
+  return (name, values) => {
     if (name === "retrieval") {
       retrieved = values;
       showEntity(turn, values.entity);
@@ -103,16 +121,30 @@ async function answer(turn, asked, options) {
       text += values.text;
       turn.answer.replaceChildren(make("p", "reply", text));
     } else if (name === "error") {
-      return fail(turn, values.error.message);
+      turn.ended = true;
+      fail(turn, values.error.message);
     } else if (name === "done") {
-      done = true;
+      turn.ended = true;
       finish(turn, { ...retrieved, ...values }, trail);
     } else {
       const doing = trail?.step(name, values);
       if (doing) say(doing);
     }
+  };
+}
+
+/** Shows the answers from before a reload. */
+function restore() {
+  for (const { asked, options, name, photo, events: shown } of keptTurns().reverse()) {
+    const turn = newTurn(asked, { name }, options, photo);
+    history.prepend(turn.element);
+    const show = shower(turn, options);
+    for (const [event, values] of shown) show(event, values);
+    turn.element.setAttribute("aria-busy", "false");
+    turn.stop.remove();
+    byId("idle").hidden = true;
   }
-  if (!done) fail(turn, "The service ended before its answer did.");
+  say("");
 }
 
 function finish(turn, reply, trail) {
@@ -143,12 +175,12 @@ function fail(turn, message) {
 }
 
 /** Returns the parts of a new entry of the history. */
-function newTurn(asked, image, options) {
+function newTurn(asked, image, options, address) {
   const id = `turn-${++turns}`;
   const abort = new AbortController();
   const stop = make("button", "quiet", "Stop", { type: "button", ariaLabel: `Stop answering: ${asked}` });
   stop.addEventListener("click", () => abort.abort());
-  const photo = imageAddress() ? make("img", "", [], { src: imageAddress(), alt: "" }) : null;
+  const photo = address ? make("img", "", [], { src: address, alt: "" }) : null;
   const heading = make("h2", "", asked, { id: `${id}-question` });
   const part = (name, label) => make("div", name, [], { hidden: true, role: "group", ariaLabel: label });
   const why = make("details", "why", [make("summary", "", "Why this answer"), make("div", "steps")], { hidden: true, open: whyOpen });
@@ -228,4 +260,5 @@ function load() {
 }
 
 keepKey(load);
+restore();
 load();

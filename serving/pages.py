@@ -12,7 +12,15 @@ PAGES = {  # path on the service -> package, file
     "/": ("serving", "page.html"),
     **{
         f"/{name}": ("serving", name)
-        for name in ("page.css", "page.js", "page-answer.js", "page-image.js", "page-service.js", "page-trail.js")
+        for name in (
+            "page.css",
+            "page.js",
+            "page-answer.js",
+            "page-history.js",
+            "page-image.js",
+            "page-service.js",
+            "page-trail.js",
+        )
     },
     "/docs": ("serving", "docs.html"),
     "/docs.js": ("serving", "docs.js"),

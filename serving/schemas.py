@@ -13,21 +13,14 @@ OnGeneratorError = Literal["degrade", "fail"]
 
 
 class RequestModel(BaseModel):
-    """A part of a request. A null counts as missing if its field is optional: many clients send all their fields."""
+    """A part of a request. A null counts as missing: many clients send all the fields that they know."""
 
     model_config = ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True)
 
     @model_validator(mode="before")
     @classmethod
     def _leave_out_nulls(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            return data
-        fields = cls.model_fields
-        return {
-            name: value
-            for name, value in data.items()
-            if value is not None or name not in fields or fields[name].is_required()
-        }
+        return {name: one for name, one in data.items() if one is not None} if isinstance(data, dict) else data
 
 
 class AnswerOptions(RequestModel):

@@ -66,8 +66,8 @@ class ServingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    max_image_bytes: int = Field(default=10 * 2**20, ge=1)
-    max_image_pixels: int = Field(default=50_000_000, ge=1)
+    max_image_bytes: int = Field(default=24 * 2**20, ge=1)
+    max_image_pixels: int = Field(default=65_000_000, ge=1)
     max_image_side: int = Field(default=2048, ge=64)
     max_question_chars: int = Field(default=512, ge=1)
     max_k: int = Field(default=100, ge=1)

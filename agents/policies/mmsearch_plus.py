@@ -27,6 +27,8 @@ OFFERED = (
 _NEED_IMAGE = ("image_search", "web_image_search", "zoom_in", "rotate", "sharpen", "ocr")
 _PUBLISHED = {"image_zoom_in_tool": "zoom_in", "image_zoom_in": "zoom_in", "search": "text_search"}
 """The paper's names of tools that have other names here, and that of the only tool of other agents."""
+_REPEATS = 3
+"""After how many repeated calls the model is asked for the answer."""
 _CROP = re.compile(r"_round_(\d{1,3})_crop_(\d{1,3})\Z")
 """The end of the paper's names of zoomed images: the round, and the number of the zoom in it."""
 
@@ -72,6 +74,9 @@ class MMSearchPlus:
     async def decide(self, run: AgentRun) -> Decision:
         """Asks the model for tool calls or the answer."""
         await self._continue(run)
+        if sum(record.repeated for done in run.rounds for record in done.calls) >= _REPEATS:
+            answer = await self.conclude(run)
+            return Decision(answer=answer, abstains=answer is None, problem=f"{_REPEATS} calls were repeated")
         tools = offered(run, self.offered)
         reply = await run.ask("decide", self._messages, tools=tools)
         self._unseen = reply, run.rounds[-1]
@@ -141,10 +146,8 @@ def offered(run: AgentRun, names: Sequence[str] = OFFERED) -> list[Tool]:
 
 async def _result(run: AgentRun, record: CallRecord) -> str:
     """Returns the result of a call in the paper's format, with web pages summarized."""
-    tool, seen = record.call.tool, record.observation
-    if seen.error:
-        return f"{tool}: {seen.error}"
-    return related_results(run, record, await _summary(run, record) if tool == "open_page" else "")
+    summarizes = record.call.tool == "open_page" and not record.observation.error and not record.repeated
+    return related_results(run, record, await _summary(run, record) if summarizes else "")
 
 
 def related_results(run: AgentRun, record: CallRecord, summary: str = "") -> str:
@@ -158,6 +161,8 @@ def related_results(run: AgentRun, record: CallRecord, summary: str = "") -> str
     tool, seen = record.call.tool, record.observation
     if seen.error:
         return f"{tool}: {seen.error}"
+    if record.repeated:
+        return f"{tool}: you have this result: {_known(record)}"
     lines = [text for text in (seen.text, f"web_info: {summary}" if summary else "") if text]
     for position, number in enumerate(record.numbers):
         related, quoted = seen.sources[position].related, run.quoted(number)
@@ -171,6 +176,16 @@ def related_results(run: AgentRun, record: CallRecord, summary: str = "") -> str
     lines += [f"New image: {name}, provided in the next message of the user" for name in seen.images]
     tag = f"{tool}_result"
     return "\n".join([f"<{tag}>", *(lines or ["nothing found"]), f"</{tag}>"])
+
+
+def _known(record: CallRecord) -> str:
+    """Returns the names of what an earlier call has given the model."""
+    numbers, images = record.numbers, [*record.observation.images]
+    if len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1:
+        named = [f"[{numbers[0]}] to [{numbers[-1]}]"]
+    else:
+        named = [f"[{number}]" for number in numbers]
+    return ", ".join([*named, *images]) or "nothing was found"
 
 
 async def _summary(run: AgentRun, record: CallRecord) -> str:
@@ -191,6 +206,8 @@ def _new_images(last: Round) -> list[Message]:
     """Returns the images of a round, with the names by which calls may refer to them, as parts of a message."""
     parts: list[Message] = []
     for record in last.calls:
+        if record.repeated:
+            continue
         zoomed = record.call.tool == "zoom_in"
         for name, image in record.observation.images.items():
             naming = (

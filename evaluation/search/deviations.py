@@ -34,6 +34,9 @@ def replaced_inputs(dataset: str, records: Sequence[Mapping[str, Any]]) -> dict[
             said["own-image-search"] = f"Images were searched for anew, instead of using {replaced} ({n} {of})."
     if n := sum("text_search" in names or "ask_index" in names for names in tools):
         said["own-text-search"] = f"Texts were searched for in the index instead of the web ({n} {of})."
+    shown = {"image_search", "web_image_search"}
+    if dataset == "dynvqa" and (n := sum(bool(names & shown) for names in tools)):
+        said["titles-only"] = f"Images that a search for the image found were named, not shown ({n} {of})."
     opened = [{view for tool, view in calls if tool == "open_page"} for calls in called]
     if dataset == "mmsearch" and (n := sum(bool(views) and "full" not in views for views in opened)):
         said["no-screenshots"] = f"The model saw no screenshots of websites ({n} {of})."

@@ -18,6 +18,7 @@ from generators.reader import BASE
 from generators.reader.windows import Window
 from retriever.models.bert import load_bert
 from retriever.models.int8 import quantize
+from retriever.models.precision import int8_is_fast
 from retriever.types import FloatArray
 
 WEIGHTS_FILE = Path(__file__).with_name("weights.safetensors")
@@ -50,17 +51,17 @@ class SpanModel:
         self._confidence, self.threshold = tuple(confidence), threshold
 
     @classmethod
-    def load(cls, path: Path = WEIGHTS_FILE, int8: bool = True) -> SpanModel:
+    def load(cls, path: Path = WEIGHTS_FILE, int8: bool | None = None) -> SpanModel:
         """Loads the base model, and merges the trained weights into it.
 
         Args:
             path: The trained weights.
-            int8: Whether to compute in int8 instead of float32.
+            int8: Whether to compute in int8 instead of float32; by default where it is faster.
 
         Raises:
             ValueError: The base model is not available, or the weights do not fit.
         """
-        return _load(path, int8)
+        return _load(path, int8_is_fast() if int8 is None else int8)
 
     @torch.inference_mode()
     def scores(self, windows: Sequence[Window]) -> list[FloatArray]:

@@ -18,9 +18,9 @@ from generators.reader.windows import Window, windows
 from retriever.lexical import is_english
 from retriever.types import Evidence, Generation, GenerationRequest
 
-PRIOR = 32.0
+PRIOR = 16.0
 """Weight of step 3's scores, 0 to 1, against the margins of spans; chosen on Atlas's dev questions."""
-SURE = 4.0
+SURE = 6.0
 """Margin in nats from which a span of the first section is the answer, without a look at other sections."""
 _CLOSED = re.compile(
     r"^(?:(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|may|might|must)(?:n't)?|am i)\b",

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from generators.reader.kinds import NUMBER, core, kind_of_answer
 from generators.reader.windows import Window
 from retriever.types import FloatArray
 
@@ -17,10 +18,7 @@ _TRIED = 64
 _WORD = re.compile(r"(?:[^\W_]|(?<=\d)[.,:/](?=\d)|(?<=\w)[-'\u2019.&_@](?=\w))+")
 _BEFORE, _AFTER = "$€£¥#+\u00b1~<>\u2264\u2265\u2212-", "%\u00b0\u2033\u2032\"'€£$\u00b2\u00b3"
 """Signs that belong to the word after or before them if they touch it."""
-_AMOUNT = (
-    r"(?:\d[\d.,/]*|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|fifty|sixty|"
-    r"seventy|eighty|ninety|half|several|hundreds?|thousands?|millions?|billions?|trillions?|dozens?)"
-)
+_AMOUNT = NUMBER
 _SCALE = r"(?:hundred|thousand|million|billion|trillion|dozen)"
 _UNIT = (
     rf"(?:{_SCALE}|sq(?:uare)? \w+|cubic \w+|k?m[\u00b2\u00b3]?|[cmµ]m|mi|miles?|"
@@ -84,14 +82,15 @@ def best_span(window: Window, scores: FloatArray, question: str, text: str, titl
     flat = pairs.ravel()
     tried = np.argpartition(-flat, min(_TRIED, len(flat) - 1))[:_TRIED] if len(flat) else np.zeros(0, int)
     total = np.logaddexp(np.logaddexp.reduce(flat), null) if len(flat) else null
-    named, counted = _folded(title), bool(_HOW_MANY.search(question))
+    named, counted, fits = _folded(title), bool(_HOW_MANY.search(question)), kind_of_answer(question)
     for place in tried[np.argsort(-flat[tried], kind="stable")]:
         if not np.isfinite(flat[place]):
             break
         i, j = divmod(int(place), count)
         start, end = whole(text, window.places[i][0], window.places[j][1], counted)
         end = _without_echo(text, start, _rest_of_list(text, start, end), question)
-        if _folded(text[start:end]) != named:
+        start, end = core(text, start, end, question)
+        if _folded(text[start:end]) != named and fits(text, start, end):
             return Span(start, end, float(flat[place]) - null, float(flat[place] - total))
     return None
 

@@ -46,7 +46,7 @@ class LiveIndex(FollowingIndex):
         self._generation = opened.files.generation  # of the log
         self._writer: ExitStack | None = None  # holds the lock; `None` if the index is only read
         self._log: ChangeLog | None = None
-        self._compacting = threading.Lock()
+        self._compacting, self._taking = threading.Lock(), threading.Lock()
         self._waiting: deque[_Waiting] = deque()
 
     @classmethod
@@ -102,6 +102,31 @@ class LiveIndex(FollowingIndex):
                 index._continue_log()
                 index._writer, index._follows = held.pop_all(), False
             return index
+
+    def take_over(self, doing: str) -> None:
+        """Opens the index for changes once the process that had it open has ended, after reading its last changes.
+
+        Args:
+            doing: As in `open`.
+
+        Raises:
+            LockedError: Another process has it open for changes.
+            ValueError: The other process's changes cannot be read.
+            OSError: The folder is read-only.
+        """
+        with self._taking:
+            if self._writer is not None:
+                return
+            with ExitStack() as held:
+                held.enter_context(locked(self.root, doing))
+                layout.remove_leftovers(self.root)
+                self.refresh()
+                with self._changing:
+                    if self._is_outdated() or self.is_behind():
+                        raise ValueError(f"{self.root}: another process's changes cannot be read; see the log")
+                    self._generation = self._files.generation
+                    self._continue_log()
+                    self._writer, self._follows = held.pop_all(), False
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Makes changes; on return, they are on disk, and every later search sees them.

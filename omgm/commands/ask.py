@@ -124,6 +124,8 @@ def _print_trail(trail: dict[str, Any]) -> None:
     spent = trail["spent"]
     money = f"  costs {spent['money']:g}" if spent["money"] else ""
     print(f"\n{spent['tokens']} tokens  {spent['ms']:.0f} ms{money}")
+    if trail.get("without"):
+        print(f"asked without: {', '.join(trail['without'])}")
     if trail["stopped"] and not trail["abstained"]:
         print("stopped: " + ": ".join(part for part in (trail["stopped"], trail["failure"]) if part))
 
@@ -144,8 +146,13 @@ def _corners(text: str) -> list[float]:
 def _download(url: str) -> bytes:
     import httpx
 
+    from llm.proxies import sync_http_client, through_proxy
+
     try:
-        with httpx.stream("GET", url, follow_redirects=True, timeout=30) as response:
+        with (
+            sync_http_client(url, follow_redirects=True, timeout=30) as client,
+            client.stream("GET", url) as response,
+        ):
             response.raise_for_status()
             data = bytearray()
             for chunk in response.iter_bytes():
@@ -153,7 +160,7 @@ def _download(url: str) -> bytes:
                 if len(data) > _MAX_DOWNLOAD:
                     raise ValueError(f"IMAGE: {url} is larger than {_MAX_DOWNLOAD // 1_000_000} MB")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise ValueError(f"IMAGE: {url} cannot be downloaded: {error}") from error
+        raise ValueError(f"IMAGE: {url} cannot be downloaded: {error}{through_proxy(url)}") from error
     return bytes(data)
 
 

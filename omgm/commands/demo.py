@@ -99,7 +99,7 @@ def wait_until_ready(url: str, service: subprocess.Popen[bytes]) -> None:
         if service.poll() is not None:
             raise OSError(f"the service ended with status {service.returncode}; is its port in use? (--port)")
         try:
-            if httpx.get(f"{url}/health/ready", timeout=5).is_success:
+            if httpx.get(f"{url}/health/ready", timeout=5, trust_env=False).is_success:
                 return
         except httpx.TransportError:
             pass  # it is not listening yet

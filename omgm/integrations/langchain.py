@@ -7,7 +7,7 @@ from typing import Any
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, SecretStr
 
 from omgm.client import AsyncClient, Client
 from omgm.integrations.evidence import metadata_of
@@ -31,20 +31,24 @@ class OMGMRetriever(BaseRetriever):
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
     url: str = "http://127.0.0.1:8000"
-    api_key: str | None = None
+    api_key: SecretStr | None = None
     options: dict[str, Any] = Field(default_factory=dict)
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, image: ImageInput
     ) -> list[Document]:
-        with Client(self.url, self.api_key) as client:
+        with Client(self.url, _revealed(self.api_key)) as client:
             return _documents(client.retrieve(image, query, **self.options))
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, image: ImageInput
     ) -> list[Document]:
-        async with AsyncClient(self.url, self.api_key) as client:
+        async with AsyncClient(self.url, _revealed(self.api_key)) as client:
             return _documents(await client.retrieve(image, query, **self.options))
+
+
+def _revealed(key: SecretStr | None) -> str | None:
+    return None if key is None else key.get_secret_value()
 
 
 def _documents(found: RetrieveOut) -> list[Document]:

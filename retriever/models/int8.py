@@ -1,4 +1,4 @@
-"""Linear layers in int8 on a CPU: half the time of float32."""
+"""Linear layers in int8 on a CPU: half the time of float32 where `precision.int8_is_fast`."""
 
 from __future__ import annotations
 

@@ -165,9 +165,14 @@ def test_too_many_malformed_replies_end_the_rounds_with_an_answer() -> None:
 
 
 def test_a_model_that_loops_is_asked_for_its_answer() -> None:
-    answer, _planner = run(lambda text: "<answer>x [1]</answer>" if "No more tools" in text else SEARCH)
-    assert (answer.answer, answer.stopped, len(answer.rounds)) == ("x", "rounds", 21)
+    answer, planner = run(lambda text: "<answer>x [1]</answer>" if "No more tools" in text else SEARCH)
+    assert (answer.answer, answer.stopped, len(answer.rounds)) == ("x", "", 5)
+    assert answer.rounds[-1].problem == "3 calls were repeated"
+    assert [record.repeated for one in answer.rounds for record in one.calls] == [False, True, True, True]
     assert len(answer.sources) == 1
+    texts = [last_text(asked) for asked in planner.asked[1:4]]
+    assert "all about" in texts[0]
+    assert texts[1:] == ["text_search: you have this result: [1]"] * 2
 
 
 def test_roles_alternate() -> None:

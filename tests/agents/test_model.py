@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
 
 from agents import prompts
 from agents.context import fitted, tokens_of
@@ -103,6 +105,121 @@ def test_a_conversation_too_long_for_the_server_is_shortened() -> None:
     assert sizes == sorted(sizes, reverse=True) and sizes[-1] <= 10_000 < sizes[-2]
     assert [message["content"] for message in server.bodies[-1]["messages"][:2]] == ["s", "question"]
     assert all("tools" in body for body in server.bodies)
+
+
+def shown(*numbers: int) -> list[Message]:
+    """A conversation with an image per message; the first one is the question's."""
+    parts = [{"type": "image_url", "image_url": {"url": f"data:{number}"}} for number in numbers]
+    return [{"role": "user", "content": [{"type": "text", "text": "look"}, part]} for part in parts]
+
+
+def images_in(body: dict[str, Any]) -> list[str]:
+    parts = (
+        part for message in body["messages"] if isinstance(message["content"], list) for part in message["content"]
+    )
+    return [part["image_url"]["url"].removeprefix("data:") for part in parts if part["type"] == "image_url"]
+
+
+class Picky(FakeChatServer):
+    """A server that takes so many images, and says so in its own words."""
+
+    def __init__(self, most: int, message: str, status: int = 400) -> None:
+        self.most, self.message, self.status = most, message, status
+        super().__init__()
+
+    async def answer(self, request: Request) -> Response:
+        body = await request.json()
+        self.bodies.append(body)
+        if len(images_in(body)) > self.most:
+            return JSONResponse({"error": {"message": self.message}}, self.status)
+        return JSONResponse({"choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}]})
+
+
+@pytest.mark.parametrize(
+    ("most", "message", "sent", "status"),
+    [
+        (1, "At most 1 image(s) may be provided in one request.", [4, 1], 400),
+        (2, "Too many images: at most 2 images may be provided in one prompt. (parameter=image, value=4)", [4, 2], 400),
+        (1, "You provided 4 images, the limit is 1.", [4, 1], 400),
+        (3, "height:9 or width:9 must be larger than factor:28", [4, 3], 400),
+        (1, "The response was filtered due to the prompt triggering the content management policy", [4, 3, 2, 1], 400),
+        (1, "Failed to load image or audio file", [4, 3, 2, 1], 400),
+        (1, "Bad Request", [4, 3, 2, 1], 400),
+        (2, "unprocessable", [4, 3, 2], 422),
+    ],
+)
+def test_a_refused_image_is_that_of_one_request(most: int, message: str, sent: list[int], status: int) -> None:
+    with Picky(most, message, status) as server:
+        reply = ask(server, messages=shown(0, 1, 2, 3), tools=TOOLS, schema=prompts.INSPECTION)
+        again = ask(server, messages=shown(7), tools=TOOLS)
+    *asked, last = server.bodies
+    assert list(dict.fromkeys(len(images_in(body)) for body in asked)) == sent
+    assert images_in(asked[-1]) == ["0", *map(str, range(5 - most, 4))]  # the question's, and the newest
+    assert all("tools" in body and "response_format" in body for body in asked)
+    assert reply.text == "ok" and reply.without == (f"{4 - most} of 4 images",)
+    assert images_in(last) == ["7"] and "tools" in last and again.without == ()
+
+
+def test_a_bare_refusal_is_forgotten() -> None:
+    """A request that is refused without a reason is repeated with less; the next one has everything again."""
+
+    async def run(url: str) -> list[ChatReply]:
+        async with ChatClient(url, "scripted", backoff=0.01) as client:
+            planner = ChatPlanner(client)
+            return [await planner.reply(shown(0), 16, TOOLS, prompts.INSPECTION) for _ in range(2)]
+
+    class Moody(Picky):
+        async def answer(self, request: Request) -> Response:
+            self.bodies.append(body := await request.json())
+            if len(self.bodies) <= 2:  # the client first suspects a field of its own
+                return JSONResponse({"error": {"message": "Bad Request"}}, 400)
+            return JSONResponse({"choices": [{"message": {"content": str(len(body))}, "finish_reason": "stop"}]})
+
+    with Moody(1, "") as server:
+        asyncio.run(run(server.url))
+    features = [("response_format" in body, "tools" in body, len(images_in(body))) for body in server.bodies]
+    assert features[1:] == [(True, True, 1), (False, True, 1), (True, True, 1)]
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "The decoder prompt (length 16476) is longer than the maximum model length of 16384."),
+        (400, "This model's maximum context length is 4096 tokens and your request has 3500 input tokens"),
+        (
+            422,
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 3900 `inputs` tokens",
+        ),
+        (400, "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."),
+        (400, "the request exceeds the available context size, try increasing it"),
+        (413, "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 7200"),
+        (413, "413 Request Entity Too Large"),
+        (
+            400,
+            "Trying to keep the first 5000 tokens, but the model is loaded with a context length of only 4096",
+        ),
+    ],
+)
+def test_too_long_in_anybodys_words(status: int, message: str) -> None:
+    """Older results go, never the question's image or the tools, and the next question is not affected."""
+    results = [{"role": "user", "content": letter * 6_000} for letter in "abc"]
+    conversation = [*shown(0), *results]
+
+    class Short(Picky):
+        async def answer(self, request: Request) -> Response:
+            self.bodies.append(body := await request.json())
+            if sum(len(str(one["content"])) for one in body["messages"]) > 9_000:
+                return JSONResponse({"error": {"message": self.message}}, self.status)
+            return JSONResponse({"choices": [{"message": {"content": "ok"}, "finish_reason": "stop"}]})
+
+    with Short(1, message, status) as server:
+        reply = ask(server, messages=conversation, tools=TOOLS)
+        ask(server, messages=shown(7), tools=TOOLS)
+    assert reply.text == "ok" and reply.without == ("older results",)
+    assert [images_in(body) for body in server.bodies] == [["0"]] * (len(server.bodies) - 1) + [["7"]]
+    assert all("tools" in body for body in server.bodies)
+    sizes = [sum(len(str(one["content"])) for one in body["messages"]) for body in server.bodies]
+    assert sizes == sorted(sizes, reverse=True)
 
 
 def test_a_model_that_reasons_for_long_is_given_more_room() -> None:

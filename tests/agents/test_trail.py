@@ -53,9 +53,9 @@ def test_steps_are_those_of_the_trail() -> None:
 
 
 def test_thumbnails_are_small() -> None:
-    _, steps = run([calling("zoom_in", '{"box": [390, 10, 90, 130]}'), calling("rotate", '{"degrees": 90}'), ANSWER])
+    _, steps = run([calling("zoom_in", '{"box": [90, 10, 390, 130]}'), calling("rotate", '{"degrees": 90}'), ANSWER])
     zoomed, rotated = (step for name, step in steps if name == "call")
-    assert zoomed["arguments"] == {"box": [390, 10, 90, 130]}
+    assert zoomed["arguments"] == {"box": [90, 10, 390, 130]}
     assert {name: size_of(uri) for name, uri in zoomed["thumbnails"].items()} == {"image_crop_90_10_390_130": (240, 96)}
     assert {name: size_of(uri) for name, uri in rotated["thumbnails"].items()} == {"image_rotated_90": (180, 240)}
 

@@ -30,6 +30,7 @@ from omgm.__main__ import main
 from omgm.agent import Agent, access_of
 from omgm.api import OMGM
 from omgm.mcp_http import http_app
+from omgm.mcp_images import image_text
 from omgm.mcp_server import build_server
 from omgm.settings import AgentSettings
 from serving.keys import digest_of
@@ -169,12 +170,15 @@ def test_an_index_of_images(examples: Path, tmp_path: Path) -> None:
 def test_errors(url: str, photo: bytes, examples: Path) -> None:
     wrong = [
         ({"image": data_uri(b"hello"), "question": CAPITAL}, "not an image"),
-        ({"image": "photo.jpg", "question": CAPITAL}, "image must be base64, a data URI or an http(s) URL"),
-        ({"image": str(examples / "photo.jpg"), "question": CAPITAL}, "image must be base64"),  # no paths over HTTP
+        ({"image": "photo.jpg", "question": CAPITAL}, "this server reads no files, got 'photo.jpg': pass its URL"),
+        ({"image": str(examples / "photo.jpg"), "question": CAPITAL}, "this server reads no files"),
         ({"image": "http://127.0.0.1:9/a.png", "question": CAPITAL}, "images cannot be fetched from 127.0.0.1:9"),
         ({"image": data_uri(photo), "question": " "}, "the question is empty"),
         ({"image": data_uri(photo), "question": "x" * 101}, "the question has 101 characters"),
-        ({"image": data_uri(photo)}, "question\n  Field required"),
+        ({"image": data_uri(photo)}, "question is missing; answer takes image, question, mode"),
+        ({"image": None, "question": CAPITAL}, "image is missing: pass its URL"),
+        ({"image": "<image>", "question": CAPITAL}, "image must be its URL"),
+        ({"picture": "x", "question": CAPITAL}, "answer has no argument 'picture'; it takes image, question, mode"),
     ]
     for arguments, expected in wrong:
         assert expected in message(call(url, "answer", **arguments))
@@ -191,17 +195,73 @@ def test_stdio(examples: Path, photo: bytes) -> None:
         async with Client(server) as client:
             assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS | AGENT_TOOLS
             path = str(examples / "photo.jpg")
-            for image in (path, data_uri(photo), base64.b64encode(photo).decode()):
+            (uri := examples / "my photo é.jpg").write_bytes(photo)
+            for image in (path, f'"{path}"', uri.as_uri(), data_uri(photo), base64.b64encode(photo).decode()):
                 found = structured(await client.call_tool("answer", {"image": image, "question": CAPITAL}))
                 assert (found["answer"], found["entity"]["title"]) == ("Tokyo", "Japan")
             missing = message(await client.call_tool("find_entity", {"image": f"{path}.png"}))
             arguments = {"image": path, "question": CAPITAL, "mode": "auto"}
             assert "set generator.base_url and generator.model" in message(await client.call_tool("answer", arguments))
-            assert "there is no such file here" in missing
+            assert "there is no file" in missing and "pass the path of its file on this machine" in missing
             for other in (str(examples / "questions.csv"), "/dev/zero"):
                 assert (await client.call_tool("find_entity", {"image": other})).is_error
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("sent", "text"),
+    [
+        ({"type": "image", "data": "QUJD", "mimeType": "image/jpeg"}, "QUJD"),
+        ([{"type": "image", "data": "QUJD"}], "QUJD"),
+        ('{"type": "image", "data": "QUJD"}', "QUJD"),
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}}, "data:image/png;base64,QUJD"),
+        ({"type": "image", "source": {"type": "base64", "data": "QUJD"}}, "QUJD"),
+        ({"type": "resource", "resource": {"uri": "file:///a.jpg", "blob": "QUJD"}}, "QUJD"),
+        ({"path": "/a.jpg"}, "/a.jpg"),
+        ("`/a b.jpg`", "/a b.jpg"),
+        (None, ""),
+        ("[photo.jpg", "[photo.jpg"),
+        (5, 5),
+    ],
+)
+def test_an_image_as_clients_send_it(sent: object, text: object) -> None:
+    assert image_text(sent) == text
+
+
+def test_http_behind_a_proxy_and_for_browsers(omgm: OMGM) -> None:
+    settings = ServingSettings(cors_origins=("http://localhost:6274", "https://app.example"))
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    accept = {"Accept": "application/json, text/event-stream"}
+    with listening(http_app(build_server(omgm, settings), settings)) as url, httpx.Client(trust_env=False) as http:
+        for path in ("/health/live", "/health/ready"):
+            assert http.get(f"{url}{path}").status_code == 200
+        assert http.post(f"{url}/mcp/", json=asked, headers=accept).json()["result"] == {}
+        first = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "mcp-protocol-version"}
+        for origin in settings.cors_origins:
+            allowed = http.options(f"{url}/mcp", headers={"Origin": origin, **first})
+            assert (allowed.status_code, allowed.headers["access-control-allow-origin"]) == (200, origin)
+            assert http.post(f"{url}/mcp", json=asked, headers={"Origin": origin, **accept}).status_code == 200
+        assert (
+            http.post(f"{url}/mcp", json=asked, headers={"Origin": "https://evil.example", **accept}).status_code == 403
+        )
+
+
+def test_long_calls_report_progress(omgm: OMGM, photo: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over HTTP, the answer is a single document; clients in the same process get notifications as over stdio."""
+    monkeypatch.setattr("omgm.mcp_server.PROGRESS_S", 0.02)
+    seen = list[float]()
+
+    async def note(progress: float, total: float | None, text: str | None) -> None:
+        seen.append(progress)
+
+    async def run() -> None:
+        async with Client(build_server(omgm, ServingSettings())) as client:
+            arguments = {"image": data_uri(photo), "question": CAPITAL}
+            structured(await client.call_tool("answer", arguments, progress_callback=note))
+
+    asyncio.run(run())
+    assert seen and seen == sorted(seen)
 
 
 def test_agents(omgm: OMGM, photo: bytes) -> None:

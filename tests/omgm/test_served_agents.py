@@ -174,3 +174,14 @@ def test_the_names_of_tools_are_those_of_the_tools(tmp_path: Path, monkeypatch: 
             .split(", ")
         )
     assert set(found) | {"ocr"} == TOOLS
+
+
+def test_modes_without_the_required_prompts_are_not_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = ServedAgents(None, ScriptedPlanner([]), AgentSettings(prompts="paper"))  # type: ignore[arg-type]
+    assert list(made.modes) == ["auto"]  # it has no paper
+    assert "omgm download --prompts mmsearch" in caplog.text
+    own = ServedAgents(None, ScriptedPlanner([]), AgentSettings())  # type: ignore[arg-type]
+    assert list(own.modes) == ["auto", "mmsearch-plus", "omnisearch", "mmsearch", "vsa"]

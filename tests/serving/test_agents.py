@@ -31,7 +31,7 @@ from tests.fakes.planner import Script, ScriptedPlanner, calling, text_of
 from tests.fakes.service import World, served, wait_until
 
 QUESTION = "What is the wave length of the color of the neighbor?"
-ZOOM = calling("zoom_in", '{"box": [40, 30, 140, 130]}', "I look closer.")
+ZOOM = calling("zoom_in", '{"box": [2, 2, 20, 20]}', "I look closer.")
 SEARCH = calling("text_search", '{"queries": ["wave length green"]}')
 ANSWER = "It is 530 nm [4]."
 
@@ -134,7 +134,7 @@ def test_steps_come_as_events(client: httpx.Client) -> None:
     for name, values in found[:-1]:
         assert models[name].model_validate(values).model_dump(mode="json") == values
     decided, zoomed, searched = found[1][1], found[2][1], found[5][1]
-    assert decided["calls"] == [{"tool": "zoom_in", "arguments": {"box": [40, 30, 140, 130]}}]
+    assert decided["calls"] == [{"tool": "zoom_in", "arguments": {"box": [2, 2, 20, 20]}}]
     assert (decided["round"], decided["thought"]) == (1, "I look closer.")
     [thumbnail] = zoomed["thumbnails"].values()
     assert thumbnail.startswith("data:image/jpeg;base64,") and zoomed["images"] == list(zoomed["thumbnails"])

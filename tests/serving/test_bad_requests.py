@@ -148,7 +148,7 @@ FIELDS = [
     ({"question": ""}, 422, "empty_question", "question"),
     ({"question": " \n\t"}, 422, "empty_question", "question"),
     ({"question": "x" * 101}, 422, "question_too_long", "question"),
-    ({"question": None}, 422, "wrong_type", "question"),
+    ({"question": None}, 422, "missing_question", "question"),
     ({"question": 7}, 422, "wrong_type", "question"),
     ({"image": 7}, 422, "wrong_type", "image"),
     ({"k": "5"}, 422, "wrong_type", "k"),

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import numpy as np
@@ -102,7 +103,7 @@ def served_world(folder: Path, settings: ServingSettings, **options: Any) -> Ite
 def test_an_article_by_json_is_found_at_once(live: Live) -> None:
     image = encoded(painting(40))
     row = {"title": "Zed", "sections": SECTIONS, "url": "https://z.example", "image": data_uri(image)}
-    response = live.request("PUT", "/entities/kb%2Fz", json=row)
+    response = live.request("PUT", "/entities?id=kb%2Fz", json=row)
     assert (response.status_code, response.json()) == (
         200,
         {"id": "kb/z", "created": True, "index": {"name": "index", "entities": 3}},
@@ -112,7 +113,7 @@ def test_an_article_by_json_is_found_at_once(live: Live) -> None:
     assert found["evidence"][0]["text"] == SECTIONS[0]["text"]
     assert found["index"]["entities"] == 3
     assert live.request("GET", found["entity"]["image"], "reader").headers["content-type"] == "image/jpeg"
-    shown = live.request("GET", "/entities/kb/z", "reader").json()
+    shown = live.request("GET", "/entities?id=kb/z", "reader").json()
     assert shown == {
         "id": "kb/z",
         "title": "Zed",
@@ -152,7 +153,7 @@ def test_further_images_of_an_article_are_fetched(tmp_path: Path) -> None:
 def test_an_article_by_form_replaces_one(live: Live) -> None:
     row = as_row(article("a", 3))
     files = {"image": ("a.png", encoded(painting(41)))}
-    response = live.request("PUT", "/entities/kb/a", data={"article": json.dumps(row)}, files=files)
+    response = live.request("PUT", "/entities?id=kb/a", data={"article": json.dumps(row)}, files=files)
     assert response.json() == {"id": "kb/a", "created": False, "index": {"name": "index", "entities": 2}}
     assert live.best(41)["entity"]["title"] == "a 3"
     assert [one["entity_id"] for one in live.best(41)["candidates"]].count("kb/a") == 1
@@ -161,20 +162,20 @@ def test_an_article_by_form_replaces_one(live: Live) -> None:
 
 
 def test_a_deleted_entity_is_gone(live: Live) -> None:
-    response = live.request("DELETE", "/entities/kb/a")
+    response = live.request("DELETE", "/entities?id=kb/a")
     assert response.json() == {"id": "kb/a", "created": False, "index": {"name": "index", "entities": 1}}
     assert [one["entity_id"] for one in live.best(0)["candidates"]] == ["kb/b"]
     for method in ("GET", "DELETE"):
         key = "reader" if method == "GET" else "writer"
-        assert fault(live.request(method, "/entities/kb/a", key)) == (404, "not_found", "entity_id")
+        assert fault(live.request(method, "/entities?id=kb/a", key)) == (404, "not_found", "entity_id")
 
 
 def test_writing_needs_a_write_key(live: Live) -> None:
     row = {"title": "Z", "sections": []}
     assert fault(live.request("PUT", "/entities/z", "reader", json=row))[:2] == (403, "permission_denied")
-    assert fault(live.request("DELETE", "/entities/kb/a", "reader"))[:2] == (403, "permission_denied")
-    assert fault(live.request("GET", "/entities/kb/a", "writer"))[:2] == (403, "permission_denied")
-    assert live.request("GET", "/entities/kb/a", "reader").status_code == 200
+    assert fault(live.request("DELETE", "/entities?id=kb/a", "reader"))[:2] == (403, "permission_denied")
+    assert fault(live.request("GET", "/entities?id=kb/a", "writer"))[:2] == (403, "permission_denied")
+    assert live.request("GET", "/entities?id=kb/a", "reader").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -206,9 +207,9 @@ def test_an_svg_is_put_as_a_build_reads_it(tmp_path: Path) -> None:
     with served_world(tmp_path, SETTINGS) as live:
         (live.world.images / "z.svg").write_bytes(drawing)
         files = {"image": ("z.svg", drawing)}
-        response = live.request("PUT", "/entities/kb/z", data={"article": json.dumps(as_row(new))}, files=files)
+        response = live.request("PUT", "/entities?id=kb/z", data={"article": json.dumps(as_row(new))}, files=files)
         assert response.status_code == 200, response.text
-        shown = live.request("GET", live.request("GET", "/entities/kb/z", "reader").json()["image"], "reader")
+        shown = live.request("GET", live.request("GET", "/entities?id=kb/z", "reader").json()["image"], "reader")
         small = load_image(shown.content)
         assert small.size == (320, 160)  # the drawing is rendered 512 pixels wide
         red, white = small.getpixel((80, 80)), small.getpixel((240, 80))
@@ -278,13 +279,35 @@ def test_svgs_are_rendered_in_turn_while_others_are_answered(tmp_path: Path, mon
         assert live.best(60)["index"]["entities"] == 5
 
 
+def test_ids_with_any_characters(live: Live) -> None:
+    for entity_id in ("https://a.example//b/../c?d=e&f#g", "100%", "%2F", "a+b", "7/image", "ü/日本", "."):
+        row = {"title": "Z", "sections": SECTIONS, "url": None}
+        query = f"/entities?id={quote(entity_id, safe='')}"
+        created = live.request("PUT", query, json=row).json()
+        assert (created["id"], created["created"]) == (entity_id, True)
+        again = live.request("PUT", "/entities", json={"id": entity_id, **row}).json()
+        assert (again["id"], again["created"]) == (entity_id, False)
+        assert live.request("GET", query, "reader").json()["title"] == "Z"
+        assert live.request("DELETE", query).json()["id"] == entity_id
+        assert live.request("GET", query, "reader").status_code == 404
+    for path in ("/entities/https:/kb/a", "/entities/kb/a", "/entities/kb//a"):  # as nginx passes on kb%2Fa
+        response = live.request("DELETE", path)
+        assert fault(response) == (422, "bad_article", "id")
+        assert "DELETE /entities?id=" in response.json()["error"]["message"]
+    assert live.request("GET", "/entities?id=kb%2Fa", "reader").status_code == 200
+
+
 def test_bad_bodies(live: Live) -> None:
     def put(path: str = "/entities/z", **content: Any) -> tuple[int, str, str | None]:
         return fault(live.request("PUT", path, **content))
 
     assert put(content=b"{") == (415, "unsupported_media_type", None)
-    for path in ("", "7/image", "z%2Fimage"):  # the last two could not be shown: GET finds the image of a row there
-        assert put(path=f"/entities/{path}", json={"title": "Z", "sections": []}) == (422, "bad_article", "id")
+    # GET finds the image of a row at the path of one, and a proxy changes slashes.
+    for path in ("", "/", "/7/image", "/z%2Fimage", "/https:/a", "/https://a", "/a/b", "?id="):
+        assert put(path=f"/entities{path}", json={"title": "Z", "sections": []}) == (422, "bad_article", "id"), path
+    for content in ({"id": 7}, {"id": None}, {"id": ""}):
+        assert put(path="/entities", json={"title": "Z", "sections": [], **content}) == (422, "bad_article", "id")
+    assert put(path="/entities?id=a", json={"id": "b", "title": "Z"}) == (422, "id_mismatch", "id")
     image = {"image": ("z.png", image_bytes("red"))}
     assert put(files=image) == (422, "missing_article", "article")
     assert put(files=image, data={"article": "{"}) == (400, "malformed_json", "article")

@@ -30,7 +30,7 @@ def test_null_is_as_good_as_missing(client: httpx.Client) -> None:
     names = ("k", "alpha", "beta", "stream", "on_generator_error", "thoughts", "mode", "budget", "boxes")
     nulls: Any = dict.fromkeys(names)
     assert ask_json(client, **nulls).json()["answer"] == ask(client, **nulls).json()["answer"] == "1848"
-    assert fault(ask_json(client, question=None)) == (422, "wrong_type", "question")
+    assert fault(ask_json(client, question=None)) == (422, "missing_question", "question")
 
 
 def test_an_error_repeats_no_more_than_the_beginning_of_a_path(client: httpx.Client) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from PIL import Image
 from starlette.types import Receive, Scope, Send
 
 from generators.chat import ChatGenerator
@@ -63,6 +64,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.fixture
 def page(chromium: Browser, world: World) -> Iterator[Browser]:
     chromium.get(world.url)
+    chromium.execute_script("sessionStorage.clear()")  # what earlier tests asked
+    chromium.refresh()
     yield chromium
     faults = [entry["message"] for entry in chromium.get_log("browser") if entry["level"] == "SEVERE"]
     assert [fault for fault in faults if "/answer - Failed to load resource" not in fault] == []
@@ -351,6 +354,74 @@ def test_a_file_that_changes(page: Browser, flag: Path) -> None:
     assert part(turn, "error").text == "The photo can no longer be read. Choose it again."
     assert part(ask(page, flag, WHEN, 2), "entity").text.startswith("Greenland")
     page.get_log("browser")  # Chromium logs the changed file
+
+
+def test_a_reload_keeps_the_question_and_the_answers(page: Browser, flag: Path) -> None:
+    ask(page, flag, WHEN)
+    ask(page, None, "Who signed it?", 2)
+    by_id(page, "question").clear()
+    by_id(page, "question").send_keys("And where?")
+    before = [turn.text.replace("Copy", "") for turn in turns(page)]
+    page.refresh()
+    wait(page, lambda: len(turns(page)) == 2)
+    assert [turn.text.replace("Copy", "") for turn in turns(page)] == before
+    assert by_id(page, "question").get_attribute("value") == "And where?"
+    assert part(turns(page)[0], "asked").find_element("tag name", "img").get_attribute("src").startswith("data:image/")
+    assert part(ask(page, flag, WHEN, 3), "entity").text.startswith("Redland")
+    page.execute_script("sessionStorage.clear()")
+
+
+def test_the_page_says_what_failed(chromium: Browser, tmp_path: Path, flag: Path) -> None:
+    """A proxy in front of the service answers with pages of its own; photographs are shrunk below its limit of 1 MB."""
+    world, lengths, answers = World(tmp_path), list[int](), [413, 502, 504, 200]
+    pages = {413: "413 Request Entity Too Large", 502: "502 Bad Gateway", 504: "504 Gateway Time-out", 200: "Sign in"}
+
+    async def proxy(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != "/answer" or not answers:
+            await world.app(scope, receive, send)
+            return
+        lengths.append(int(dict(scope["headers"])[b"content-length"]))
+        while (await receive()).get("more_body"):
+            pass
+        status = answers.pop(0)
+        body = f"<html><head><title>{pages[status]}</title></head></html>".encode()
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"text/html")]})
+        await send({"type": "http.response.body", "body": body})
+
+    large = tmp_path / "large.png"
+    Image.effect_noise((1600, 1200), 90).convert("RGB").save(large)
+    assert large.stat().st_size > 1_500_000
+    said = []
+    with listening(proxy) as url:
+        chromium.get(url)
+        chromium.execute_script("sessionStorage.clear()")
+        chromium.refresh()
+        for count in range(1, 5):
+            said.append(part(ask(chromium, large if count == 1 else None, WHEN, count), "error").text)
+        gone = tmp_path / "gone.png"
+        gone.write_bytes(flag.read_bytes())
+        by_id(chromium, "file").send_keys(str(gone))
+        gone.unlink()
+        said.append(part(ask(chromium, None, WHEN, 5), "error").text)
+        drop = "const e = new DragEvent('drop', {dataTransfer: new DataTransfer(), cancelable: true});"
+        chromium.execute_script(
+            f"{drop} Object.defineProperty(e, 'dataTransfer', {{value: {{types: ['Files'], files: [new File([], 'f')], "
+            "items: [{webkitGetAsEntry: () => ({isDirectory: true})}]}}); document.dispatchEvent(e);"
+        )
+        assert by_id(chromium, "error").text == "This is a folder. Drop a single photo."
+    by_id(chromium, "file").send_keys(str(flag))
+    said.append(part(ask(chromium, None, WHEN, 6), "error").text)
+    assert said == [
+        "The photo is too large for a proxy in front of the service (413 Request Entity Too Large).",
+        "A proxy in front of the service cannot reach it (502 Bad Gateway).",
+        "A proxy in front of the service did not wait for its answer (504 Gateway Time-out).",
+        "Not the service has answered, but something in front of it (Sign in).",
+        "The photo can no longer be read. Choose it again.",
+        "The service cannot be reached. Is it still running?",
+    ]
+    assert max(lengths) < 1_000_000
+    chromium.execute_script("sessionStorage.clear()")
+    chromium.get_log("browser")
 
 
 def test_example(page: Browser) -> None:

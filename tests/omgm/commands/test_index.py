@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 
 from indexes.build import build_index
+from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
-from indexes.lock import locked
+from indexes.lock import LockedError, locked
 from indexes.report import read_problems
 from indexes.store import Index
 from omgm import parts
 from omgm.__main__ import main
 from omgm.api import OMGM
+from omgm.opening import open_editor
 from omgm.profile import load_profile
-from omgm.served_app import open_service
+from omgm.served_app import LateEditor, open_service
 from tests.fakes.live import World, article, as_row, painting
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.world import FakeGenerator
@@ -150,15 +152,26 @@ def test_python_and_the_service_read_changes_that_are_not_compacted(
         assert {row.entity for row in found} == {f"kb/{name}" for name in "abc"}
         assert index(world, "add", write_kb(world), "--images", world.images) == 0
     retriever, editor = open_service(profile, world.index, FakeEncoder())
-    assert not isinstance(editor, str)
+    assert isinstance(editor, Editor)
     assert editor.compact_after == 1000
     assert editor.models is retriever.models
-    second, why = open_service(profile, world.index, FakeEncoder())
-    assert why == "another process changes it"  # shown to clients, so no path and no command line
+    second, late = open_service(profile, world.index, FakeEncoder())
+    assert isinstance(late, LateEditor)
+    with pytest.raises(LockedError):
+        late()
     assert f"{world.index} cannot be changed here" in caplog.text and "which serves it" in caplog.text
     world.put(editor, article("e"))
     assert (len(retriever.index), len(second.index)) == (5, 4)
-    editor.index.close()
+    editor.close()
+    taken = late()  # the first service has ended, as in a rolling restart
+    assert taken is late() and len(second.index) == 5 and taken.compact_after == 1000
+    world.put(taken, article("f"))
+    assert len(second.index) == 6
+    with pytest.raises(LockedError):
+        open_editor(profile, world.index, FakeEncoder(), parts.build_fusion(profile), "tests")
+    late.close()
+    with OMGM.open(world.index, profile, generator=FakeGenerator()) as omgm:
+        assert len(omgm.index) == 6
 
 
 def test_articles_with_names_of_their_own(world: World, capsys: Capture) -> None:

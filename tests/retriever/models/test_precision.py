@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 import torch
 
-from retriever.models.precision import fastest_dtype
+from retriever.models.precision import fastest_dtype, int8_is_fast
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,14 @@ def test_a_cpu_needs_instructions_for_bfloat16(
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: MappingProxyType(capabilities))
     assert fastest_dtype("cpu") == expected
     assert fastest_dtype("cuda") == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [({"amx_int8": True}, True), ({"avx512_vnni": True}, True), ({"avx2": True, "avx_vnni": True}, False), ({}, False)],
+)
+def test_int8_needs_instructions(
+    monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool], expected: bool
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: MappingProxyType(capabilities))
+    assert int8_is_fast() == expected

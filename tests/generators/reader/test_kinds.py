@@ -1,0 +1,65 @@
+"""Whether a span is of the kind that a question asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from generators.reader.kinds import core, kind_of_answer
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "answer", "expected"),
+    [
+        ("How many people live there?", "81 years", "81 years", False),
+        ("How many people live there?", "84% of the population", "84% of the population", False),
+        ("How many people live there?", "a large crowd", "a large crowd", False),
+        ("How many people live there?", "4.2 million", "4.2 million", True),
+        ("How many legs does it have?", "sixteen", "sixteen", True),
+        ("How many years did it take?", "81 years", "81 years", True),
+        ("How many percent are female?", "49% of them", "49%", True),
+        ("What percentage is forest?", "mostly pine", "mostly pine", False),
+        ("In what year was it bought?", "spring", "spring", False),
+        ("In which year was it bought?", "May 2019", "May 2019", True),
+        ("When was it made?", "Number: 8478335", "8478335", False),
+        ("When was it made?", "Year: 1977", "1977", True),
+        ("Who made it?", "12 March 1990", "12 March 1990", False),
+        ("Who made it?", "U2", "U2", True),
+        ("Where is it?", "in Room 5", "Room 5", True),
+        ("Is it shaken or stirred?", "Pour over ice", "ice", False),
+        ("Is it shaken or stirred?", "Shake with ice", "Shake", True),
+        ("What can I keep it with?", "Avoid keeping with: barbs", "barbs", False),
+        ("What should I not keep it with?", "Avoid keeping with: barbs", "barbs", True),
+        ("What can I keep it with?", "Keep with: barbs", "barbs", True),
+        ("What is it called?", "Political parties: Greens; size: 4", "Political parties", False),
+        ("What is it called?", "Political parties: Greens; size: 4", "size", False),
+        ("What is it called?", "Political parties: Greens; size: 4", "Greens", True),
+        ("Who is the director?", "Ann Berg: director", "Ann Berg", True),
+        ("When was it founded?", "May: founded", "May", True),
+    ],
+)
+def test_kinds(question: str, text: str, answer: str, expected: bool) -> None:
+    start = text.index(answer)
+    assert kind_of_answer(question)(text, start, start + len(answer)) is expected
+
+
+@pytest.mark.parametrize(
+    ("question", "span", "expected"),
+    [
+        ("What is the highest mountain?", "Musala 2,925 m", "Musala"),
+        ("Which river is the longest?", "Dunav, 2,888 km", "Dunav"),
+        ("What is the largest size?", "Model A 30 cm", "Model A 30 cm"),
+        ("What is the largest load?", "up to 5 kg", "up to 5 kg"),
+        ("How high is the highest one?", "Musala 2,925 m", "Musala 2,925 m"),
+        ("What is the holiday?", "Unity Day, 3 October", "Unity Day"),
+        ("Where was she born?", "Lyon (3 May 1900)", "Lyon"),
+        ("When is the holiday?", "Unity Day, 3 October", "Unity Day, 3 October"),
+        ("What is the release?", "3 October 1990", "3 October 1990"),
+        ("In which year was it mixed?", "Paris (1936)", "1936"),
+        ("In which years was it built?", "1936-1940", "1936-1940"),
+        ("What year is it from?", "1936 or 1940", "1936 or 1940"),
+        ("Is it shaken or stirred?", "fill the shaker, then shake hard", "shake"),
+        ("Is it served hot or cold?", "cold water", "cold"),
+    ],
+)
+def test_the_part_that_is_asked_for(question: str, span: str, expected: str) -> None:
+    assert span[slice(*core(span, 0, len(span), question))] == expected
