@@ -69,7 +69,7 @@ class GivenVectors:
                 raise ValueError(
                     f"{self.path}: has {counted(len(self), 'vector')}, but the knowledge base has "
                     f"{counted(len(entities), 'entity')}; name the one that the vectors were made from, in its order, "
-                    "or the entity of each vector (--ids)"
+                    "or the entity of each vector"
                 )
             rows = np.arange(len(self), dtype=np.int64)
             if self.ids is not None:

@@ -25,6 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_profile(parser)
     add_knowledge_base(parser, own_images=True)
     add_reading(parser)
+    share = "share of bad entries that is accepted with --ids, in 0..1 (0); otherwise they would shift the vectors"
+    parser.add_argument("--max-bad", type=float, metavar="SHARE", help=share)
     parser.add_argument(
         "--faiss",
         type=Path,
@@ -87,8 +89,7 @@ def run(args: argparse.Namespace) -> None:
         summarizer=GivenSummaries(summaries, name),
         vectors=vectors,
         image_table=table,
-        max_bad=0.0,  # an entry that is left out would shift the vectors behind it
-        **reading_of(args),
+        **{"max_bad": 0.0, **reading_of(args)},
     )
     if args.json:
         print_json(describe(index))
