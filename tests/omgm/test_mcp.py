@@ -168,7 +168,7 @@ def test_an_index_of_images(examples: Path, tmp_path: Path) -> None:
 
 
 def test_errors(url: str, photo: bytes, examples: Path) -> None:
-    wrong = [
+    wrong: list[tuple[dict[str, Any], str]] = [
         ({"image": data_uri(b"hello"), "question": CAPITAL}, "not an image"),
         ({"image": "photo.jpg", "question": CAPITAL}, "this server reads no files, got 'photo.jpg': pass its URL"),
         ({"image": str(examples / "photo.jpg"), "question": CAPITAL}, "this server reads no files"),
@@ -252,7 +252,7 @@ def test_long_calls_report_progress(omgm: OMGM, photo: bytes, monkeypatch: pytes
     monkeypatch.setattr("omgm.mcp_server.PROGRESS_S", 0.02)
     seen = list[float]()
 
-    async def note(progress: float, total: float | None, text: str | None) -> None:
+    async def note(progress: float, total: float | None, message: str | None) -> None:
         seen.append(progress)
 
     async def run() -> None:

@@ -16,6 +16,8 @@ QUESTION = "When was the treaty?"
 
 
 def test_documents(tmp_path: Path) -> None:
+    from langchain_core.load import dumps
+
     from omgm.integrations.langchain import OMGMRetriever
 
     with served(tmp_path) as world:
@@ -33,6 +35,12 @@ def test_documents(tmp_path: Path) -> None:
         assert asyncio.run(retriever.ainvoke(QUESTION, image=image_bytes("green"))) == found
         bound = retriever.bind(image=image_bytes("red")) | (lambda documents: documents[0].metadata["title"])
         assert bound.invoke(QUESTION) == "Redland"
+        secret = OMGMRetriever(url=world.url, api_key="omgm-reader")  # type: ignore[arg-type]
+        for shown in (repr(secret), str(secret.model_dump()), secret.model_dump_json(), dumps(secret)):
+            assert "omgm-reader" not in shown
+        assert secret.invoke(QUESTION, image=image_bytes("green")) == secret.invoke(
+            QUESTION, image=image_bytes("green")
+        )
         with pytest.raises(ServiceError) as raised:
             retriever.invoke("", image=image_bytes("green"))
         assert raised.value.code == "empty_question"

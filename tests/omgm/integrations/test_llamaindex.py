@@ -30,5 +30,11 @@ def test_nodes(tmp_path: Path) -> None:
         assert [(node.text, node.score, node.metadata) for node in again] == [
             (node.text, node.score, node.metadata) for node in found
         ]
+        other = QueryBundle("When was the republic?", image_path=str(photo))  # other scores for the same section
+        same = {node.node_id: node.node.hash for node in retriever.retrieve(other)}
+        assert {node.node_id: node.node.hash for node in found} == same and len(same) == 3
+        assert "score" not in found[0].node.get_content("all") and "0.75" not in found[0].node.get_content("llm")
+        secret = OMGMRetriever(world.url, "omgm-reader")
+        assert "omgm-reader" not in repr(vars(secret))
         with pytest.raises(ValueError, match="image_path"):
             retriever.retrieve("When was the treaty?")
