@@ -86,8 +86,8 @@ def text_of(document: WebDocument, url: str) -> DocumentText:
     if content[:1024].lstrip().startswith(b"%PDF-"):
         found = _read_pdf(content, url)
     else:
-        source = "" if kind.startswith(("image/", "audio/", "video/", "font/")) else decode(content, document.charset)
-        if (content and not source) or _is_binary(source[:1000]):
+        source = decode(content, document.charset)
+        if _is_binary(source[:1000]):
             raise ValueError(f"{url} is not an HTML page but {kind if '/' in kind else 'binary data'}")
         start = source[:1000].lstrip().lower()
         if kind in ("application/rss+xml", "application/atom+xml") or re.search(r"<(?:rss|feed|rdf:rdf)\b", start):
