@@ -17,8 +17,7 @@ from transformers import BertModel
 
 from retriever.base_models import bases, find_base
 from retriever.files import read_object
-from retriever.models.bert import load_bert, merge_lora
-from retriever.models.padding import known_padding
+from retriever.models.bert import hidden_states, load_bert, merge_lora
 from retriever.models.weights import WEIGHTS_NAME
 from retriever.texts import split_passage
 from retriever.transfer import to_device
@@ -123,11 +122,11 @@ class SectionEncoder:
         ids = torch.zeros(len(texts), int(lengths[-1]), dtype=torch.long)
         for row, text in enumerate(texts):
             ids[row, : lengths[row]] = torch.tensor([self._first, *text, self._last])
-        mask = (torch.arange(ids.shape[1]) < lengths[:, None]).long()
+        kept = torch.arange(ids.shape[1]) < lengths[:, None]
         device = model.device
-        with known_padding(bool(lengths[0] < lengths[-1])):
-            hidden = model(to_device(ids, device), to_device(mask, device)).last_hidden_state
-        weights = to_device(mask, device)[..., None].float()
+        mask = to_device(kept, device)
+        hidden = hidden_states(model, to_device(ids, device), mask if lengths[0] < lengths[-1] else None)
+        weights = mask[..., None].float()
         pooled = (hidden.float() * weights).sum(1) / weights.sum(1)
         return torch.nn.functional.normalize(pooled, dim=1)
 

@@ -158,7 +158,6 @@ def train_sections(
     device: torch.device = network.device
 
     def loss_of(step: int, part: int) -> Tensor:
-        network.eval()  # no dropout: a few hundred steps of few parameters do not overfit
         batch = batches(step).to(device)
         with autocast(device.type, precision):
             vectors = encoder.vectors(network, batch.questions)

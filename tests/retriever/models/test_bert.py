@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from transformers import BertConfig, BertModel
 
 from retriever.base_models import base_model, find_base
-from retriever.models.bert import linear_layers, load_bert, merge_lora
+from retriever.models.bert import hidden_states, linear_layers, load_bert, merge_lora
 
 NAME = "all-MiniLM-L6-v2"
 LAYER = "encoder.layer.1.attention.self.query"
@@ -74,3 +74,16 @@ def test_the_published_model_as_transformers_loads_it() -> None:
         ours = model(input_ids=ids).last_hidden_state
         assert torch.equal(ours, reference.eval()(input_ids=ids).last_hidden_state)
     assert ours.shape == (1, len(encoded.ids), 384)
+
+
+def test_layers_called_directly_give_what_the_model_gives() -> None:
+    torch.manual_seed(0)
+    config = BertConfig(hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, vocab_size=40)
+    model = BertModel(config, add_pooling_layer=False).eval()
+    ids = torch.randint(0, 40, (3, 7))
+    kept = torch.arange(7) < torch.tensor([[7], [4], [1]])
+    for mask in (None, kept):
+        given = torch.ones(3, 7) if mask is None else kept.long()
+        expected = model(input_ids=ids, attention_mask=given).last_hidden_state
+        found = hidden_states(model, ids, mask)
+        assert torch.allclose(found[given.bool()], expected[given.bool()], atol=1e-6)
