@@ -82,7 +82,7 @@ def kind_of(folder: Path) -> Kind:
         raise ValueError(f"{folder}: has no config.json; is it a model folder?")
     config = read_object(path)
     kind = config.get("model_type")
-    if "base_model" in config:
+    if "base_model" in config and kind is None:  # an encoder may name one, too, beside its own type
         return "sections"
     if "qformer" in config or kind == blip2.MODEL_TYPE:
         return "reranker"

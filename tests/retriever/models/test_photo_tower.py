@@ -13,8 +13,10 @@ from torch.nn import functional
 from retriever.models import photo_tower
 from retriever.models.efficientnet_lite import _STAGES, FEATURES
 from retriever.models.encoder import ClipEncoder
+from retriever.models.folder import kind_of
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
+from tests.paths import ROOT
 from training.tokenizer import train_tokenizer
 
 TEXTS = ["a red flag", "three bands of blue, white and red", "green"]
@@ -81,6 +83,10 @@ def folder(tmp_path: Path, network: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 def sample_images(count: int = 3) -> list[Image.Image]:
     rng = np.random.default_rng(0)
     return [Image.fromarray(rng.integers(0, 255, (40, 60 + 7 * i, 3), dtype=np.uint8)) for i in range(count)]
+
+
+def test_a_base_model_does_not_make_it_an_encoder_of_sections(folder: Path) -> None:
+    assert kind_of(folder) == kind_of(ROOT / "weights" / "embedded" / "encoder") == "encoder"
 
 
 def test_a_similarity_is_the_weighted_mean_of_both(folder: Path) -> None:
