@@ -106,6 +106,11 @@ def _use(kind: Kind, name: str) -> str:
     return f"{example}\n\nIn a profile: `--set {_SETTINGS[kind]}={name}`, {fetched}."
 
 
+def _vector_length(config: Mapping[str, Any]) -> int | None:
+    own: int | None = config.get("projection_dim")
+    return own if own is None or config.get("base_model") is None else own + int(config["photo_dim"])
+
+
 def _facts(folder: Path, kind: Kind, record: Mapping[str, Any]) -> dict[str, object]:
     path = folder / "config.json"
     config = read_object(path) if path.is_file() else {}
@@ -117,7 +122,7 @@ def _facts(folder: Path, kind: Kind, record: Mapping[str, Any]) -> dict[str, obj
         "trained from": Path(base).name if isinstance(base, str) and not _hub_ids([base]) else base,
         "parameters": count_parameters(folder),
         "stored as": str(stored_dtype(folder)).removeprefix("torch."),
-        "vector length": config.get("projection_dim") if kind == "encoder" else None,
+        "vector length": _vector_length(config) if kind == "encoder" else None,
         "query tokens": config.get("queries") if kind == "reranker" else None,
         "longest text, tokens": config.get("max_text_tokens"),
         "fingerprint": folder_fingerprint(folder),

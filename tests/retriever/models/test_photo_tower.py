@@ -14,6 +14,7 @@ from retriever.models import photo_tower
 from retriever.models.efficientnet_lite import _STAGES, FEATURES
 from retriever.models.encoder import ClipEncoder
 from retriever.models.folder import kind_of
+from retriever.models.model_card import model_card
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 from tests.paths import ROOT
@@ -87,6 +88,7 @@ def sample_images(count: int = 3) -> list[Image.Image]:
 
 def test_a_base_model_does_not_make_it_an_encoder_of_sections(folder: Path) -> None:
     assert kind_of(folder) == kind_of(ROOT / "weights" / "embedded" / "encoder") == "encoder"
+    assert "| vector length | 136 |" in model_card(folder)
 
 
 def test_a_similarity_is_the_weighted_mean_of_both(folder: Path) -> None:
