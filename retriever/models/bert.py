@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -53,11 +54,13 @@ def hidden_states(model: BertModel, ids: Tensor, mask: Tensor | None) -> Tensor:
         ids: Token ids, int64 [B, T].
         mask: True for tokens, false for padding, bool [B, T]; `None` if nothing is padded.
     """
-    embeddings, heads = model.embeddings, model.config.num_attention_heads
+    embeddings: Any = model.embeddings
+    layers: Any = model.encoder.layer
+    heads = model.config.num_attention_heads
     places = embeddings.position_embeddings.weight[: ids.shape[1]] + embeddings.token_type_embeddings.weight[0]
     hidden: Tensor = embeddings.LayerNorm(embeddings.word_embeddings(ids) + places)
     attended = None if mask is None else mask[:, None, None, :]
-    for layer in model.encoder.layer:
+    for layer in layers:
         own, output = layer.attention.self, layer.attention.output
         query, key, value = (
             project(hidden).unflatten(-1, (heads, -1)).transpose(1, 2) for project in (own.query, own.key, own.value)
