@@ -274,7 +274,8 @@ def test_bem_judges_answers_without_an_exact_match(tmp_path: Path, images: Path)
     metrics = run(FakeRetriever(), images, tmp_path / "run", bem=bem)
     # of ten answers four fail, one abstains, four match; BEM is asked for "470" against "999" alone, not for latency
     assert model.judged == 1
-    assert metrics["answer"] == {"metric": "evqa_bem", "accuracy": 0.5, "evqa_exact_match": 0.4}
+    shown = {"with_image": {"n": 8, "accuracy": 0.625}}  # two questions have no usable image
+    assert metrics["answer"] == {"metric": "evqa_bem", "accuracy": 0.5, "evqa_exact_match": 0.4, **shown}
     assert metrics["bem"] == "0123"
     lines = lines_of(tmp_path / "run")
     assert (lines[2]["answer_scores"], lines[2]["answer_correct"]) == ({"evqa_bem": 1, "evqa_exact_match": 0}, True)
@@ -336,7 +337,7 @@ def test_a_run_whose_questions_all_fail_has_a_report(
 
 def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:
     lines = as_text(run(FakeRetriever(), images, tmp_path / "run")).splitlines()
-    assert lines[:7] == [
+    assert lines[:8] == [
         "evqa, profile colors: 10 questions; figures in percent",
         "        of 10 questions: 4 failed, 2 of them without a usable image, 3 about entities that the index lacks, "
         "1 unanswered",
@@ -344,10 +345,11 @@ def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:
         "step2   recall@1  60.0  recall@5  60.0  recall@10  60.0  recall@20  60.0",
         "step3   section recall@1  55.6",
         "answer  evqa_exact_match  40.0",
+        "        50.0 over the 8 whose image exists",
         "        Measured without BEM: this is exact match alone, a lower bound of E-VQA's own metric.",
     ]
-    assert lines[7] == "protocol evqa/exact-match"
-    assert lines[8].startswith("time    retrieve p50 ")
+    assert lines[8] == "protocol evqa/exact-match"
+    assert lines[9].startswith("time    retrieve p50 ")
 
 
 def test_few_arguments_are_enough(tmp_path: Path, images: Path) -> None:
@@ -372,7 +374,12 @@ def test_a_question_file_in_a_notebook(tmp_path: Path, images: Path) -> None:
     options: dict[str, Any] = {"generator": FakeGenerator(), "progress": False}
     evaluation = evaluate_file(FakeRetriever(), queries, images, tmp_path / "run", **options)
     assert evaluation.metrics["step1"]["recall@1"] == 0.75
-    assert evaluation.metrics["answer"] == {"metric": "exact_match", "accuracy": 0.5, "relaxed_accuracy": 0.5}
+    assert evaluation.metrics["answer"] == {
+        "metric": "exact_match",
+        "accuracy": 0.5,
+        "relaxed_accuracy": 0.5,
+        "with_image": {"n": 3, "accuracy": 2 / 3},
+    }
     assert evaluation.rows[0] == {
         "id": "red",
         "question": WAVE,

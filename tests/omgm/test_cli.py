@@ -26,6 +26,8 @@ FLAGS = {
     "images": "fetch --kb --kb-format --images --all --contact --per-host --max-bytes --max-side --thumbnails --json",
     "kb": "inspect",
     "build-index": "--profile --set --kb --kb-format --map --images --out --overwrite --max-bad --strict --json",
+    "train-sections": "--profile --set --index --dataset --queries --query-map --out --steps --minutes --seed "
+    "--overwrite --max-bad",
     "train-encoder": "--kb --kb-format --images --dataset --queries --query-map "
     "--query-images --out --steps --minutes --seed",
     "mine-negatives": "--profile --set --index --dataset --queries --query-map --query-images --images --out",

@@ -254,7 +254,8 @@ def test_every_step_starts_before_the_first_finishes(index: Index) -> None:
             return finish
 
     Retriever([RecordsOrder("a"), RecordsOrder("b")], index).retrieve([FRANCE])
-    assert order == ["start a", "start b", "finish a", "finish b"]
+    assert sorted(order[:2]) == ["start a", "start b"]  # in threads of their own
+    assert order[2:] == ["finish a", "finish b"]
 
 
 def test_no_gradients_are_kept(retriever: Retriever[Index]) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from generators.chat import ChatGenerator
 from llm.chat import ChatClient
+from llm.harmless import harmless
 from retriever.types import Section
 from tests.fakes import world as fakes
 from tests.fakes.chat_server import FakeChatServer
@@ -100,7 +101,7 @@ def test_an_injected_article(kind: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert events_of(stream.text) == events_of(clean_stream.text)
     answer = found.json()
     assert answer["evidence"][0]["text"].endswith(text)  # as the article has it, not interpreted
-    assert text.strip() in answer["answer"]  # the text is the model's, and this model repeats what it read
+    assert harmless(text).strip() in answer["answer"]  # this model repeats what it read, which cannot speak as others
     assert len(chat.bodies) == 2  # one request to the model per question, whatever it answered
     for body in chat.bodies:
         assert [message["role"] for message in body["messages"]] == ["system", "user"]

@@ -190,6 +190,8 @@ def test_a_finger_needs_no_keyboard_for_the_answer(chromium: Browser, world: Wor
     emulate(chromium, phone=True)
     try:
         chromium.get(world.url)
+        chromium.execute_script("sessionStorage.clear()")  # the answers of the last test
+        chromium.get(world.url)
         assert chromium.execute_script("return matchMedia('(pointer: coarse)').matches")
         assert by_id(chromium, "file-hint").text == ""  # no mention of drop and paste
         ask(chromium, flag, WHEN)
