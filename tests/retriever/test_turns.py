@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import astuple
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -26,7 +27,7 @@ from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.turns import Turns
-from retriever.types import Candidate, Query, RetrievalResult
+from retriever.types import Candidate, Query, RetrievalResult, ScoredSection
 from tests.fakes.live import BASE, World, article, painting
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.world import FakeIndex
@@ -302,9 +303,18 @@ def live_pipeline(world: World, device: str) -> tuple[Retriever[LiveIndex], Edit
     return retriever, Editor(index, FakeSummarizer, encoder, fusion, retriever.models)
 
 
+def rounded(sections: Sequence[ScoredSection]) -> Any:
+    """Returns the scores of sections without their last digits, which depend on how a product is split over threads."""
+    values = [astuple(section) for section in sections]
+    return [tuple(round(part, 4) if isinstance(part, float) else part for part in one) for one in values]
+
+
 def ranked(retriever: Retriever[LiveIndex], queries: Sequence[Query]) -> list[list[tuple[str, float, Any]]]:
     return [
-        [(retriever.index.entity(one.row).title, round(one.score, 5), one.sections) for one in found.candidates]
+        [
+            (retriever.index.entity(one.row).title, round(one.score, 4), rounded(one.sections))
+            for one in found.candidates
+        ]
         for found in retriever.retrieve(queries)
     ]
 
