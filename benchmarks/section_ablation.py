@@ -119,12 +119,13 @@ def main() -> None:
             systems[f"{named} {weight:g}"] = own, weight
     hits = defaultdict[str, list[float]](list)
     for article in articles:
-        for name, found in scored(article, systems).items():
-            hits[name] += [float(one.argmax() == gold) for one, (_, gold) in zip(found, article.questions, strict=True)]
+        for name, scores in scored(article, systems).items():
+            gold = [position for _, position in article.questions]
+            hits[name] += [float(one.argmax() == position) for one, position in zip(scores, gold, strict=True)]
     count = sum(len(article.questions) for article in articles)
     print(f"{count} questions about {len(articles)} articles")
-    for name, found in hits.items():
-        print(f"{name:24} {np.mean(found):.3f}")
+    for name, shares in hits.items():
+        print(f"{name:24} {np.mean(shares):.3f}")
     for first, second in pairwise(hits):
         found = difference(np.array(hits[first]), np.array(hits[second]))
         print(f"{first} -> {second}: {found.value:+.3f} [{found.low:+.3f}, {found.high:+.3f}], p = {found.p_value:.4f}")

@@ -46,7 +46,8 @@ def main() -> None:
     encoder = ClipEncoder.load(args.encoder)
     config = encoder.model.config
     config.base_model, config.photo_dim, config.photo_share = "efficientnet-lite0", args.dimension, args.share
-    model = SmallCLIP(config).eval()
+    model = SmallCLIP(config)
+    model.train(False)
     model.load_state_dict(encoder.model.state_dict(), strict=False)
     tower = PhotoTower(model, "cpu", torch.float32)
     with TemporaryDirectory() as folder:

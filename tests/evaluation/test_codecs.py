@@ -20,6 +20,7 @@ from indexes.store import Index
 from retriever.models.bm25 import BM25
 from retriever.models.hybrid import HybridReranker
 from retriever.pipeline import Retriever
+from retriever.protocols import Step
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
@@ -227,7 +228,7 @@ def test_replays_compare_stored_vectors_of_sections(tmp_path: Path) -> None:
         progress=False,
     )
     before, step3 = sections.encoded, SectionRerank(HybridReranker(sections, 0.5), index, 0.5)
-    steps = [EntitySearch(models[0], index, 3), FusionRerank(models[1], index, 0.5, "cosine"), step3]
+    steps: list[Step] = [EntitySearch(models[0], index, 3), FusionRerank(models[1], index, 0.5, "cosine"), step3]
     retriever = Retriever(steps, index)
     expected = retriever.retrieve(QUERIES)
     replay = replayed(retriever, QUERIES)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,8 @@ def test_documents(tmp_path: Path) -> None:
         assert asyncio.run(retriever.ainvoke(QUESTION, image=image_bytes("green"))) == found
         bound = retriever.bind(image=image_bytes("red")) | (lambda documents: documents[0].metadata["title"])
         assert bound.invoke(QUESTION) == "Redland"
-        secret = OMGMRetriever(url=world.url, api_key="omgm-reader")  # type: ignore[arg-type]
+        plain: dict[str, Any] = {"url": world.url, "api_key": "omgm-reader"}
+        secret = OMGMRetriever(**plain)
         for shown in (repr(secret), str(secret.model_dump()), secret.model_dump_json(), dumps(secret)):
             assert "omgm-reader" not in shown
         assert secret.invoke(QUESTION, image=image_bytes("green")) == secret.invoke(

@@ -85,9 +85,9 @@ def test_a_folder_with_low_rank_matrices(tmp_path: Path) -> None:
     assert base.fingerprint == adapted.fingerprint == sections_fingerprint(tmp_path) == sections_fingerprint(NAME)
     passages = [section_passage("Title", "Area", "It covers 3 sq km.")]
     assert np.array_equal(base.encode_passages(passages)[0], adapted.encode_passages(passages)[0])
-    weights = [model.get_submodule(LAYER).weight for model in (adapted.model, adapted.asking)]  # type: ignore[union-attr]
+    weights = [model.get_parameter(f"{LAYER}.weight") for model in (adapted.model, adapted.asking)]
     added = matrices[f"{LAYER}.lora_up"] @ matrices[f"{LAYER}.lora_down"]
-    assert torch.allclose(weights[1] - weights[0], added, atol=1e-5)  # type: ignore[operator]
+    assert torch.allclose(weights[1] - weights[0], added, atol=1e-5)
     assert adapted.asking.embeddings.word_embeddings.weight is adapted.model.embeddings.word_embeddings.weight
     questions = ["How many people live there?"]
     assert not np.allclose(base.encode_questions(questions), adapted.encode_questions(questions), atol=1e-3)
