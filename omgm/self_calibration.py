@@ -36,9 +36,10 @@ logger = logging.getLogger(__name__)
 
 MOST, FEWEST = 300, 40
 """Most entities that are photographed again, and fewest; with fewer, the profile's own recognition holds."""
-DECLINED, AT = 0.92, 0.4
-"""Share of what the index does not hold that is declined at this threshold, measured on entities that the fit has not
-seen; the threshold is that of the embedded profile."""
+DECLINED, KEPT, AT = 0.92, 0.95, 0.4
+"""Share of what the index does not hold that is declined at this threshold, unless that would decline more of what is
+right than `KEPT` leaves: an index of things that look alike declines less. Both are measured on entities that the fit has
+not seen; the threshold is that of the embedded profile."""
 RIDGE = 0.01
 _SIDE, _STORED, _BATCH = 256, 320, 16
 
@@ -146,7 +147,7 @@ def _same(index: Index, result: RetrievalResult, content: bytes) -> set[int]:
 
 
 def _fitted(trials: Sequence[Trial]) -> tuple[Recognition, list[Curve]]:
-    """Fits recognition so that `AT` declines `DECLINED`; returns it with the curve of other thresholds."""
+    """Fits recognition so that `AT` declines `DECLINED`, or keeps `KEPT`; returns it with the curve of thresholds."""
     halves = [fit([one for one in trials if one.fold != fold], ridge=RIDGE) for fold in range(FOLDS)]
     logits = np.array([_logit(halves[one.fold].of(one.signs)) for one in trials])
     right = np.array([one.right for one in trials])
@@ -155,7 +156,7 @@ def _fitted(trials: Sequence[Trial]) -> tuple[Recognition, list[Curve]]:
     for share in (0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.95, 0.98):
         at = float(np.quantile(logits[~held], share))
         curve.append(Curve(share, float((logits[right] >= at).mean()), at))
-    boundary = next(one.logit for one in curve if one.declined == DECLINED)
+    boundary = min(float(np.quantile(logits[~held], DECLINED)), float(np.quantile(logits[right], 1 - KEPT)))
     everything = fit(trials, AT, ridge=RIDGE)
     return replace(everything, bias=everything.bias - boundary + _logit(AT)), curve
 

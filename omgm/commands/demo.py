@@ -128,7 +128,7 @@ def show(image: Path, question: str, answer: AnswerOut) -> None:
     lines = {
         "image": str(image),
         "question": question,
-        "answer": answer.answer or "(none: nothing in the evidence fits)",
+        "answer": answer.answer or f"(none: {answer.reason})",
         "entity": answer.entity.title if answer.entity else "-",
         "evidence": evidence[0] if evidence else "-",
     }

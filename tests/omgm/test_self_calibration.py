@@ -22,10 +22,10 @@ from retriever.types import Query
 PLAIN = ["sections.kind=bm25", "generator.kind=extractive"]
 
 
-def trials(right: int, wrong: int) -> list[Trial]:
-    """Returns trials whose right ones score higher, with an overlap."""
+def trials(right: int, wrong: int, apart: float = 4) -> list[Trial]:
+    """Returns trials whose right ones score higher, by so many standard deviations."""
     rng = np.random.default_rng(0)
-    held = [(float(value), True) for value in rng.normal(0.8, 0.05, right)]
+    held = [(float(value), True) for value in rng.normal(0.6 + 0.05 * apart, 0.05, right)]
     absent = [(float(value), False) for value in rng.normal(0.6, 0.05, wrong)]
     return [Trial(str(n), Signs(sim_c=value), is_held, is_held) for n, (value, is_held) in enumerate(held + absent)]
 
@@ -39,6 +39,15 @@ def test_the_threshold_declines_the_promised_share() -> None:
     assert sum(kept) / 400 >= 0.98  # the normal distribution's: 1 - Phi(1.41 - 4)
     assert [one.declined for one in curve] == sorted(one.declined for one in curve)
     assert [one.kept for one in curve] == sorted((one.kept for one in curve), reverse=True)
+
+
+def test_of_things_that_look_alike_what_is_right_is_kept() -> None:
+    made = trials(400, 400, apart=2)
+    recognition, _ = _fitted(made)
+    absent = [recognition.of(one.signs) < 0.4 for one in made if not one.held]
+    kept = [recognition.of(one.signs) >= 0.4 for one in made if one.held]
+    assert 0.93 <= sum(kept) / 400 <= 0.97
+    assert 0.56 <= sum(absent) / 400 <= 0.72  # the normal distribution's: Phi(2 - 1.64) = 0.64
 
 
 def test_a_sample_is_bounded_and_the_same_every_time() -> None:
