@@ -46,7 +46,7 @@ def convention_of(model: str, setting: BoxSetting = "auto") -> Convention:
 
 
 def described(convention: Convention, size: tuple[int, int]) -> str:
-    """Returns what a model is told of boxes in an image of a size (width, height) in pixels.
+    """Describes boxes for a model, in an image of a size (width, height) in pixels.
 
     Example:
         >>> described("thousandths", (4000, 3000))

@@ -38,8 +38,8 @@ MOST, FEWEST = 300, 40
 """Most entities that are photographed again, and fewest; with fewer, the profile's own recognition holds."""
 DECLINED, KEPT, AT = 0.92, 0.95, 0.4
 """Share of what the index does not hold that is declined at this threshold, unless less than `KEPT` of what is right
-would be kept: an index of things that look alike declines less. Both are measured on entities that the fit has not seen;
-the threshold is that of the embedded profile."""
+would be kept: an index of things that look alike declines less. Both are measured on entities that the fit has not
+seen; the threshold is that of the embedded profile."""
 RIDGE = 0.01
 _SIDE, _STORED, _BATCH = 256, 320, 16
 
