@@ -84,7 +84,7 @@ class Inspection:
         }
 
     def ledger(self) -> dict[str, Any]:
-        """Returns what was kept and left out, for JSON."""
+        """Converts the account of kept and left-out content to JSON values."""
         self.losses.images |= self.matched.counts() | {"found": self.found}
         return self.losses.to_json()
 

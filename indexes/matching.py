@@ -66,12 +66,12 @@ class MatchReport:
         return {"files": self.files, "rule": "; ".join(self.used())}
 
     def notes(self) -> list[str]:
-        """Returns what to say about a knowledge base: used rules, files that were not read, and advice."""
+        """Describes the reading of a knowledge base: used rules, files that were not read, and advice."""
         refused = [f"image file not read: {one}" for one in self.refused[:_LISTED]]
         return [*(f"images of {line}" for line in self.used()), *refused, *self.advice]
 
     def used(self) -> list[str]:
-        """Returns what the used rules give, in words, those that give most first."""
+        """Describes the used rules, those first that serve most entities."""
         used = [rule for rule in self.rules if rule.new and not self._is_part(rule)]
         used.sort(key=lambda rule: (-rule.entities, -rule.files))
         lacking = counted(self.lacking, "entity")

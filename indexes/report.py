@@ -114,7 +114,7 @@ def write_reading(parts: Path, skipped: SkippedEntries, losses: Losses) -> None:
 
 
 def read_reading(parts: Path, found: int) -> Report:
-    """Returns what `write_reading` wrote, with the number of main images that were found."""
+    """Reads the account that `write_reading` wrote, with the number of main images that were found."""
     report: Report = json.loads((parts / READING).read_bytes())
     report["pictures"]["found"] = found
     return report

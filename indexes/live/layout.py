@@ -123,7 +123,7 @@ class Files(NamedTuple):
 
 
 def identify(folder: Path) -> Files:
-    """Returns what identifies the current files; raises errors like `generation_of`."""
+    """Identifies the current files; raises errors like `generation_of`."""
     generation = generation_of(folder)
     return Files(generation, state_of(folder).files, status_of(files_of(folder, generation) / MANIFEST))
 
