@@ -1,4 +1,4 @@
-r"""Fits recognition on several data sets at once, as was done for the embedded profile (docs/log.md).
+r"""Fits recognition on several data sets at once, as was done for the embedded profile.
 
     python -m benchmarks.recognition --profile embedded --threshold 0.3 \
         --set-of world/index evqa world/questions.csv world/queries \

@@ -26,7 +26,7 @@ FEWEST = 20
 SPREAD = 0.3
 """Mean cosine of different main images above which a small encoder needs to be adapted.
 
-Knowledge bases that the project generates have 0.07 to 0.17, logos 0.45, photographs 0.69 (docs/log.md).
+Knowledge bases that the project generates have 0.07 to 0.17, logos 0.45, photographs 0.69.
 """
 RECALL = 0.9
 """Share of slightly changed images that any encoder should find among `SAMPLE`."""

@@ -35,7 +35,7 @@ def choose_weight(recall: Mapping[float, float], count: int) -> float:
     """Chooses the weight in the middle of those whose recall is within one standard error of the best.
 
     The curve is flat around its maximum, so which weight comes out on top is a matter of chance. The middle of the flat
-    part varies less between small validation splits (docs/log.md has figures).
+    part varies less between small validation splits.
 
     Args:
         recall: The share of correct queries by weight.

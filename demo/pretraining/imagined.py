@@ -2,7 +2,7 @@
 
     python -m demo.pretraining.imagined --out DIR [--flags 300] [--designs 300] [--stickers 0] [--seed 1]
 
-Settings of the embedded profile that are not trained are chosen on such a data set (docs/log.md).
+Settings of the embedded profile that are not trained are chosen on such a data set.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def _train_fusion_stage(
 
 
 def publish(out: Path, weights: Path) -> None:
-    """Copies the models trained in `out` to `weights`, in half precision (docs/log.md says what that costs)."""
+    """Copies the models trained in `out` to `weights`, in half precision."""
     ClipEncoder.load(out / "encoder").save(weights / "encoder", torch.float16)
     QFormerFusion.load(out / "fusion").save(weights / "fusion", torch.float16)
     for part, run in (("encoder", ENCODER_RUN), ("fusion", FUSION_STAGES[0].name)):

@@ -23,7 +23,7 @@ def best_alpha(scored: Sequence[ScoredQuestion]) -> float | None:
 
     The fit is a conditional logit: it maximizes the likelihood of the gold entity under softmax(w1 * sim_c + w2 *
     sim_m) over the candidates, and alpha = w1 / (w1 + w2). It varies less between small validation sets than the alpha
-    with the highest Recall@1 (docs/log.md has the figures).
+    with the highest Recall@1.
     """
     found = [question for question in scored if any(question.right) and not all(question.right)]
     if not any(sim is not None for question in found for sim in question.sim_c):

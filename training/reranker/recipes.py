@@ -1,4 +1,4 @@
-"""Recipes: named settings of step 2's training. docs/training.md compares them, docs/log.md lists experiments."""
+"""Recipes: named settings of step 2's training. docs/training.md compares them."""
 
 from __future__ import annotations
 
