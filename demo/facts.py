@@ -1,4 +1,4 @@
-"""Facts about the world's countries and how they are written (demo/countries.csv, docs/facts.md)."""
+"""Facts about the world's countries and how they are written (demo/countries.csv, docs/demo.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flag specifications, from which flags are drawn and described (docs/flag-language.md)."""
+"""Flag specifications, from which flags are drawn and described (docs/demo.md)."""
 
 from __future__ import annotations
 

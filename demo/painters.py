@@ -1,4 +1,4 @@
-"""Painters of the operations of the flag language (docs/flag-language.md)."""
+"""Painters of the operations of the flag language (docs/demo.md)."""
 
 from __future__ import annotations
 

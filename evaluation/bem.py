@@ -1,6 +1,6 @@
 """BEM, E-VQA's learned judge: is an answer equivalent to a reference, given the question?
 
-The published model is a TensorFlow Hub module; docs/metrics.md explains how to export it to a folder for `load_bem`.
+The published model is a TensorFlow Hub module; docs/evaluation.md explains how to export it to a folder for `load_bem`.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def load_bem(folder: Path) -> Bem:
 
     vocabulary = folder / "vocab.txt"
     if not vocabulary.is_file():
-        raise ValueError(f"{folder}: no vocab.txt; BEM needs the one of BERT base uncased (docs/metrics.md)")
+        raise ValueError(f"{folder}: no vocab.txt; BEM needs the one of BERT base uncased (docs/evaluation.md)")
     # no special tokens: "[SEP]" in an answer is plain text, as in the published tokenizer
     tokenizer = Tokenizer(WordPiece.from_file(str(vocabulary), unk_token="[UNK]"))
     tokenizer.normalizer = BertNormalizer(lowercase=True)
@@ -144,7 +144,7 @@ def load_bem(folder: Path) -> Bem:
         return Bem(tokenize, logits, (start, end), segments, longest, width, _fingerprint(folder))
     if (folder / "model.safetensors").is_file() and config:
         return Bem(tokenize, _bert(folder), (start, end), segments, longest, None, _fingerprint(folder))
-    raise ValueError(f"{folder}: neither model.onnx nor config.json with model.safetensors; see docs/metrics.md")
+    raise ValueError(f"{folder}: neither model.onnx nor config.json with model.safetensors; see docs/evaluation.md")
 
 
 def _bert(folder: Path) -> Logits:

@@ -12,7 +12,7 @@ from evaluation.overlap import has_sentences
 from retriever.files import write_json
 
 PUBLISHED = frozenset({"evqa", "evqa-all", "infoseek", "okvqa", "dynvqa", "mmsearch", "mmsearch-plus"})
-"""The data sets with a published protocol (docs/protocols.md); others have only our own."""
+"""The data sets with a published protocol (docs/evaluation.md); others have only our own."""
 _TASKS = {"mmsearch": "mmsearch-end2end"}
 """The names of tasks that are not those of their data sets."""
 _METRICS = {
@@ -45,7 +45,7 @@ class Protocol:
 
     @property
     def name(self) -> str:
-        """The identity of the row in docs/protocols.md.
+        """The identity of the row in docs/evaluation.md.
 
         Example:
             >>> Protocol("mmsearch").name, Protocol("mmsearch", {"own-image-search": "…"}).name

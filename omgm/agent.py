@@ -66,7 +66,7 @@ def wordings_of(mode: str, prompts: str, *, evaluation: bool = False) -> Wording
     if prompts == "paper" and not is_published(mode, found):
         raise ValueError(
             f"agents.prompts: the published prompts of {mode} are not here; run `omgm download --prompts {source}` "
-            "(docs/protocols.md says which are only in a paper)"
+            "(docs/evaluation.md says which are only in a paper)"
         )
     return found
 

@@ -19,8 +19,13 @@ class EncoderSettings(_Table):
     """Step 1's model: a folder, or `org/name` or `org/name@revision` on the hub.
 
     Attributes:
-        key_sizes: Sides in pixels at which entity images are encoded; an image's key is the mean of these vectors.
-        fp8: Whether the linear layers of EVA-CLIP's image tower run in FP8.
+        model: The dual encoder: CLIP, SigLIP, EVA-CLIP, open_clip or the embedded one.
+        long_texts: How to encode a text that is too long for the model: `cut` drops the rest, `windows` averages the
+            vectors of its pieces.
+        key_sizes: Sizes in pixels at which an entity's images are encoded; their mean vector is searched. By default
+            the encoder's own size; `[112, 128]` in `embedded`. Only this project's encoders support it.
+        fp8: Whether the linear layers of EVA-CLIP's image tower run in FP8, for GPUs of compute capability 8.9 or
+            higher. Like `dtype`, it may differ between the build of an index and its use.
     """
 
     model: str = Field(min_length=1)
@@ -33,12 +38,20 @@ class SearchSettings(_Table):
     """Step 1: the number of candidates, and the part of an entity that the image is compared with.
 
     Attributes:
-        image_weight: Weight of the main image relative to the summary if `candidates` is `combined`.
-        image_keys: Maximum number of searched images per entity, the main image first; the best match counts.
-        trim_borders: Whether to trim uniform borders of query images (for steps 1 and 2) and of labeled images.
-        kind: The kind of entity index; see `indexes.search_kinds`.
-        uri: For `milvus`, the server's URL, or a file that ends with `.db`.
-        gpu: The library that searches if the device is a GPU.
+        k: Number of candidates that step 1 retrieves.
+        candidates: The part of an entity that the image is compared with: `summary` (as in the paper), `title`,
+            `article`, `image` (its main image), or `combined` (main image and summary).
+        image_weight: With `combined`, the weight of the main image, 0 to 1: `sim_c` is `image_weight * image + (1 -
+            image_weight) * summary`.
+        image_keys: With `image` or `combined`, the maximum number of images searched per entity: its main image and the
+            next ones in its article; the best one counts. Above 1, each of them also has tokens of its own for step 2,
+            and a main image with a transparent background gets a further key.
+        trim_borders: Whether uniform borders are cut off query images, training images and labeled images, so that a
+            logo on a card or a product on white fills the frame.
+        kind: The type of entity index: `flat`, `sq8`, `hnsw`, `ivf-pq`, `auto` (`flat` up to 30,000 entities, `ivf-pq`
+            above), or `milvus`, for several machines.
+        uri: For `milvus`, the server's address, or a file whose name ends with `.db`.
+        gpu: The library that searches if the device is a GPU: `torch`, or `faiss`.
     """
 
     k: int = Field(default=20, ge=1)
@@ -55,8 +68,8 @@ class IndexSettings(_Table):
     """The contents of an index.
 
     Attributes:
-        drop_sections: Titles of sections to drop, case-insensitive; `*` matches any text. By default, lists such as
-            "References" and "See also" of encyclopedias, and for E-VQA's files those that the paper's code drops.
+        drop_sections: Titles of sections to drop, ignoring case; `*` matches any text. By default, lists such as
+            "References" and "See also" of encyclopedias are dropped.
         keep_navigation: Whether to keep lists of links, comments and the like on pages and in notes.
     """
 
@@ -68,10 +81,17 @@ class FusionSettings(_Table):
     """Step 2: its model, how tokens are stored and compared, and the weight of step 1.
 
     Attributes:
-        section_images: Whether a section's tokens are computed from its own image, if it has one, instead of the
-            entity's main image.
-        tuned_for: The `score_mode` for which alpha and `sections.beta` were chosen; empty if unknown.
-        recipe: How `train-reranker` trains the model; empty for the model's default.
+        model: The fusion encoder, a BLIP-2 Q-Former.
+        tokens: Token codec: `float16`, `int8`, `int4` or `bit1` (in `embedded`). A prefix `poolN+`, as in `pool8+int4`,
+            first merges a section's tokens into N.
+        section_images: Whether a section's tokens are computed from its own image, if it has one, instead of the main
+            image.
+        score_mode: `cosine` (mean over the query's tokens), `paper` (sum), or `compat` (normalized as in the published
+            code, for its weights).
+        tuned_for: The `score_mode` that alpha and beta were chosen for; with another one, commands warn.
+        recipe: The recipe of `train-reranker`, by default chosen for the model.
+        alpha: Weight of step 1, 0 to 1: an entity scores `alpha * sim_c + (1 - alpha) * max sim_m`, where the maximum
+            is over its images if several may be searched or some are labeled, and over its sections otherwise.
     """
 
     model: str = Field(min_length=1)
@@ -92,10 +112,17 @@ class RecognitionSettings(_Table):
     """When an image counts as recognized, as fitted by `omgm calibrate` (see `retriever.recognition`).
 
     Attributes:
-        fitted_to: Hash of the models, weights, number of image keys and codec that this was fitted to; with others,
-            no question is declined.
-        general: Whether this was fitted to several knowledge bases, so that what an index finds about itself when it
-            is built (`omgm.self_calibration`) is better.
+        fitted_to: A hash of the models, `search.candidates`, `search.image_weight`, `search.trim_borders`,
+            `fusion.score_mode`, `fusion.alpha`, and the index's `search.image_keys` and `fusion.tokens` that the
+            coefficients were fitted for. If any of them differs, nothing is declined.
+        general: Whether the coefficients were fitted to several knowledge bases, so that an index's own are better.
+        threshold: Questions below this probability are declined; 0 declines nothing.
+        bias: The constant.
+        sim_c: Coefficient of the best entity's score in step 1.
+        sim_m: Coefficient of its score in step 2.
+        lead_c: Coefficient of its lead over the others in step 1 (negative if step 1 ranked another entity first).
+        lead: Coefficient of its lead over the next one in the fused score.
+        distance: Coefficient of its distance from the mean of the others' fused scores, in their standard deviations.
     """
 
     fitted_to: str = ""
@@ -113,8 +140,14 @@ class SectionsSettings(_Table):
     """Step 3: the kind of reranker, its model if it has one, and the weight of step 2.
 
     Attributes:
-        cosine_weight: For `hybrid`, the weight of the cosine relative to BM25.
-        dtype: The dtype of a cross-encoder's weights; "auto" is that of the profile.
+        kind: `bm25`; `hybrid`, BM25 and the cosine of the question with each section; `cross_encoder` (transformers);
+            or `flag` (FlagEmbedding, extra `flag`).
+        model: `hybrid`: a base model, or a folder that `train-sections` wrote, whose LoRA matrices change how questions
+            are encoded; otherwise the cross-encoder. BM25 needs none.
+        max_tokens: Longest pair of question and section that a cross-encoder reads, in tokens.
+        dtype: Dtype of a cross-encoder's weights; `auto` is that of the profile.
+        cosine_weight: `hybrid`: weight of the cosine relative to BM25, 0 to 1.
+        beta: Weight of step 2, 0 to 1: a section scores `beta * sim_m + (1 - beta) * sim_t`.
     """
 
     kind: Literal["bm25", "hybrid", "cross_encoder", "flag"] = "bm25"
@@ -129,10 +162,12 @@ class RegionSettings(_Table):
     """The region proposer for agents: Grounding DINO, or without a `model` the encoder's feature map.
 
     Attributes:
-        labels: Kinds of objects that the model detects.
+        model: A Grounding DINO model of transformers, such as `IDEA-Research/grounding-dino-tiny`; without it, regions
+            come from the encoder's feature map.
+        labels: Kinds of objects that the model looks for.
         box_threshold: Minimum score of a region.
-        text_threshold: Minimum score of a word of its label.
-        most: Maximum number of regions.
+        text_threshold: Minimum score of a word in its label.
+        most: Maximum number of regions, best first.
     """
 
     model: str = ""
@@ -149,7 +184,27 @@ class RegionSettings(_Table):
 
 
 class _ChatModelSettings(_Table):
-    """A chat model behind any OpenAI-compatible server; its key is read from OPENAI_API_KEY."""
+    """A chat model behind any OpenAI-compatible server; its key is read from OPENAI_API_KEY.
+
+    Attributes:
+        kind: `extractive` (a small model that quotes the section, or sentences of the article), or `openai` for any
+            OpenAI-compatible server.
+        base_url: The root of the server's API, as OpenAI's clients take it, such as `http://127.0.0.1:8001/v1`; a bare
+            host gets `/v1`.
+        model: The model's name on the server.
+        tokenizer: A folder or hub name with a `tokenizer.json`, to cut texts by the model's own tokens; without it,
+            four ASCII characters or one other character count as a token.
+        max_tokens: Longest answer, in tokens.
+        max_context_tokens: Longest section, in tokens; longer ones are cut.
+        system_role: `false` puts the system prompt into the user's message, for models whose chat template has no
+            system role.
+        reasoning_effort: Sent to the server if set; `none` turns reasoning off in Ollama and llama.cpp's server.
+        timeout_s: Longest time in seconds that the server may stay silent; for answers, `serving.timeout_s` limits the
+            request as a whole, and a search agent waits for as long as its run has.
+        retries: Retries after a failed connection, 429 or 5xx, each after the time in Retry-After, or after 0.5, 1, 2
+            seconds and so on, with jitter.
+        concurrency: Number of requests in flight; use 64 for vLLM, which batches them, and 1 on a laptop.
+    """
 
     kind: Literal["extractive", "openai"] = "extractive"
     base_url: str = ""
@@ -168,8 +223,11 @@ class SummarizerSettings(_ChatModelSettings):
     """The summarizer.
 
     Attributes:
-        max_words: Maximum length of an extractive summary, in words.
-        cache: The file that caches a chat model's summaries; "auto" for `summary_cache.default_cache`, or "none".
+        max_words: Longest extractive summary, in words.
+        max_tokens: Longest summary, in tokens.
+        max_context_tokens: Longest article, in tokens; longer ones are cut.
+        cache: Cache file for a chat model's summaries: `auto` for `omgm/summaries.sqlite` in the user's cache folder
+            (`XDG_CACHE_HOME`, else `~/.cache`), a path on a local disk, or `none`.
     """
 
     max_words: int = Field(default=64, ge=1)
@@ -182,7 +240,9 @@ class GeneratorSettings(_ChatModelSettings):
     """The generator, which writes the answers.
 
     Attributes:
-        style: The data set whose prompt in the paper is used; "auto" is that of the data set in question, if any.
+        style: The paper's prompt: `evqa` (Table 16), `infoseek` (Table 17), or `auto`, which is that of `--dataset`,
+            and Table 16 for all other questions.
+        multimodal: Whether the image is sent too; needs a multimodal model.
     """
 
     style: Literal["auto", "evqa", "infoseek"] = "auto"
@@ -193,29 +253,30 @@ class AgentSettings(_Table):
     """Search agents: the limits of a run, and what it may search. The chat model of the generator does the planning.
 
     Attributes:
-        rounds: Maximum number of rounds; by default the policy's own.
-        tokens: Maximum number of prompt and completion tokens of all requests to the model.
-        seconds: Maximum wall time in seconds.
-        money: Maximum price of model and tools; by default unlimited.
-        prompt_price: Price per million prompt tokens.
-        completion_price: Price per million completion tokens.
-        prices: Price per call of a tool, or per query for searches, by the tool's name.
-        calls: Maximum number of calls of a tool per run, by the tool's name; by default unlimited.
-        context_tokens: The model's context length in tokens.
-        runs: Maximum number of concurrent runs in the service.
-        search_engine: The web search engine; by default `searxng` if `searxng_url` is set, else none.
-        searxng_url: URL of a SearXNG server.
-        publish_dir: For image searches with SerpAPI: a folder that a web server makes public.
-        publish_url: The public URL of `publish_dir`.
-        contact: Contact for the user agent when opening web pages; without it, none are opened.
-        screenshots: Whether agents may see screenshots of web pages; needs Chromium and a contact.
+        rounds: Maximum number of rounds in a run; by default the policy's own.
+        tokens: Maximum number of tokens in a run, prompts and replies together.
+        seconds: Maximum duration of a run, in seconds.
+        money: Maximum cost of a run, in the currency of the prices; by default unlimited.
+        prompt_price: Price of a million prompt tokens.
+        completion_price: Price of a million completion tokens.
+        context_tokens: The model's context length, in tokens.
+        runs: Maximum number of concurrent runs in the service; more are rejected with 429.
+        prices: Price per tool call, or per query for searches, by tool name: `{web_search = 0.015}`.
+        calls: Maximum number of calls per run, by tool name: `{web_search = 5}`; by default unlimited.
+        search_engine: Search engine of the tool `web_search`: `searxng`, `serpapi` (with its key in the environment
+            variable `SERPAPI_API_KEY`) or `duckduckgo` (extra `duckduckgo`).
+        searxng_url: Address of a SearXNG server, which becomes the default engine.
+        publish_dir: For reverse image search with SerpAPI: a folder that your web server publishes.
+        publish_url: The folder's public address.
+        contact: Your email address for the user agent; without it, no web pages are opened.
+        screenshots: Whether agents can take screenshots of web pages; needs Chromium and `agents.contact`.
         allow_private: Hosts of web pages (`name` or `name:port`) that may be on a private network.
-        web_corpus: A folder written by `omgm web record`, which is replayed instead of using the web.
-        propose_regions: Whether to propose regions for images that come without any.
-        boxes: What coordinates of the model's boxes count: "pixels" of the image as sent, "thousandths", "percent" or
-            "unit" parts of its sides; "auto" goes by the family of the model.
-        prompts: Whether policies ask in the words of their papers (`omgm download --prompts`) or in ours; by default
-            ours for users, and in evaluations the papers' if they were downloaded.
+        web_corpus: A folder written by `omgm web record`, replayed instead of the web.
+        propose_regions: Whether regions are proposed for an image without any.
+        boxes: What coordinates of the model's boxes count: `pixels` of the image as sent, `thousandths`, `percent` or
+            `unit` parts of its sides; `auto` goes by the model's family.
+        prompts: `paper`: policies ask in the words of their papers (`omgm download --prompts`); `own`: in ours. By
+            default ours; in evaluations the papers' if they were downloaded.
     """
 
     rounds: int | None = Field(default=None, ge=1)
@@ -242,7 +303,15 @@ class AgentSettings(_Table):
 
 
 class Profile(_Table):
-    """The model of every step and its settings."""
+    """The model of every step and its settings.
+
+    Attributes:
+        name: The profile's name in runs and reports; for a file, defaults to the file name.
+        device: `cpu`, `cuda`, or `auto`: the GPU if there is one.
+        dtype: `float32`, `bfloat16`, `float16`, or `auto`: `bfloat16` on a GPU, on a CPU with AMX and on an AMD CPU
+            with AVX512-BF16, `float32` on any other CPU.
+        cuda_graphs: Whether the models of steps 1 and 2 run as CUDA graphs.
+    """
 
     name: str
     device: str = Field(default="auto", pattern="^(auto|cpu|cuda)$")

@@ -1,4 +1,4 @@
-"""Loads question files: every data set becomes a list of `Question`s. docs/datasets.md says where to get them."""
+"""Loads question files: every data set becomes a list of `Question`s. docs/data-formats.md says where to get them."""
 
 from __future__ import annotations
 

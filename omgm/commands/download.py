@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prompts",
         choices=("mmsearch", "omnisearch", "vsa", "mmsearch-plus"),
-        help="download the published prompts of this agent instead (docs/protocols.md)",
+        help="download the published prompts of this agent instead (docs/evaluation.md)",
     )
     parser.add_argument(
         "--prompts-from", type=Path, metavar="PATH", help="take them from a clone of the repository or a text file"

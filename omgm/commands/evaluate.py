@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="accept a --step1 file of which less than half is in the index, or that has candidates for less than half "
         "of the questions",
     )
-    parser.add_argument("--bem", type=Path, metavar="DIR", help="E-VQA's learned judge of answers (docs/metrics.md)")
+    parser.add_argument("--bem", type=Path, metavar="DIR", help="E-VQA's learned judge of answers (docs/evaluation.md)")
     parser.add_argument("--batch-size", type=positive, default=16, metavar="N", help="queries per batch (%(default)s)")
     evaluate_agent.add_arguments(parser)
 

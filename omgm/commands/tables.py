@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--images", type=Path, metavar="DIR", help="the folder with its images")
     parser.add_argument("--index", type=Path, metavar="INDEX", help="the profile's index; by default built under --out")
     add_questions(parser, required=False)
-    parser.add_argument("--bem", type=Path, metavar="DIR", help="E-VQA's learned judge of answers (docs/metrics.md)")
+    parser.add_argument("--bem", type=Path, metavar="DIR", help="E-VQA's learned judge of answers (docs/evaluation.md)")
     parser.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")
     parser.add_argument("--tuned-on", type=Path, metavar="RUN", help="the run that alpha and beta were chosen on")
     parser.add_argument("--runs", nargs="+", default=[], metavar="[LABEL=]RUN", help="finished runs to add as rows")

@@ -1,17 +1,14 @@
-"""docs/serving.md and docs/clients.md are complete: every setting, route, field, parameter and error code."""
+"""docs/serving.md and docs/clients.md are complete: every route, field, parameter and error code."""
 
 from __future__ import annotations
 
-import json
 import re
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from serving.chat_schemas import IGNORED, NEUTRAL
 from serving.responses_schemas import RESPONSES_IGNORED, RESPONSES_NEUTRAL
 from serving.schemas import RequestFields
-from serving.settings import ServingSettings
 from tests.fakes.service import World
 from tests.paths import ROOT
 
@@ -23,18 +20,6 @@ def table(page: str, title: str) -> list[list[str]]:
     section = re.split(r"\n#+ ", page.partition(f"# {title}\n")[2])[0]
     rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip() for cell in row] for row in rows[2:]]
-
-
-def written(value: Any) -> str:
-    if isinstance(value, str):
-        return f"`{value}`"
-    return "none" if value is None else "`[]`" if value == () else json.dumps(value)
-
-
-def test_settings() -> None:
-    documented = {name: default for name, default, _ in table(SERVING, "Settings")}
-    fields = ServingSettings.model_fields.items()
-    assert documented == {f"`serving.{name}`": written(field.default) for name, field in fields}
 
 
 def test_fields() -> None:

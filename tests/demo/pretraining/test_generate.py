@@ -11,7 +11,7 @@ from demo.pretraining.charges import Studio
 from demo.pretraining.generate import format_flag, random_flag, similar_flag
 from tests.paths import ROOT
 
-DOCUMENT = ROOT / "docs" / "flag-language.md"
+DOCUMENT = ROOT / "docs" / "demo.md"
 
 
 def test_random_flags_survive_a_round_trip() -> None:
