@@ -9,7 +9,6 @@ sources of 1,200 characters. It includes the first round, which encodes the imag
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import sys
@@ -29,6 +28,7 @@ from agents.engine import Engine
 from agents.policies.mmsearch_plus import MMSearchPlus
 from agents.state import AgentRun, Observation, Source
 from agents.tool import Tool
+from benchmarks.frame import arguments
 from benchmarks.scripted import ScriptedPlanner
 from llm.messages import Message
 from llm.replies import ChatReply, ToolCall
@@ -96,7 +96,7 @@ def measure(searches: int, ms: float, rounds: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, out="")
     parser.add_argument("--searches", type=int, default=8, help="searches of a round (%(default)s; 16 at most)")
     parser.add_argument("--ms", type=float, default=200, help="milliseconds of a search (%(default)s)")
     parser.add_argument("--rounds", type=int, default=20, help="rounds of the overhead's run (%(default)s)")

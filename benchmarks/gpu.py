@@ -12,7 +12,6 @@ longer of two times: of their FLOPs at four fifths of the peak, or of their byte
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
 import time
@@ -27,6 +26,7 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.device_timer import DeviceTimer, Row
+from benchmarks.frame import arguments, default_device, device_name, machine, recorder
 from benchmarks.full_size import (
     PAPER,
     TINY,
@@ -39,8 +39,6 @@ from benchmarks.full_size import (
     weight_bytes,
     words,
 )
-from benchmarks.json_lines import recorder
-from benchmarks.machine import device_name, machine
 from indexes.progress import progress_bar
 from retriever.files import write_json, write_whole
 from retriever.maxsim import max_sim_spans
@@ -243,14 +241,13 @@ def as_markdown(report: Row) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the benchmark and returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = arguments(__doc__, out="", lines=True)
     parser.add_argument("--size", choices=("paper", "tiny"), default="paper", help="sizes of the models (%(default)s)")
     parser.add_argument("--batches", default=BATCHES, metavar="N,N", help="batch sizes (%(default)s)")
     parser.add_argument("--runs", type=int, default=30, metavar="N", help="timed calls of each part (%(default)s)")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where gpu.json and gpu.md go")
-    parser.add_argument("--lines", type=Path, metavar="FILE", help="append each row to a file of JSON lines at once")
     args = parser.parse_args(argv)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = default_device()
     if device == "cpu" and args.size == "paper":
         print("benchmarks/gpu.py: needs a GPU; --size tiny runs without one", file=sys.stderr)
         return 2

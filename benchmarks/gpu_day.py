@@ -37,7 +37,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.json_lines import recorder
+from benchmarks.frame import recorder
 
 ROOT = Path(__file__).resolve().parents[1]
 GRACE = 5.0
@@ -211,7 +211,7 @@ def main(argv: Sequence[str]) -> int:
         for number in map(int, argv):
             part = Part(number, out, environment, seconds)
             if not facts:
-                told = part.run(Step("versions", ("benchmarks/machine.py",), 5, 60))
+                told = part.run(Step("versions", ("benchmarks/frame.py",), 5, 60))
                 if part.failed:
                     return 1
                 facts = json.loads(last_lines(told, 1)[0])

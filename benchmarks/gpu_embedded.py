@@ -8,7 +8,6 @@ is compared with bfloat16 on the CPU. Needs no network and no package beyond tho
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
@@ -23,7 +22,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.json_lines import recorder
+from benchmarks.frame import arguments, recorder
 from demo.articles import articles
 from demo.build import write_rows
 from demo.draw import draw
@@ -109,10 +108,9 @@ def compare(folder: Path, one: dict[str, Any], other: dict[str, Any]) -> dict[st
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the comparison; returns 1 if float32 retrieves differently on the two devices."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = arguments(__doc__, out="", lines=True)
     parser.add_argument("--folder", type=Path, required=True, metavar="DIR", help="an empty folder for data and runs")
     parser.add_argument("--countries", type=int, default=196, metavar="N", help="entities and questions (%(default)s)")
-    parser.add_argument("--lines", type=Path, metavar="FILE", help="append each result to a file of JSON lines at once")
     args = parser.parse_args(argv)
     record = recorder(args.lines, benchmark="embedded")
     write_world(args.folder, args.countries)

@@ -8,7 +8,6 @@ their scores. GB/s counts the vectors, which every search reads once.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -23,11 +22,9 @@ from torch.nn import functional
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.device_timer import DeviceTimer, Row
-from benchmarks.json_lines import recorder
-from benchmarks.machine import device_name, machine
+from benchmarks.frame import arguments, default_device, device_name, machine, recorder, write_report
 from indexes.search import DeviceSearch, FaissSearch, Search
 from indexes.search_faiss_gpu import FaissGpuVectors
-from retriever.files import write_json
 from retriever.types import IntArray
 
 K = 20
@@ -88,15 +85,13 @@ def overlap(found: IntArray, expected: IntArray) -> float:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = arguments(__doc__, lines=True)
     parser.add_argument("--vectors", type=int, default=2_000_000, metavar="N", help="(%(default)s)")
     parser.add_argument("--length", type=int, default=1280, metavar="N", help="(%(default)s)")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 16, 32], metavar="N", help="(%(default)s)")
     parser.add_argument("--runs", type=int, default=10, metavar="N", help="timed calls of each search (%(default)s)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="also write JSON")
-    parser.add_argument("--lines", type=Path, metavar="FILE", help="append each row to a file of JSON lines at once")
     args = parser.parse_args(argv)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = default_device()
     torch.manual_seed(0)
     timer, record = DeviceTimer(device, args.runs), recorder(args.lines, benchmark="search")
     vectors = make_vectors(args.vectors, args.length, device)
@@ -115,10 +110,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
     if "faiss" not in methods(device):
         print("\nThe installed FAISS has no GPU support or there is no GPU, so it is compared on the CPU only.")
-    if args.out:
-        sizes = {"vectors": args.vectors, "length": args.length}
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        write_json(args.out, {"machine": machine(), **sizes, "copy_gbps": round(timer.peak_gbps, 1), "rows": rows})
+    sizes = {"vectors": args.vectors, "length": args.length}
+    write_report(args.out, {"machine": machine(), **sizes, "copy_gbps": round(timer.peak_gbps, 1), "rows": rows})
 
 
 if __name__ == "__main__":

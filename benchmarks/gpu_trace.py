@@ -10,7 +10,6 @@ and the longest gaps with the kernels around them.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -24,10 +23,9 @@ from torch.profiler import DeviceType, ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.frame import arguments, commit, default_device, device_name, recorder
 from benchmarks.full_size import PAPER, TINY, queries
 from benchmarks.gpu import FullSize, retrieve_all
-from benchmarks.json_lines import recorder
-from benchmarks.machine import commit, device_name
 from retriever.files import write_whole
 
 SHOWN = 30
@@ -131,16 +129,15 @@ def _cell(name: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the trace and returns the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = arguments(__doc__, out="", lines=True)
     parser.add_argument("--size", choices=("paper", "tiny"), default="paper", help="sizes of the models (%(default)s)")
     parser.add_argument("--batch", type=int, default=16, metavar="N", help="queries per batch (%(default)s)")
     parser.add_argument("--batches", type=int, default=4, metavar="N", help="traced batches (%(default)s)")
     parser.add_argument("--graphs", action="store_true", help="capture the image towers as CUDA graphs")
     parser.add_argument("--fp8", action="store_true", help="run step 1's image tower in FP8")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where trace.json.gz and kernels.md go")
-    parser.add_argument("--lines", type=Path, metavar="FILE", help="append the summary to a file of JSON lines")
     args = parser.parse_args(argv)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = default_device()
     if device == "cpu" and args.size == "paper":
         print("benchmarks/gpu_trace.py: needs a GPU; --size tiny runs without one", file=sys.stderr)
         return 2

@@ -11,7 +11,6 @@ support a chain of hops, not how well a model plans.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import re
@@ -25,6 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from agents.budget import Budget
+from benchmarks.frame import arguments
 from benchmarks.scripted import ScriptedPlanner
 from llm.messages import Message
 from llm.replies import ChatReply, ToolCall
@@ -137,7 +137,7 @@ def _letters(text: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, out="")
     parser.add_argument("--index", type=Path, required=True, help="an index of the knowledge base")
     parser.add_argument("--profile", default="embedded")
     parser.add_argument("--kb", type=Path, required=True, help="the knowledge base, E-VQA's format")

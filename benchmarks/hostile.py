@@ -32,11 +32,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.frame import arguments, write_report
 from benchmarks.hostile_requests import HostileRequest, good_request, hostile_requests
 from benchmarks.processes import folders_of
 from benchmarks.started import Address, service
 from omgm.commands.common import add_index, add_profile
-from retriever.files import write_json
 
 TIMEOUT_S = 60.0
 """How long a request may go without a response or a closed connection."""
@@ -218,17 +218,16 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     add_profile(parser)
     add_index(parser)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--at-once", type=int, default=16, help="requests that are sent at the same time (%(default)s)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("hostile.json"))
+    parser.set_defaults(out=Path("hostile.json"))
     args = parser.parse_args(argv)
     report = measure(args)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    write_json(args.out, report)
+    write_report(args.out, report)
     print(json.dumps({key: value for key, value in report.items() if key != "by_kind"}, indent=1))
     return 0 if report["passed"] else 1
 

@@ -14,7 +14,6 @@ Models are stand-ins: vectors seeded by a hash of what they encode.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import itertools
 import json
@@ -36,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 from PIL import Image
 
+from benchmarks.frame import arguments, write_report
 from indexes.build import build_index
 from indexes.labeled_images import LabeledImage
 from indexes.live.editor import Editor, article_of
@@ -45,7 +45,7 @@ from indexes.manifest import FILES, OWNERS
 from indexes.report import read_report
 from indexes.sources import FolderImages
 from indexes.summarizers import ExtractiveSummarizer
-from retriever.files import write_json, write_whole
+from retriever.files import write_whole
 from retriever.types import ArticleImage, Entity, Section
 
 BASE = 24
@@ -280,10 +280,9 @@ def _processes() -> Any:
 
 def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Runs the benchmark and writes the report."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--kills", type=int, default=50, metavar="N", help="of builds, and of updates (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="(%(default)s)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="where to write the report as JSON")
     args = parser.parse_args(argv)
     choose = random.Random(args.seed)
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
@@ -292,8 +291,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
             place = Path(folder) / what
             place.mkdir()
             report[what] = check(args.kills, place, choose)
-    if args.out is not None:
-        write_json(args.out, report)
+    write_report(args.out, report)
     print(json.dumps(report, indent=2))
     return report
 

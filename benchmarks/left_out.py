@@ -8,7 +8,6 @@ A hash of their ids determines which entities are left out; every second questio
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.frame import arguments
 from evaluation.datasets import find_query_image
 from indexes.formats import guess_format
 from omgm.commands.common import add_knowledge_base, add_profile, add_questions, load_questions, profile_of
@@ -47,7 +47,7 @@ def write_rest(kb: Path, out: Path) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, out="")
     add_profile(parser)
     add_knowledge_base(parser)
     add_questions(parser)

@@ -30,6 +30,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.frame import arguments, write_report
 from benchmarks.open_loop import arrival_times, closed_loop, figures_of, open_loop, request_bytes
 from benchmarks.processes import cores_between, cpu_seconds, peak_memory
 from benchmarks.started import Address, Answerer, answer_lines, service
@@ -37,7 +38,6 @@ from evaluation.datasets import find_query_image
 from omgm.commands.common import add_index, add_profile, add_questions, load_questions
 from omgm.commands.serve import limit_threads
 from omgm.profile import load_profile
-from retriever.files import write_json
 
 GOALS = {
     "batching_gain": 2.5,
@@ -194,7 +194,7 @@ def goals_of(compared: dict[str, Any], loads: list[dict[str, Any]]) -> dict[str,
 
 
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     add_profile(parser)
     parser.add_argument("--workers", type=int, default=1, help="processes of the service (%(default)s)")
     add_index(parser)
@@ -205,7 +205,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--capacity", type=float, help="answers per second, instead of the measured number")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--uniform", action="store_true", help="arrivals at even intervals, not a Poisson process")
-    parser.add_argument("--out", type=Path, default=Path("load.json"))
+    parser.set_defaults(out=Path("load.json"))
     parser.add_argument("--bare", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.bare:
@@ -213,8 +213,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     args.batch = load_profile(args.profile, args.overrides).serving.max_batch
     report = measure(args)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    write_json(args.out, report)
+    write_report(args.out, report)
     print(json.dumps({key: value for key, value in report.items() if key not in ("loads", "goals")}, indent=1))
     for goal, met in report["goals"].items():
         print(f"{'passed' if met else 'FAILED'}  {goal}")

@@ -12,7 +12,6 @@ A flat folder of PNG files works, too, such as `png/` of walkxcode/dashboard-ico
 
 from __future__ import annotations
 
-import argparse
 import random
 import shutil
 import sys
@@ -23,6 +22,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.frame import arguments
 from demo.background import background
 from retriever.files import write_lines
 
@@ -118,7 +118,7 @@ def _is_variant(stem: str, stems: set[str]) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, out="")
     images = "the folder topics/ of a checkout, or one with images"
     parser.add_argument("--topics", type=Path, required=True, metavar="DIR", help=images)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write to")

@@ -15,7 +15,6 @@ method reads more.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import sys
@@ -33,11 +32,19 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.json_lines import recorder
-from benchmarks.machine import commit, machine, version
+from benchmarks.frame import (
+    arguments,
+    as_markdown,
+    command_line,
+    commit,
+    default_device,
+    machine,
+    recorder,
+    version,
+    write_report,
+)
 from evaluation.metrics import percentile
 from retriever.codecs import encode_tokens
-from retriever.files import write_json
 from retriever.kernels import max_sim_pairs
 from retriever.token_codec import TokenCodec
 
@@ -256,18 +263,9 @@ def measure(
         }
 
 
-def as_markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """Returns the rows as a Markdown table."""
-    names = list(rows[0])
-    lines = [[name.replace("_", " ") for name in names], ["---"] * len(names)]
-    lines += [[str(row[name]) for name in names] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def main(argv: Sequence[str] | None = None) -> None:
-    cuda = torch.cuda.is_available()
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if cuda else "cpu", help="(%(default)s)")
+    parser = arguments(__doc__, lines=True)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default=default_device(), help="(%(default)s)")
     per_batch = "queries per batch (GPU: 1 8 16 32, CPU: 1 4)"
     parser.add_argument("--batches", type=int, nargs="+", metavar="B", help=per_batch)
     parser.add_argument("--lengths", type=int, nargs="+", metavar="H", help="token lengths (GPU: 768, CPU: 128 768)")
@@ -278,11 +276,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         "--sets", type=int, default=8, metavar="N", help="lists of candidates to cycle through (%(default)s)"
     )
     parser.add_argument("--rounds", type=int, metavar="N", help="turns (GPU: 25, CPU: 4)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="also write JSON")
-    parser.add_argument("--lines", type=Path, metavar="FILE", help="append each row to a file of JSON lines at once")
     args = parser.parse_args(argv)
     on_gpu, device = args.device == "cuda", torch.device(args.device)
-    if on_gpu and (not cuda or not find_spec("triton")):
+    if on_gpu and (default_device() == "cpu" or not find_spec("triton")):
         parser.error("--device cuda needs a CUDA device and triton")
     sizes, lengths = (
         args.batches or ([1, 8, 16, 32] if on_gpu else [1, 4]),
@@ -310,17 +306,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"{name}, copy {bandwidth:.1f} GB/s, PyTorch {versions['torch']}\n\n{as_markdown(table)}")
     if not on_gpu and not versions["maxsim-cpu"]:
         print("\nmaxsim-cpu is not installed, so it is not compared.")
-    if args.out:
-        command = ["python", "benchmarks/maxsim.py", *(sys.argv[1:] if argv is None else argv)]
-        report: dict[str, Any] = {
-            "command": " ".join(command),
-            "commit": commit(),
-            "device": name,
-            "versions": versions,
-            "machine": machine(),
-        }
-        report |= {"cuda": torch.version.cuda, "copy_gb_s": round(bandwidth, 1), "rows": table}
-        write_json(args.out, report)
+    where = {"command": command_line("maxsim", argv), "commit": commit(), "device": name, "versions": versions}
+    where |= {"machine": machine(), "cuda": torch.version.cuda, "copy_gb_s": round(bandwidth, 1)}
+    write_report(args.out, {**where, "rows": table})
 
 
 if __name__ == "__main__":

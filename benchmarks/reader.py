@@ -12,7 +12,6 @@ answer; an abstention is right for the latter only. `--blind` keeps only article
 
 from __future__ import annotations
 
-import argparse
 import re
 import time
 from collections import Counter, defaultdict
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.frame import arguments
 from generators.reader.reader import ExtractiveReader
 from retriever.models.bm25 import BM25
 from retriever.texts import section_passage
@@ -99,7 +99,7 @@ def section_recall(questions: Sequence[SpanQuestion], reranker: BM25) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, out="")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--evqa", type=Path, help="question file with evidence")
     source.add_argument("--squad", type=Path, nargs="+", help="files in SQuAD's format")

@@ -10,7 +10,6 @@ of any kind must be fitted to several, because the scores of unknown things diff
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.frame import arguments
 from evaluation.datasets import load
 from evaluation.recognition import collect
 from evaluation.recognition_fit import FOLDS, Trial, fit
@@ -31,7 +31,7 @@ CACHE_BYTES = 2**27
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, out="")
     parser.add_argument("--profile", default="embedded")
     parser.add_argument("--threshold", type=float, default=0.5, metavar="P", help="(%(default)s)")
     parser.add_argument(

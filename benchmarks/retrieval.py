@@ -11,7 +11,6 @@ decoded beforehand, from the index's thumbnails.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 import os
@@ -29,6 +28,7 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.frame import arguments
 from evaluation.datasets import Question, find_query_image
 from evaluation.metrics import percentile
 from indexes.stages import section_texts
@@ -195,7 +195,7 @@ def as_text(report: dict[str, Any]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, out="")
     add_profile(parser)
     add_index(parser)
     add_questions(parser)

@@ -24,7 +24,6 @@ with all checksums verified) and `search` (each kind of entity index over the sa
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -44,10 +43,9 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import updates
-from benchmarks.ingestion import FreeModels, write_knowledge_base
+from benchmarks.frame import commit, write_report
+from benchmarks.made_up import FreeModels, write_knowledge_base
 from benchmarks.meter import Meter
-from evaluation.commit import commit
 from indexes import build as building
 from indexes.article_images import MainImage
 from indexes.entity_index import open_search
@@ -59,7 +57,6 @@ from indexes.manifest import SEARCH, SearchKind
 from indexes.recall import ExactSearch, HeldOutQueries, mixed_queries
 from indexes.search_kinds import write_search
 from indexes.store import Index
-from retriever.files import write_json
 from retriever.types import Entity, FloatArray, IntArray, Section
 
 KINDS: tuple[SearchKind, ...] = ("flat", "sq8", "hnsw", "ivf-pq")
@@ -177,21 +174,45 @@ def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]
     } | measure_updates(out, models)
 
 
+def drawn(seed: int) -> Image.Image:
+    """Returns an image of twelve colored rectangles."""
+    random = np.random.default_rng(seed)
+    pixels = np.full((240, 320, 3), random.integers(0, 256, 3), np.uint8)
+    for _ in range(12):
+        (top, left), (height, width) = random.integers(0, 200, 2), random.integers(30, 120, 2)
+        pixels[top : top + height, left : left + width] = random.integers(0, 256, 3)
+    return Image.fromarray(pixels)
+
+
+def article(number: int) -> dict[str, Any]:
+    """Returns an article of four sections."""
+    text = f"Design {number} has twelve rectangles. It was drawn in {1500 + number % 500} and is known for its colors. "
+    return {"title": f"Design {number}", "sections": [{"title": f"Part {i}", "text": text * 5} for i in range(4)]}
+
+
 def measure_updates(folder: Path, models: StandIn) -> dict[str, float | int]:
-    """Adds articles with images to an index and searches for each one's summary at once; see `updates.measure`."""
+    """Adds articles with images to an index one by one, and searches for each one's summary at once.
+
+    Returns:
+        Percentiles in ms of the change alone (`update`) and of change and query together (`found`), and the number of
+        articles that were `not_found`.
+    """
+    times, lost = dict[str, list[float]](update=[], found=[]), 0
     with closing(LiveIndex.open(folder, encoder=models, fusion=models, write=True)) as index:
         editor = Editor(index, lambda: models, models, models)
-
-        def put(number: int) -> None:
-            sections = tuple(Section(**row, index=i) for i, row in enumerate(updates.article(number)["sections"]))
+        for number in range(50):
+            sections = tuple(Section(**row, index=i) for i, row in enumerate(article(number)["sections"]))
             entity = Entity(f"new-{number}", f"Design {number}", sections, f"{number}.png")
-            editor.put([Article(entity, MainImage(entity.image), updates.drawn(number))])
-
-        def find(number: int) -> bool:
+            added = Article(entity, MainImage(entity.image), drawn(number))
+            started = time.perf_counter()
+            editor.put([added])
+            times["update"].append((time.perf_counter() - started) * 1000)
             rows = index.search(models.encode_texts([f"Design {number}"]), 20)[1]
-            return index.row_of(f"new-{number}") in rows[0]
-
-        return updates.measure(range(50), put, find)
+            lost += index.row_of(f"new-{number}") not in rows[0]
+            times["found"].append((time.perf_counter() - started) * 1000)
+    names = [(what, percent) for what in times for percent in (50, 95)]
+    report = {f"{what}_ms_p{p}": round(float(np.percentile(times[what], p)), 1) for what, p in names}
+    return report | {"not_found": lost}
 
 
 def measure_search(entities: int, dimension: int, folder: Path, kinds: Sequence[SearchKind]) -> dict[str, Any]:
@@ -243,7 +264,7 @@ def measure_search(entities: int, dimension: int, folder: Path, kinds: Sequence[
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, out="")
     parser.add_argument("--entities", type=int, nargs="+", default=[10_000])
     parser.add_argument("--dimension", type=int, default=512, help="length of the vectors (%(default)s)")
     parser.add_argument("--folder", type=Path, required=True, help="where knowledge bases and indexes go")
@@ -274,8 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             command += ["--dimension", str(args.dimension), "--folder", str(folder), "--out", str(args.out)]
             done = subprocess.run([*command, "--kinds", *args.kinds], check=True, stdout=subprocess.PIPE, text=True)
             report["runs"].setdefault(str(entities), {}).update(json.loads(done.stdout))
-            args.out.parent.mkdir(parents=True, exist_ok=True)
-            write_json(args.out, report)
+            write_report(args.out, report)
     print(f"{args.out}: {', '.join(report['runs'])} entities")
 
 

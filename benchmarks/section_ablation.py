@@ -9,7 +9,6 @@ Questions without an answer are left out, and so are articles with fewer than `-
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -19,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.frame import arguments
 from evaluation.datasets import load
 from evaluation.significance import difference
 from indexes.store import Index
@@ -91,7 +91,7 @@ def scored(
 
 def main() -> None:
     """Prints a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, out="")
     parser.add_argument("--squad", type=Path, help="a file in SQuAD's format")
     parser.add_argument("--share", type=int, help="only this share of its articles, 0 to 4; 0 is held out")
     parser.add_argument("--index", type=Path, help="an index with vectors of sections")

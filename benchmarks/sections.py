@@ -8,11 +8,11 @@ articles. Every second article is of the part "odd"; decisions were made on the 
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from itertools import chain, islice
 from pathlib import Path
 
+from benchmarks.frame import arguments
 from omgm.commands.common import add_profile, profile_of
 from omgm.commands.numbers import positive
 from omgm.parts import build_text_reranker
@@ -45,7 +45,7 @@ def recall(path: Path, among: int, part: slice, reranker: TextReranker) -> tuple
 
 def main() -> None:
     """Prints a line per file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, out="")
     parser.add_argument("files", type=Path, nargs="+", help="files in SQuAD's format")
     parser.add_argument("--among", type=positive, default=20, help="paragraphs per group")
     add_profile(parser)

@@ -14,7 +14,6 @@ split alike, with or without a filter. All columns are kept.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import hashlib
 import io
@@ -26,6 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.frame import arguments
 from evaluation.datasets import load
 from indexes.formats import guess_format, read_knowledge_base
 from retriever.files import write_whole
@@ -113,7 +113,7 @@ def _ids(field: str) -> tuple[str, ...]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, out="")
     parser.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base, for --contains")
     parser.add_argument("--queries", type=Path, required=True, metavar="FILE", help="questions, E-VQA or InfoSeek")
     parser.add_argument("--contains", metavar="TEXT", help="only entities whose main image or id contains it")

@@ -41,12 +41,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.frame import arguments, default_device, machine, recorder, write_report
 from benchmarks.full_size import PAPER, TINY, build_fusion, tokenizer
-from benchmarks.json_lines import recorder
-from benchmarks.machine import machine
 from benchmarks.published_loop import PublishedLoop, adamw
 from benchmarks.training_data import DataSizes, write_data
-from retriever.files import write_json
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
@@ -75,10 +73,10 @@ PEAK_FLOPS = 989e12
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("artifacts/bench-train.json"))
+    parser = arguments(__doc__, lines=True)
+    parser.set_defaults(out=Path("artifacts/bench-train.json"))
     parser.add_argument("--size", choices=["tiny", "embedded", "full"], default="embedded")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--device", default=default_device())
     about = "of both loops; by default bfloat16 beside a GPU and float32 on a CPU, as the trainer's"
     parser.add_argument("--precision", choices=["bfloat16", "float32"], help=about)
     parser.add_argument("--batch", type=int, default=8, metavar="N", help="samples per step (%(default)s)")
@@ -88,7 +86,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=4, help="steps a turn")
     parser.add_argument("--workers", type=int, help="of the published loader; by default 4 beside a GPU, else none")
     parser.add_argument("--folder", type=Path, help="folder of the data; by default a temporary one")
-    parser.add_argument("--lines", type=Path, metavar="FILE", help="append each result to a file of JSON lines at once")
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO)
     if args.precision is None:
@@ -99,8 +96,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         measure = compare_curves if args.curves else run
         report = measure(args, args.folder or Path(temporary))
     report["machine"] = machine()
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    write_json(args.out, report)
+    write_report(args.out, report)
     print(json.dumps(report, indent=2))
 
 

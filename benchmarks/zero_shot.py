@@ -9,7 +9,6 @@ from the image's id, `..._country_<ISO code>_<n>`; queries with other images are
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.frame import arguments
 from demo.facts import countries
 from evaluation.metrics import percent, recall_at_k
 from evaluation.records import RECORDS, QueryRecord, read_records
@@ -70,7 +70,7 @@ def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, out="")
     parser.add_argument("--run", type=Path, required=True, metavar="RUN", help="the folder of a run")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args(argv)

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.frame import recorder
 from benchmarks.gpu_day import Part, Step, install, last_lines, main, steps
-from benchmarks.json_lines import recorder
 from tests.paths import ROOT
 from tests.small_python import python_with
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import scale, scale_picture
+from benchmarks import scale
 from indexes import build
 
 SMALL = ["--entities", "1200", "--dimension", "32"]
@@ -60,16 +60,3 @@ def test_vectors_are_clustered_and_queries_near_their_entity() -> None:
     uniform /= np.linalg.norm(uniform, axis=1, keepdims=True)
     alike = np.sort(uniform[:100] @ uniform.T, axis=1)
     assert np.median(products[:, -20]) > 0.6 > 0.45 > np.median(alike[:, -20])
-
-
-def test_the_picture_has_a_line_per_kind(tmp_path: Path) -> None:
-    run = {
-        "search": {"flat": {"peak_rss_mb": {"build": 400}}, "hnsw": {"peak_rss_mb": {"build": 500}}},
-        "search_ms_p50": {"flat": 0.5, "hnsw": 0.3},
-        "recall@20_against_exact": {"flat": 1.0, "hnsw": 0.99},
-    }
-    scale_picture.draw({"runs": {"1000": run, "100": run, "10": {"build_s": {}}}}, tmp_path / "scale.svg")
-    image = (tmp_path / "scale.svg").read_text()
-    assert ">flat</text>" in image and ">hnsw</text>" in image and ">search p50, ms</text>" in image
-    with pytest.raises(ValueError, match="no run with the part `search`"):
-        scale_picture.draw({"runs": {"10": {"build_s": {}}}}, tmp_path / "none.svg")

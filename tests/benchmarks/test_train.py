@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks import train, training_scale
+from benchmarks import train
 from benchmarks.published_loop import PublishedLoop
 from benchmarks.training_data import write_data
 
@@ -36,9 +35,3 @@ def test_both_loops_have_the_same_loss_at_the_start(tmp_path: Path) -> None:
     for loop in (ours, published):
         loop.model.eval()  # no dropout
     assert ours.step() == pytest.approx(published.step(), abs=0.01)  # features are kept in bfloat16
-
-
-def test_memory_is_sampled_over_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training_scale, "PAPER", train.FEW)
-    report = training_scale.memory(argparse.Namespace(folder=tmp_path, questions=None, epochs=1.0))
-    assert report["steps"] == 3 and report["peak_rss_mb"] > 0
