@@ -306,7 +306,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     print(f"{name}, copy {bandwidth:.1f} GB/s, PyTorch {versions['torch']}\n\n{as_markdown(table)}")
     if not on_gpu and not versions["maxsim-cpu"]:
         print("\nmaxsim-cpu is not installed, so it is not compared.")
-    where = {"command": command_line("maxsim", argv), "commit": commit(), "device": name, "versions": versions}
+    where: dict[str, Any] = {
+        "command": command_line("maxsim", argv),
+        "commit": commit(),
+        "device": name,
+        "versions": versions,
+    }
     where |= {"machine": machine(), "cuda": torch.version.cuda, "copy_gb_s": round(bandwidth, 1)}
     write_report(args.out, {**where, "rows": table})
 

@@ -43,7 +43,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.frame import commit, write_report
+from benchmarks.frame import arguments, commit, write_report
 from benchmarks.made_up import FreeModels, write_knowledge_base
 from benchmarks.meter import Meter
 from indexes import build as building
@@ -263,7 +263,7 @@ def measure_search(entities: int, dimension: int, folder: Path, kinds: Sequence[
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     parser = arguments(__doc__, out="")
     parser.add_argument("--entities", type=int, nargs="+", default=[10_000])
     parser.add_argument("--dimension", type=int, default=512, help="length of the vectors (%(default)s)")
@@ -272,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--parts", nargs="+", choices=["build", "search"], default=["build", "search"])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--here", action="store_true", help="measure in this process and print the result")
-    args = parser.parse_args(arguments)
+    args = parser.parse_args(argv)
     if args.here:
         folder, (entities,), (part,) = args.folder, args.entities, args.parts
         if part == "build":
