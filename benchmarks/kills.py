@@ -42,6 +42,7 @@ from indexes.live.editor import Editor, article_of
 from indexes.live.index import LiveIndex
 from indexes.live.layout import current_files
 from indexes.manifest import FILES, OWNERS
+from indexes.plan import BuildPlan, IndexDesign
 from indexes.report import read_report
 from indexes.sources import FolderImages
 from indexes.summarizers import ExtractiveSummarizer
@@ -126,21 +127,19 @@ def build(articles: Sequence[Entity], folder: Path, out: Path, labeled: Sequence
 
 
 def _build(kb: Path, images: Path, out: Path, labeled: Sequence[LabeledImage] = ()) -> None:
-    build_index(
-        kb,
-        images,
-        out,
+    plan = BuildPlan(
+        kb=kb,
+        images=images,
+        out=out,
         summarizer=ExtractiveSummarizer(),
         encoder=StandInEncoder(),
         fusion=StandInFusion(),
-        candidates="combined",
-        tokens="int8",
-        image_keys=2,
-        section_images=True,
+        design=IndexDesign(candidates="combined", tokens="int8", image_keys=2, section_images=True),
         labeled=labeled,
         batch_size=4,
         progress=False,
     )
+    build_index(plan)
 
 
 def update(folder: Path, seed: int) -> None:

@@ -54,6 +54,7 @@ from indexes.keys import Keys
 from indexes.live.editor import Article, Editor
 from indexes.live.index import LiveIndex
 from indexes.manifest import SEARCH, SearchKind
+from indexes.plan import BuildPlan
 from indexes.recall import ExactSearch, HeldOutQueries, mixed_queries
 from indexes.search_kinds import write_search
 from indexes.store import Index
@@ -152,13 +153,14 @@ def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]
     shutil.rmtree(out, ignore_errors=True)
     with meter.stage("start"):
         pass
-    options: dict[str, Any] = {"summarizer": models, "encoder": models, "fusion": models, "progress": False}
+    models_of: dict[str, Any] = {"summarizer": models, "encoder": models, "fusion": models}
+    plan = BuildPlan(kb=kb, images=images, out=out, batch_size=256, progress=False, **models_of)
     started = time.perf_counter()
     with ExitStack() as patches:
         for function, name in STAGES.items():
             measured = meter.around(getattr(building, function), name)
             patches.enter_context(mock.patch.object(building, function, measured))
-        index = building.build_index(kb, images, out, batch_size=256, **options)
+        index = building.build_index(plan)
     total = round(time.perf_counter() - started, 2)
     with meter.stage("verify"):
         Index.open(out, verify=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,24 +12,21 @@ from typing import TypeVar
 
 from PIL import Image
 
-from indexes.article_images import MAIN_ONLY, ImageUse
 from indexes.chat_summarizer import ChatSummarizer
+from indexes.formats.skipped import SkippedEntries
 from indexes.image_stage import store_images
 from indexes.keys import write_keys
-from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.lines import Lines, save_offsets
-from indexes.manifest import THUMBNAILS, Candidates, SearchKind, keys_are_images
+from indexes.manifest import THUMBNAILS, SearchKind
+from indexes.plan import BuildPlan
 from indexes.progress import progress_bar
-from indexes.search_kinds import SearchChoice, bytes_per_key, choose_kind
+from indexes.search_kinds import bytes_per_key, choose_kind
 from indexes.section_vectors import write_section_vectors
-from indexes.sources import ImageSource
 from indexes.stages import BuildRun, write_articles
-from indexes.summarizers import Summarizer
 from indexes.summary_file import summarize_all
 from indexes.workers import LocalWorkers
 from llm.context import CHARACTERS_PER_TOKEN
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
-from retriever.token_codec import TokenCodec
+from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.types import Entity
 
 T = TypeVar("T")
@@ -69,42 +66,26 @@ class Estimate:
     tokens_out: int
 
 
-def estimate_build(
-    entities: Iterator[Entity],
-    source: ImageSource | None,
-    *,
-    summarizer: Summarizer,
-    encoder: DualEncoder,
-    fusion: FusionEncoder | None,
-    sections: SectionEncoder | None = None,
-    candidates: Candidates = "summary",
-    tokens: str = "float16",
-    search: SearchChoice = "auto",
-    use: ImageUse = MAIN_ONLY,
-    labeled: Sequence[LabeledImage] = (),
-    batch_size: int = 32,
-    sample: int = SAMPLE,
-    progress: bool = True,
-) -> Estimate:
+def estimate_build(plan: BuildPlan, sample: int = SAMPLE) -> Estimate:
     """Estimates the cost of a build: reads all articles and measures a random sample of them.
 
     Summaries of the sample that are not in the cache are requested from the chat model. Only temporary files are
-    written. The arguments are those of `indexes.build.build_index`, and `sample`, the number of articles to measure.
+    written.
+
+    Args:
+        plan: What would be built; `out` is not used.
+        sample: The number of articles to measure.
 
     Raises:
         ValueError: There are no entities, or too few for the kind of entity index.
     """
     started = time.perf_counter()
-    if not keys_are_images(candidates):
-        use = use._replace(keys=1)
-    elif labeled:
-        source, use = LabeledSource(labeled, source), use._replace(labeled=True)
-        entities = source.attach(entities)
-    drawn, count, total = _draw(entities, sample, progress)
+    encoder, fusion, sections, summarizer = plan.encoder, plan.fusion, plan.sections, plan.summarizer
+    drawn, count, total = _draw(plan.entities(SkippedEntries(plan.max_bad)), sample, plan.progress)
     reading = time.perf_counter() - started
     if not count:
         raise ValueError("the knowledge base contains no entities; check the file and --kb-format")
-    kind, codec, scale = choose_kind(search, count), TokenCodec.parse(tokens), count / len(drawn)
+    kind, codec, scale = choose_kind(plan.design.search, count), plan.codec, count / len(drawn)
     _warm_up(encoder, fusion)
     seconds: dict[str, float] = {"read": reading}
 
@@ -120,13 +101,13 @@ def estimate_build(
         run = BuildRun(
             folder=folder,
             workers=LocalWorkers(encoder, fusion, sections),
-            candidates=candidates,
-            use=use,
+            candidates=plan.design.candidates,
+            use=plan.use,
             codec=codec,
-            batch=batch_size,
+            batch=plan.batch_size,
             progress=False,
         )
-        images, offsets = timed("images", lambda: store_images(run, articles, source))
+        images, offsets = timed("images", lambda: store_images(run, articles, plan.source))
         path, asked = folder / "summaries.jsonl", dict[int, int]()
         if isinstance(summarizer, ChatSummarizer):
             asked = {
@@ -136,7 +117,7 @@ def estimate_build(
             }
             if summarizer.cache is not None:
                 summarizer.cache.read_only = True  # or the next estimate would find the sample in it
-        timed("summaries", lambda: summarize_all(articles, summarizer, path, batch_size))
+        timed("summaries", lambda: summarize_all(articles, summarizer, path, plan.batch_size))
         save_offsets(path)
         summaries = Lines(path)
         keys = timed("keys", lambda: write_keys(run, images))

@@ -6,32 +6,23 @@ import hashlib
 import logging
 from collections.abc import Iterator
 from itertools import tee
-from pathlib import Path
 
 from indexes.article_images import MAIN_ONLY
 from indexes.claim import UNKNOWN, check_inputs
 from indexes.lines import Articles
 from indexes.live.layout import current_files
 from indexes.manifest import MANIFEST, Inputs, read_manifest
+from indexes.plan import BuildPlan
 from indexes.sources import ImageSource, find_main
 from indexes.store import Index
 from retriever.digests import digests_of
 from retriever.files import as_line
-from retriever.protocols import DualEncoder, FusionEncoder
 
 logger = logging.getLogger(__name__)
 
 
-def existing_index(
-    out: Path,
-    inputs: Inputs,
-    source: ImageSource | None,
-    encoder: DualEncoder,
-    fusion: FusionEncoder | None,
-    overwrite: bool,
-    image_weight: float,
-) -> Index | None:
-    """Returns the index in `out`, or `None` if there is none or it should be replaced.
+def existing_index(plan: BuildPlan, inputs: Inputs) -> Index | None:
+    """Returns the index in the folder of a build, or `None` if there is none or it should be replaced.
 
     With `overwrite`, an index that differs only in the kind of its entity index or in its encoder of sections is
     returned, too: only that part must be rebuilt.
@@ -39,6 +30,7 @@ def existing_index(
     Raises:
         ValueError: The index is damaged or was built from other inputs, and `overwrite` is off.
     """
+    out, overwrite, weight = plan.out, plan.overwrite, plan.design.image_weight
     try:
         folder = current_files(out)
         if not (folder / MANIFEST).exists():
@@ -47,10 +39,12 @@ def existing_index(
         if overwrite:
             inputs = inputs.model_copy(update={"search": UNKNOWN, "sections": UNKNOWN})
         check_inputs(found, inputs, f"{out} is an index", overwrite)
-        index = Index.open_files(folder, encoder=encoder, fusion=fusion, image_weight=image_weight, verify=overwrite)
+        index = Index.open_files(
+            folder, encoder=plan.encoder, fusion=plan.fusion, image_weight=weight, verify=overwrite
+        )
         if not index.manifest.changes:
             articles = Articles(folder / "entities.jsonl")  # same as in the knowledge base, since the inputs are equal
-            check_inputs(found, with_images(inputs, articles, source), f"{out} is an index", overwrite)
+            check_inputs(found, with_images(inputs, articles, plan.source), f"{out} is an index", overwrite)
     except ValueError as error:
         if not overwrite:
             raise

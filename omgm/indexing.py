@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexes.article_images import ImageUse
 from indexes.build import build_index
-from indexes.design import IndexDesign
 from indexes.estimate import SAMPLE, Estimate, estimate_build
-from indexes.formats import OWN_IMAGES, guess_format, read_knowledge_base
-from indexes.formats.fields import GUESSES, Names, image_pattern
+from indexes.formats import OWN_IMAGES, guess_format
+from indexes.formats.fields import GUESSES, Names
 from indexes.formats.selection import ONLY, SKIP
-from indexes.formats.skipped import MAX_BAD, SkippedEntries
-from indexes.given_vectors import GivenVectors
-from indexes.image_tables import ImageTable
-from indexes.labeled_images import LabeledImage
-from indexes.matching import with_matched_images
-from indexes.sources import open_images
+from indexes.plan import BuildPlan, IndexDesign
 from indexes.store import Index
 from indexes.summarizers import Summarizer
 from indexes.workers import LocalWorkers, ModelName, Workers
@@ -32,18 +26,29 @@ from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 
 def design_of(profile: Profile) -> IndexDesign:
     """Returns the settings of a profile that determine the contents of an index."""
-    return {
-        "drop_sections": profile.index.drop_sections,
-        "keep_navigation": profile.index.keep_navigation,
-        "candidates": profile.search.candidates,
-        "tokens": profile.fusion.tokens,
-        "search": profile.search.kind,
-        "search_uri": profile.search.uri,
-        "image_weight": profile.search.image_weight,
-        "image_keys": profile.search.image_keys,
-        "section_images": profile.fusion.section_images,
-        "trim_borders": profile.search.trim_borders,
+    return IndexDesign(
+        drop_sections=profile.index.drop_sections,
+        keep_navigation=profile.index.keep_navigation,
+        candidates=profile.search.candidates,
+        tokens=profile.fusion.tokens,
+        search=profile.search.kind,
+        search_uri=profile.search.uri,
+        image_weight=profile.search.image_weight,
+        image_keys=profile.search.image_keys,
+        section_images=profile.fusion.section_images,
+        trim_borders=profile.search.trim_borders,
+    )
+
+
+def _plan(profile: Profile, kb: Path, images: Path | None, out: Path, **options: Any) -> BuildPlan:
+    """Returns the plan of a build with a profile's settings and models, unless `options` has others."""
+    models: dict[str, Callable[[Profile], Any]] = {
+        "encoder": parts.build_encoder,
+        "fusion": parts.build_fusion,
+        "sections": _sections,
     }
+    options |= {name: build(profile) for name, build in models.items() if options.get(name) is None}
+    return BuildPlan(kb=kb, images=images, out=out, design=design_of(profile), **options)
 
 
 def build(
@@ -52,62 +57,40 @@ def build(
     out: Path,
     *,
     images: Path | None = None,
-    kb_format: str | None = None,
-    names: Names | None = None,
-    max_bad: float = MAX_BAD,
-    labeled: Sequence[LabeledImage] = (),
-    name: str | None = None,
-    overwrite: bool = False,
-    progress: bool = True,
     cluster: str | None = None,
     summarizer: Summarizer | None = None,
-    encoder: DualEncoder | None = None,
-    fusion: FusionEncoder | None = None,
-    sections: SectionEncoder | None = None,
-    vectors: GivenVectors | None = None,
-    image_table: ImageTable | None = None,
+    **options: Any,
 ) -> Index:
     """Builds the index of a knowledge base with a profile's models, or with the given ones instead.
 
-    With a `cluster`, the address of a Ray cluster or "auto", its machines read the images and run the models.
+    Args:
+        profile: The models and settings.
+        kb: The knowledge base.
+        out: The index's folder.
+        images: The folder with its images, unless it contains them.
+        cluster: The address of a Ray cluster or "auto": its machines read the images and run the models.
+        summarizer: Writes the summaries, instead of the profile's.
+        **options: Other attributes of `BuildPlan`, such as `kb_format`, `overwrite` or `encoder`.
 
     Raises:
         ValueError: The input is invalid (see `indexes.build.build_index`), or the cluster or extra `ray` is missing.
     """
-    kb_format = _checked_format(kb, images, kb_format, names)
+    options["kb_format"] = _checked_format(kb, images, options.get("kb_format"), options.get("names"))
     if cluster is not None:  # other machines have other working folders
         kb, images, out = kb.resolve(), None if images is None else images.resolve(), out.resolve()
-        labeled = [image._replace(path=image.path.resolve()) for image in labeled]
-    shared = [out, *sorted({image.path.parent for image in labeled})]
-    if images is not None:
-        shared.append(images)
-    if kb_format in OWN_IMAGES:
-        shared.append(kb)
+        options["labeled"] = [image._replace(path=image.path.resolve()) for image in options.get("labeled", ())]
     made = nullcontext(summarizer) if summarizer is not None else parts.opened_summarizer(profile)
-    encoder, fusion = encoder or parts.build_encoder(profile), fusion or parts.build_fusion(profile)
-    with made as summarizer, _workers(profile, cluster, shared) as workers:
-        index = build_index(
-            kb,
-            images,
-            out,
-            summarizer=summarizer,
-            encoder=encoder,
-            fusion=fusion,
-            sections=sections or _sections(profile),
-            kb_format=kb_format,
-            names=names,
-            max_bad=max_bad,
-            labeled=labeled,
-            name=name,
-            overwrite=overwrite,
-            progress=progress,
-            workers=workers,
-            vectors=vectors,
-            image_table=image_table,
-            **design_of(profile),
-        )
-    if profile.recognition.fitted_to and profile.recognition.general:
-        calibrate_index(profile, out, index, encoder, fusion, progress)
+    with made as summarizer:
+        plan = _plan(profile, kb, images, out, summarizer=summarizer, **options)
+        shared = [out, *sorted({image.path.parent for image in plan.labeled})]
+        if images is not None:
+            shared.append(images)
+        if plan.format in OWN_IMAGES:
+            shared.append(kb)
+        with _workers(profile, cluster, shared) as workers:
+            index = build_index(replace(plan, workers=workers))
+    if profile.recognition.fitted_to and profile.recognition.general and plan.fusion is not None:
+        calibrate_index(profile, out, index, plan.encoder, plan.fusion, plan.progress)
     return index
 
 
@@ -138,49 +121,17 @@ def _workers(
         yield partial(RayWorkers, loaders, shared)
 
 
-def estimate(
-    profile: Profile,
-    kb: Path,
-    *,
-    images: Path | None = None,
-    kb_format: str | None = None,
-    names: Names | None = None,
-    max_bad: float = MAX_BAD,
-    labeled: Sequence[LabeledImage] = (),
-) -> Estimate:
+def estimate(profile: Profile, kb: Path, *, images: Path | None = None, **options: Any) -> Estimate:
     """Estimates the cost of building an index by measuring a sample; see `build` for the arguments.
 
     Raises:
         ValueError: The input is invalid; see `indexes.estimate.estimate_build`.
     """
-    kb_format = _checked_format(kb, images, kb_format, names)
+    options["kb_format"] = _checked_format(kb, images, options.get("kb_format"), options.get("names"))
     chat = profile.summarizer.kind == "openai"
     sample = max(SAMPLE, 2 * profile.summarizer.concurrency if chat else 0)  # so that requests run concurrently
-    skipped = SkippedEntries(max_bad)
     with parts.opened_summarizer(profile) as summarizer:
-        source = open_images(images, kb, kb_format)
-        entities = read_knowledge_base(
-            kb,
-            kb_format,
-            profile.index.drop_sections,
-            names=names,
-            keep_navigation=profile.index.keep_navigation,
-            skipped=skipped,
-        )
-        return estimate_build(
-            with_matched_images(entities, source, image_pattern(names or {}), required=not labeled),
-            source,
-            summarizer=summarizer,
-            encoder=parts.build_encoder(profile),
-            fusion=parts.build_fusion(profile),
-            sections=_sections(profile),
-            candidates=profile.search.candidates,
-            tokens=profile.fusion.tokens,
-            search=profile.search.kind,
-            use=ImageUse(profile.search.image_keys, profile.fusion.section_images),
-            labeled=labeled,
-            sample=sample,
-        )
+        return estimate_build(_plan(profile, kb, images, kb, summarizer=summarizer, **options), sample)
 
 
 def _checked_format(kb: Path, images: Path | None, kb_format: str | None, names: Names | None) -> str:

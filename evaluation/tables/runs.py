@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,10 +26,10 @@ from evaluation.tables.variants import (
     qformer_itc,
 )
 from indexes.build import build_index
-from indexes.design import IndexDesign
 from indexes.formats.fields import Names
 from indexes.formats.skipped import MAX_BAD
 from indexes.manifest import Candidates
+from indexes.plan import BuildPlan, IndexDesign
 from indexes.search import GpuSearch
 from indexes.store import Index, check_candidates
 from indexes.summarizers import ExtractiveSummarizer, Summarizer
@@ -87,7 +87,7 @@ class Components:
     @property
     def candidates(self) -> Candidates:
         """Which keys step 1 searches."""
-        return self.design["candidates"]
+        return self.design.candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,30 +267,30 @@ class TableRuns:
         if folder != given.index:
             if given.kb is None:
                 raise ValueError(f"the index {folder} has to be built: name the knowledge base (--kb)")
-            tokens = kind.tokens or parts.design["tokens"]
-            design: IndexDesign = {**parts.design, "candidates": kind.candidates, "tokens": tokens}
-            build_index(
-                given.kb,
-                given.images,
-                folder,
+            tokens = kind.tokens or parts.design.tokens
+            plan = BuildPlan(
+                kb=given.kb,
+                images=given.images,
+                out=folder,
                 # Only summaries that are searched are worth asking a server for.
                 summarizer=parts.summarizer if kind.candidates in ("summary", "combined") else ExtractiveSummarizer(),
                 encoder=parts.encoder,
                 fusion=fusion,
                 sections=sections,
+                design=replace(parts.design, candidates=kind.candidates, tokens=tokens),
                 kb_format=given.kb_format,
                 names=given.names,
                 max_bad=given.max_bad,
                 progress=self._progress,
-                **design,
             )
+            build_index(plan)
         index = Index.open(
             folder,
             encoder=parts.encoder,
             fusion=fusion,
             sections=sections,
             device=parts.device,
-            image_weight=parts.design["image_weight"],
+            image_weight=parts.design.image_weight,
             gpu_search=parts.gpu_search,
         )
         check_candidates(index, kind.candidates)

@@ -11,7 +11,6 @@ from PIL import Image
 from benchmarks import retrieval, subset, zero_shot
 from evaluation.datasets import load
 from evaluation.records import QueryRecord
-from indexes.build import build_index
 from retriever.models.bm25 import BM25
 from retriever.pipeline import Retriever
 from retriever.protocols import Step
@@ -21,6 +20,7 @@ from retriever.step3_sections import SectionRerank
 from retriever.types import Query
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
 from tests.fakes.question_files import evqa_row
 from tests.fakes.records import record
 from tests.fakes.rows import write_csv

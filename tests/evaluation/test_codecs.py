@@ -15,7 +15,6 @@ from PIL import Image, ImageOps
 from evaluation.codecs import as_markdown, choose, measure_codecs, reconstruction_error
 from evaluation.datasets import Question
 from evaluation.replayed import ReencodedIndex, replayed
-from indexes.build import build_index
 from indexes.store import Index
 from retriever.models.bm25 import BM25
 from retriever.models.hybrid import HybridReranker
@@ -28,6 +27,7 @@ from retriever.token_codec import TokenCodec
 from retriever.types import FloatArray
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSections, FakeSummarizer
+from tests.fakes.plans import build_index
 from tests.retriever.test_pipeline import FRANCE, IRELAND, YELLOW, flag, titles
 
 CODECS = ["float16", "int8", "pool4+int4", "bit1"]

@@ -8,9 +8,9 @@ import pytest
 
 from evaluation.datasets import load
 from evaluation.recording import make_record
-from indexes.build import build_index
 from retriever.types import Candidate, RetrievalResult
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
 from tests.fakes.rows import write_jsonl
 
 ARTICLE = "https://en.wikipedia.org/wiki/Catchin'_Some_Rays:_The_Music"

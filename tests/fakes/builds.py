@@ -12,10 +12,10 @@ import pytest
 import torch
 from PIL import Image
 
-from indexes.build import build_index
 from indexes.store import Index
 from retriever.types import Entity
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
 
 KILLED = "killed on purpose"
 

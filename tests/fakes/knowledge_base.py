@@ -8,8 +8,8 @@ from typing import Any
 
 from PIL import Image
 
-from indexes.build import build_index
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
 
 FLAGS: dict[str, list[str]] = {"France": ["blue", "white", "red"], "Ireland": ["green", "white"], "Plain": ["yellow"]}
 """Entities with an image: vertical bands."""

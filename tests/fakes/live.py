@@ -11,7 +11,6 @@ from typing import Any, Self
 import numpy as np
 from PIL import Image
 
-from indexes.build import build_index
 from indexes.live.editor import Editor, article_of
 from indexes.live.index import LiveIndex
 from indexes.manifest import ALL_FILES, REPORT
@@ -19,6 +18,7 @@ from indexes.sources import FolderImages
 from indexes.store import Index
 from retriever.types import ArticleImage, Entity, Section
 from tests.fakes.models import PALETTE, FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
 from tests.paths import contents
 
 

@@ -17,7 +17,6 @@ from demo.draw import draw
 from demo.facts import countries, url_of
 from demo.flags import load_flags
 from demo.photo import photograph
-from indexes.build import build_index
 from indexes.store import Index
 from indexes.summarizers import ExtractiveSummarizer
 from retriever.models.bm25 import BM25
@@ -29,6 +28,7 @@ from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.types import Query
+from tests.fakes.plans import build_index
 from tests.paths import ROOT
 
 COUNTRIES = ("br", "ca", "fr", "jp", "ke", "np", "gb", "za")

@@ -14,11 +14,11 @@ import pytest
 import torch
 from PIL import Image
 
-from indexes.build import build_index
 from indexes.labeled_images import LabeledImage
 from indexes.workers import ModelName
 from tests.fakes.live import article, as_row, hash_of, painting
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
 from tests.fakes.processes import run_python
 from tests.paths import contents
 

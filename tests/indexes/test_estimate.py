@@ -7,22 +7,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from indexes.article_images import ImageUse
-from indexes.build import build_index
 from indexes.chat_summarizer import ChatSummarizer
-from indexes.estimate import Estimate, estimate_build
+from indexes.estimate import SAMPLE, Estimate, estimate_build
 from indexes.formats import read_knowledge_base
 from indexes.keys import Keys
-from indexes.matching import with_matched_images
 from indexes.recall import HeldOutQueries, mixed_queries
 from indexes.search_kinds import bytes_per_key, write_search
-from indexes.sources import FolderImages, open_images
+from indexes.sources import FolderImages
 from indexes.summary_cache import SummaryCache
 from llm.chat import ChatClient
-from retriever.types import Entity, Section
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index, plan
 from tests.fakes.rows import write_jsonl
 from tests.fakes.vectors import clustered
 from tests.paths import contents
@@ -30,8 +27,9 @@ from tests.paths import contents
 
 def estimate(kb: Path, images: Path, **changes: object) -> Estimate:
     options = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion(), "progress": False}
-    source = open_images(images, kb, "evqa")
-    return estimate_build(read_knowledge_base(kb, "evqa"), source, **options | changes)  # type: ignore[arg-type]
+    sample = changes.pop("sample", SAMPLE)
+    assert isinstance(sample, int)
+    return estimate_build(plan(kb, images, kb, **options | changes), sample)
 
 
 def test_a_sample_of_everything_is_what_is_built(tmp_path: Path) -> None:
@@ -40,7 +38,7 @@ def test_a_sample_of_everything_is_what_is_built(tmp_path: Path) -> None:
     found = estimate(kb, images, tokens="int8")
     assert contents(tmp_path) == before
     models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion(), "progress": False}
-    index = build_index(kb, images, tmp_path / "index", tokens="int8", **models)  # type: ignore[arg-type]
+    index = build_index(kb, images, tmp_path / "index", tokens="int8", **models)
     counts = index.manifest.counts
     assert (found.entities, found.sections, found.with_image) == (counts.entities, counts.sections, counts.with_image)
     assert (found.sampled, found.search, found.requests, found.tokens_in) == (7, "flat", 0, 0)
@@ -54,7 +52,7 @@ def test_a_sample_of_everything_is_what_is_built(tmp_path: Path) -> None:
     assert all(seconds > 0 for seconds in found.seconds.values())
 
 
-def test_images_are_those_of_the_build(tmp_path: Path) -> None:
+def test_images_are_those_of_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images = tmp_path / "images"
     images.mkdir()
     for name in ("fox.png", "hen.png"):
@@ -67,21 +65,14 @@ def test_images_are_those_of_the_build(tmp_path: Path) -> None:
     ]
     kb = write_jsonl(tmp_path / "kb.jsonl", *rows)
 
-    class OnlyKeys(FolderImages):
-        def load(self, name: str) -> Image.Image:
-            assert name != "further.png"
-            return super().load(name)
+    load = FolderImages.load
 
-    source = OnlyKeys(images)
-    found = estimate_build(
-        with_matched_images(read_knowledge_base(kb, "jsonl"), source),
-        source,
-        summarizer=FakeSummarizer(),
-        encoder=FakeEncoder(),
-        fusion=FakeFusion(),
-        use=ImageUse(keys=5),
-        progress=False,
-    )
+    def checked(source: FolderImages, name: str) -> Image.Image:
+        assert name != "further.png"
+        return load(source, name)
+
+    monkeypatch.setattr(FolderImages, "load", checked)
+    found = estimate(kb, images, image_keys=5)
     assert (found.entities, found.with_image) == (3, 3)
 
 
@@ -94,19 +85,15 @@ def test_a_part_of_it_is_scaled_up(tmp_path: Path) -> None:
         estimate(kb, images, search="hnsw")
 
 
-def test_requests_and_their_tokens() -> None:
-    entities = [Entity(str(n), "T", (Section("T", "word " * 1000, 0),)) for n in range(10)]
+def row(number: int, text: str) -> dict[str, Any]:
+    return {"id": str(number), "title": "T", "sections": [{"title": "T", "text": text}]}
+
+
+def test_requests_and_their_tokens(tmp_path: Path) -> None:
+    kb = write_jsonl(tmp_path / "kb.jsonl", *(row(n, "word " * 1000) for n in range(10)))
     with FakeChatServer() as server:
         summarizer = ChatSummarizer(ChatClient(server.url, "good"), max_context_tokens=500)
-        found = estimate_build(
-            iter(entities),
-            None,
-            summarizer=summarizer,
-            encoder=FakeEncoder(),
-            fusion=None,
-            sample=4,
-            progress=False,
-        )
+        found = estimate(kb, tmp_path, summarizer=summarizer, fusion=None, sample=4)
         summarizer.close()
     assert len(server.bodies) == 4
     asked = [message["content"] for message in server.bodies[0]["messages"]]
@@ -117,17 +104,15 @@ def test_requests_and_their_tokens() -> None:
 
 
 def test_what_the_cache_has_costs_nothing(tmp_path: Path) -> None:
-    entities = [Entity(str(n), "T", (Section("T", f"word {n}", 0),)) for n in range(4)]
+    kb = write_jsonl(tmp_path / "kb.jsonl", *(row(n, f"word {n}") for n in range(4)))
     with FakeChatServer() as server:
         cache = SummaryCache(tmp_path / "summaries.sqlite")
         earlier = ChatSummarizer(ChatClient(server.url, "good"), cache=cache)
-        list(earlier.stream(entities[:3]))
+        list(earlier.stream(list(read_knowledge_base(kb, "jsonl"))[:3]))
         earlier.close()
         for _ in range(2):  # an estimate must not add to it
             summarizer = ChatSummarizer(ChatClient(server.url, "good"), cache=SummaryCache(cache.path))
-            found = estimate_build(
-                iter(entities), None, summarizer=summarizer, encoder=FakeEncoder(), fusion=None, progress=False
-            )
+            found = estimate(kb, tmp_path, summarizer=summarizer, fusion=None)
             summarizer.close()
             assert found.requests == 1
             asked = server.bodies[-1]["messages"]

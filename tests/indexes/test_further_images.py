@@ -13,10 +13,8 @@ from PIL import Image
 
 from indexes import sources
 from indexes.article_images import FurtherImages, ImageUse, MainImage, choose_further
-from indexes.build import build_index
 from indexes.entity_index import open_search
 from indexes.estimate import estimate_build
-from indexes.formats import read_knowledge_base
 from indexes.image_records import ImageRecords
 from indexes.keys import Keys
 from indexes.lines import save_offsets
@@ -24,7 +22,6 @@ from indexes.manifest import FILES, IMAGE_OWNERS, OWNERS
 from indexes.recall import HeldOutQueries
 from indexes.search import BestKeySearch, best_of_each
 from indexes.search_kinds import write_search
-from indexes.sources import FolderImages
 from indexes.store import Index
 from indexes.svg import load_any
 from retriever.pipeline import Retriever
@@ -35,6 +32,7 @@ from retriever.step2_rerank import FusionRerank
 from retriever.types import ArticleImage, Candidate, Entity, FloatArray, IntArray, Query, Section
 from tests.fakes.builds import KILLED, FusedEncoder, FusedFusion, burning
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index, plan
 from tests.fakes.rows import write_jsonl
 from tests.fakes.vectors import clustered
 from tests.paths import contents
@@ -242,10 +240,10 @@ def test_a_changed_further_image_is_noticed(kb: Path) -> None:
 
 def test_an_estimate_counts_further_images(kb: Path) -> None:
     models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-    source, more = FolderImages(kb.parent / "images"), ImageUse(3, True)
-    for use, keys in ((ImageUse(), 4), (more, 7)):
-        entities = read_knowledge_base(kb, "jsonl")
-        estimate = estimate_build(entities, source, candidates="combined", use=use, progress=False, **models)
+    options = models | {"candidates": "combined", "progress": False}
+    for image_keys, keys in ((1, 4), (3, 7)):
+        more = {"image_keys": image_keys, "section_images": image_keys > 1}
+        estimate = estimate_build(plan(kb, kb.parent / "images", kb, **options, **more))
         assert estimate.temporary_bytes == keys * 2 * 7 * 2
 
 

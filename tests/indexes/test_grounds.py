@@ -11,12 +11,12 @@ import torch
 from PIL import Image
 
 from indexes.article_images import GROUNDS
-from indexes.build import build_index
 from indexes.grounds import COLORS, has_no_ground, key_vectors, on_grounds, section_tokens
 from indexes.live.layout import current_files
 from retriever.images import ALPHA, load_image, prepare_image
 from tests.fakes.live import World, article, data_of
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
 from tests.fakes.rows import write_jsonl
 
 

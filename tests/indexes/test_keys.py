@@ -9,11 +9,11 @@ import pytest
 import torch
 from PIL import Image
 
-from indexes.build import build_index
 from indexes.keys import Keys, as_query
 from indexes.store import Index
 from tests.fakes.knowledge_base import build_small_index, write_kb
 from tests.fakes.models import FakeEncoder, FakeSummarizer
+from tests.fakes.plans import build_index
 
 
 def build(folder: Path, out: str, candidates: str) -> Index:
@@ -61,9 +61,9 @@ def test_without_any_image(tmp_path: Path, candidates: str) -> None:
     models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": None, "progress": False}
     if candidates == "image":
         with pytest.raises(ValueError, match="no entity has a readable main image"):
-            build_index(kb, tmp_path / "none", tmp_path / "out", candidates="image", **models)  # type: ignore[arg-type]
+            build_index(kb, tmp_path / "none", tmp_path / "out", candidates="image", **models)
         return
-    index = build_index(kb, tmp_path / "none", tmp_path / "out", candidates="combined", **models)  # type: ignore[arg-type]
+    index = build_index(kb, tmp_path / "none", tmp_path / "out", candidates="combined", **models)
     text = build(tmp_path, "text", "summary")
     query = FakeEncoder().encode_images([Image.new("RGB", (8, 8), "blue")])
     (scores, rows), (expected, expected_rows) = index.search(query, 5), text.search(query, 5)

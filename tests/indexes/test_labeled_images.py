@@ -12,7 +12,6 @@ import pytest
 import torch
 from PIL import Image
 
-from indexes.build import build_index
 from indexes.estimate import estimate_build
 from indexes.formats import read_knowledge_base
 from indexes.labeled_images import LabeledImage, LabeledSource
@@ -29,6 +28,7 @@ from retriever.step2_rerank import FusionRerank
 from retriever.types import Candidate, Entity, Query
 from tests.fakes.live import World, article, data_of, painting
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index, plan
 from tests.fakes.rows import write_jsonl
 from tests.indexes.live.test_live_index import check_same
 
@@ -273,9 +273,10 @@ def test_an_article_whose_main_image_is_a_labeled_one_is_known(kb: Path) -> None
 
 
 def test_an_estimate_counts_labeled_images(kb: Path) -> None:
-    found = estimate_build(
-        read_knowledge_base(kb),
-        FolderImages(kb.parent / "images"),
+    estimated = plan(
+        kb,
+        kb.parent / "images",
+        kb,
         summarizer=FakeSummarizer(),
         encoder=FakeEncoder(),
         fusion=FakeFusion(),
@@ -283,6 +284,7 @@ def test_an_estimate_counts_labeled_images(kb: Path) -> None:
         labeled=labeled(kb, blue="a", black="b", yellow="b"),
         progress=False,
     )
+    found = estimate_build(estimated)
     length = 2 * FakeEncoder().dimension
     assert found.bytes["entity index"] == round((2 + 3) * bytes_per_key("flat", 2, length))
     assert found.temporary_bytes == (2 + 3) * length * 2

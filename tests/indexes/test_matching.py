@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from indexes.build import build_index
 from indexes.file_keys import BEGINS, ENDS, NAME, keys_of, loose_key, without_size
 from indexes.inspection import inspect_knowledge_base, text_lines
 from indexes.matching import MatchReport, rule_lines, with_matched_images
@@ -18,6 +17,7 @@ from indexes.sources import FolderImages
 from retriever.types import ArticleImage, Entity
 from tests.fakes.images import write_image
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
 from tests.fakes.reading import written
 
 

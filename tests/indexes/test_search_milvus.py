@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from indexes.build import build_index
 from indexes.entity_index import open_search
 from indexes.keys import Keys
 from indexes.live.index import LiveIndex
@@ -21,6 +20,7 @@ from indexes.search_milvus import Collection, key_ids, write_milvus
 from indexes.store import Index
 from tests.fakes.live import World, article, data_of
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
 from tests.fakes.vectors import clustered
 from tests.indexes.live.test_live_index import check_same
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from indexes.build import build_index
 from indexes.live.counting import count
 from indexes.live.index import LiveIndex
 from indexes.live.layout import current_files
@@ -17,6 +16,7 @@ from tests.fakes.builds import KILLED, Fuse, build
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.live import BASE, World, article, data_of
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSections, FakeSummarizer
+from tests.fakes.plans import build_index
 from tests.paths import contents
 
 
@@ -138,5 +138,5 @@ def test_without_any_section(tmp_path: Path) -> None:
     kb.write_text('{"id": "a", "title": "A", "sections": []}\n')
     options = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion(), "progress": False}
     (tmp_path / "images").mkdir()
-    index = build_index(kb, tmp_path / "images", tmp_path / "index", sections=FakeSections(), **options)  # type: ignore[arg-type]
+    index = build_index(kb, tmp_path / "images", tmp_path / "index", sections=FakeSections(), **options)
     assert index.section_vectors(0) == [] and index.manifest.counts.section_windows == 0

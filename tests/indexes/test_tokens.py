@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from indexes.build import build_index
 from indexes.row_file import RowFile
 from indexes.store import Index
 from indexes.tokens import HostTokens, TokenStore, copied, join
@@ -24,6 +23,7 @@ from retriever.token_codec import TokenCodec
 from retriever.types import StoredTokens
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
 from tests.retriever.test_pipeline import FRANCE, IRELAND, YELLOW
 
 MODELS: dict[str, Any] = {

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from indexes.build import build_index
 from indexes.formats import read_knowledge_base
 from indexes.store import Index
 from indexes.wanted_ids import WantedIds
 from retriever.types import Entity
 from tests.fakes.models import FakeEncoder, FakeSummarizer
+from tests.fakes.plans import build_index
 
 WIKI = "https://en.wikipedia.org/wiki/"
 MEANT = {

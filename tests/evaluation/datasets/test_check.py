@@ -10,11 +10,11 @@ from PIL import Image
 from evaluation.datasets import forget_listings, load, read
 from evaluation.datasets.check import examine, report
 from evaluation.datasets.coverage import QuestionGroup, coverage
-from indexes.build import build_index
 from omgm.__main__ import main
 from retriever.images import FORMATS
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
 from tests.fakes.question_files import DYNVQA, EVQA, INFOSEEK, PLAIN, TWO_HOPS, write_infoseek
 from tests.fakes.rows import write_csv, write_jsonl
 

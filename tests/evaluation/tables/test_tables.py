@@ -28,8 +28,8 @@ from evaluation.tables.variants import (
 )
 from evaluation.tables.write import as_json, as_markdown, write
 from generators.reader.reader import ExtractiveReader
-from indexes.build import build_index
 from indexes.manifest import read_manifest
+from indexes.plan import IndexDesign
 from indexes.store import Index
 from omgm.__main__ import main
 from retriever.models.bm25 import BM25
@@ -39,6 +39,7 @@ from retriever.texts import blip_caption
 from retriever.types import Candidate, Evidence, Generation, GenerationRequest, Query, StoredTokens
 from tests.fakes.knowledge_base import FLAGS, write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSections, FakeSummarizer
+from tests.fakes.plans import build_index
 from tests.fakes.question_files import evqa_row
 from tests.fakes.records import record
 from tests.fakes.rows import write_csv
@@ -83,12 +84,8 @@ def runs_of(
         alpha=0.9,
         beta=0.2,
         mode="cosine",
-        design={
-            "drop_sections": None, "keep_navigation": False,
-            "candidates": "summary", "tokens": tokens, "search": "flat", "search_uri": "",
-            "image_weight": 0.5, "image_keys": 1, "section_images": True, "trim_borders": False,
-        },
-    )  # fmt: skip
+        design=IndexDesign(tokens=tokens, search="flat", image_weight=0.5, section_images=True),
+    )
     given = QuestionSet(
         dataset=dataset,
         questions=load("evqa", folder / f"{questions}.csv"),
@@ -128,7 +125,7 @@ def test_an_index_of_other_candidates_is_refused(world: Path, tmp_path: Path) ->
     assert len(runs.main)
     titles = runs_of(world)
     titles.questions = runs.questions
-    titles.components = replace(titles.components, design={**titles.components.design, "candidates": "title"})
+    titles.components = replace(titles.components, design=replace(titles.components.design, candidates="title"))
     with pytest.raises(
         ValueError, match=r"was built with search\.candidates = 'summary', but this profile has 'title'"
     ):

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from indexes.build import build_index
 from indexes.formats import guess_format, hash_knowledge_base, name_of, read_knowledge_base
 from indexes.formats.skipped import SkippedEntries
 from indexes.sources import ZimImages, find_main, open_images
 from retriever.types import ArticleImage, Section
 from tests.fakes.images import image_bytes
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
 from tests.paths import contents
 
 pytest.importorskip("libzim")

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from indexes.build import build_index
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
 from indexes.lock import LockedError, locked
@@ -25,6 +24,7 @@ from omgm.profile import load_profile
 from omgm.served_app import LateEditor, open_service
 from tests.fakes.live import World, article, as_row, painting
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
 from tests.fakes.world import FakeGenerator
 
 Capture = pytest.CaptureFixture[str]

@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 
 from indexes.article_images import ImageUse
-from indexes.build import build_index
 from indexes.labeled_images import LabeledImage
 from retriever.images import load_image
 from retriever.maxsim import ScoreMode
@@ -27,6 +26,7 @@ from retriever.step2_rerank import FusionRerank, rank_candidates
 from retriever.step3_sections import SectionRerank
 from retriever.types import Candidate, FloatArray, Query, ScoredSection
 from tests.fakes.models import FakeSummarizer
+from tests.fakes.plans import build_index
 from tests.fakes.training_world import TOPICS, TrainingWorld
 from training.mine import mine_negatives
 from training.questions import is_held_out

@@ -14,10 +14,10 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import BertConfig, BertModel
 
 from evaluation.datasets import Question
-from indexes.build import build_index
 from retriever.models.bert import merge_lora
 from retriever.models.section_encoder import SectionEncoder, with_own_layers
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
 from training.config import TrainingConfig
 from training.sections import train as module
 from training.sections.lora import LoraLinear, add_lora, lora_tensors, stacked

@@ -1,0 +1,24 @@
+"""Builds by keywords: the settings of an index beside what is built from and with."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from indexes import build
+from indexes.plan import BuildPlan, IndexDesign
+from indexes.store import Index
+
+_SETTINGS = {field.name for field in fields(IndexDesign)}
+
+
+def plan(kb: Path, images: Path | None, out: Path, **options: Any) -> BuildPlan:
+    """Returns a plan; `options` are attributes of `BuildPlan` and of `IndexDesign`."""
+    design = {name: options.pop(name) for name in _SETTINGS & options.keys()}
+    return BuildPlan(kb=kb, images=images, out=out, design=IndexDesign(**design), **options)
+
+
+def build_index(kb: Path, images: Path | None, out: Path, **options: Any) -> Index:
+    """Builds an index."""
+    return build.build_index(plan(kb, images, out, **options))
