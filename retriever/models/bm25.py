@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 from typing import NamedTuple
@@ -16,14 +17,20 @@ from retriever.lexical import implied, is_english, rarity, sentences, tokenize
 from retriever.types import FloatArray
 
 Term = str | tuple[str, str]
+_LABEL = re.compile(r"[\W_]*([^:=|]{1,60}?)\s*(?:[:=|]|\s-)(?=\s|$)")
+LABEL_WEIGHT = 0.75
+"""Chosen on Atlas's dev questions (`docs/decisions.md`)."""
+LONGEST_LABEL, LEVELS = 6, 3
+"""Words of a label, and labels in a row that are read: "Elevation: highest point: Mount Gimie" has two."""
 
 
 class _Text(NamedTuple):
-    """A tokenized passage: its number of stems, the positions of each, and the stems of each sentence."""
+    """A tokenized passage: its number of stems, the positions of each, and the stems of each sentence and label."""
 
     length: int
     positions: Mapping[str, Sequence[int]]
     sentences: tuple[frozenset[str], ...]
+    labels: frozenset[frozenset[str]]
 
     def frequency(self, term: Term) -> int:
         """Returns how often a stem, or a pair of adjacent stems in either order, occurs in the passage."""
@@ -43,7 +50,8 @@ class BM25:
     in an article of 20 passages, "begin" may be as rare as a name. A passage also scores for the question's words that
     occur together in one of its sentences. A first line that all passages share does not count. Scores are divided by
     the highest that the question could reach in its list (every term that occurs at all, saturated), which makes them
-    comparable with `sim_m`.
+    comparable with `sim_m`. The label of a value ("Population: 4 million") says more than other words: the more of a
+    label's words the question has or implies, the closer its passage's score gets to 1.
 
     Args:
         k1: Saturation of repeated words, 0 or more.
@@ -53,6 +61,7 @@ class BM25:
         sentence_weight: Weight of the best sentence, 0 or more. In plain BM25, this and the two above are 0.
         whole_question: Whether scores are multiplied by the share of the question's words (by their rarity) that occur
             at all. It changes no order, but one word of many then says little.
+        label_weight: How far a label that has exactly the question's words moves a passage's score to 1, 0 to 1.
 
     Raises:
         ValueError: A setting is out of range.
@@ -66,12 +75,14 @@ class BM25:
         rarity_power: float = 0.7,
         sentence_weight: float = 1.0,
         whole_question: bool = False,
+        label_weight: float = LABEL_WEIGHT,
     ) -> None:
-        if min(k1, pair_weight, rarity_power, sentence_weight) < 0 or not 0 <= b <= 1:
-            values = f"{k1=}, {b=}, {pair_weight=}, {rarity_power=}, {sentence_weight=}"
-            raise ValueError(f"b must be in 0..1, all other settings 0 or more; got {values}")
+        if min(k1, pair_weight, rarity_power, sentence_weight) < 0 or not (0 <= b <= 1 and 0 <= label_weight <= 1):
+            values = f"{k1=}, {b=}, {pair_weight=}, {rarity_power=}, {sentence_weight=}, {label_weight=}"
+            raise ValueError(f"b and label_weight must be in 0..1, all other settings 0 or more; got {values}")
         self.k1, self.b, self.pair_weight = k1, b, pair_weight
         self.rarity_power, self.sentence_weight, self.whole_question = rarity_power, sentence_weight, whole_question
+        self.label_weight = label_weight
 
     def score(self, questions: Sequence[str], passages: Sequence[Sequence[str]]) -> list[FloatArray]:
         """Scores each question's passages in [0, 1]; returns float32 [len(passages[i])] per question.
@@ -114,7 +125,29 @@ class BM25:
             reachable += self.sentence_weight * sum(words.values())
         if self.whole_question and words:
             reachable *= sum(map(self._weight, asked)) / sum(map(self._weight, words))
-        return scores / np.float32(reachable) if reachable else scores
+        if reachable:
+            scores /= np.float32(reachable)
+        if self.label_weight and words:
+            known = {word: self._weight(word) for word in asked}
+            own = sum(known[word] for word in dict.fromkeys(tokenize(core, english)))
+            labels = np.array([self._best_label(text.labels, known, own) for text in texts], np.float32)
+            scores += (1 - scores) * np.float32(self.label_weight) * labels
+        return scores
+
+    def _best_label(self, labels: Iterable[frozenset[str]], asked: Mapping[str, float], own: float) -> float:
+        """Returns how well the best label matches: its share of words asked for, times the share of the question's.
+
+        Args:
+            labels: The stems of each label.
+            asked: Weights of the question's stems, and of those that it implies.
+            own: Sum of the weights of those that it has itself.
+        """
+        best = 0.0
+        for label in labels:
+            if common := sum(asked[word] for word in label if word in asked):
+                shares = common / sum(map(self._weight, label)), min(1.0, common / own) if own else 1.0
+                best = max(best, shares[0] * shares[1])
+        return best
 
     def _weight(self, term: Term) -> float:
         """Returns the factor by which a term's inverse document frequency is multiplied."""
@@ -137,8 +170,24 @@ def _terms(stems: Sequence[str]) -> list[Term]:
 
 @lru_cache(maxsize=4096)  # about 13 KB each
 def _read(passage: str, english: bool) -> _Text:
-    parts = [tokenize(sentence, english) for sentence in sentences(passage)]
+    lines = sentences(passage)
+    parts = [tokenize(line, english) for line in lines]
     positions = defaultdict[str, list[int]](list)
     for position, stem in enumerate(chain.from_iterable(parts)):
         positions[stem].append(position)
-    return _Text(sum(map(len, parts)), positions, tuple(map(frozenset, parts)))
+    labels = frozenset(label for line in lines for label in _labels(line, english))
+    return _Text(sum(map(len, parts)), positions, tuple(map(frozenset, parts)), labels)
+
+
+def _labels(line: str, english: bool) -> Iterator[frozenset[str]]:
+    """Yields the stems of the labels that a line begins with, of each alone and of all together."""
+    found, place = list[frozenset[str]](), 0
+    while len(found) < LEVELS and (match := _LABEL.match(line, place)):
+        stems = frozenset(tokenize(match[1], english))
+        if not stems or len(match[1].split()) > LONGEST_LABEL or (found and re.search(r"\d", match[1])):
+            break
+        found.append(stems)
+        yield stems
+        place = match.end()
+    if len(found) > 1:
+        yield frozenset(chain.from_iterable(found))

@@ -27,6 +27,8 @@ LISTS, HELD_OUT_LISTS = 6000, 300
 """Number of lists of facts in training, and in validation and test."""
 KEPT_OUT = "new_wiki"
 """Files whose name begins so have a fifth of their articles kept out."""
+COLLECTIONS = ("Filtered Reddit", "Amazon Reviews")
+"""Beginnings of titles that name no article: posts and reviews."""
 Infobox = tuple[str, str, Mapping[str, Sequence[str]]]
 
 
@@ -49,7 +51,10 @@ def main() -> None:
             aside = path.name.startswith(KEPT_OUT) and share_of(question.article) == 0
             (held_out if aside else known).append(question)
     known += chain.from_iterable(map(read_qed, args.qed))
-    found = list(prose_questions(known, rng))
+    found = [
+        question._replace(article="") if question.article.startswith(COLLECTIONS) else question
+        for question in prose_questions(known, rng)
+    ]
     for question in chain.from_iterable(map(read_tokens, args.tokens)):  # whose articles are unknown
         found.append(question)
         if rng.random() < TURNED:

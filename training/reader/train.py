@@ -22,9 +22,11 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from generators.reader import BASE
+from generators.reader.model import SCALE
 from generators.reader.windows import windows
 from retriever.files import replacing
 from retriever.models.bert import load_bert
+from retriever.models.precision import autocast, fastest_dtype
 from training.reader.questions import SpanAnswer, SpanQuestion
 
 BATCH = 16
@@ -133,6 +135,7 @@ class Trainer:
 
     def __init__(self, encoder: nn.Module, head: SpanHead, steps: int, peak: float) -> None:
         self.encoder, self.head, self.steps, self.peak = encoder, head, steps, peak
+        self.precision = fastest_dtype("cpu")
         self.parameters = {f"encoder.{n}": p for n, p in encoder.named_parameters() if _trained(n)}
         self.parameters |= {f"head.{n}": p for n, p in head.named_parameters()}
         for name, parameter in encoder.named_parameters():
@@ -149,7 +152,7 @@ class Trainer:
         ids, types, mask, first, last = batch_of(rows)
         allowed = (types == 1) & (mask == 1)
         allowed[:, 0] = True
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with autocast("cpu", self.precision):
             hidden = self.encoder(input_ids=ids, token_type_ids=types, attention_mask=mask).last_hidden_state
             logits = self.head(hidden)
         loss = loss_of(logits, allowed, first, last)
@@ -169,14 +172,27 @@ class Trainer:
         with replacing(path) as temporary:
             save_file(tensors, temporary)
 
-    def load(self, path: Path, optimizer: bool) -> int:
-        """Reads what `save` wrote; returns the number of steps made, or 0 if only the weights are taken."""
+    def start_from(self, path: Path) -> None:
+        """Takes the weights of a checkpoint, or the changes that `training.reader.weights` wrote.
+
+        Raises:
+            ValueError: The file lacks a parameter.
+        """
         tensors = load_file(path)
         with torch.no_grad():
             for name, parameter in self.parameters.items():
-                parameter.copy_(tensors[name])
-        if not optimizer:
-            return 0
+                kept = name if name in tensors else name.removeprefix("encoder.")
+                if kept not in tensors:
+                    raise ValueError(f"{path}: {name} is missing; give a checkpoint or weights of the reader")
+                if kept + SCALE in tensors:
+                    parameter.add_(tensors[kept].float() * tensors[kept + SCALE][:, None])
+                else:
+                    parameter.copy_(tensors[kept])
+
+    def resume(self, path: Path) -> int:
+        """Reads weights and optimizer that `save` wrote; returns the number of steps made."""
+        self.start_from(path)
+        tensors = load_file(path)
         for name, parameter in self.parameters.items():
             self.optimizer.state[parameter] = {
                 "step": tensors["step"].float(),
@@ -210,7 +226,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--init", type=Path, help="weights of an earlier training to start from")
+    parser.add_argument("--init", type=Path, help="checkpoint, or the reader's weights, to start from")
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--rate", type=float, default=1.5e-4)
     parser.add_argument("--length", type=int, default=224)
@@ -222,9 +238,9 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     path, done = args.out / "checkpoint.safetensors", 0
     if path.exists():
-        done = trainer.load(path, optimizer=True)
+        done = trainer.resume(path)
     elif args.init:
-        trainer.load(args.init, optimizer=False)
+        trainer.start_from(args.init)
     rng = random.Random(args.seed)
     rows = [row for q in read_examples(args.examples) if (row := encode(tokenizer, q, args.length, rng))]
     print(f"{len(rows)} examples, {sum(len(row.ids) for row in rows) / len(rows):.0f} tokens each", flush=True)

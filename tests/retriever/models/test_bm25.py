@@ -71,6 +71,40 @@ def test_words_that_stand_in_one_sentence_count_more() -> None:
     np.testing.assert_allclose(together, [(2 + 1) / (4.4 + 2), (2 + 2) / (4.4 + 2)], rtol=1e-5)
 
 
+def test_the_label_of_a_value_says_more_than_its_words() -> None:
+    lists = ["Population: total: 4 million\nArea: 5 ha", "Population distribution: the population lives in the north"]
+    question = "What is the population?"
+    plain, labeled = (BM25(label_weight=weight).score([question], [lists])[0] for weight in (0, 1))
+    assert plain[1] > plain[0]
+    assert labeled[0] == pytest.approx(1)  # "population" is all of one label, and all of the question
+    population, distribution = (rarity(stem(word)) ** 0.7 for word in ("population", "distribution"))
+    share = population / (population + distribution)
+    np.testing.assert_allclose(labeled[1], plain[1] + (1 - plain[1]) * share, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("question", "line"),
+    [
+        ("How heavy is it?", "- net_weight = 3 kg"),  # implied
+        ("What is the highest point?", "Elevation: highest point: Mount Gimie 948 m"),  # the second of two labels
+        ("What is the highest elevation?", "Elevation: highest: 948 m"),  # both together
+        ("Which glass should I use?", "Glass | coupe"),
+        ("In which year was it built?", "Built - 1931"),
+    ],
+)
+def test_labels_in_many_styles(question: str, line: str) -> None:
+    passages = [line, f"A note on it, {line.translate(str.maketrans(':=|', '   ')).replace(' - ', ' ')}"]
+    plain, labeled = (BM25(label_weight=weight).score([question], [passages])[0] for weight in (0, 1))
+    assert labeled[0] > plain[0] and labeled[1] == plain[1]
+
+
+def test_long_phrases_and_clock_times_are_no_labels() -> None:
+    passages = ["It is open from 9:30 to 17:00 daily", "He wrote about the many old mills of the town: three stand"]
+    for question in ("When is it open?", "How many mills of the town stand?"):
+        plain, labeled = (BM25(label_weight=weight).score([question], [passages])[0] for weight in (0, 1))
+        np.testing.assert_array_equal(plain, labeled)
+
+
 def test_a_title_that_all_passages_share_does_not_count() -> None:
     texts = ["The tower burned down.", "A bell was cast.", "Its roof is of stone."]
     titled = [f"# Tower\n{text}" for text in texts]
@@ -113,8 +147,10 @@ def test_words_that_point_at_the_image_do_not_count() -> None:
 
 
 @pytest.mark.parametrize(
-    "kwargs", [{"k1": -1}, {"b": 2}, {"pair_weight": -1}, {"rarity_power": -1}, {"sentence_weight": -1}]
-)
+    "kwargs",
+    [{"k1": -1}, {"b": 2}, {"pair_weight": -1}, {"rarity_power": -1}, {"sentence_weight": -1},
+     {"label_weight": 2}],
+)  # fmt: skip
 def test_settings_out_of_range(kwargs: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(kwargs))):
         BM25(**kwargs)

@@ -21,15 +21,17 @@ from training.reader.questions import (
 
 
 def test_files_of_squad_become_questions(tmp_path: Path) -> None:
-    answers = [{"text": "red", "answer_start": 6}, {"text": "red", "answer_start": 6}]
+    answers = [{"text": text, "answer_start": start} for text, start in (("It", 0), ("red", 6), ("red", 6))]
     rows = [{"question": "What color?", "answers": answers}, {"question": "Why?", "answers": [], "is_impossible": True}]
     data = [{"title": "Old_Tower", "paragraphs": [{"context": "It is red.", "qas": rows}]}]
     path = tmp_path / "squad.json"
     path.write_text(json.dumps({"data": data}))
     assert list(read_squad(path)) == [
-        SpanQuestion("What color?", "It is red.", "Old Tower", (SpanAnswer("red", 6),)),
+        SpanQuestion("What color?", "It is red.", "Old Tower", (SpanAnswer("red", 6), SpanAnswer("It", 0))),
         SpanQuestion("Why?", "It is red.", "Old Tower", ()),
     ]
+    path.write_text(json.dumps({"data": [{"paragraphs": data[0]["paragraphs"]}]}))  # TyDi QA's have no titles
+    assert [question.article for question in read_squad(path)] == ["", ""]
     path.write_text('{"data": [{"title": "A"}]}')
     with pytest.raises(ValueError, match=r"squad\.json: must be in SQuAD's format"):
         list(read_squad(path))

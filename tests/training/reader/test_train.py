@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from generators.reader.model import SpanModel
 from generators.reader.reader import ExtractiveReader
@@ -19,7 +19,7 @@ from retriever.types import Evidence
 from training.reader import train, weights
 from training.reader.examples import write
 from training.reader.questions import SpanAnswer, SpanQuestion
-from training.reader.train import Encoded, Trainer, batch_of, encode, loss_of, rate
+from training.reader.train import Encoded, SpanHead, Trainer, batch_of, encode, loss_of, rate
 from training.reader.weights import Trial, best_threshold, fit, probabilities
 
 TOWER = SpanQuestion("When did it open?", "It opened in May 1931. It is red.", "Tower", (SpanAnswer("May 1931", 13),))
@@ -87,6 +87,14 @@ def test_a_killed_training_resumes_and_its_weights_read(tmp_path: Path, monkeypa
     kept = model.encoder.state_dict()[name] - load_bert("all-MiniLM-L6-v2")[0].state_dict()[name]
     assert float((kept - change).abs().max()) <= float(change.abs().max()) / 127
 
+    again = Trainer(load_bert("all-MiniLM-L6-v2")[0], SpanHead(384), 1, 1e-4)
+    again.start_from(out)
+    assert torch.equal(again.parameters[f"encoder.{name}"], model.encoder.state_dict()[name])
+    assert torch.equal(again.parameters["head.weight"], whole["head.weight"])
+    save_file({"head.bias": torch.zeros(2)}, tmp_path / "part.safetensors")
+    with pytest.raises(ValueError, match="is missing; give a checkpoint"):
+        again.start_from(tmp_path / "part.safetensors")
+
 
 def test_batches_are_padded() -> None:
     ids, types, mask, first, last = batch_of([Encoded([1, 2, 3], [0, 1, 1], 2, 2), Encoded([1, 2], [0, 1], 0, 0)])
@@ -112,8 +120,6 @@ def test_confidence_and_threshold_tell_right_from_wrong() -> None:
 
 def test_other_weights_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not fit all-MiniLM-L6-v2"):
-        from safetensors.torch import save_file
-
         wrong = {"embeddings.other": torch.zeros(2), "head.weight": torch.zeros(2, 384), "head.bias": torch.zeros(2)}
         save_file(wrong | {"confidence": torch.zeros(4), "threshold": torch.tensor(0.5)}, tmp_path / "w.safetensors")
         SpanModel.load(tmp_path / "w.safetensors")
