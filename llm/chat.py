@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any
@@ -15,16 +15,20 @@ import httpx
 from llm.deadline import seconds_left
 from llm.messages import Message, without_system_role
 from llm.proxies import http_client, through_proxy
-from llm.refusals import CHANGED, is_too_long, refused_field, without_field
+from llm.refusals import CHANGED, OMITTED, is_too_long, refused_field, without_fields
 from llm.replies import ChatReply, error_field, error_message, read_reply, shortened
 from llm.reply_reader import ReplyError, ReplyReader
-from llm.retries import MAX_WAIT, retry_after, seconds_to_wait
+from llm.retries import MAX_WAIT, asked_wait, seconds_to_wait
 from llm.thoughts import TAGS, ThoughtFilter
 
 logger = logging.getLogger(__name__)
 
 _UNSTABLE = ("created", "permission")
 """What servers say anew of a model in each list of models."""
+_PASSING = (408, 409, 425, 429)
+"""Statuses below 500 after which a request may succeed if it is sent again."""
+KEY = "OPENAI_API_KEY"
+"""The environment variable with the key of chat servers."""
 _GRACE_S = 0.5
 """Seconds that a stream may stay open after `[DONE]`: text that follows it must not be lost."""
 MAX_CONNECT = 10.0
@@ -90,6 +94,7 @@ class ChatClient:
             a system role.
         reasoning_effort: Sent if given; "none" turns off the reasoning of a thinking model if the server supports it.
         setting: The name of `timeout` in messages.
+        omit: Fields that the server is known to refuse, see `llm.refusals.OMITTED`.
 
     Raises:
         ValueError: A setting is out of range, or a proxy variable of the environment is unusable.
@@ -107,19 +112,22 @@ class ChatClient:
         system_role: bool = True,
         reasoning_effort: str = "",
         setting: str = "timeout",
+        omit: Collection[str] = (),
     ) -> None:
         if retries < 0 or concurrency < 1 or timeout <= 0 or backoff < 0:
             raise ValueError(
                 f"a chat client needs retries >= 0, concurrency >= 1, timeout > 0, backoff >= 0; "
                 f"got {retries=}, {concurrency=}, {timeout=}, {backoff=}"
             )
+        if unknown := sorted({*omit} - {*OMITTED}):
+            raise ValueError(f"omit must name fields among {', '.join(OMITTED)}; got {unknown[0]!r}")
         self._base = _root(base_url)
         self.url = _under(self._base, "chat/completions")
         self.model, self.retries, self.backoff, self.system_role = model, retries, backoff, system_role
         self.reasoning_effort = reasoning_effort
         self.concurrency = concurrency
         self._timeout, self._setting = timeout, setting
-        self._refused: frozenset[str] = frozenset()
+        self._refused = frozenset(omit)
         """Fields that the server has refused: see `llm.refusals`."""
         self._counts: bool | None = None
         """Whether the server has taken the option that asks for token counts; `None` before the first reply."""
@@ -265,9 +273,7 @@ class ChatClient:
         refused = set(self._refused)
         attempt, begun = 0, False
         while True:
-            sent = body
-            for name in refused:
-                sent = without_field(sent, name) if name in sent else sent
+            sent = without_fields(body, refused)
             try:
                 async with aclosing(self._sent(sent, tags, whole)) as pieces:
                     async for piece in pieces:
@@ -280,7 +286,7 @@ class ChatClient:
                 if begun:
                     raise
                 unproven = self._counts is None
-                fault = refused_field(error.message, error.param, error.status, body, refused, unproven)
+                fault = refused_field(error.message, error.param, error.status, sent, unproven)
                 if fault is not None:
                     refused.add(fault)
                     continue
@@ -318,6 +324,9 @@ class ChatClient:
         self, response: httpx.Response, tags: Sequence[str], whole: bool
     ) -> AsyncGenerator[str | ChatReply]:
         reader, pieces = ReplyReader(), ThoughtFilter(tags, self._begins_thoughts)
+        if encoding := _unread_encoding(response):
+            message = f"the reply is in the encoding {encoding}, which was not asked for"
+            raise ChatError(message, self.url, response.status_code)
         try:
             async for data in _until_end(response, reader):
                 for text in reader.feed(data):
@@ -340,14 +349,26 @@ class ChatClient:
 
     async def _refusal(self, response: httpx.Response) -> ChatError:
         """Returns the error of a response without success."""
-        status, after = response.status_code, response.headers.get("retry-after")
-        body = (await response.aread()).decode(errors="replace")
-        message = f"status {status}: {error_message(body) or response.reason_phrase}"
+        status, headers = response.status_code, response.headers
+        try:
+            await response.aread()
+            body, said = response.text, error_message(response.text)
+        except httpx.HTTPError as error:  # the status counts, even if the rest cannot be read
+            body, said = "", f"{response.reason_phrase} (its text cannot be read: {error})"
+        message = f"status {status}: {said or response.reason_phrase}"
+        if encoding := _unread_encoding(response):
+            message = f"status {status}: {response.reason_phrase} (its text is in the encoding {encoding})"
         if response.is_redirect:
-            message = f"status {status}: redirects to {response.headers.get('location')}; set base_url accordingly"
+            place = response.url.join(headers["location"]) if "location" in headers else "no address"
+            message = f"status {status}: redirects to {place}; set base_url accordingly"
+        elif status == 401:
+            sent = "was sent" if "Authorization" in self._headers else "is not set"
+            message += f"; the key is that of the environment variable {KEY}, which {sent}"
+        elif status in (407, 502, 503, 504):
+            message += through_proxy(self.url)
         elif status in (404, 405) and not self._base.path.rstrip("/").endswith("/v1"):
             message += "; base_url is used as it is: does it lack /v1?"
-        return ChatError(message, self.url, status, wait=retry_after(after), param=error_field(body))
+        return ChatError(message, self.url, status, wait=asked_wait(headers), param=error_field(body))
 
     def _wait(self, error: ChatError, attempt: int) -> float:
         """Returns the seconds until a request may be sent again.
@@ -356,7 +377,7 @@ class ChatClient:
             ChatError: `error`, if it must not.
         """
         status = error.status
-        if error.timed_out or error.too_long or (status is not None and status != 429 and status < 500):
+        if error.timed_out or error.too_long or (status is not None and status not in _PASSING and status < 500):
             raise error
         if attempt == self.retries:
             message = f"{error.message} (attempts: {attempt + 1})" if attempt else error.message
@@ -389,7 +410,10 @@ class ChatClient:
 
 
 async def _until_end(response: httpx.Response, reader: ReplyReader) -> AsyncIterator[bytes]:
-    """Yields the bytes of a response up to its end; some proxies keep it open after the mark of the end."""
+    """Yields the bytes of a response up to its end.
+
+    After the mark of the end, some proxies keep it open, and others close it without the end that HTTP asks for.
+    """
     stream = response.aiter_bytes()
     while True:
         try:
@@ -397,9 +421,20 @@ async def _until_end(response: httpx.Response, reader: ReplyReader) -> AsyncIter
                 data = await anext(stream, None)
         except TimeoutError:
             return
+        except httpx.RemoteProtocolError:
+            if reader.whole:
+                return
+            raise
         if data is None:
             return
         yield data
+
+
+def _unread_encoding(response: httpx.Response) -> str:
+    """Returns the encoding of a response that was not asked for and cannot be decoded, or ""."""
+    names = [name.strip().lower() for name in response.headers.get("content-encoding", "").split(",")]
+    asked = response.request.headers.get("accept-encoding", "").replace(" ", "").split(",")
+    return next((name for name in names if name not in ("", "identity", "x-gzip", *asked)), "")
 
 
 def _root(base_url: str) -> httpx.URL:

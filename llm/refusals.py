@@ -8,12 +8,22 @@ from typing import Any
 
 CHANGED: Mapping[str, str | None] = {
     "max_tokens": "max_completion_tokens",
+    "max_completion_tokens": None,
     "stream_options": None,
     "temperature": None,
     "stop": None,
     "reasoning_effort": None,
 }
 """Fields of a request that servers refuse, and what is sent instead; `None` for nothing."""
+OMITTED = (*CHANGED, "stream")
+"""All fields that a request can do without."""
+_NAMES: Mapping[str, str] = {
+    "max_tokens": r"max[_ -]?tokens",
+    "max_completion_tokens": r"max[_ -]?completion[_ -]?tokens",
+    "stream_options": r"stream[_ -]?options|include[_ -]?usage",
+    "reasoning_effort": r"reasoning[_ -]?effort|does not support (?:thinking|reasoning)",
+}
+"""How messages name fields, if not only as requests do."""
 TOO_LONG = re.compile(
     r"context[ _-]?(?:length|window|size|limit)"
     r"|(?:prompt|input|inputs|request|conversation|messages?)\b[^.]{0,40}\b(?:too (?:long|large)|exceed)"
@@ -37,26 +47,23 @@ def is_too_long(message: str, status: int | None) -> bool:
     return status == 413 or (status != 429 and TOO_LONG.search(message) is not None)
 
 
-def refused_field(
-    message: str, param: str, status: int | None, body: Mapping[str, Any], changed: Collection[str], unproven: bool
-) -> str | None:
+def refused_field(message: str, param: str, status: int | None, body: Mapping[str, Any], unproven: bool) -> str | None:
     """Returns the field of a request that a server refuses, if the request can do without it.
 
     Args:
         message: The server's message.
         param: The field that the error names in a field of its own, or "".
         status: The HTTP status.
-        body: The request.
-        changed: Fields that have been changed already.
+        body: The request as it was sent.
         unproven: Whether the server has not taken `stream_options` before; it is then suspected if nothing is named.
     """
     if status in (400, 422):
-        left = [name for name in CHANGED if name in body and name not in changed]
+        left = [name for name in CHANGED if name in body]
         if param in left:
             return param
         if not is_too_long(message, status):
             for name in left:
-                if re.search(rf"\b{name}\b", message):
+                if re.search(rf"\b(?:{_NAMES.get(name, name)})\b", message, re.IGNORECASE):
                     return name
         if unproven and "stream_options" in left and not _OTHER_REASON.search(message):
             return "stream_options"
@@ -65,9 +72,14 @@ def refused_field(
     return None
 
 
-def without_field(body: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Returns a request without a field that the server refuses, with what is sent in its place."""
-    if name == "stream":
-        return {**{key: value for key, value in body.items() if key != "stream_options"}, "stream": False}
-    instead = CHANGED[name]
-    return {(key if key != name else str(instead)): value for key, value in body.items() if key != name or instead}
+def without_fields(body: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Returns a request without the fields that the server refuses, with what is sent in their place."""
+    left = dict(body)
+    for name, instead in CHANGED.items():
+        if name in names and name in left:
+            value = left.pop(name)
+            left |= {instead: value} if instead else {}
+    if "stream" in names:
+        left.pop("stream_options", None)
+        left["stream"] = False
+    return left

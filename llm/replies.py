@@ -13,25 +13,26 @@ from llm.thoughts import TAGS, Parted, part
 
 Ending = Literal["complete", "cut", "refused", "filtered"]
 """How a reply ended: as the model meant it to, at its maximum length, in a refusal, or at the content filter."""
-_ENDINGS: Mapping[str, Ending] = {
-    "length": "cut",
-    "max_tokens": "cut",
-    "max_output_tokens": "cut",
-    "model_length": "cut",
-    "content_filter": "filtered",
-    "content-filter": "filtered",
-    "content_filtered": "filtered",
-    "safety": "filtered",
-    "sensitive": "filtered",
-    "recitation": "filtered",
-    "blocklist": "filtered",
-    "prohibited_content": "filtered",
-    "spii": "filtered",
-    "guardrail_intervened": "filtered",
-    "refusal": "refused",
-}
-"""By the finish reasons of servers; all others are complete."""
+_REASONS: tuple[tuple[Ending | Literal["broken"], re.Pattern[str]], ...] = (
+    ("filtered", re.compile(r"filter|safety|sensitive|recitation|block|prohibit|spii|guardrail|toxic|moderat|violat")),
+    ("refused", re.compile(r"refus")),
+    ("cut", re.compile(r"length|max_|context|(?<!rate_)limit")),
+    (
+        "broken",
+        re.compile(
+            r"error|abort|cancel|fail|time_?d?_?out|interrupt|preempt|malformed|overload|incomplete|insufficient"
+            r"|unavailable|unexpected|disconnect|rate_limit|^(?:other|unknown|language|pause_turn)$|unspecified"
+        ),
+    ),
+)
+"""How the finish reasons of servers are read, in this order; all others are complete."""
 
+_LONE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Surrogates that are not bytes."""
+_HALF = re.compile(
+    "[\ud800-\udbff]\\Z|[\udcc2-\udcf4]\\Z|[\udce0-\udcf4][\udc80-\udcbf]\\Z|[\udcf0-\udcf4][\udc80-\udcbf]{2}\\Z"
+)
+"""The beginning of a character: the first of two surrogates, or the first of several bytes."""
 _ESCAPED_SURROGATE = re.compile(
     r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
@@ -89,7 +90,7 @@ def read_reply(body: Mapping[str, Any], tags: Sequence[str] = TAGS, opened: bool
     Raises:
         LookupError, TypeError, AttributeError: The body is not a chat completion.
     """
-    choice = body["choices"][0]
+    choice = own_choice(body["choices"])
     message = choice["message"]
     called = [call.get("function") or {} for call in message.get("tool_calls") or ()]
     ids = [str(call.get("id") or "") for call in message.get("tool_calls") or ()]
@@ -104,6 +105,15 @@ def read_reply(body: Mapping[str, Any], tags: Sequence[str] = TAGS, opened: bool
     return make_reply(
         written(message.get("content")), reasoning_of(message), ending, body.get("usage"), tags, opened, calls, refusal
     )
+
+
+def own_choice(choices: Sequence[Any]) -> Any:
+    """Returns the choice with the index 0, or else the first one.
+
+    Raises:
+        LookupError, AttributeError: There is none.
+    """
+    return next((one for one in choices if one and str(one.get("index")) in ("0", "None")), choices[0])
 
 
 def make_reply(
@@ -139,18 +149,41 @@ def make_reply(
 
 def ending_of(finish_reason: object, refusal: str = "") -> Ending:
     """Returns how a reply ended, from the server's finish reason and the model's refusal."""
-    reason = str(finish_reason).lower().partition(":")[0].strip()  # Gemini's are such as "content_filter: SAFETY"
-    return "refused" if refusal else _ENDINGS.get(reason, "complete")
+    ending = "refused" if refusal else _read_reason(finish_reason)
+    return "complete" if ending == "broken" else ending
+
+
+def is_broken(finish_reason: object) -> bool:
+    """Returns whether a finish reason says that the server, not the model, ended the reply."""
+    return _read_reason(finish_reason) == "broken"
+
+
+def _read_reason(finish_reason: object) -> Ending | Literal["broken"]:
+    reason = str(finish_reason or "").partition(":")[0]  # Gemini's are such as "content_filter: SAFETY"
+    reason = re.sub(r"[^a-z]+", "_", reason.strip().lower().removeprefix("finishreason.")).strip("_")
+    return next((ending for ending, pattern in _REASONS if pattern.search(reason)), "complete")
 
 
 def well_formed(text: str) -> str:
-    r"""Replaces unpaired surrogates with U+FFFD: JSON can spell them, but UTF-8 cannot encode them.
+    r"""Joins halves of characters and replaces those that stay alone with U+FFFD.
+
+    They are surrogates, which JSON can spell but UTF-8 cannot encode, or bytes of UTF-8, as low surrogates (the error
+    handler `surrogateescape`).
 
     Example:
         >>> well_formed("cut in an emoji: \ud83d") == "cut in an emoji: \ufffd"
         True
     """
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if text.isascii():
+        return text
+    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return _LONE.sub("\ufffd", joined).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def begun_character(text: str) -> str:
+    """Returns the first half of a character at the end of a text, "" if there is none; see `well_formed`."""
+    found = _HALF.search(text[-3:])
+    return "" if found is None else found[0]
 
 
 def _cleaned(text: str) -> str:
@@ -165,11 +198,22 @@ def written(content: object) -> str:
         TypeError: It is something else.
     """
     if isinstance(content, list | dict):
-        content = content if isinstance(content, list) else [content]
-        content = "".join(str(one.get("text") or "") for one in content if isinstance(one, dict))
+        content = "".join(map(_part_text, content if isinstance(content, list) else [content]))
     if not isinstance(content, str | None):
         raise TypeError(f"the content is {type(content).__name__}")
     return content or ""
+
+
+def _part_text(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict):
+        raise TypeError(f"a part of the content is {type(part).__name__}")
+    text = part.get("text")
+    text = text.get("value") if isinstance(text, dict) else text  # as in OpenAI's Assistants
+    if not isinstance(text, str | None):
+        raise TypeError(f"the text of a part is {type(text).__name__}")
+    return text or ""
 
 
 def _text(arguments: object) -> str:
@@ -216,7 +260,7 @@ def error_message(body: str) -> str:
     except ValueError:
         return page_title(body) if body.lstrip().startswith("<") else shortened(body)
     value = value[0] if isinstance(value, list) and value else value  # Gemini's errors are in a list
-    for key in ("error", "message"):
+    for key in ("error", "message", "detail"):
         value = value.get(key, value) if isinstance(value, dict) else value
     return shortened(value if isinstance(value, str) else body)
 
@@ -240,5 +284,5 @@ def page_title(page: str) -> str:
 
 def shortened(text: str) -> str:
     """Returns a text as a single line, cut to 300 characters."""
-    text = " ".join(text.split())
+    text = " ".join(well_formed(text).split())
     return text if len(text) <= 300 else text[:299] + "…"

@@ -11,15 +11,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from llm.event_lines import BOM, EventLines
-from llm.replies import error_message, page_title, reasoning_of, shortened, well_formed, written
+from llm.replies import (
+    begun_character,
+    ending_of,
+    error_message,
+    is_broken,
+    own_choice,
+    page_title,
+    reasoning_of,
+    shortened,
+    well_formed,
+    written,
+)
 
 _PINGS = {"", "null", "ping", "pong", "heartbeat", "keepalive", "keep-alive", "keep_alive", "processing"}
 """Data and names of events that only keep a connection open."""
-_BROKEN = {
-    "error", "abort", "aborted", "cancelled", "canceled", "network_error", "insufficient_system_resource", "timeout",
-    "interrupted", "malformed_function_call", "engine_overloaded",
-}  # fmt: skip
-"""Finish reasons of replies that the server, not the model, ended."""
+_NO_REASON = ("", "null", "none")
+"""Finish reasons of replies that go on."""
 _LONGEST_PAGE = 2**16
 """Maximum bytes of a page that are read."""
 
@@ -57,6 +65,17 @@ class ReplyReader:
         self._calls: list[dict[str, Any]] = []
         self._places: dict[object, int] = {}
         self._usage: object = None
+        self._others: list[Mapping[str, Any]] = []  # pieces with another index than 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether the reply has ended, so that nothing is lost if the connection breaks."""
+        if self._kind != "document":
+            return bool(self.finish) or self.marked
+        try:
+            return isinstance(json.loads(bytes(self._raw)), dict)
+        except ValueError:
+            return False
 
     def feed(self, data: bytes) -> list[str]:
         """Reads the next bytes; returns the pieces of text in the events that they complete.
@@ -89,6 +108,10 @@ class ReplyReader:
         rest = [piece for line in self._lines.close() for piece in self._line(line)]
         if self._data:
             raise _damaged(self._data)
+        if len({str(one.get("index")) for one in self._others}) == 1 and not (self.finish or self._text):
+            marked, self.marked = self.marked, False
+            rest += [piece for one in self._others for piece in self._choice(one)]  # this server counts from 1
+            self.marked = marked
         if self._kind != "events":
             raise ReplyError("the response is empty")
         said = (*self._text, *self._thoughts, *self._refusal, *self._calls)
@@ -129,13 +152,14 @@ class ReplyReader:
             raise ReplyError(f"not a chat completion: {shortened(text)}")
         _check(value)
         choices = value.get("choices")
-        if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        if not isinstance(choices, list) or not choices or not all(isinstance(one, dict) for one in choices):
             raise ReplyError(f"not a chat completion: {shortened(text)}")
-        if not isinstance(choices[0].get("message"), dict):
+        choice = own_choice(choices)
+        if not isinstance(choice.get("message"), dict):
             self._kind = "events"
             self._event(json.dumps(value))
             return None
-        _check_finish(choices[0].get("finish_reason"))
+        _check_finish(choice.get("finish_reason"))
         return value
 
     def _line(self, line: str) -> list[str]:
@@ -158,11 +182,15 @@ class ReplyReader:
                 try:
                     pieces = self._event(data)
                 except json.JSONDecodeError:
+                    if self._name == "error":
+                        raise ReplyError(f"the server reports {shortened(data)}", 500) from None
                     self._data = data  # perhaps it continues on the next line
                     return []
                 self._data = ""
                 return pieces
-        elif field not in ("", "id", "retry") and line.strip().lower() not in _PINGS:  # the first is a comment
+        elif field in ("", "id", "retry") or line.strip().lower() in _PINGS:  # the first is a comment
+            pass
+        elif not self.marked:  # after the end, a proxy may add a line of its own
             raise _damaged(line)
         return []
 
@@ -186,8 +214,11 @@ class ReplyReader:
                 self._odd = shortened(data)
             return []
         try:
-            choice = next((one for one in choices if one and one.get("index") in (0, None)), None)
-            return [] if choice is None else self._choice(choice)
+            choice = own_choice(choices)
+            if choice and str(choice.get("index")) not in ("0", "None"):
+                self._others.append(choice)
+                return []
+            return self._choice(choice) if choice else []
         except (TypeError, AttributeError, LookupError) as error:
             raise _damaged(data) from error
 
@@ -205,13 +236,16 @@ class ReplyReader:
         self.reasoned = self.reasoned or bool(thoughts)
         self._thoughts.append(thoughts)
         self._refusal.append(str(part.get("refusal") or ""))
-        for call in part.get("tool_calls") or ():
+        for call in filter(None, part.get("tool_calls") or ()):
             self._add_call(call)
         if called := part.get("function_call"):  # the older API, before tool calls
             self._add_call({"index": 0, "function": called})
-        self.finish = str(finish) if finish else self.finish
+        if str(finish or "").lower() not in _NO_REASON and not (
+            is_broken(self.finish) or ending_of(self.finish) != "complete"
+        ):
+            self.finish = str(finish)
         text = self._high + text
-        self._high = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        self._high = begun_character(text)
         text = well_formed(text.removesuffix(self._high))
         self._text.append(text)
         return [text] if text else []
@@ -220,6 +254,8 @@ class ReplyReader:
         """Adds a piece of a tool call to the call that it continues, or begins a new one."""
         function, id_ = piece.get("function") or {}, piece.get("id") or ""
         name, arguments = function.get("name") or "", function.get("arguments")
+        if not (id_ or name or arguments):
+            return
         place = piece.get("index")
         at = self._places.get(place, -1) if place is not None else len(self._calls) - 1
         known = self._calls[at] if at >= 0 else None
@@ -251,7 +287,7 @@ def _check(value: Mapping[str, Any], name: str = "") -> None:
 
 
 def _check_finish(reason: object) -> None:
-    if str(reason or "").lower() in _BROKEN:
+    if is_broken(reason):
         raise ReplyError(f"the server ended the reply before it was complete (finish_reason {reason!r})", 500)
 
 

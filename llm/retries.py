@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 MAX_WAIT = 60.0
 """Longest wait before a retry, in seconds."""
+
+
+def asked_wait(headers: Mapping[str, str]) -> float | None:
+    """Returns the seconds that the headers of a response ask to wait, or `None`; OpenAI also sends milliseconds."""
+    milliseconds = headers.get("retry-after-ms", "")
+    if re.fullmatch(r"\d+(\.\d+)?", milliseconds, re.ASCII):
+        return float(milliseconds) / 1000
+    return retry_after(headers.get("retry-after"))
 
 
 def retry_after(header: str | None) -> float | None:

@@ -263,6 +263,7 @@ def _client(
         system_role=settings.system_role,
         reasoning_effort=settings.reasoning_effort,
         setting=f"{section}.timeout_s",
+        omit=settings.omit,
     )
 
 

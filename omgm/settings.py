@@ -183,6 +183,12 @@ class RegionSettings(_Table):
     most: int = Field(default=6, ge=1, le=50)
 
 
+OmittedField = Literal[
+    "max_tokens", "max_completion_tokens", "stream_options", "temperature", "stop", "reasoning_effort", "stream"
+]
+"""A field that requests to a chat model can do without: `llm.refusals.OMITTED`."""
+
+
 class _ChatModelSettings(_Table):
     """A chat model behind any OpenAI-compatible server; its key is read from OPENAI_API_KEY.
 
@@ -199,10 +205,13 @@ class _ChatModelSettings(_Table):
         system_role: `false` puts the system prompt into the user's message, for models whose chat template has no
             system role.
         reasoning_effort: Sent to the server if set; `none` turns reasoning off in Ollama and llama.cpp's server.
+        omit: Fields of requests that the model is known to refuse: `max_tokens` (then sent as
+            `max_completion_tokens`), `max_completion_tokens`, `temperature`, `stop`, `reasoning_effort`,
+            `stream_options` or `stream`; by default, its refusals show them.
         timeout_s: Longest time in seconds that the server may stay silent; for answers, `serving.timeout_s` limits the
             request as a whole, and a search agent waits for as long as its run has.
-        retries: Retries after a failed connection, 429 or 5xx, each after the time in Retry-After, or after 0.5, 1, 2
-            seconds and so on, with jitter.
+        retries: Retries after a failed connection, 408, 409, 425, 429 or 5xx, each after the time in Retry-After, or
+            after 0.5, 1, 2 seconds and so on, with jitter.
         concurrency: Number of requests in flight; use 64 for vLLM, which batches them, and 1 on a laptop.
     """
 
@@ -214,6 +223,7 @@ class _ChatModelSettings(_Table):
     max_context_tokens: int = Field(default=3072, ge=1)
     system_role: bool = True
     reasoning_effort: str = ""
+    omit: tuple[OmittedField, ...] = ()
     timeout_s: float = Field(default=60, gt=0)
     retries: int = Field(default=3, ge=0)
     concurrency: int = Field(default=8, ge=1)

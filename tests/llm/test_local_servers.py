@@ -121,7 +121,10 @@ def test_a_stream_that_fails_half_way() -> None:
     [
         (ollama_error('model "gemma3:4b" not found, try pulling it first', 404), "not found, try pulling it first"),
         (ollama_error("invalid image input", 400), "status 400: invalid image input$"),
-        (llama_error("Invalid API Key", 401, "authentication_error"), "status 401: Invalid API Key$"),
+        (
+            llama_error("Invalid API Key", 401, "authentication_error"),
+            "status 401: Invalid API Key; the key is that of .* OPENAI_API_KEY, which is not set$",
+        ),
         (
             llama_error(
                 "request (9412 tokens) exceeds the available context size (8192 tokens), try increasing it",

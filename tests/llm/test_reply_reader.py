@@ -81,6 +81,28 @@ DEVIATIONS: dict[str, bytes] = {
     b'data: {"choices":[]}\n\ndata: {"choices":[{"delta":{"content":"\\uddfc, vraiment"},"finish_reason":"stop"}]}\n\n',
     "other choices": sse(chunk(TEXT), {"choices": [{"index": 1, "delta": {"content": "Lyon"}}]}, chunk("", "stop")),
     "only DONE": sse(chunk(TEXT), "[DONE]"),
+    "choices of which the second is ours": sse(
+        {"choices": [{"index": 1, "delta": {"content": "Lyon"}, "finish_reason": "stop"}]},
+        {"choices": [{"index": 1, "delta": {}}, {"index": 0, "delta": {"content": TEXT}, "finish_reason": "stop"}]},
+    ),
+    "an index that begins at 1": sse(
+        {"choices": [{"index": 1, "delta": {"content": TEXT}, "finish_reason": "stop"}]}, "[DONE]"
+    ),
+    "an index that is text": sse({"choices": [{"index": "0", "delta": {"content": TEXT}, "finish_reason": "stop"}]}),
+    "parts that are text": sse(chunk(["Paris", " 🗼"]), chunk([{"text": {"value": ", vraiment"}}], "stop")),
+    "finish null in words": sse(chunk("Paris", "null"), chunk(" 🗼, vraiment", "None"), chunk("", "stop")),
+    "a second reason": sse(chunk(TEXT), chunk("", "eos_token"), chunk("", "stop"), "[DONE]"),
+    "calls without anything": sse(
+        {"choices": [{"delta": {"content": TEXT, "tool_calls": [None, {"index": 0, "id": None, "function": None}]}}]},
+        chunk("", "stop"),
+    ),
+    "byte order marks": sse(*GOOD).replace(b"data: ", b"\xef\xbb\xbfdata: "),
+    "a ping within an event": sse(chunk(TEXT, "stop")).replace(b', "finish', b',\n: ping\ndata: "finish'),
+    "events of other names": sse(*GOOD).replace(b"data: ", b"event: message\nid: 1\ndata: ") + b"event: end\n\n",
+    "a comment after the end": sse(*GOOD) + b"<!-- served by a proxy -->\n",
+    "blanks around the data": sse(*GOOD).replace(b"data: ", b"data:\t  "),
+    "a character's bytes apart": sse(chunk("Paris |"), chunk("|, vraiment", "stop"))
+    .replace(b"|\"", b"\xf0\x9f\"").replace(b"\"|", b"\"\x97\xbc"),
     "whole": json.dumps({"choices": [{"message": {"content": TEXT}, "finish_reason": "stop"}]}, indent=1).encode(),
     "whole, with BOM": b"\xef\xbb\xbf" + json.dumps({"choices": [{"message": {"content": TEXT}}]}).encode(),
     "whole, as one event": sse({"choices": [{"message": {"content": TEXT}, "finish_reason": "stop"}]}),
@@ -112,6 +134,11 @@ def test_text_that_arrived_is_the_answer(name: str) -> None:
         (sse(chunk("Par"), '{"choices": [{"del'), "not a piece"),
         (sse(chunk("Par"), {"choices": [{"delta": {"content": 5}}]}, chunk("", "stop")), "not a piece"),
         (sse(chunk("Par"), {"code": 9, "msg": "quota"}), "it has an event.*quota"),
+        (sse(chunk("Par")) + b"event: error\ndata: no free slot\n\n", "the server reports no free slot"),
+        (sse(chunk("Par", "null"), chunk("is", "None")), "ended before"),
+        (sse(chunk("Par"), chunk("", "error"), chunk("", "stop")), "finish_reason 'error'"),
+        (sse(chunk([5], "stop")), "not a piece"),
+        (sse(chunk([{"text": 5}], "stop")), "not a piece"),
         (b'{"error": {"message": "Internal: no free slot", "code": 500}}', "no free slot"),
         (b'[{"error": {"message": "bad key", "code": 400}}]', "bad key"),
         (b"<html><head><title>502 Bad Gateway</title></head></html>", '"502 Bad Gateway" .HTML.; check base_url'),
@@ -135,6 +162,37 @@ def test_the_status_of_a_reported_failure() -> None:
         with pytest.raises(ReplyError) as caught:
             read(sse({"error": {"message": "x", "code": code}}))
         assert caught.value.status == status
+
+
+@pytest.mark.parametrize(
+    ("reasons", "ending"),
+    [
+        ("stop STOP FinishReason.STOP eos eos_token end_turn END_TURN stop_sequence COMPLETE tool_calls", "complete"),
+        ("length LENGTH max_tokens FinishReason.MAX_TOKENS model_length model_context_window_exceeded", "cut"),
+        ("MAX_OUTPUT_TOKENS token_limit ERROR_LIMIT max_time", "cut"),
+        ("content_filter content-filter contentFilter SAFETY IMAGE_SAFETY RECITATION BLOCKLIST SPII", "filtered"),
+        ("guardrail_intervened sensitive PROHIBITED_CONTENT ERROR_TOXIC content_filter:SAFETY", "filtered"),
+        ("refusal", "refused"),
+        ("error ERROR abort aborted cancelled USER_CANCEL failed incomplete timeout time_out network_error", None),
+        ("insufficient_system_resource preempted server_error MALFORMED_FUNCTION_CALL OTHER rate_limit", None),
+        ("FINISH_REASON_UNSPECIFIED unknown pause_turn interrupted engine_overloaded LANGUAGE", None),
+    ],
+)  # fmt: skip
+def test_reasons_of_servers(reasons: str, ending: str | None) -> None:
+    """`None` is an error: what has arrived may be a part."""
+    for reason in reasons.split():
+        for data in (
+            sse(chunk("Par", reason)),
+            sse(chunk("Par"), chunk("", reason), chunk("", "stop"), "[DONE]"),
+            json.dumps({"choices": [{"message": {"content": "Par"}, "finish_reason": reason}]}).encode(),
+        ):
+            reader = ReplyReader()
+            reader.feed(data)
+            if ending is None:
+                with pytest.raises(ReplyError, match="before it was complete"):
+                    reader.close()
+            else:
+                assert read_reply(reader.close()[0]).ending == ending, reason
 
 
 def mutations() -> dict[str, bytes]:

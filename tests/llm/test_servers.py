@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import time
 from typing import Any
 
@@ -126,6 +127,54 @@ def test_a_refused_parameter_in_other_words(say: str) -> None:
     assert len(server.requests) == 3
 
 
+@pytest.mark.parametrize(
+    ("say", "name"),
+    [
+        ("Temperature must be 1 for this model", "temperature"),
+        ("Max tokens are not supported; use max completion tokens", "max_tokens"),
+        ('"m" does not support thinking', "reasoning_effort"),
+        ("Unrecognized request argument supplied: reasoning_effort", "reasoning_effort"),
+        ("property 'stream_options.include_usage' is unsupported", "stream_options"),
+        ([{"loc": ["body", "temperature"], "msg": "Extra inputs are not permitted"}], "temperature"),
+    ],
+)  # fmt: skip
+def test_a_parameter_as_servers_name_it(say: Any, name: str) -> None:
+    def answer(_: str, body: Any) -> Answer:
+        body_ = {"error": {"message": say}} if isinstance(say, str) else {"detail": say}
+        return [response(body_, "400 Bad Request")] if name in body else GOOD
+
+    with RawServer(answer) as server:
+        assert ask(server, times=2, reasoning_effort="low") == ["Paris"] * 2
+    assert len(server.requests) == 3
+
+
+def test_a_model_that_takes_no_limit_at_all() -> None:
+    with RawServer(strict("max_tokens", "max_completion_tokens")) as server:
+        assert ask(server, times=2) == ["Paris"] * 2
+    assert {*server.requests[-1][1]} == {"model", "messages", "stream", "stream_options", "temperature"}
+
+
+@pytest.mark.parametrize(
+    ("omit", "sent"),
+    [
+        (["max_tokens"], {"max_completion_tokens": 16, "temperature": 0.0}),
+        (["max_tokens", "max_completion_tokens", "temperature"], {}),
+        (["temperature", "reasoning_effort"], {"max_tokens": 16}),
+    ],
+)
+def test_what_a_model_refuses_may_be_set(omit: list[str], sent: dict[str, Any]) -> None:
+    with RawServer(lambda *_: GOOD) as server:
+        assert ask(server, omit=omit, reasoning_effort="low" if "reasoning_effort" in omit else "") == ["Paris"]
+        whole = response({"choices": [{"message": {"content": "Paris"}, "finish_reason": "stop"}]})
+    body = server.requests[0][1]
+    assert {name: body[name] for name in body if name not in ("model", "messages", "stream", "stream_options")} == sent
+    with RawServer(lambda *_: [whole]) as server:
+        assert ask(server, omit=["stream", "stop"]) == ["Paris"]
+    assert server.requests[0][1]["stream"] is False and "stream_options" not in server.requests[0][1]
+    with pytest.raises(ValueError, match=r"omit must name fields among max_tokens, .*; got 'top_p'"):
+        ChatClient("http://127.0.0.1:1", "m", omit=["top_p"])
+
+
 def test_a_server_without_streams_of_tool_calls() -> None:
     whole = response({"choices": [{"message": {"content": "Paris"}, "finish_reason": "stop"}]})
 
@@ -207,6 +256,67 @@ def test_text_after_the_end_of_a_stream() -> None:
         ask(server)
     with RawServer(lambda *_: [body, 5.0]) as server:  # a proxy that leaves the connection open
         assert ask(server) == ["Par"]
+
+
+def _head(*headers: str, status: str = "200 OK") -> bytes:
+    return "\r\n".join([f"HTTP/1.1 {status}", "Connection: close", *headers, "", ""]).encode()
+
+
+BODY = b"".join(part for part in GOOD if isinstance(part, bytes)).partition(b"\r\n\r\n")[2]
+CHUNKED = b"".join(b"%x\r\n%s\r\n" % (len(BODY[at : at + 9]), BODY[at : at + 9]) for at in range(0, len(BODY), 9))
+TRANSPORTS: dict[str, Answer] = {
+    "gzip": [_head("Content-Encoding: gzip"), gzip.compress(BODY)],
+    "HTTP/1.0 without a length": [b"HTTP/1.0 200 OK\r\n\r\n", BODY],
+    "chunks with a trailer": [_head("Transfer-Encoding: chunked"), CHUNKED, b"0\r\nX-Cost: 1\r\n\r\n"],
+    "chunks without an end": [_head("Transfer-Encoding: chunked"), CHUNKED],
+    "shorter than said": [_head(f"Content-Length: {len(BODY) + 9}"), BODY],
+    "early hints": [b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n", *GOOD],
+    "no kind of content": [_head(), BODY],
+    "one byte at a time": [_head(), *(bytes([byte]) for byte in BODY)],
+}
+
+
+@pytest.mark.parametrize("name", TRANSPORTS)
+def test_ways_of_sending_a_reply(name: str) -> None:
+    with RawServer(lambda *_: TRANSPORTS[name]) as server:
+        assert ask(server) == ["Paris"] and len(server.requests) == 1
+
+
+REFUSALS: list[tuple[bytes, str]] = [
+    (response(gzip.compress(b'{"error": {"message": "bad image"}}'), "400 No", Content_Encoding="gzip"), "400: bad im"),
+    (response(b'{"error": "bad"}', "400 No", Content_Encoding="gzip"), "400: No (its text cannot be read"),
+    (response(b"(\xb5/\xfd", "400 No", Content_Encoding="zstd"), "400: No (its text is in the encoding zstd)"),
+    (response(b"(\xb5/\xfd", Content_Encoding="zstd"), "the reply is in the encoding zstd, which was not asked for"),
+    (response(b"", "302 Found", Location="/login"), "/login; set base_url accordingly"),
+    (response(b"", "308 Permanent Redirect"), "redirects to no address"),
+    (response({"detail": "Not Found"}, "404 Not Found"), "404: Not Found"),
+    (response("zu viel los: später".encode("latin-1"), "500 X", "text/plain; charset=latin1"), "los: später"),
+    (response(b"<title>Overloaded</title>", "529 X", "text/html"), 'status 529: "Overloaded" (HTML)'),
+    (response({"error": {"message": "wrong key"}}, "401 Unauthorized"), "OPENAI_API_KEY, which is not set"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "message"), REFUSALS)
+def test_a_refusal_is_read_or_named(answer: bytes, message: str) -> None:
+    with RawServer(lambda *_: [answer]) as server, pytest.raises(ChatError) as caught:
+        ask(server, retries=0)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry_After": "60"}, 60),
+        ({"Retry_After": "Wed, 21 Oct 2065 07:28:00 GMT"}, 1e9),
+        ({"retry_after_ms": "90000", "Retry_After": "1"}, 90),
+    ],
+)
+@pytest.mark.parametrize("status", ["408 X", "409 X", "425 X", "429 X", "500 X", "503 X", "529 X"])
+def test_how_servers_ask_to_wait(headers: dict[str, str], seconds: float, status: str) -> None:
+    answer = response({"error": {"message": "busy"}}, status, **headers)
+    with RawServer(lambda *_: [answer]) as server, pytest.raises(ChatError) as caught:
+        ask(server, seconds=20)
+    assert caught.value.wait is not None and caught.value.wait >= seconds and len(server.requests) == 1
 
 
 TOO_LONG = {
