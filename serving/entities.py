@@ -131,7 +131,7 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
     @app.get("/entities", response_model=ArticleOut, responses=_GET_ERRORS)
     async def get_entity_by_id(id: str) -> ArticleOut:
         """Returns an article of the index. Ids may contain any characters."""
-        return await get_entity(id)
+        return article(id)
 
     @app.put("/entities", response_model=ChangeOut, responses=_PUT_ERRORS, openapi_extra=_BODY)
     async def put_entity_by_id(request: Request, id: str | None = None) -> ChangeOut:
@@ -144,8 +144,14 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
         return await delete(id)
 
     @app.get("/entities/{entity_id:path}", response_model=ArticleOut, responses=_GET_ERRORS)
-    async def get_entity(entity_id: str) -> ArticleOut:
+    async def get_entity(request: Request, entity_id: str) -> ArticleOut:
         """Returns an article of the index, by an id without `/` and `%`."""
+        if "/" in entity_id and service.index.row_of(entity_id) is None:
+            advice = f"a proxy may have changed it: {_by_query(request, entity_id)}"
+            raise ApiError(404, "not_found", f"{_no_entity(entity_id).message}; {advice}", param="entity_id")
+        return article(entity_id)
+
+    def article(entity_id: str) -> ArticleOut:
         row = service.index.row_of(entity_id)
         if row is None:
             raise _no_entity(entity_id)
@@ -198,7 +204,7 @@ def _check_path(request: Request, entity_id: str) -> None:
     """
     raw = (request.scope.get("raw_path") or request.scope["path"].encode()).partition(b"?")[0]
     sent = raw.partition(b"/entities/")[2]
-    advice = f"send it in the query: {request.method} /entities?id={quote(entity_id[:200], safe='')}"
+    advice = _by_query(request, entity_id)
     if b"/" in sent:
         message = f"id: a path cannot hold an id with a slash, which proxies change; {advice}"
         raise ApiError(422, "bad_article", message, param="id")
@@ -285,6 +291,10 @@ async def _with_further(article: Article, use: ImageUse, settings: ServingSettin
 def _name_of(image: bytes) -> str:
     """Returns a name for an image that was sent without one."""
     return f"upload/{hashlib.sha256(image).hexdigest()[:16]}"
+
+
+def _by_query(request: Request, entity_id: str) -> str:
+    return f"send it in the query: {request.method} /entities?id={quote(entity_id[:200], safe='')}"
 
 
 def _no_entity(entity_id: str) -> ApiError:

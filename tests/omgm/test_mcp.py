@@ -248,20 +248,41 @@ def test_http_behind_a_proxy_and_for_browsers(omgm: OMGM) -> None:
 
 
 def test_long_calls_report_progress(omgm: OMGM, photo: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over HTTP, the answer is a single document; clients in the same process get notifications as over stdio."""
+    """To clients of both protocols over HTTP, and in the same process as over stdio; others get one document."""
     monkeypatch.setattr("omgm.mcp_server.PROGRESS_S", 0.02)
-    seen = list[float]()
+    arguments = {"image": data_uri(photo), "question": CAPITAL}
 
-    async def note(progress: float, total: float | None, message: str | None) -> None:
-        seen.append(progress)
+    async def run(server: Any) -> list[float]:
+        seen = list[float]()
 
-    async def run() -> None:
-        async with Client(build_server(omgm, ServingSettings())) as client:
-            arguments = {"image": data_uri(photo), "question": CAPITAL}
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            seen.append(progress)
+
+        async with Client(server) as client:
             structured(await client.call_tool("answer", arguments, progress_callback=note))
+        return seen
 
-    asyncio.run(run())
-    assert seen and seen == sorted(seen)
+    settings = ServingSettings()
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+    params = {"name": "answer", "arguments": arguments, "_meta": {"progressToken": 7}}
+    with listening(http_app(build_server(omgm, settings), settings)) as url, httpx.Client(trust_env=False) as http:
+        for server in (build_server(omgm, settings), f"{url}/mcp"):
+            seen = asyncio.run(run(server))
+            assert seen and seen == sorted(seen)
+        for accept, stream in (
+            ("application/json, text/event-stream", True),
+            ("text/event-stream", True),
+            ("application/json", False),
+            ("*/*", False),
+            ("", False),
+        ):
+            headers = {"Accept": accept, "MCP-Protocol-Version": "2025-06-18"}
+            reply = http.post(f"{url}/mcp", json={**asked, "params": params}, headers=headers, timeout=60)
+            assert reply.headers["content-type"].startswith("text/event-stream" if stream else "application/json")
+            lines = [line.partition(":")[2] for line in reply.text.splitlines() if line.startswith("data:")]
+            *progress, last = map(json.loads, lines if stream else [reply.text])
+            assert last["id"] == 1 and last["result"]["structuredContent"]["answer"] == "Tokyo"
+            assert {one["method"] for one in progress} == ({"notifications/progress"} if stream else set())
 
 
 def test_agents(omgm: OMGM, photo: bytes) -> None:
