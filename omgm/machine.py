@@ -17,6 +17,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 
 from omgm.downloads.weights import free_bytes
+from omgm.pytorch import INDEX
 from retriever.wording import gigabytes
 
 PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
@@ -96,7 +97,14 @@ def torch_findings(gpus: Iterable[Device], driver: str | None) -> list[Finding]:
         else:
             fix = "compare the driver's CUDA version (nvidia-smi) with torch's, and CUDA_VISIBLE_DEVICES"
         return [*findings, Finding("gpu", "warn", f"NVIDIA driver {driver}, but torch sees no device", fix)]
-    return [*findings, Finding("gpu", "ok", "none; models run on the CPU")]
+    findings.append(Finding("gpu", "ok", "none; models run on the CPU"))
+    if torch.version.cuda:
+        found = f"{findings[0].found}, but no NVIDIA driver is here: about 4 GB on disk that nothing uses"
+        fix = (
+            f"pip install --force-reinstall --no-deps --index-url {INDEX} torch=={torch.__version__.partition('+')[0]}"
+        )
+        findings[0] = Finding("torch", "warn", found, fix)
+    return findings
 
 
 def nvidia_driver() -> str | None:
