@@ -81,7 +81,7 @@ def sweep(
         shared = {scores.asks for scores in tuning} & {scores.asks for scores in held_out}
         if shared:
             raise ValueError(
-                f"{report_split!r} and {tune_split!r} share {len(shared)} queries, such as {min(shared)!r}"
+                f"{report_split!r} and {tune_split!r} share {counted(len(shared), 'query')}, such as {min(shared)!r}"
             )
         table["reported"] = {"split": report_split, **_entity_figures(held_out, alpha)}
         if beta is not None:

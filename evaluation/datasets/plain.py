@@ -14,6 +14,7 @@ from evaluation.datasets.rows import Row, csv_rows, json_file, json_lines, name,
 from indexes.formats.fields import Names, field_of, folded
 from indexes.formats.json_rows import has_lines
 from indexes.formats.streams import read_items, starts_with
+from retriever.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +158,7 @@ def _questions_in(row: Row, where: str, names: Names) -> Iterator[tuple[str, Row
     lists = {key: row[key] for key in ("answers", "type", "category", "section") if isinstance(row.get(key), list)}
     parallel = {key: value for key, value in lists.items() if len(value) == len(listed)}
     if isinstance(listed[0], str) and len(listed) > 1 and "answers" in lists and "answers" not in parallel:
-        raise ValueError(f"{where}: field answers has {len(lists['answers'])} for {len(listed)} questions")
+        raise ValueError(f"{where}: field answers has {len(lists['answers'])} for {counted(len(listed), 'question')}")
     for number, one in enumerate(listed):
         beside = {key: value[number] for key, value in parallel.items()}
         own = renamed(one, names) if isinstance(one, dict) else {"question": one, **beside}

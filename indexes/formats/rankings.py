@@ -316,7 +316,7 @@ def _of_list(listed: Any, beside: tuple[Any, bool] | None = None) -> RankedList:
     if beside is not None:
         scores, lower = beside
         if not isinstance(scores, list) or len(scores) != len(rows):
-            raise ValueError(f"{len(rows)} candidates, but the scores are {kind(scores)}")
+            raise ValueError(f"{counted(len(rows), 'candidate')}, but the scores are {kind(scores)}")
         rows = [(id, score, lower) for (id, _, _), score in zip(rows, scores, strict=True)]
     rows = [row for row, one in zip(rows, listed, strict=True) if not (isinstance(one, int) and one == -1)]
     scored = [(score, lower) for _, score, lower in rows if score is not None]

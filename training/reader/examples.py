@@ -19,6 +19,7 @@ from itertools import chain
 from pathlib import Path
 
 from retriever.files import replacing
+from retriever.wording import counted
 from training.reader.facts import questions_about
 from training.reader.prose import TURNED, names_in, prose_questions, turned
 from training.reader.questions import SpanQuestion, read_evqa, read_qed, read_squad, read_tokens, share_of
@@ -77,7 +78,7 @@ def main() -> None:
     rng.shuffle(last)
     write(last, args.out / "last.jsonl")
     declined = sum(not question.answers for question in found)
-    print(f"{len(found)} questions, {declined} of them without an answer")
+    print(f"{counted(len(found), 'question')}, {declined} of them without an answer")
 
 
 def read_infoboxes(folder: Path) -> list[Infobox]:

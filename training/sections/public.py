@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from retriever.files import replacing, write_whole
+from retriever.wording import counted
 from training.reader.examples import KEPT_OUT, Infobox, read_infoboxes
 from training.reader.facts import LONGEST_VALUE, Fact, Split, concept_of, concepts, invented, written
 from training.reader.prose import pointing
@@ -189,7 +190,7 @@ def main() -> None:
     write(splits, {question for path in args.without for question in asked_in(path)}, args.out)
     for split, articles in splits.items():
         questions = sum(len(article.questions) for article in articles)
-        print(f"{FILES[split]}: {questions} questions about {len(articles)} articles")
+        print(f"{FILES[split]}: {counted(questions, 'question')} about {counted(len(articles), 'article')}")
 
 
 if __name__ == "__main__":
