@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from evaluation.metrics import Outcome
+from collections.abc import Mapping
+from typing import Any
 
 COUNTS = {
     "n_failed": "failed",
@@ -19,20 +16,6 @@ COUNTS = {
     "n_filtered": "cut by the server's content filter",
 }
 """The words for each count of `metrics.json`."""
-
-
-def counts_of(outcomes: Sequence[Outcome]) -> dict[str, int]:
-    """Returns the counts of a run's questions."""
-    return {
-        "n_failed": sum(o.failed is not None for o in outcomes),
-        "n_images_missing": sum(o.failed is not None and o.failed.startswith("image:") for o in outcomes),
-        "n_gold_missing": sum(o.gold_missing for o in outcomes),
-        "n_without_reference": sum(o.without_reference for o in outcomes),
-        "n_unanswered": sum(o.unanswered for o in outcomes),
-        "n_cut": sum(o.ending == "cut" for o in outcomes),
-        "n_refused": sum(o.ending == "refused" for o in outcomes),
-        "n_filtered": sum(o.ending == "filtered" for o in outcomes),
-    }
 
 
 def counts_line(metrics: Mapping[str, Any], total: str = "n_queries") -> str:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.counts import counts_of
 from evaluation.judge import NOTES
 from retriever.types import Ending
 
@@ -135,6 +134,20 @@ def latency_of(timings: Sequence[Mapping[str, float]], *, answered: bool) -> dic
         "n": len(timings),
         "stages_p50": {stage: percentile([t[stage] for t in timings if stage in t], 50) for stage in stages},
         "stages_p95": {stage: percentile([t[stage] for t in timings if stage in t], 95) for stage in stages},
+    }
+
+
+def counts_of(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    """Returns the counts of a run's questions."""
+    return {
+        "n_failed": sum(o.failed is not None for o in outcomes),
+        "n_images_missing": sum(o.failed is not None and o.failed.startswith("image:") for o in outcomes),
+        "n_gold_missing": sum(o.gold_missing for o in outcomes),
+        "n_without_reference": sum(o.without_reference for o in outcomes),
+        "n_unanswered": sum(o.unanswered for o in outcomes),
+        "n_cut": sum(o.ending == "cut" for o in outcomes),
+        "n_refused": sum(o.ending == "refused" for o in outcomes),
+        "n_filtered": sum(o.ending == "filtered" for o in outcomes),
     }
 
 

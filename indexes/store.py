@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import numpy as np
 import torch
@@ -44,6 +44,27 @@ from retriever.types import Entity, FloatArray, IntArray, StoredTokens
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 _CACHED_ENTITIES = 4096
+
+
+class OpenOptions(TypedDict, total=False):
+    """How an index is opened.
+
+    Attributes:
+        encoder: Step 1's model; the index must have been built with it.
+        fusion: Step 2's model; the index must have been built with it.
+        sections: Step 3's encoder; the index must have been built with it, or have no vectors of sections.
+        device: The device for search and MaxSim, by default "cpu".
+        image_weight: Weight of the main image, in 0..1, if step 1 searches main image and summary together; by default
+            `IMAGE_WEIGHT`.
+        gpu_search: The library that searches if the device is a GPU, by default "torch".
+    """
+
+    encoder: DualEncoder | None
+    fusion: FusionEncoder | None
+    sections: SectionEncoder | None
+    device: str
+    image_weight: float
+    gpu_search: GpuSearch
 
 
 class Index:
@@ -89,59 +110,24 @@ class Index:
         logger.info("%s: %s", folder, self.residency)
 
     @classmethod
-    def open(
-        cls,
-        folder: Path,
-        *,
-        encoder: DualEncoder | None = None,
-        fusion: FusionEncoder | None = None,
-        sections: SectionEncoder | None = None,
-        device: str = "cpu",
-        image_weight: float = IMAGE_WEIGHT,
-        gpu_search: GpuSearch = "torch",
-        verify: bool = False,
-    ) -> Index:
+    def open(cls, folder: Path, *, verify: bool = False, **options: Unpack[OpenOptions]) -> Index:
         """Opens the index in `folder`; an index with live changes needs a `LiveIndex`.
 
         Args:
             folder: The folder that `build_index` wrote.
-            encoder: Step 1's model; the index must have been built with it.
-            fusion: Step 2's model; the index must have been built with it.
-            sections: Step 3's encoder; the index must have been built with it, or have no vectors of sections.
-            device: The device for search and MaxSim.
-            image_weight: Weight of the main image, in 0..1, if step 1 searches main image and summary together.
-            gpu_search: The library that searches if the device is a GPU.
             verify: Whether to verify the checksum of every file; by default, only the size of large files is checked.
+            **options: The models that it is for, and how it is searched.
 
         Raises:
             ValueError: The index is incomplete or damaged, does not match a model, or has changes that are not in its
                 files; the message says what to do.
         """
-        return cls.open_files(
-            settled_files(folder),
-            encoder=encoder,
-            fusion=fusion,
-            sections=sections,
-            device=device,
-            image_weight=image_weight,
-            gpu_search=gpu_search,
-            verify=verify,
-        )
+        return cls.open_files(settled_files(folder), verify=verify, **options)
 
     @classmethod
-    def open_files(
-        cls,
-        folder: Path,
-        *,
-        encoder: DualEncoder | None = None,
-        fusion: FusionEncoder | None = None,
-        sections: SectionEncoder | None = None,
-        device: str = "cpu",
-        image_weight: float = IMAGE_WEIGHT,
-        gpu_search: GpuSearch = "torch",
-        verify: bool = False,
-    ) -> Index:
+    def open_files(cls, folder: Path, *, verify: bool = False, **options: Unpack[OpenOptions]) -> Index:
         """Opens the files in `folder` without later changes; otherwise like `open`."""
+        encoder, fusion, sections = options.get("encoder"), options.get("fusion"), options.get("sections")
         manifest = read_manifest(folder)
         check_files(folder, manifest, verify=verify)
         if verify:
@@ -155,7 +141,8 @@ class Index:
         if sections is not None and manifest.inputs.sections is not None:
             advice = f"{REBUILD}, which makes only the vectors of sections again,"
             _check_fit(folder, "encoder of sections", manifest.inputs.sections, sections.fingerprint, advice)
-        return Index(folder, manifest, device, image_weight, gpu_search)
+        device, gpu = options.get("device", "cpu"), options.get("gpu_search", "torch")
+        return Index(folder, manifest, device, options.get("image_weight", IMAGE_WEIGHT), gpu)
 
     @classmethod
     def from_pretrained(

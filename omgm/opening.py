@@ -7,22 +7,20 @@ import json
 import logging
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
 from indexes.live.layout import current_files
 from indexes.manifest import read_manifest
-from indexes.store import Index, check_candidates
+from indexes.store import Index, OpenOptions, check_candidates
 from omgm import parts
 from omgm.settings import Profile
 from retriever.files import read_object
 from retriever.image_cache import ImageCache
 from retriever.models.bm25 import BM25
 from retriever.models.hybrid import HybridReranker
-from retriever.models.section_encoder import SectionEncoder
 from retriever.pipeline import Retriever
-from retriever.protocols import DualEncoder, FusionEncoder, Step, TextReranker
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder, Step, TextReranker
 from retriever.recognition import SIGNS, Recognition, Signs
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
@@ -132,8 +130,8 @@ def open_retriever(
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
     reranker = reranker or _build_reranker(profile, folder)
     sections = reranker.encoder if isinstance(reranker, HybridReranker) else None
-    options = _index_options(profile, encoder, fusion)
-    opened = index or (LiveIndex.open if live else Index.open)(folder, sections=sections, **options)
+    options = _index_options(profile, encoder, fusion, sections)
+    opened = index or (LiveIndex.open if live else Index.open)(folder, **options)
     check_candidates(opened, profile.search.candidates)
     steps = [*search_steps(profile, opened, encoder, fusion), SectionRerank(reranker, opened, profile.sections.beta)]
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)
@@ -211,8 +209,8 @@ def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: Fu
         ValueError: As for `open_retriever`, or another process has the index open for changes (`LockedError`).
         OSError: The folder is read-only.
     """
-    options, sections = _index_options(profile, encoder, fusion), _sections_of(profile, folder)
-    index = LiveIndex.open(folder, sections=sections, **options, write=True, doing=doing)
+    options = _index_options(profile, encoder, fusion, _sections_of(profile, folder))
+    index = LiveIndex.open(folder, **options, write=True, doing=doing)
     try:
         return editor_of(profile, index, encoder, fusion)
     except ValueError:
@@ -235,7 +233,15 @@ def _sections_of(profile: Profile, folder: Path) -> SectionEncoder | None:
     return parts.build_sections(profile) if hybrid else None
 
 
-def _index_options(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder) -> dict[str, Any]:
+def _index_options(
+    profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, sections: SectionEncoder | None
+) -> OpenOptions:
     device, search = parts.placement(profile)[0], profile.search
-    options = {"device": device, "image_weight": search.image_weight, "gpu_search": search.gpu}
-    return {"encoder": encoder, "fusion": fusion, **options}
+    return OpenOptions(
+        encoder=encoder,
+        fusion=fusion,
+        sections=sections,
+        device=device,
+        image_weight=search.image_weight,
+        gpu_search=search.gpu,
+    )

@@ -9,10 +9,10 @@ from typing import Any
 
 from indexes.formats.fields import check_position, check_text, images_in, items, text, texts
 from indexes.formats.json_rows import first_row
+from indexes.formats.outline import split_article
 from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry, attempt
 from indexes.formats.streams import read_members, starts_with
-from indexes.sections import split_article
 from retriever.types import ArticleImage, Entity
 
 _FIELDS = frozenset({"section_texts", "section_titles", "image_urls"})

@@ -12,6 +12,7 @@ from indexes.formats.html_text import Heading, Image, Piece, heading_of, lines_i
 from indexes.formats.images import ICON, LARGE, SMALLEST, image_path, photos_first, sides_of
 from indexes.formats.infobox import INFOBOX, read_infobox
 from indexes.formats.losses import Losses, words_in
+from indexes.formats.outline import outlined, split_article
 from indexes.formats.page_images import base_of, reveal_images, source_of
 from indexes.formats.page_parts import (
     attribute,
@@ -26,7 +27,7 @@ from indexes.formats.page_parts import (
     remove,
 )
 from indexes.formats.reading import Reading
-from indexes.sections import FACTS, outlined, split_article
+from indexes.sections import FACTS
 from retriever.types import ArticleImage, Entity, Section
 
 _WIKI = "#mw-content-text, body.mediawiki, .mw-parser-output, meta[name=generator][content^=MediaWiki]"

@@ -11,10 +11,11 @@ from typing import Any
 from indexes.formats import rows
 from indexes.formats.fields import Names, check_position, check_text, field_of, images_in, items, kind, string_of, text
 from indexes.formats.json_rows import read_rows
+from indexes.formats.outline import split_article
 from indexes.formats.reading import Reading
 from indexes.formats.row_shape import BESIDE
 from indexes.formats.skipped import Entry, attempt
-from indexes.sections import split_article, split_text
+from indexes.sections import split_text
 from retriever.types import ArticleImage, Entity
 from retriever.wording import counted
 

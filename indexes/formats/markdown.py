@@ -24,6 +24,7 @@ from indexes.formats.html_text import Heading, Image, Piece
 from indexes.formats.images import BADGE, photos_first
 from indexes.formats.losses import Losses
 from indexes.formats.markdown_text import is_icon, note_name, parse
+from indexes.formats.outline import outlined, split_article
 from indexes.formats.page_images import source_of
 from indexes.formats.reading import Reading
 from indexes.formats.row_images import row_images
@@ -31,7 +32,6 @@ from indexes.formats.site_markup import Note, without_site_markup
 from indexes.formats.skipped import Entry, SeenHashes, attempt
 from indexes.ids import hash_id
 from indexes.image_files import ImageFiles
-from indexes.sections import outlined, split_article
 from retriever.types import ArticleImage, Entity
 
 logger = logging.getLogger(__name__)

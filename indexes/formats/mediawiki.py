@@ -14,13 +14,13 @@ from urllib.parse import quote, urlsplit
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from indexes.extras import optional
+from indexes.formats.outline import split_article
 from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry
 from indexes.formats.streams import opened
 from indexes.formats.wiki_words import Namespaces
 from indexes.formats.wikitext import read_wikitext
 from indexes.ids import canonical_url
-from indexes.sections import split_article
 from retriever.types import ArticleImage, Entity
 
 _WIKIMEDIA = re.compile(

@@ -31,13 +31,14 @@ from indexes.formats.fields import (
     images_in_html,
     kind,
 )
+from indexes.formats.outline import split_article
 from indexes.formats.reading import Reading
 from indexes.formats.row_groups import PARTS, grouped
 from indexes.formats.row_images import image_words, row_images
 from indexes.formats.row_shape import BESIDE, lifted, with_shape
 from indexes.formats.skipped import Entry, SeenHashes, attempt
 from indexes.ids import hash_id
-from indexes.sections import split_article, split_text
+from indexes.sections import split_text
 from retriever.types import ArticleImage, Entity
 
 Row = Mapping[str, Any]

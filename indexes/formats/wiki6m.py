@@ -10,9 +10,10 @@ from urllib.parse import quote
 
 from indexes.formats.fields import text
 from indexes.formats.json_rows import read_rows
+from indexes.formats.outline import split_article
 from indexes.formats.reading import Reading
 from indexes.formats.skipped import Entry, attempt
-from indexes.sections import split_article, split_text
+from indexes.sections import split_text
 from retriever.types import ArticleImage, Entity
 
 

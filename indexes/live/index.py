@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Self, Unpack
 
-from indexes.keys import IMAGE_WEIGHT
 from indexes.live import layout
 from indexes.live.changes import Addition, Change, Origin, to_bytes
 from indexes.live.compaction import write_generation
@@ -22,9 +21,7 @@ from indexes.live.opening import Opened, open_current
 from indexes.live.version import Entry, Version
 from indexes.lock import locked
 from indexes.manifest import read_manifest
-from indexes.search import GpuSearch
-from indexes.store import Index
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from indexes.store import Index, OpenOptions
 
 logger = logging.getLogger(__name__)
 
@@ -54,29 +51,19 @@ class LiveIndex(FollowingIndex):
         cls,
         folder: Path,
         *,
-        encoder: DualEncoder | None = None,
-        fusion: FusionEncoder | None = None,
-        sections: SectionEncoder | None = None,
-        device: str = "cpu",
-        image_weight: float = IMAGE_WEIGHT,
-        gpu_search: GpuSearch = "torch",
         verify: bool = False,
         write: bool = False,
         doing: str = "changes it",
+        **options: Unpack[OpenOptions],
     ) -> Self:
         """Opens the index in `folder` with its changes.
 
         Args:
             folder: The folder that `build_index` wrote.
-            encoder: As in `Index.open`.
-            fusion: As in `Index.open`.
-            sections: As in `Index.open`.
-            device: As in `Index.open`.
-            image_weight: As in `Index.open`.
-            gpu_search: As in `Index.open`.
             verify: As in `Index.open`; the checksums of changes are always compared.
             write: Whether to open it for changes, which one process at a time can do, until `close`.
             doing: What this process does with the index, for the error that other processes get.
+            **options: As in `Index.open`.
 
         Raises:
             ValueError: The index is damaged, does not match a model, or is being changed by another process
@@ -88,15 +75,7 @@ class LiveIndex(FollowingIndex):
                 read_manifest(layout.current_files(folder))  # before the lock, which would create a folder
                 held.enter_context(locked(folder, doing))
                 layout.remove_leftovers(folder)
-            open_files = partial(
-                Index.open_files,
-                encoder=encoder,
-                fusion=fusion,
-                sections=sections,
-                device=device,
-                image_weight=image_weight,
-                gpu_search=gpu_search,
-            )
+            open_files = partial(Index.open_files, **options)
             index = cls(folder, open_current(folder, partial(open_files, verify=verify)), open_files)
             if write:
                 index._continue_log()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evaluation.counts import counts_line, counts_of
-from evaluation.metrics import Outcome
+from evaluation.counts import counts_line
+from evaluation.metrics import Outcome, counts_of
 
 ONE = Outcome("q", {}, {}, None, False)
 

@@ -7,7 +7,8 @@ import pytest
 
 from indexes.formats import read_knowledge_base
 from indexes.formats.losses import Losses
-from indexes.sections import DROPPED, DROPPED_BY_REFERENCE, WORDS, outlined, parts_of, title_rule
+from indexes.formats.outline import outlined
+from indexes.sections import DROPPED, DROPPED_BY_REFERENCE, WORDS, parts_of, title_rule
 from retriever.unspaced import count_words
 
 LISTS = [
