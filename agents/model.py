@@ -36,6 +36,8 @@ _NAMES = {
 """Patterns of error messages, by the feature that the server rejects."""
 _NO_IMAGES = re.compile(
     r"(?:not|n't|no|unsupported)\b.{0,40}(?:images?|vision|multi-?modal)\b(?!.*\d)|must be a string|text[- ]only"
+    r"|\b(?:images?|image_url|vision|multi-?modal)\b(?: (?:inputs?|contents?|parts?|data|understanding))?"
+    r" (?:is|are|was|were) (?:not|un|n't) ?(?:supported|enabled|accepted)|missing data required for image"
     r"|(?:unknown|unrecognized|unexpected|unsupported|invalid)\b.{0,40}image_url",
     re.IGNORECASE,
 )
@@ -105,7 +107,7 @@ class ChatPlanner:
                 reply = await self._send(messages, max_tokens, tools, schema, refused)
                 break
             except ChatError as error:
-                if error.status not in _REFUSED:
+                if error.status not in _REFUSED and not error.unsupported:
                     raise
                 left = [name for name, needed in used.items() if needed and name not in refused]
                 images = 0 if "images" in refused else count_images(messages)

@@ -15,7 +15,7 @@ import httpx
 from llm.deadline import seconds_left
 from llm.messages import Message, without_system_role
 from llm.proxies import http_client, through_proxy
-from llm.refusals import CHANGED, OMITTED, is_too_long, refused_field, without_fields
+from llm.refusals import CHANGED, OMITTED, is_too_long, is_unsupported, refused_field, without_fields
 from llm.replies import ChatReply, error_field, error_message, read_reply, shortened
 from llm.reply_reader import ReplyError, ReplyReader
 from llm.retries import MAX_WAIT, asked_wait, seconds_to_wait
@@ -72,6 +72,11 @@ class ChatError(OSError):
         """Whether the server says that the conversation has too many tokens."""
         return self.status is not None and is_too_long(self.message, self.status)
 
+    @property
+    def unsupported(self) -> bool:
+        """Whether the server says, if only with status 500, that it cannot do what the request needs."""
+        return is_unsupported(self.message, self.status)
+
 
 class ChatClient:
     """A client for one chat model, for use within one event loop.
@@ -81,6 +86,7 @@ class ChatClient:
     `llm.deadline.within`, a silent server is waited for until the deadline, and no retry is awaited beyond it.
 
     Fields that the server refuses, such as `max_tokens`, are sent under their other name or not at all from then on.
+    For a chat template that refuses roles, messages become turns of user and assistant.
 
     Args:
         base_url: The root of the API, such as "http://127.0.0.1:8001/v1"; "/v1" is added to a bare host.
@@ -377,7 +383,8 @@ class ChatClient:
             ChatError: `error`, if it must not.
         """
         status = error.status
-        if error.timed_out or error.too_long or (status is not None and status not in _PASSING and status < 500):
+        final = error.timed_out or error.too_long or error.unsupported
+        if final or (status is not None and status not in _PASSING and status < 500):
             raise error
         if attempt == self.retries:
             message = f"{error.message} (attempts: {attempt + 1})" if attempt else error.message
@@ -400,6 +407,9 @@ class ChatClient:
         self._counts = "stream_options" not in refused
         if new := sorted(refused - self._refused - {"stream_options"}):
             for name in new:
+                if name == "messages":
+                    logger.warning("%s takes only turns of user and assistant and gets them from now on", self.model)
+                    continue
                 instead = f"with {CHANGED[name]}" if CHANGED.get(name) else "without"
                 logger.warning("%s takes no %s and is asked %s from now on", self.model, name, instead)
         self._refused = frozenset(refused)

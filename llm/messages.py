@@ -1,10 +1,11 @@
-"""Messages of the OpenAI chat API: their content parts, and the form for models without a system role."""
+"""Messages of the OpenAI chat API: their content parts, and the forms for templates that take fewer roles."""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from PIL import Image
@@ -72,3 +73,43 @@ def without_system_role(messages: Sequence[Message]) -> list[Message]:
     content = first["content"]
     content = f"{said}\n\n{content}" if isinstance(content, str) else [text_part(said), *content]
     return [{**first, "content": content} if said else first, *others]
+
+
+def plain_roles(messages: Sequence[Message]) -> list[Message]:
+    r"""Returns a conversation in which only user and assistant speak, in turns, for templates that take nothing else.
+
+    Results of tools become messages of the user, calls of tools become text, and neighbors of one role are joined.
+
+    Example:
+        >>> called = {"id": "1", "type": "function", "function": {"name": "ocr", "arguments": "{}"}}
+        >>> for message in plain_roles([
+        ...     {"role": "system", "content": "Be brief."},
+        ...     {"role": "user", "content": "Read it."},
+        ...     {"role": "assistant", "content": "", "tool_calls": [called]},
+        ...     {"role": "tool", "tool_call_id": "1", "content": "EXIT"},
+        ...     {"role": "user", "content": "Go on."},
+        ... ]):
+        ...     print(message)
+        {'role': 'user', 'content': 'Be brief.\n\nRead it.'}
+        {'role': 'assistant', 'content': '<tool_call>{"name": "ocr", "arguments": {}}</tool_call>'}
+        {'role': 'user', 'content': 'EXIT\n\nGo on.'}
+    """
+    turns: list[Message] = []
+    for message in without_system_role(messages):
+        role, content = "assistant" if message["role"] == "assistant" else "user", message["content"]
+        if called := [_call_text(call["function"]) for call in message.get("tool_calls") or ()]:
+            content = "\n".join(filter(None, (content, *called)))
+        if turns and turns[-1]["role"] == role:
+            content = _joined(turns.pop()["content"], content)
+        turns.append({"role": role, "content": content})
+    return turns
+
+
+def _call_text(function: Mapping[str, Any]) -> str:
+    return f'<tool_call>{{"name": {json.dumps(function["name"])}, "arguments": {function["arguments"]}}}</tool_call>'
+
+
+def _joined(first: str | list[Message], second: str | list[Message]) -> str | list[Message]:
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [part for one in (first, second) for part in ([text_part(one)] if isinstance(one, str) else one)]

@@ -1,10 +1,12 @@
-"""What a chat server does not take, read from its refusals: parameters, and conversations that are too long."""
+"""What a chat server does not take, read from its refusals: parameters, roles, conversations that are too long."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
+
+from llm.messages import plain_roles
 
 CHANGED: Mapping[str, str | None] = {
     "max_tokens": "max_completion_tokens",
@@ -38,6 +40,20 @@ _NO_STREAMS = re.compile(
     r"|\bstream(?:ing|s|ed)?\b.*(?:\bnot\b|n't|cannot|unsupported|disabled|must be false)",
     re.IGNORECASE | re.DOTALL,
 )
+_ROLES = re.compile(
+    r"\broles?\b[^.]{0,60}\b(?:must|should|alternat|not (?:supported|allowed)|unsupported|are supported)"
+    r"|\b(?:unsupported|unknown|invalid|unexpected|only)\b[^.]{0,60}\broles?\b|\bsuccessive (?:user|assistant)"
+    r"|\b(?:system|developer) (?:message|prompt|instruction)s?\b[^.]{0,40}"
+    r"(?:not (?:supported|allowed|enabled)|unsupported)",
+    re.IGNORECASE,
+)
+"""How chat templates say that they take fewer roles, or only turns of user and assistant."""
+_UNSUPPORTED = re.compile(
+    r"\bnot (?:be )?(?:supported|enabled|implemented)\b|\bunsupported\b|(?:not|n't) (?:support|accept|take|process)\b"
+    r"|missing data required|\brequires? (?:the )?--|BadRequestError|invalid_request_error|jinja|\btemplate\b",
+    re.IGNORECASE,
+)
+"""How servers that answer with status 500 (llama.cpp, Ollama, proxies) say that the same request would fail again."""
 _OTHER_REASON = re.compile(r"image|vision|tool|function|schema|format|content|message|token|length|model|role", re.I)
 """Words of refusals that are about something else than `stream_options`."""
 
@@ -45,6 +61,11 @@ _OTHER_REASON = re.compile(r"image|vision|tool|function|schema|format|content|me
 def is_too_long(message: str, status: int | None) -> bool:
     """Returns whether a refusal says that the conversation has too many tokens; 429 is about several requests."""
     return status == 413 or (status != 429 and TOO_LONG.search(message) is not None)
+
+
+def is_unsupported(message: str, status: int | None) -> bool:
+    """Returns whether a failure of the server is a refusal: it says that it cannot do what the request needs."""
+    return status in (500, 501) and (_UNSUPPORTED.search(message) or _ROLES.search(message)) is not None
 
 
 def refused_field(message: str, param: str, status: int | None, body: Mapping[str, Any], unproven: bool) -> str | None:
@@ -67,6 +88,8 @@ def refused_field(message: str, param: str, status: int | None, body: Mapping[st
                     return name
         if unproven and "stream_options" in left and not _OTHER_REASON.search(message):
             return "stream_options"
+    if status in (400, 422, 500, 501) and _ROLES.search(message) and plain_roles(body["messages"]) != body["messages"]:
+        return "messages"
     if status in (400, 422, 500, 501) and body["stream"] and _NO_STREAMS.search(message):
         return "stream"
     return None
@@ -82,4 +105,6 @@ def without_fields(body: Mapping[str, Any], names: Collection[str]) -> dict[str,
     if "stream" in names:
         left.pop("stream_options", None)
         left["stream"] = False
+    if "messages" in names:
+        left["messages"] = plain_roles(left["messages"])
     return left

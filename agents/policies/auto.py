@@ -49,7 +49,6 @@ class Auto:
                 decision, missing = await self._inspect(run, record, evidence)
                 if decision is not None:
                     return decision
-                run.known = None  # the inspector distrusts it
             self._planner = MMSearchPlus(evidence + (f"\n\nStill missing: {missing}" if missing else ""))
         return await self._planner.decide(run)
 
@@ -60,18 +59,21 @@ class Auto:
         return next((record.observation.answer for record in run.rounds[0].calls), None)
 
     async def _inspect(self, run: AgentRun, record: CallRecord, evidence: str) -> tuple[Decision | None, str]:
-        """Returns the answer if the evidence suffices, or else what is missing."""
+        """Returns the answer if the evidence suffices, or else what is missing; the index's answer is distrusted then.
+
+        A verdict that was cut, or that repeats the form of the prompt, is none.
+        """
         messages = [system(prompts.INSPECT), await question_message(run, evidence)]
         reply = await run.ask("inspect", messages, max_tokens=512, schema=prompts.INSPECTION)
-        verdict = read_verdict(reply.text)
-        if verdict is None:
+        cut = reply.cut and json_object(reply.text) is None
+        verdict = None if cut else read_verdict(reply.text)
+        if verdict is None or verdict.get("answer") == prompts.PLACE:
             run.malformed += not reply.calls  # a tool call means that something is missing
             return None, ""
         answer = str(verdict.get("answer") or record.observation.answer or "").strip()
-        if not is_true(verdict.get("sufficient")) or not answer:
-            return None, str(verdict.get("missing") or "")[:500]
-        if is_abstention(answer):
-            return None, ""
+        if not is_true(verdict.get("sufficient")) or is_abstention(answer):
+            run.known = None
+            return None, "" if is_true(verdict.get("sufficient")) else str(verdict.get("missing") or "")[:500]
         named = re.findall(r"\d{1,6}", str(verdict.get("sources")))
         numbers = [n for n in dict.fromkeys(map(int, named)) if n in record.numbers]
         marks = "".join(f" [{number}]" for number in numbers or record.numbers[:1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from agents import prompts
 from agents.answers import plain_answer
@@ -85,7 +86,9 @@ class OmniSearch:
         tool, query = _read_action(search, question)
         calls = _calls(run, tool, query) if tool else ()
         if tool is None:
-            calls = tuple(call for call in calls_of(reply, _TOOLS)[0] if call.tool in _TOOLS and call.tool in run.tools)
+            untagged = replace(reply, text=re.sub(r"<\s*/?\s*search\s*>", "\n", reply.text))  # here, it is no call
+            found, _ = calls_of(untagged, _TOOLS)
+            calls = tuple(call for call in found if call.tool in _TOOLS and call.tool in run.tools)
             if not calls:
                 return Decision(thought, problem=prompts.CUT if reply.cut else prompts.OMNISEARCH_MALFORMED)
         self._pending = question or run.question

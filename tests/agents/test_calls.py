@@ -91,6 +91,87 @@ def test_a_call_is_read_in_every_spelling(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "tool: text_search\narguments:\n  queries:\n    - a",
+        'I search.\n```yaml\nname: text_search\narguments:\n  queries: ["a"]\n```\n',
+        "- tool: text_search\n  parameters:\n    queries:\n      - a",
+        'action: "text_search"\nargs:\n  queries:\n  - "a"',
+        "tool: text_search\nqueries:\n  - a",
+        "tool_calls:\n  - name: text_search\n    arguments:\n      queries:\n        - a",
+        "text_search:\n  queries:\n    - a",
+        "<tool_call>\nname: text_search\narguments:\n  queries:\n    - a\n</tool_call>",
+        f'<tool name="text_search">{ARGUMENTS}</tool>',
+        f"<tool_use>\n  <name>text_search</name>\n  <arguments>{ARGUMENTS}</arguments>\n</tool_use>",
+        f"<use_mcp_tool><server_name>kb</server_name><tool_name>text_search</tool_name><arguments>{ARGUMENTS}</arguments>"
+        "</use_mcp_tool>",
+        '<invoke>\n<tool_name>text_search</tool_name>\n<parameters>\n<queries>["a"]</queries>\n</parameters>\n</invoke>',
+        '<text_search>\n<queries>["a"]</queries>\n</text_search>',
+        '<tool_call name="text_search" queries=\'["a"]\'/>',
+        '<steptml:invoke name="text_search"><steptml:parameter name="queries">["a"]</steptml:parameter>'
+        "</steptml:invoke>",
+        "<longcat_tool_call>text_search\n<longcat_arg_key>queries</longcat_arg_key>\n"
+        '<longcat_arg_value>["a"]</longcat_arg_value>\n</longcat_tool_call>',
+        f"<|tool_call:begin|>x<|tool_call:name|>text_search<|tool_call:args|>{ARGUMENTS}<|tool_call:end|>",
+        f"<|from|>assistant\n<|recipient|>text_search\n<|content|>{ARGUMENTS}",
+        f">>>text_search\n{ARGUMENTS}",
+        f"\u273fFUNCTION\u273f: text_search\n\u273fARGS\u273f: {ARGUMENTS}\n\u273fRESULT\u273f",
+        f"**Tool:** text_search\n**Arguments:** {ARGUMENTS}",
+        f"\u52a8\u4f5c\uff1atext_search\n\u52a8\u4f5c\u8f93\u5165\uff1a{ARGUMENTS}",
+        f"I call text_search with the arguments {ARGUMENTS}.",
+        f'call_tool("text_search", {ARGUMENTS})',
+        'Let me use `text_search(queries=["a"])` to find out.',
+        'results = await text_search(queries=["a"])',
+        f'{{"tool_name": "text_search", "tool_args": {ARGUMENTS}}}',
+        f'{{"functionCall": {{"name": "text_search", "args": {ARGUMENTS}}}}}',
+        f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {WRITTEN}}}',
+        '{"text_search": ["a"]}',
+    ],
+)
+def test_the_last_resort_reads_any_known_tool_with_arguments(text: str) -> None:
+    assert calls_of(ChatReply(text), NAMES) == ((SEARCH,), "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<think>I need it.</think><search> the capital </search>",
+        "<search>the capital",
+        "<search><query>the capital</query></search>",
+        '<search query="the capital"/>',
+        "<|begin_search_query|>the capital<|end_search_query|>",
+        "<|begin_of_query|> the capital <|end_of_query|>",
+        "Action: text_search\nAction Input: queries: the capital",
+        '<text_search queries="the capital" />',
+        "<text_search>\n<queries>the capital</queries>\n</text_search>",
+    ],
+)
+def test_a_search_without_a_name(text: str) -> None:
+    """The tags of models that were trained with a single tool, and a query as text."""
+    assert calls_of(ChatReply(text), NAMES) == ((Call("text_search", {"queries": "the capital"}),), "")
+
+
+def test_a_search_with_the_image() -> None:
+    assert calls_of(ChatReply("<search><img></search>"), NAMES)[0] == (Call("image_search", {}),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'It says so.\nFinal Answer: Niamey, as text_search({"queries": ["a"]}) found.',
+        "<answer>The text_search: {}</answer> <search>a</search>",
+    ],
+)
+def test_an_answer_is_not_searched_for_calls(text: str) -> None:
+    assert calls_of(ChatReply(text), NAMES) == ((), "")
+
+
+def test_what_was_only_thought_of_is_no_call_beside_a_text() -> None:
+    reply = ChatReply("The capital is Niamey.", thoughts=f"Maybe <tool_call>{WRITTEN}</tool_call>?")
+    assert calls_of(reply, NAMES) == ((), "") and calls_of(replace(reply, text=""), NAMES)[0] == (SEARCH,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         f"<|tool_calls_section_begin|><|tool_call_begin|>functions.text_search:0<|tool_call_argument_begin|>{ARGUMENTS}"
         "<|tool_call_end|><|tool_calls_section_end|>",
         f'{{"recipient_name": "functions.text_search", "parameters": {ARGUMENTS}}}',
@@ -137,7 +218,7 @@ def test_a_query_alone_in_the_tag_of_a_tool() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "I would call text_search(queries=['a']) now.",
+        "I would call text_search(queries=my_queries) now.",
         "f(x) = text_search(x)",
         "other(queries=['a'])",
         "text_search(queries=open('/etc/passwd').read())",

@@ -92,6 +92,23 @@ def test_a_server_that_takes_no_images_gets_the_text() -> None:
     assert ["tools" in body for body in server.bodies] == [True, True, True]
 
 
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (500, "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj"),
+        (500, "Failed to create new sequence: this model is missing data required for image input"),
+        (400, "Model does not support images. Please use a model that does."),
+        (404, "No endpoints found that support image input"),
+        (400, "Invalid content type. image_url is only supported by certain models."),
+    ],
+)
+def test_a_model_without_vision_is_asked_without_images(status: int, message: str) -> None:
+    with Picky(0, message, status) as server:
+        reply = ask(server, times=2, messages=shown(0, 1), tools=TOOLS)
+    assert reply.text == "ok" and reply.without == ("2 of 2 images",)
+    assert len(server.bodies) <= 5 and images_in(server.bodies[-1]) == [] and "tools" in server.bodies[-1]
+
+
 def test_a_conversation_too_long_for_the_server_is_shortened() -> None:
     long: list[Message] = [
         {"role": "system", "content": "s"},

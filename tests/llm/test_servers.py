@@ -186,6 +186,61 @@ def test_a_server_without_streams_of_tool_calls() -> None:
     assert [body["stream"] for _, body in server.requests] == [True, False, False]
 
 
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        ("System role not supported", "400 Bad Request"),
+        ("Only user and assistant roles are supported!", "500 Internal Server Error"),
+        ("Conversation roles must alternate user/assistant/user/assistant/...", "500 Internal Server Error"),
+        ("After the optional system message, conversation roles must alternate user/assistant", "400 Bad Request"),
+        ("Developer instruction is not enabled for models/gemma-3-27b-it", "400 Bad Request"),
+        ("deepseek-reasoner does not support successive user or assistant messages", "400 Bad Request"),
+        ("Unexpected role 'user' after role 'tool'", "422 Unprocessable Entity"),
+    ],
+)
+def test_a_template_with_fewer_roles_gets_turns(message: str, status: str) -> None:
+    def answer(_: str, body: Any) -> Answer:
+        return GOOD if body["messages"] == turns else refusal(message, status)
+
+    called = {"id": "1", "type": "function", "function": {"name": "ocr", "arguments": "{}"}}
+    asked: list[Message] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Read it."}]},
+        {"role": "assistant", "content": "", "tool_calls": [called]},
+        {"role": "tool", "tool_call_id": "1", "content": "EXIT"},
+        {"role": "user", "content": [{"type": "text", "text": "Go on."}]},
+    ]
+    turns = [
+        {"role": "user", "content": [{"type": "text", "text": text} for text in ("Be brief.", "Read it.")]},
+        {"role": "assistant", "content": '<tool_call>{"name": "ocr", "arguments": {}}</tool_call>'},
+        {"role": "user", "content": [{"type": "text", "text": text} for text in ("EXIT", "Go on.")]},
+    ]
+
+    async def run(url: str) -> list[str]:
+        async with ChatClient(f"{url}/v1", "m", backoff=0.01) as client:
+            return [(await client.converse(asked, 16)).text for _ in range(2)]
+
+    with RawServer(answer) as server:
+        assert asyncio.run(run(server.url)) == ["Paris"] * 2
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",  # llama.cpp
+        "Failed to create new sequence: this model is missing data required for image input",  # Ollama
+        "tools param requires --jinja flag",
+        "litellm.BadRequestError: OpenAIException - 'tools' is not a permitted field",
+    ],
+)
+def test_a_refusal_with_the_status_of_a_failure_is_not_tried_again(message: str) -> None:
+    failing = RawServer(lambda *_: refusal(message, "500 Internal Server Error"))
+    with failing as server, pytest.raises(ChatError, match="status 500") as caught:
+        ask(server)
+    assert caught.value.unsupported and len(server.requests) == 1
+
+
 def test_a_refusal_that_nothing_helps_against_is_reported() -> None:
     with RawServer(lambda *_: refusal("max_tokens must be at most 8", param="max_tokens")) as server:
         for _ in range(2):

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from agents.budget import Budget
 from agents.engine import Engine
 from agents.policies.auto import Auto
 from agents.state import Observation, Source
@@ -59,8 +60,23 @@ def test_evidence_that_suffices(verdict: str, answer: str) -> None:
         ('{"a": 1}', 1),
         ("Perhaps.", 1),
         ("", 1),
+        ('{"sufficient": true, "answer": "...", "sources": [1], "missing": "..."}', 1),  # the form, repeated
+        (ChatReply('{"sufficient": true, "answer": "Niamey on the Niger, on the Niger, on', ending="cut"), 1),
+        ('{"sufficient": true, "answer": "unknown"}', 0),
     ],
 )
 def test_evidence_that_does_not(verdict: str | ChatReply, malformed: int) -> None:
     found = run(verdict)
     assert (found.answer, found.malformed, len(found.rounds)) == ("planned", malformed, 3)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "answer"),
+    [("Perhaps.", "Agadez"), ('{"sufficient": true, "answer": "..."}', "Agadez"), ('{"sufficient": false}', None)],
+)
+def test_the_index_s_answer_is_kept_unless_the_inspector_distrusts_it(verdict: str, answer: str | None) -> None:
+    planner = ScriptedPlanner([verdict, "I do not know what to say."])
+    tools = [fake_tool("ask_index", lambda arguments: SEEN), fake_tool("text_search")]
+    budget = Budget(rounds=3, malformed=20)
+    found = asyncio.run(Engine(planner, tools).run(Auto(), "What is its capital?", image(), budget=budget))
+    assert found.answer == answer and found.stopped == "rounds"
