@@ -19,8 +19,8 @@ def chunk(content: object = "", finish: object = None, **more: Any) -> dict[str,
     return {"choices": [{"index": 0, "delta": {"content": content}, "finish_reason": finish}], **more}
 
 
-def sse(*events: object) -> bytes:
-    lines = [event if isinstance(event, str) else json.dumps(event) for event in events]
+def sse(*events: object, ascii_: bool = True) -> bytes:
+    lines = [event if isinstance(event, str) else json.dumps(event, ensure_ascii=ascii_) for event in events]
     return "".join(f"data: {line}\n\n" for line in lines).encode()
 
 
@@ -72,6 +72,7 @@ DEVIATIONS: dict[str, bytes] = {
     "no blank after the colon": sse(*GOOD).replace(b"data: ", b"data:"),
     "no last line break": sse(*GOOD[:-1]).rstrip(),
     "BOM": b"\xef\xbb\xbf" + sse(*GOOD),
+    "characters as they are": sse(*GOOD, ascii_=False),
     "blank lines before": b"\n\r\n" + sse(*GOOD),
     "ids and retry": b"retry: 10\nid: 1\n" + sse(*GOOD),
     "data in two lines": sse(chunk(TEXT, "stop")).replace(b', "finish', b',\ndata: "finish'),
@@ -262,7 +263,7 @@ def test_a_part_never_passes_as_the_whole() -> None:
 
 def test_a_stream_may_be_split_anywhere() -> None:
     for ends in (b"\n", b"\r\n", b"\r"):
-        data = sse(*GOOD).replace(b"\n", ends)
+        data = sse(*GOOD, ascii_=False).replace(b"\n", ends)
         for at in range(len(data)):
             reader = ReplyReader()
             pieces = [*reader.feed(data[:at]), *reader.feed(data[at:])]
@@ -270,7 +271,7 @@ def test_a_stream_may_be_split_anywhere() -> None:
 
 
 def test_a_stream_that_is_cut_anywhere_is_no_reply() -> None:
-    data = sse(*GOOD)
+    data = sse(*GOOD, ascii_=False)
     finished = data.index(b'"stop"}]}') + len(b'"stop"}]}')
     for end in range(finished):
         with pytest.raises(ReplyError):
