@@ -27,6 +27,7 @@ from indexes.progress import progress_bar
 from indexes.recall import ExactSearch, HeldOutQueries
 from indexes.search import DEPTH, load_vectors, rescored
 from indexes.search_kinds import TARGET, blocks, write_key_vectors
+from llm.proxies import is_direct, through_proxy
 from retriever.files import write_whole
 from retriever.protocols import EngineError
 from retriever.types import FloatArray, IntArray
@@ -58,7 +59,11 @@ class Collection:
         pymilvus = optional("pymilvus", "milvus")
         self._types, self._error = pymilvus.DataType, pymilvus.MilvusException
         with self._named():
-            self._client = pymilvus.MilvusClient(self.uri, token=os.environ.get("MILVUS_TOKEN", ""))
+            self._client = pymilvus.MilvusClient(
+                self.uri,
+                token=os.environ.get("MILVUS_TOKEN", ""),
+                grpc_options={"grpc.enable_http_proxy": 0} if _is_direct(self.uri) else {},
+            )
         weakref.finalize(self, self._client.close)
 
     def exists(self) -> bool:
@@ -135,7 +140,13 @@ class Collection:
             yield
         except self._error as error:
             cause = str(error.message).splitlines()[-1][-300:]  # without the server's stack trace
-            raise EngineError(f"Milvus at {self.uri}, collection {self.name}: {cause}") from error
+            way = "" if _is_direct(self.uri) else through_proxy(self.uri)
+            raise EngineError(f"Milvus at {self.uri}, collection {self.name}: {cause}{way}") from error
+
+
+def _is_direct(uri: str) -> bool:
+    """Returns whether a server is reached without a proxy, which gRPC would use even for loopback."""
+    return "://" not in uri or is_direct(uri)
 
 
 class MilvusSearch:

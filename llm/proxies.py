@@ -60,17 +60,22 @@ def proxy_for(url: str) -> str | None:
 
 def proxy_variable(url: str) -> str | None:
     """Returns the name of the environment variable whose proxy is used for a URL, or `None` for none."""
-    parts = urlsplit(url)
-    host = (parts.hostname or "").rstrip(".")
-    if _is_local(host) or _is_excepted(host, parts.port or (443 if parts.scheme == "https" else 80)):
+    if is_direct(url):
         return None
-    for kind in (parts.scheme, "all"):
+    for kind in (urlsplit(url).scheme, "all"):
         for name in (f"{kind}_proxy", f"{kind.upper()}_PROXY"):
             if name == "HTTP_PROXY" and "REQUEST_METHOD" in os.environ:
                 continue  # in a CGI script, it is a header of the request
             if os.environ.get(name, "").strip():
                 return name
     return None
+
+
+def is_direct(url: str) -> bool:
+    """Returns whether a URL is reached without a proxy: it is on loopback, or an exception in NO_PROXY."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    return _is_local(host) or _is_excepted(host, parts.port or (443 if parts.scheme == "https" else 80))
 
 
 def through_proxy(url: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 
 from agents.wordings import check, folder
+from llm.proxies import sync_http_client
 from retriever.files import write_json
 
 RAW = "https://raw.githubusercontent.com"
@@ -107,7 +108,8 @@ def _downloaded(name: str, source: Source) -> dict[str, str]:
     for path, digest in source.files.items():
         url = f"{RAW}/{source.repo}/{source.commit}/{path}"
         try:
-            response = httpx.get(url, timeout=30, follow_redirects=True).raise_for_status()
+            with sync_http_client(url, timeout=30, follow_redirects=True) as http:
+                response = http.get(url).raise_for_status()
         except httpx.HTTPError as error:
             raise ValueError(f"{url} cannot be downloaded ({error}); clone it and use --prompts-from DIR") from error
         texts[path] = response.content.decode()

@@ -18,9 +18,11 @@ from indexes.recall import HeldOutQueries
 from indexes.search import DeviceSearch
 from indexes.search_milvus import Collection, key_ids, write_milvus
 from indexes.store import Index
+from retriever.protocols import EngineError
 from tests.fakes.live import World, article, data_of
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.plans import build_index
+from tests.fakes.raw_server import RawServer
 from tests.fakes.vectors import clustered
 from tests.indexes.live.test_live_index import check_same
 
@@ -125,6 +127,18 @@ def test_an_index_moves_to_milvus_and_back(tmp_path: Path, uri: str) -> None:
     back = change(search="flat")
     assert (world.index / SEARCH).exists() and not (world.index / KEY_IDS).exists()
     check_same(back, flat)
+
+
+def test_loopback_is_reached_without_a_proxy(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RawServer(lambda *_: []) as proxy:
+        for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+            monkeypatch.setenv(name, proxy.url)
+        collection = Collection(uri, "omgm_direct")
+        collection.create(4)
+        assert collection.exists()
+        with pytest.raises(EngineError, match=r"Milvus at http://127\.0\.0\.1:9, collection omgm_direct"):
+            Collection("http://127.0.0.1:9", "omgm_direct")
+    assert proxy.requests == []
 
 
 def test_what_is_wrong_is_named(tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
