@@ -57,6 +57,13 @@ def test_every_page_is_in_the_index() -> None:
     assert {page.name for page in (ROOT / "docs").glob("*.md")} - linked == {index.name}
 
 
+def test_the_documentation_stays_small() -> None:
+    """A README that is read to its end, and no page for what another one says."""
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 850
+    assert len(list((ROOT / "docs").glob("*.md"))) <= 20
+    assert max(path.stat().st_size for path in (ROOT / "docs").glob("*.gif")) <= 2_000_000
+
+
 def test_what_counts_as_broken(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
