@@ -27,6 +27,9 @@ GPU_PYTHON ?= $(BIN)/python
 # Only this project's own environment is completed; another one is used as it is.
 gpu_ready = $(if $(filter $(BIN)/python,$(GPU_PYTHON)),.venv/$(1).stamp)
 
+# Commands here run in many processes, which would all compile the same modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup lock demo test test-wheel test-archives test-gpu test-lavis test-engine lint build-index train-encoder train-sections mine-negatives train-reranker \
 	train-generator eval sweep calibrate serve bench gpu-day bench-gpu bench-load bench-hostile bench-scale bench-train bench-maxsim weights

@@ -14,6 +14,11 @@ import pytest
 # Without a token from us, it would write one to the user's home folder.
 os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32), "RAY_USAGE_STATS_ENABLED": "0"}
 
+# Threads of several test processes on the same cores would wait for each other, and PyTorch's spin while they wait.
+# The commands that tests start inherit it.
+if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+
 _IMPORTED = {
     "indexes/cluster.py": "ray",
     "omgm/integrations/langchain.py": "langchain_core",

@@ -71,16 +71,14 @@ class SpanModel:
         while order:
             width = len(windows[order[-1]].ids)
             group = [order.pop() for _ in range(min(len(order), max(TOKENS // width, 1)))]
-            ids, types, mask = (torch.zeros(len(group), width, dtype=torch.long) for _ in range(3))
+            ids, types = (torch.zeros(len(group), width, dtype=torch.long) for _ in range(2))
+            mask = torch.zeros(len(group), width, dtype=torch.bool)
             for row, i in enumerate(group):
                 size = len(windows[i].ids)
                 ids[row, :size] = torch.tensor(windows[i].ids)
                 types[row, :size] = torch.tensor(windows[i].types)
-                mask[row, :size] = 1
-            all_alike = bool(mask.all())
-            hidden = self.encoder(
-                input_ids=ids, token_type_ids=types, attention_mask=None if all_alike else mask
-            ).last_hidden_state
+                mask[row, :size] = True
+            hidden = self.encoder(ids, None if mask.all() else mask, types)
             scored = linear(hidden.float(), *self._head).numpy()
             for row, i in enumerate(group):
                 found[i] = scored[row, : len(windows[i].ids)]

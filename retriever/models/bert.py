@@ -1,17 +1,20 @@
-"""BERT encoders of the table of base models, with LoRA matrices merged into their weights."""
+"""BERT encoders of the table of base models, with LoRA matrices merged into their weights.
+
+Their layers are here, not transformers': importing those takes three times as long as importing PyTorch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from safetensors import safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import BertConfig, BertModel
 
 from retriever.base_models import base_model
 from retriever.files import read_object
@@ -20,56 +23,112 @@ from retriever.models.weights import check_shapes, read_weights
 DOWN, UP = ".lora_down", ".lora_up"
 
 
-def load_bert(name: str, device: str = "cpu", dtype: torch.dtype = torch.float32) -> tuple[BertModel, Tokenizer]:
+@dataclass(frozen=True, slots=True)
+class BertConfig:
+    """The sizes of a BERT, as its config.json names them; the defaults are the published ones."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    layer_norm_eps: float = 1e-12
+
+    @classmethod
+    def read(cls, settings: Mapping[str, Any]) -> Self:
+        """Takes the sizes from a config.json."""
+        return cls(**{field.name: settings[field.name] for field in fields(cls) if field.name in settings})
+
+
+class Bert(nn.Module):
+    """A BERT without pooler and dropout; its tensors have the published names, in the order of transformers.
+
+    Args:
+        config: Its sizes.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.hidden_size
+        self.embeddings = nn.ModuleDict(
+            {
+                "word_embeddings": nn.Embedding(config.vocab_size, width, padding_idx=0),
+                "position_embeddings": nn.Embedding(config.max_position_embeddings, width),
+                "token_type_embeddings": nn.Embedding(config.type_vocab_size, width),
+                "LayerNorm": nn.LayerNorm(width, config.layer_norm_eps),
+            }
+        )
+        layers = nn.ModuleList(_layer(config) for _ in range(config.num_hidden_layers))
+        self.encoder = nn.ModuleDict({"layer": layers})
+
+    @property
+    def device(self) -> torch.device:
+        """The device of its weights."""
+        return next(self.parameters()).device
+
+    def forward(self, ids: Tensor, mask: Tensor | None = None, types: Tensor | None = None) -> Tensor:
+        """Returns the last layer's output, float [B, T, D].
+
+        Args:
+            ids: Token ids, int64 [B, T].
+            mask: True for tokens, false for padding, bool [B, T]; `None` if nothing is padded.
+            types: The type of each token, int64 [B, T]; `None` if all are of type 0.
+        """
+        embeddings: Any = self.embeddings
+        layers: Any = self.encoder["layer"]
+        heads = self.config.num_attention_heads
+        kinds = embeddings["token_type_embeddings"]
+        embedded = embeddings["word_embeddings"](ids) + (kinds.weight[0] if types is None else kinds(types))
+        hidden: Tensor = embeddings["LayerNorm"](embedded + embeddings["position_embeddings"].weight[: ids.shape[1]])
+        attended = None if mask is None else mask[:, None, None, :]
+        for layer in layers:
+            own, output = layer["attention"]["self"], layer["attention"]["output"]
+            query, key, value = (
+                own[name](hidden).unflatten(-1, (heads, -1)).transpose(1, 2) for name in ("query", "key", "value")
+            )
+            found = functional.scaled_dot_product_attention(query, key, value, attended).transpose(1, 2).flatten(2)
+            hidden = output["LayerNorm"](output["dense"](found) + hidden)
+            between = functional.gelu(layer["intermediate"]["dense"](hidden))
+            hidden = layer["output"]["LayerNorm"](layer["output"]["dense"](between) + hidden)
+        return hidden
+
+
+def _layer(config: BertConfig) -> nn.ModuleDict:
+    width, inner = config.hidden_size, config.intermediate_size
+
+    def projected(size: int) -> nn.ModuleDict:
+        return nn.ModuleDict({"dense": nn.Linear(size, width), "LayerNorm": nn.LayerNorm(width, config.layer_norm_eps)})
+
+    own = nn.ModuleDict({name: nn.Linear(width, width) for name in ("query", "key", "value")})
+    return nn.ModuleDict(
+        {
+            "attention": nn.ModuleDict({"self": own, "output": projected(width)}),
+            "intermediate": nn.ModuleDict({"dense": nn.Linear(width, inner)}),
+            "output": projected(inner),
+        }
+    )
+
+
+def load_bert(name: str, device: str = "cpu", dtype: torch.dtype = torch.float32) -> tuple[Bert, Tokenizer]:
     """Loads a base model without its pooler, and its tokenizer without truncation and padding.
 
     Raises:
         ValueError: The model is unknown, not available, or a file of it differs from the table.
     """
     folder = base_model(name)
-    config = BertConfig(**read_object(folder / "config.json"))
     with torch.device("meta"):
-        model = BertModel(config, add_pooling_layer=False)
+        model = Bert(BertConfig.read(read_object(folder / "config.json")))
     expected = model.state_dict()
     tensors = read_weights(folder, {key: key for key in expected}, device, dtype, ignored=_left_out)
     check_shapes(folder, tensors, expected)
     model.load_state_dict(tensors, assign=True)
-    for buffer in ("position_ids", "token_type_ids"):  # not among the weights
-        length = config.max_position_embeddings
-        values = torch.arange(length) if buffer == "position_ids" else torch.zeros(length, dtype=torch.long)
-        setattr(model.embeddings, buffer, values.expand(1, -1).to(device))
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return model.eval(), tokenizer
-
-
-def hidden_states(model: BertModel, ids: Tensor, mask: Tensor | None) -> Tensor:
-    """Returns the last layer's output, float [B, T, D], as the model itself does in eval mode.
-
-    For one short text, the model's own forward pass takes about as long around the matrix products as a layer does.
-
-    Args:
-        model: The model; all tokens are of type 0.
-        ids: Token ids, int64 [B, T].
-        mask: True for tokens, false for padding, bool [B, T]; `None` if nothing is padded.
-    """
-    embeddings: Any = model.embeddings
-    layers: Any = model.encoder.layer
-    heads = model.config.num_attention_heads
-    places = embeddings.position_embeddings.weight[: ids.shape[1]] + embeddings.token_type_embeddings.weight[0]
-    hidden: Tensor = embeddings.LayerNorm(embeddings.word_embeddings(ids) + places)
-    attended = None if mask is None else mask[:, None, None, :]
-    for layer in layers:
-        own, output = layer.attention.self, layer.attention.output
-        query, key, value = (
-            project(hidden).unflatten(-1, (heads, -1)).transpose(1, 2) for project in (own.query, own.key, own.value)
-        )
-        found = functional.scaled_dot_product_attention(query, key, value, attended).transpose(1, 2).flatten(2)
-        hidden = output.LayerNorm(output.dense(found) + hidden)
-        between = functional.gelu(layer.intermediate.dense(hidden))
-        hidden = layer.output.LayerNorm(layer.output.dense(between) + hidden)
-    return hidden
 
 
 def _left_out(name: str) -> bool:

@@ -13,11 +13,10 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
-from transformers import BertModel
 
 from retriever.base_models import bases, find_base
 from retriever.files import read_object
-from retriever.models.bert import hidden_states, load_bert, merge_lora
+from retriever.models.bert import Bert, load_bert, merge_lora
 from retriever.models.weights import WEIGHTS_NAME
 from retriever.texts import split_passage
 from retriever.transfer import to_device
@@ -45,9 +44,7 @@ class SectionEncoder:
         asking: The encoder of questions, if it is another one.
     """
 
-    def __init__(
-        self, model: BertModel, tokenizer: Tokenizer, fingerprint: str, asking: BertModel | None = None
-    ) -> None:
+    def __init__(self, model: Bert, tokenizer: Tokenizer, fingerprint: str, asking: Bert | None = None) -> None:
         self.model, self.tokenizer, self.asking = model, tokenizer, asking or model
         self.dimension: int = model.config.hidden_size
         self.fingerprint = _fingerprint(fingerprint)
@@ -70,7 +67,7 @@ class SectionEncoder:
         asking = with_own_layers(bert)
         merge_lora(asking, folder / WEIGHTS_NAME)
         for one in (bert, asking):
-            torch.nn.Module.to(one, dtype=dtype)  # after the sum, so that nothing small is lost
+            one.to(dtype=dtype)  # after the sum, so that nothing small is lost
         return cls(bert, tokenizer, weights_fingerprint(base), asking)
 
     def encode_questions(self, questions: Sequence[str]) -> FloatArray:
@@ -106,7 +103,7 @@ class SectionEncoder:
             for heading, text in zip(headings, texts, strict=True)
         ]
 
-    def vectors(self, model: BertModel, texts: Sequence[Sequence[int]]) -> Tensor:
+    def vectors(self, model: Bert, texts: Sequence[Sequence[int]]) -> Tensor:
         """Encodes token ids with a model to L2-normalized vectors, float32 [N, dimension], with gradients if on."""
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
         found = [self._batch(model, [texts[i] for i in order[at : at + BATCH]]) for at in range(0, len(order), BATCH)]
@@ -116,7 +113,7 @@ class SectionEncoder:
         places[order] = torch.arange(len(order))
         return torch.cat(found)[to_device(places, model.device)]
 
-    def _batch(self, model: BertModel, texts: Sequence[Sequence[int]]) -> Tensor:
+    def _batch(self, model: Bert, texts: Sequence[Sequence[int]]) -> Tensor:
         """Encodes texts in order of their lengths in one forward pass."""
         lengths = torch.tensor([len(text) + 2 for text in texts])
         ids = torch.zeros(len(texts), int(lengths[-1]), dtype=torch.long)
@@ -125,7 +122,7 @@ class SectionEncoder:
         kept = torch.arange(ids.shape[1]) < lengths[:, None]
         device = model.device
         mask = to_device(kept, device)
-        hidden = hidden_states(model, to_device(ids, device), mask if lengths[0] < lengths[-1] else None)
+        hidden = model(to_device(ids, device), mask if lengths[0] < lengths[-1] else None)
         weights = mask[..., None].float()
         pooled = (hidden.float() * weights).sum(1) / weights.sum(1)
         return torch.nn.functional.normalize(pooled, dim=1)
@@ -141,7 +138,7 @@ def window_starts(tokens: int) -> range:
     return range(0, max(1, tokens - WINDOW + STEP), STEP)
 
 
-def with_own_layers(model: BertModel) -> BertModel:
+def with_own_layers(model: Bert) -> Bert:
     """Returns a copy of a model that shares its embeddings, half of its memory."""
     return copy.deepcopy(model, {id(one): one for one in model.embeddings.parameters()})
 

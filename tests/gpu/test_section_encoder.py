@@ -7,8 +7,8 @@ import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
-from transformers import BertConfig, BertModel
 
+from retriever.models.bert import Bert, BertConfig
 from retriever.models.hybrid import HybridReranker
 from retriever.models.section_encoder import SectionEncoder
 from tests.gpu.conftest import CARD
@@ -24,9 +24,7 @@ def encoder(device: str) -> SectionEncoder:
     config = BertConfig(
         hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=len(words)
     )
-    model = BertModel(config, add_pooling_layer=False)
-    torch.nn.Module.to(model.eval(), device)
-    return SectionEncoder(model, tokenizer, "tiny")
+    return SectionEncoder(Bert(config).eval().to(device), tokenizer, "tiny")
 
 
 def test_vectors_are_those_of_the_cpu() -> None:

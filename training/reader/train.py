@@ -153,7 +153,7 @@ class Trainer:
         allowed = (types == 1) & (mask == 1)
         allowed[:, 0] = True
         with autocast("cpu", self.precision):
-            hidden = self.encoder(input_ids=ids, token_type_ids=types, attention_mask=mask).last_hidden_state
+            hidden = self.encoder(ids, mask == 1, types)
             logits = self.head(hidden)
         loss = loss_of(logits, allowed, first, last)
         self.optimizer.zero_grad()

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from transformers import BertModel
 
-from retriever.models.bert import DOWN, UP, linear_layers
+from retriever.models.bert import DOWN, UP, Bert, linear_layers
 
 
 class LoraLinear(nn.Module):
@@ -33,7 +32,7 @@ class LoraLinear(nn.Module):
         return outputs + (inputs @ self.down.T) @ self.up.T
 
 
-def add_lora(model: BertModel, rank: int, seed: int) -> None:
+def add_lora(model: Bert, rank: int, seed: int) -> None:
     """Freezes a model and adds low-rank matrices to all linear layers."""
     model.requires_grad_(False)
     generator = torch.Generator().manual_seed(seed)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import BertConfig, BertModel
 
 from retriever.base_models import find_base
+from retriever.models import bert
 from retriever.models.section_encoder import BATCH, STEP, WINDOW, SectionEncoder, sections_fingerprint, window_starts
 from retriever.texts import section_passage
 
@@ -30,18 +32,17 @@ def encoder() -> SectionEncoder:
     tokenizer = Tokenizer(WordLevel({word: number for number, word in enumerate(words)}, "[UNK]"))
     tokenizer.pre_tokenizer = Whitespace()
     torch.manual_seed(0)
-    config = BertConfig(
-        hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, vocab_size=len(words)
-    )
-    model = BertModel(config, add_pooling_layer=False)
+    model = bert.Bert(bert.BertConfig(len(words), 8, 2, 2, 16))
     return SectionEncoder(model.eval(), tokenizer, "tiny")
 
 
 @torch.inference_mode()
 def by_hand(encoder: SectionEncoder, text: str) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    """Encodes a short text alone, without padding."""
+    """Encodes a short text alone, without padding, by transformers' model."""
     ids = [2, *encoder.tokenizer.encode(text).ids, 3]
-    hidden = encoder.model(input_ids=torch.tensor([ids])).last_hidden_state[0]
+    reference = BertModel(BertConfig(**asdict(encoder.model.config)), add_pooling_layer=False)
+    reference.load_state_dict(encoder.model.state_dict())
+    hidden = reference.eval()(input_ids=torch.tensor([ids])).last_hidden_state[0]
     return torch.nn.functional.normalize(hidden.mean(0), dim=0).numpy()
 
 
@@ -88,7 +89,8 @@ def test_a_folder_with_low_rank_matrices(tmp_path: Path) -> None:
     weights = [model.get_parameter(f"{LAYER}.weight") for model in (adapted.model, adapted.asking)]
     added = matrices[f"{LAYER}.lora_up"] @ matrices[f"{LAYER}.lora_down"]
     assert torch.allclose(weights[1] - weights[0], added, atol=1e-5)
-    assert adapted.asking.embeddings.word_embeddings.weight is adapted.model.embeddings.word_embeddings.weight
+    words = [model.get_parameter("embeddings.word_embeddings.weight") for model in (adapted.asking, adapted.model)]
+    assert words[0] is words[1]
     questions = ["How many people live there?"]
     assert not np.allclose(base.encode_questions(questions), adapted.encode_questions(questions), atol=1e-3)
 
