@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Collection, Iterator
+from functools import lru_cache
 from typing import Any
 
 from agents.parsing import json_object, literal
@@ -101,13 +102,14 @@ def value_of(text: str) -> Any:
         return text.strip()
 
 
+@lru_cache
+def _called(names: frozenset[str]) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, names))})(?:\.call)?\s*\(")
+
+
 def python_calls(text: str, names: Collection[str]) -> list[Call]:
     """Returns the calls of a text that is nothing but calls of known tools, such as `[text_search(queries=["a"])]`."""
-    if (
-        not names
-        or len(text) > _LONGEST_CALL
-        or not re.search(rf"\b(?:{'|'.join(map(re.escape, names))})(?:\.call)?\s*\(", text)
-    ):
+    if "(" not in text or not names or len(text) > _LONGEST_CALL or not _called(frozenset(names)).search(text):
         return []
     try:
         body = ast.parse(text.strip()).body

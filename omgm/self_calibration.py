@@ -10,6 +10,7 @@ import json
 import logging
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,8 +25,11 @@ from indexes.store import Index
 from omgm.opening import RECOGNITION, recognition_key, search_steps
 from omgm.settings import Profile
 from retriever.files import read_object, write_whole
+from retriever.image_cache import ImageCache, set_content
 from retriever.images import load_image
+from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
+from retriever.models.qformer import QFormerFusion
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.recognition import Recognition, signs_of
@@ -42,6 +46,8 @@ would be kept: an index of things that look alike declines less. Both are measur
 seen; the threshold is that of the embedded profile."""
 RIDGE = 0.01
 _SIDE, _STORED, _BATCH = 256, 320, 16
+_CACHE_BYTES = 2**26
+"""For a batch of images: larger models compute more from each."""
 
 
 class Curve(NamedTuple):
@@ -88,7 +94,8 @@ def calibrate_index(
     if len(shown) < FEWEST:
         return
     retriever = Retriever(search_steps(profile, index, encoder, fusion), index, device=index.device)
-    with progress_bar(total=len(shown), desc="calibrate", unit="image", shown=progress) as bar:
+    bars = progress_bar(total=len(shown), desc="calibrate", unit="image", shown=progress)
+    with _caching(encoder, fusion), bars as bar:
         trials: list[Trial] = []
         for start in range(0, len(shown), _BATCH):
             part = shown[start : start + _BATCH]
@@ -110,6 +117,21 @@ def calibrate_index(
     write_whole(path, (json.dumps(found, indent=1) + "\n").encode())
 
 
+@contextmanager
+def _caching(*models: object) -> Iterator[None]:
+    """Lets models cache what they compute from images, each of which is asked twice."""
+    caching = [model for model in models if isinstance(model, ClipEncoder | QFormerFusion)]
+    before = [model.cache for model in caching]
+    cache = ImageCache(_CACHE_BYTES)
+    for model in caching:
+        model.cache = cache
+    try:
+        yield
+    finally:
+        for model, own in zip(caching, before, strict=True):
+            model.cache = own
+
+
 def _sample(entities: int) -> list[int]:
     """Returns rows in an order drawn once for every number of entities, at most enough to find `MOST` images."""
     rng = np.random.default_rng(0)
@@ -129,6 +151,8 @@ def _trials(retriever: Retriever[Index], index: Index, rows: Sequence[int], seed
     paths = [index.image_path(row) for row in rows]
     contents = [path.read_bytes() if path else b"" for path in paths]
     images = photographed_again([load_image(content) for content in contents], seed)
+    for row, image in zip(rows, images, strict=True):
+        set_content(image, str(row))
     queries = [Query(image, "", str(row)) for image, row in zip(images, rows, strict=True)]
     whole = retriever.retrieve(queries)
     same = [_same(index, result, content) | {row} for result, content, row in zip(whole, contents, rows, strict=True)]
