@@ -181,7 +181,9 @@ def _summed_in_float32(func: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """
 
     def run(*args: Any, **kwargs: Any) -> Tensor:
-        return func(*tree_map_only(Tensor, Tensor.float, args), **tree_map_only(Tensor, Tensor.float, kwargs)).bfloat16()
+        return func(
+            *tree_map_only(Tensor, Tensor.float, args), **tree_map_only(Tensor, Tensor.float, kwargs)
+        ).bfloat16()
 
     return run
 

@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import logging
 import random
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from torch import Tensor
 
 from demo.pretraining.designs import paint, random_design
 from evaluation.recognition_fit import Trial
@@ -16,6 +18,7 @@ from omgm.opening import RECOGNITION, open_retriever
 from omgm.parts import build_encoder, build_fusion
 from omgm.profile import load_profile
 from omgm.self_calibration import FEWEST, _fitted, _sample, calibrate_index, photographed_again
+from retriever.image_cache import ImageCache
 from retriever.recognition import Signs
 from retriever.types import Query
 
@@ -101,7 +104,7 @@ def test_a_build_calibrates_and_the_retriever_uses_it(index: Path, caplog: pytes
     (index / RECOGNITION).write_text(json.dumps(found))
 
 
-def test_a_finished_calibration_is_kept_and_another_is_the_same(index: Path) -> None:
+def test_a_finished_calibration_is_kept_and_another_is_the_same(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = load_profile("embedded", PLAIN)
     encoder, fusion = build_encoder(profile), build_fusion(profile)
     opened = open_retriever(profile, index, encoder=encoder, fusion=fusion).index
@@ -109,6 +112,18 @@ def test_a_finished_calibration_is_kept_and_another_is_the_same(index: Path) -> 
     calibrate_index(profile, index, opened, encoder, fusion, progress=False)
     assert (index / RECOGNITION).stat().st_mtime_ns == time
     (index / RECOGNITION).unlink()
+    computed = list[int]()
+    rows = ImageCache.rows
+
+    def counted(cache: ImageCache, kind: str, images: Sequence[Image.Image], compute: Callable[..., Tensor]) -> Tensor:
+        def counting(missing: Sequence[Image.Image]) -> Tensor:
+            computed.append(len(missing))
+            return compute(missing)
+
+        return rows(cache, kind, images, counting)
+
+    monkeypatch.setattr(ImageCache, "rows", counted)
     calibrate_index(profile, index, opened, encoder, fusion, progress=False)
+    assert sum(computed) == 2 * 48  # by each model once, though each image is asked twice
     again = json.loads((index / RECOGNITION).read_bytes())
     assert again["bias"] == pytest.approx(json.loads(written)["bias"], abs=0.01)
