@@ -37,6 +37,7 @@ from PIL import Image
 
 from benchmarks.frame import arguments, write_report
 from indexes.build import build_index
+from indexes.knowledge_base import KnowledgeBase
 from indexes.labeled_images import LabeledImage
 from indexes.live.editor import Editor, article_of
 from indexes.live.index import LiveIndex
@@ -128,8 +129,7 @@ def build(articles: Sequence[Entity], folder: Path, out: Path, labeled: Sequence
 
 def _build(kb: Path, images: Path, out: Path, labeled: Sequence[LabeledImage] = ()) -> None:
     plan = BuildPlan(
-        kb=kb,
-        images=images,
+        knowledge=KnowledgeBase(kb=kb, images=images),
         out=out,
         summarizer=ExtractiveSummarizer(),
         encoder=StandInEncoder(),

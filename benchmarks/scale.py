@@ -51,6 +51,7 @@ from indexes.article_images import MainImage
 from indexes.entity_index import open_search
 from indexes.growing import release
 from indexes.keys import Keys
+from indexes.knowledge_base import KnowledgeBase
 from indexes.live.editor import Article, Editor
 from indexes.live.index import LiveIndex
 from indexes.manifest import SEARCH, SearchKind
@@ -62,7 +63,7 @@ from retriever.types import Entity, FloatArray, IntArray, Section
 
 KINDS: tuple[SearchKind, ...] = ("flat", "sq8", "hnsw", "ivf-pq")
 STAGES = {
-    "hash_knowledge_base": "hash",
+    "_inputs": "hash",
     "write_articles": "read",
     "with_images": "find images",
     "store_images": "images",
@@ -154,7 +155,9 @@ def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]
     with meter.stage("start"):
         pass
     models_of: dict[str, Any] = {"summarizer": models, "encoder": models, "fusion": models}
-    plan = BuildPlan(kb=kb, images=images, out=out, batch_size=256, progress=False, **models_of)
+    plan = BuildPlan(
+        knowledge=KnowledgeBase(kb=kb, images=images), out=out, batch_size=256, progress=False, **models_of
+    )
     started = time.perf_counter()
     with ExitStack() as patches:
         for function, name in STAGES.items():

@@ -16,7 +16,7 @@ from indexes.chat_summarizer import ChatSummarizer
 from indexes.claim import PARTS, UNKNOWN, claim, publish, resumable
 from indexes.entity_index import write_entity_index
 from indexes.existing import existing_index, with_images
-from indexes.formats import dropped_titles, hash_knowledge_base
+from indexes.formats import dropped_titles
 from indexes.formats.losses import Losses
 from indexes.formats.skipped import SkippedEntries
 from indexes.growing import save_array
@@ -85,14 +85,13 @@ def build_index(plan: BuildPlan) -> Index:
 
 def _inputs(plan: BuildPlan) -> Inputs:
     """Returns what the index depends on, but for the images that its articles name."""
-    design, summarizer, table = plan.design, plan.summarizer, plan.image_table
-    kb = hash_knowledge_base(plan.kb, plan.format, plan.names)
-    chat = summarizer if isinstance(summarizer, ChatSummarizer) else None
+    knowledge, design, summarizer, table = plan.knowledge, plan.design, plan.summarizer, plan.image_table
+    chat, digest = summarizer if isinstance(summarizer, ChatSummarizer) else None, knowledge.digest
     return Inputs(
-        knowledge_base=kb if table is None else hashlib.sha256(f"{kb}{table.digest}".encode()).hexdigest(),
-        kb_format=plan.format,
-        drop_sections=dropped_titles(plan.format, design.drop_sections),
-        keep_navigation=design.keep_navigation,
+        knowledge_base=digest if table is None else hashlib.sha256(f"{digest}{table.digest}".encode()).hexdigest(),
+        kb_format=knowledge.format,
+        drop_sections=dropped_titles(knowledge.format, knowledge.drop_sections),
+        keep_navigation=knowledge.keep_navigation,
         pictures=UNKNOWN,
         summarizer=summarizer.name + ("" if plan.vectors is None else f", vectors {plan.vectors.digest}"),
         candidates=design.candidates,
@@ -137,7 +136,7 @@ def _nothing_to_do(out: Path) -> None:
 
 def _read_articles(plan: BuildPlan, parts: Path) -> Articles:
     """Writes the articles to `parts` and returns them; leaves nothing behind if the knowledge base is unusable."""
-    skipped, losses, matched = SkippedEntries(plan.max_bad), Losses(str(plan.kb)), MatchReport()
+    skipped, losses, matched = SkippedEntries(plan.knowledge.max_bad), Losses(str(plan.knowledge.kb)), MatchReport()
 
     def entities() -> Iterator[Entity]:
         yield from plan.entities(skipped, losses, matched)
@@ -153,7 +152,7 @@ def _read_articles(plan: BuildPlan, parts: Path) -> Articles:
         raise
     try:
         if not len(articles):
-            raise ValueError(f"{plan.kb}: contains no entities; check the file and --kb-format")
+            raise ValueError(f"{plan.knowledge.kb}: contains no entities; check the file and --kb-format")
         choose_kind(plan.design.search, len(articles))
     except ValueError:
         shutil.rmtree(parts)
@@ -182,7 +181,7 @@ def _run_stages(plan: BuildPlan, parts: Path, articles: Articles, inputs: Inputs
     save_offsets(parts / "summaries.jsonl")
     readable = images.readable_rows()
     if run.candidates == "image" and not len(readable):
-        raise ValueError(f"{plan.kb}: no entity has a readable main image, which candidates = 'image' needs")
+        raise ValueError(f"{plan.knowledge.kb}: no entity has a readable main image, which candidates = 'image' needs")
     keys = write_keys(run, images)
     if len(keys.owners):
         save_array(parts / OWNERS, keys.owners)

@@ -81,7 +81,7 @@ def estimate_build(plan: BuildPlan, sample: int = SAMPLE) -> Estimate:
     """
     started = time.perf_counter()
     encoder, fusion, sections, summarizer = plan.encoder, plan.fusion, plan.sections, plan.summarizer
-    drawn, count, total = _draw(plan.entities(SkippedEntries(plan.max_bad)), sample, plan.progress)
+    drawn, count, total = _draw(plan.entities(SkippedEntries(plan.knowledge.max_bad)), sample, plan.progress)
     reading = time.perf_counter() - started
     if not count:
         raise ValueError("the knowledge base contains no entities; check the file and --kb-format")

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import get_args
 
 from indexes.article_images import ImageUse
-from indexes.formats import FORMATS, guess_format, name_of, read_knowledge_base
-from indexes.formats.fields import Names, image_pattern
+from indexes.formats import FORMATS, name_of
+from indexes.formats.fields import image_pattern
 from indexes.formats.losses import Losses
-from indexes.formats.skipped import MAX_BAD, SkippedEntries
+from indexes.formats.skipped import SkippedEntries
 from indexes.given_vectors import GivenVectors
 from indexes.image_tables import ImageTable
 from indexes.keys import IMAGE_WEIGHT
+from indexes.knowledge_base import KnowledgeBase
 from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.manifest import Candidates, keys_are_images
 from indexes.matching import MatchReport, with_matched_images
@@ -34,8 +35,6 @@ class IndexDesign:
     """The settings of an index, which a profile decides.
 
     Attributes:
-        drop_sections: Titles of sections to leave out, see `dropped_titles`.
-        keep_navigation: See `read_knowledge_base`.
         candidates: What step 1 searches. With `image`, an entity without a readable main image is never found.
         tokens: How step 2's tokens are stored: the name of a `TokenCodec`.
         search: The kind of entity index, see `indexes.search_kinds`.
@@ -48,8 +47,6 @@ class IndexDesign:
         trim_borders: Whether to cut uniform borders off labeled images, as off query images.
     """
 
-    drop_sections: Sequence[str] | None = None
-    keep_navigation: bool = False
     candidates: Candidates = "summary"
     tokens: str = "float16"
     search: SearchChoice = "auto"
@@ -77,18 +74,14 @@ class BuildPlan:
     """What a build is told.
 
     Attributes:
-        kb: The knowledge base.
-        images: The folder or ZIM file with its images; by default those in the knowledge base itself. A missing or
-            unreadable image is not an error: `image_problems.jsonl` lists it with the reason.
+        knowledge: The knowledge base. Bad entries and images that are missing or unreadable are listed with their
+            reasons in `report.json` and `image_problems.jsonl`.
         out: The index folder: absent, empty, or an index.
         summarizer: Writes the summaries.
         encoder: Step 1's model.
         fusion: Step 2's model; `None` leaves the token store empty, to measure step 1 alone.
         sections: Step 3's encoder of sections, if it has one; `None` stores no vectors of sections.
         design: The settings.
-        kb_format: See `read_knowledge_base`.
-        names: The names of an entity's fields in the knowledge base, if they differ from the usual ones.
-        max_bad: Share of bad entries, in 0..1, above which the build fails. They are skipped; `report.json` lists them.
         labeled: Images that show an entity but are not in its article; they become further image keys of the entity.
         image_table: Says which image of an entity is its main image, in place of the knowledge base.
         vectors: The vectors of summaries, if another system computed them, for `candidates` "summary" only.
@@ -101,17 +94,13 @@ class BuildPlan:
         workers: Creates the workers that run the models: in this process, or on a cluster (`indexes.cluster`).
     """
 
-    kb: Path
-    images: Path | None
+    knowledge: KnowledgeBase
     out: Path
     summarizer: Summarizer
     encoder: DualEncoder
     fusion: FusionEncoder | None
     sections: SectionEncoder | None = None
     design: IndexDesign = IndexDesign()
-    kb_format: str | None = None
-    names: Names | None = None
-    max_bad: float = MAX_BAD
     labeled: Sequence[LabeledImage] = ()
     image_table: ImageTable | None = None
     vectors: GivenVectors | None = None
@@ -135,8 +124,8 @@ class BuildPlan:
             self._check_vectors(self.vectors)
         if self.fusion is not None:
             codec.stored_shape(self.fusion.token_shape)
-        if self.format not in FORMATS:
-            raise ValueError(f"knowledge base format {self.format!r} is unknown: use one of {', '.join(FORMATS)}")
+        if (format := self.knowledge.format) not in FORMATS:
+            raise ValueError(f"knowledge base format {format!r} is unknown: use one of {', '.join(FORMATS)}")
 
     def _check_vectors(self, vectors: GivenVectors) -> None:
         if self.design.candidates != "summary":
@@ -150,14 +139,9 @@ class BuildPlan:
             )
 
     @cached_property
-    def format(self) -> str:
-        """The format of the knowledge base."""
-        return self.kb_format or guess_format(self.kb)
-
-    @cached_property
     def index_name(self) -> str:
         """The index's name."""
-        return self.name or name_of(self.kb)
+        return self.name or name_of(self.knowledge.kb)
 
     @cached_property
     def codec(self) -> TokenCodec:
@@ -167,7 +151,7 @@ class BuildPlan:
     @cached_property
     def own_images(self) -> ImageSource | None:
         """The images of the knowledge base."""
-        return open_images(self.images, self.kb, self.format)
+        return open_images(self.knowledge.images, self.knowledge.kb, self.knowledge.format)
 
     @cached_property
     def labels(self) -> LabeledSource | None:
@@ -197,16 +181,13 @@ class BuildPlan:
             losses: Counts what is left out.
             matched: Gets how images were matched with entities.
         """
-        design, names = self.design, self.names
-        read = partial(read_knowledge_base, self.kb, self.format, design.drop_sections)
-        read = partial(read, names=names, keep_navigation=design.keep_navigation)
-        found = read(skipped=skipped, losses=losses)
+        found = self.knowledge.articles(skipped, losses)
         found = found if self.image_table is None else self.image_table.applied(found)
-        own, required = self.own_images, self.labels is None
-        entities = with_matched_images(found, own, image_pattern(names or {}), matched, required=required)
+        pattern, required = image_pattern(self.knowledge.names or {}), self.labels is None
+        entities = with_matched_images(found, self.own_images, pattern, matched, required=required)
         if self.labels is None:
             return entities
-        return self.labels.attach(entities, lambda: read(skipped=SkippedEntries(self.max_bad)))
+        return self.labels.attach(entities, self.knowledge.articles)
 
     def open_workers(self) -> Workers:
         """Returns the workers that run the models."""

@@ -14,6 +14,7 @@ from indexes.estimate import SAMPLE, Estimate, estimate_build
 from indexes.formats import OWN_IMAGES, guess_format
 from indexes.formats.fields import GUESSES, Names
 from indexes.formats.selection import ONLY, SKIP
+from indexes.knowledge_base import KnowledgeBase
 from indexes.plan import BuildPlan, IndexDesign
 from indexes.store import Index
 from indexes.summarizers import Summarizer
@@ -27,8 +28,6 @@ from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 def design_of(profile: Profile) -> IndexDesign:
     """Returns the settings of a profile that determine the contents of an index."""
     return IndexDesign(
-        drop_sections=profile.index.drop_sections,
-        keep_navigation=profile.index.keep_navigation,
         candidates=profile.search.candidates,
         tokens=profile.fusion.tokens,
         search=profile.search.kind,
@@ -48,7 +47,13 @@ def _plan(profile: Profile, kb: Path, images: Path | None, out: Path, **options:
         "sections": _sections,
     }
     options |= {name: build(profile) for name, build in models.items() if options.get(name) is None}
-    return BuildPlan(kb=kb, images=images, out=out, design=design_of(profile), **options)
+    reading = {name: options.pop(name) for name in ("kb_format", "names", "max_bad") if name in options}
+    return BuildPlan(
+        knowledge=KnowledgeBase(kb=kb, images=images, **reading, **dict(profile.index)),
+        out=out,
+        design=design_of(profile),
+        **options,
+    )
 
 
 def build(
@@ -70,7 +75,7 @@ def build(
         images: The folder with its images, unless it contains them.
         cluster: The address of a Ray cluster or "auto": its machines read the images and run the models.
         summarizer: Writes the summaries, instead of the profile's.
-        **options: Other attributes of `BuildPlan`, such as `kb_format`, `overwrite` or `encoder`.
+        **options: `kb_format`, `names` and `max_bad` of the knowledge base, and other attributes of `BuildPlan`.
 
     Raises:
         ValueError: The input is invalid (see `indexes.build.build_index`), or the cluster or extra `ray` is missing.
@@ -85,7 +90,7 @@ def build(
         shared = [out, *sorted({image.path.parent for image in plan.labeled})]
         if images is not None:
             shared.append(images)
-        if plan.format in OWN_IMAGES:
+        if plan.knowledge.format in OWN_IMAGES:
             shared.append(kb)
         with _workers(profile, cluster, shared) as workers:
             index = build_index(replace(plan, workers=workers))

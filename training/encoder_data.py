@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from indexes.knowledge_base import KnowledgeBase
 from indexes.labeled_images import LabeledImage, with_known_entities
 from indexes.sources import find_main
 from indexes.summarizers import Summarizer
@@ -19,7 +20,6 @@ from retriever.identity import short_hash
 from retriever.types import Entity, IntArray
 from training.copies import originals, text_hash
 from training.images import ImageLoader
-from training.knowledge_base import KnowledgeBase
 
 logger = logging.getLogger(__name__)
 

@@ -26,8 +26,7 @@ from evaluation.tables.variants import (
     qformer_itc,
 )
 from indexes.build import build_index
-from indexes.formats.fields import Names
-from indexes.formats.skipped import MAX_BAD
+from indexes.knowledge_base import KnowledgeBase
 from indexes.manifest import Candidates
 from indexes.plan import BuildPlan, IndexDesign
 from indexes.search import GpuSearch
@@ -98,23 +97,15 @@ class QuestionSet:
         dataset: Name of the data set.
         questions: The questions.
         query_images: The folder of their images.
-        kb: The knowledge base; if `index` is given, only tables that need other indexes use it.
-        images: The folder of its images.
+        knowledge: The knowledge base; if `index` is given, only tables that need other indexes use it.
         index: The profile's index of it; by default, it is built beside the runs.
-        kb_format: Format of `kb`; guessed by default.
-        names: The names of an entity's fields in `kb`, if not the usual ones.
-        max_bad: Share of bad entries of `kb` that is accepted, in 0..1.
     """
 
     dataset: str
     questions: Sequence[Question] = field(repr=False)
     query_images: Path
-    kb: Path | None = None
-    images: Path | None = None
+    knowledge: KnowledgeBase | None = None
     index: Path | None = None
-    kb_format: str | None = None
-    names: Names | None = None
-    max_bad: float = MAX_BAD
 
 
 class _IndexKind(NamedTuple):
@@ -193,7 +184,7 @@ class TableRuns:
 
     def lacking(self, name: str) -> str:
         """Returns why a run cannot be made: its index is not the given one and there is no `kb` to build it from."""
-        if self.questions.kb is not None or self._searches(name) == self._own:
+        if self.questions.knowledge is not None or self._searches(name) == self._own:
             return ""
         return "this table needs indexes other than the profile's; pass the knowledge base to build them from (--kb)"
 
@@ -265,12 +256,11 @@ class TableRuns:
         if kind == self._own and given.index is not None:
             folder = given.index
         if folder != given.index:
-            if given.kb is None:
+            if given.knowledge is None:
                 raise ValueError(f"the index {folder} has to be built: name the knowledge base (--kb)")
             tokens = kind.tokens or parts.design.tokens
             plan = BuildPlan(
-                kb=given.kb,
-                images=given.images,
+                knowledge=given.knowledge,
                 out=folder,
                 # Only summaries that are searched are worth asking a server for.
                 summarizer=parts.summarizer if kind.candidates in ("summary", "combined") else ExtractiveSummarizer(),
@@ -278,9 +268,6 @@ class TableRuns:
                 fusion=fusion,
                 sections=sections,
                 design=replace(parts.design, candidates=kind.candidates, tokens=tokens),
-                kb_format=given.kb_format,
-                names=given.names,
-                max_bad=given.max_bad,
                 progress=self._progress,
             )
             build_index(plan)

@@ -111,6 +111,11 @@ def reading_of(args: argparse.Namespace) -> dict[str, Any]:
     return given if max_bad is None else given | {"max_bad": max_bad}
 
 
+def knowledge_of(args: argparse.Namespace, profile: Profile) -> dict[str, Any]:
+    """Returns the attributes of the `KnowledgeBase` that the options name, read as the profile says."""
+    return {"kb": existing(args.kb, "--kb"), "images": images_of(args), **reading_of(args), **dict(profile.index)}
+
+
 def add_questions(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool = True, images: bool = True
 ) -> None:

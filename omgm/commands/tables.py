@@ -13,11 +13,11 @@ from omgm.commands.common import (
     add_questions,
     add_reading,
     existing,
+    knowledge_of,
     load_questions,
     print_json,
     profile_of,
     query_images_of,
-    reading_of,
 )
 from omgm.commands.numbers import positive
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.tables.runs import TableRuns, refuse_tuned
     from evaluation.tables.write import as_json, as_markdown, write
 
-    questions = _question_set(args)
+    questions = _question_set(args, profile)
     if questions is not None and args.tuned_on is not None:
         refuse_tuned(args.tuned_on, questions.questions)
     runs = None if questions is None else TableRuns(_components(profile, args.bem, args.dataset), questions, args.out)
@@ -75,8 +75,9 @@ def run(args: argparse.Namespace) -> None:
         print_json([as_json(table) for table in measured])
 
 
-def _question_set(args: argparse.Namespace) -> QuestionSet | None:
+def _question_set(args: argparse.Namespace, profile: Profile) -> QuestionSet | None:
     from evaluation.tables.runs import QuestionSet
+    from indexes.knowledge_base import KnowledgeBase
 
     if args.queries is None:
         return None
@@ -86,10 +87,8 @@ def _question_set(args: argparse.Namespace) -> QuestionSet | None:
         dataset=args.dataset,
         questions=load_questions(args)[: args.limit],
         query_images=query_images_of(args),
-        kb=None if args.kb is None else existing(args.kb, "--kb"),
-        images=None if args.images is None else existing(args.images, "--images"),
+        knowledge=None if args.kb is None else KnowledgeBase(**knowledge_of(args, profile)),
         index=None if args.index is None else existing(args.index, "--index"),
-        **reading_of(args),
     )
 
 

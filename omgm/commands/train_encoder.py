@@ -11,12 +11,10 @@ from omgm.commands.common import (
     add_questions,
     add_reading,
     add_training,
-    existing,
-    images_of,
+    knowledge_of,
     labeled_of,
     profile_of,
     provenance_of,
-    reading_of,
     seed_of,
     write_trained,
 )
@@ -45,14 +43,10 @@ def run(args: argparse.Namespace) -> None:
         steps=args.steps, minutes=args.minutes, seed=seed_of(args, profile), device=placement(profile)[0]
     )
     data = EncoderData(
-        kb=existing(args.kb, "--kb"),
-        images=images_of(args),
+        **knowledge_of(args, profile),
         summarizer=build_summarizer(profile),
         labeled=labeled,
         trim_borders=profile.search.trim_borders,
-        **reading_of(args),
-        drop_sections=profile.index.drop_sections,
-        keep_navigation=profile.index.keep_navigation,
     )
     folder = train_encoder(
         model_folder(profile, "encoder"),

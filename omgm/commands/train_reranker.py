@@ -14,11 +14,10 @@ from omgm.commands.common import (
     add_training,
     existing,
     finder,
-    images_of,
+    knowledge_of,
     load_rows,
     profile_of,
     provenance_of,
-    reading_of,
     seed_of,
     write_trained,
 )
@@ -102,16 +101,12 @@ def run(args: argparse.Namespace) -> None:
     )
     keyed = keys_are_images(profile.search.candidates)  # otherwise an index has tokens only of sections
     data = RerankerData(
-        kb=existing(args.kb, "--kb"),
-        images=images_of(args),
+        **knowledge_of(args, profile),
         questions=load_rows(args),
         query_image_of=finder(args),
         negatives=existing(args.negatives, "--negatives"),
         negatives_order=args.negatives_order,
         negatives_partial=args.negatives_partial,
-        **reading_of(args),
-        drop_sections=profile.index.drop_sections,
-        keep_navigation=profile.index.keep_navigation,
         serving=Serving(
             trim_borders=profile.search.trim_borders,
             use=ImageUse(profile.search.image_keys, labeled=True) if keyed else MAIN_ONLY,

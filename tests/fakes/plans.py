@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from indexes import build
+from indexes.knowledge_base import KnowledgeBase
 from indexes.plan import BuildPlan, IndexDesign
 from indexes.store import Index
 
-_SETTINGS = {field.name for field in fields(IndexDesign)}
+_SETTINGS, _READING = ({field.name for field in fields(kind)} for kind in (IndexDesign, KnowledgeBase))
 
 
 def plan(kb: Path, images: Path | None, out: Path, **options: Any) -> BuildPlan:
-    """Returns a plan; `options` are attributes of `BuildPlan` and of `IndexDesign`."""
+    """Returns a plan; `options` are attributes of `BuildPlan`, `IndexDesign` and `KnowledgeBase`."""
     design = {name: options.pop(name) for name in _SETTINGS & options.keys()}
-    return BuildPlan(kb=kb, images=images, out=out, design=IndexDesign(**design), **options)
+    reading = {name: options.pop(name) for name in _READING & options.keys()}
+    knowledge = KnowledgeBase(kb=kb, images=images, **reading)
+    return BuildPlan(knowledge=knowledge, out=out, design=IndexDesign(**design), **options)
 
 
 def build_index(kb: Path, images: Path | None, out: Path, **options: Any) -> Index:

@@ -13,6 +13,7 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from indexes.formats import read_knowledge_base
+from indexes.knowledge_base import image_source
 from indexes.sources import find_main
 from omgm.__main__ import parser
 from omgm.commands.common import labeled_of
@@ -25,7 +26,6 @@ from tests.retriever.models.test_encoder import small_encoder
 from training.config import TrainingConfig
 from training.encoder_data import EncoderData
 from training.images import ImageLoader, load_images
-from training.knowledge_base import image_source
 from training.train_encoder import train_encoder
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from indexes.article_images import MAIN_ONLY, ImageUse
 from indexes.formats.rankings import Order
+from indexes.knowledge_base import KnowledgeBase
 from retriever.maxsim import ScoreMode
-from training.knowledge_base import KnowledgeBase
 from training.questions import TrainingQuestion
 
 

@@ -28,6 +28,7 @@ from evaluation.tables.variants import (
 )
 from evaluation.tables.write import as_json, as_markdown, write
 from generators.reader.reader import ExtractiveReader
+from indexes.knowledge_base import KnowledgeBase
 from indexes.manifest import read_manifest
 from indexes.plan import IndexDesign
 from indexes.store import Index
@@ -90,8 +91,7 @@ def runs_of(
         dataset=dataset,
         questions=load("evqa", folder / f"{questions}.csv"),
         query_images=folder / "queries",
-        kb=folder / "kb.json",
-        images=folder / "images",
+        knowledge=KnowledgeBase(kb=folder / "kb.json", images=folder / "images"),
     )
     return TableRuns(components, given, folder / out, progress=False)
 
@@ -338,7 +338,7 @@ def test_tables_of_other_indexes_need_the_knowledge_base(world: Path) -> None:
         ("infoseek", ["13", "14"], {"13", "14"}),
     ):
         with_kb = runs_of(world, dataset=dataset)
-        without = replace(with_kb.questions, kb=None, index=index)
+        without = replace(with_kb.questions, knowledge=None, index=index)
         runs = TableRuns(with_kb.components, without, world / "no-kb", progress=False)
         made = {name: make(tables()[name], runs, {}) for name in names}
         assert {name for name, table in made.items() if not table.blocks} == lacking
@@ -350,7 +350,7 @@ def test_unmerged_tokens_need_the_knowledge_base(world: Path) -> None:
     assert pooled.main.manifest.inputs.tokens == "pool4+int4"
     index = world / "pooled" / "indexes" / "summary-IT"
     runs = TableRuns(
-        pooled.components, replace(pooled.questions, kb=None, index=index), world / "no-kb", progress=False
+        pooled.components, replace(pooled.questions, knowledge=None, index=index), world / "no-kb", progress=False
     )
     table = make(tables()["11"], runs, {})
     assert table.blocks == () and "needs indexes other" in table.notes[0]

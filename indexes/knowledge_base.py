@@ -1,4 +1,4 @@
-"""The articles and images of the knowledge base that a model is trained for."""
+"""A knowledge base with everything that is said about how to read it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from indexes.formats import guess_format, hash_knowledge_base, read_knowledge_base
 from indexes.formats.fields import Names
+from indexes.formats.losses import Losses
 from indexes.formats.skipped import MAX_BAD, SkippedEntries
 from indexes.sources import ImageSource, open_images
 from retriever.types import Entity
@@ -20,12 +21,13 @@ class KnowledgeBase:
 
     Attributes:
         kb: The knowledge base.
-        images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own.
+        images: A folder or a ZIM file with its images; `None` if the knowledge base holds its own. A missing or
+            unreadable image is not an error.
         kb_format: See `indexes.formats`; guessed when `None`.
         names: Names of an entity's fields in the knowledge base, where they differ from the usual ones.
-        drop_sections: Titles of sections to leave out, as in the index; see `indexes.formats.dropped_titles`.
-        keep_navigation: As in the index; see `indexes.formats.read_knowledge_base`.
-        max_bad: Share of bad entries that is accepted, in 0..1.
+        drop_sections: Titles of sections to leave out; see `indexes.formats.dropped_titles`.
+        keep_navigation: See `indexes.formats.read_knowledge_base`.
+        max_bad: Share of bad entries that is accepted and skipped, in 0..1.
     """
 
     kb: Path
@@ -36,20 +38,29 @@ class KnowledgeBase:
     keep_navigation: bool = False
     max_bad: float = MAX_BAD
 
-    def articles(self) -> Iterator[Entity]:
+    @property
+    def format(self) -> str:
+        """Its format."""
+        return self.kb_format or guess_format(self.kb)
+
+    def articles(self, skipped: SkippedEntries | None = None, losses: Losses | None = None) -> Iterator[Entity]:
         """Yields the articles.
+
+        Args:
+            skipped: Counts bad entries; by default, up to `max_bad` of them are accepted.
+            losses: Counts what is left out.
 
         Raises:
             ValueError: The file is malformed.
         """
         options: dict[str, Any] = {"names": self.names, "keep_navigation": self.keep_navigation}
-        skipped = SkippedEntries(self.max_bad)
-        return read_knowledge_base(self.kb, self.kb_format, self.drop_sections, skipped=skipped, **options)
+        skipped = skipped or SkippedEntries(self.max_bad)
+        return read_knowledge_base(self.kb, self.format, self.drop_sections, skipped=skipped, losses=losses, **options)
 
     @property
     def digest(self) -> str:
         """A hash of everything that the articles are read from."""
-        return hash_knowledge_base(self.kb, self.kb_format or guess_format(self.kb), self.names)
+        return hash_knowledge_base(self.kb, self.format, self.names)
 
     def image_source(self) -> ImageSource:
         """Returns the images; raises as `image_source`."""
