@@ -154,8 +154,9 @@ async def _handle_http_error(request: Request, error: Exception) -> JSONResponse
     code = _HTTP_CODES.get(error.status_code, "http_error")
     message, headers = f"{request.method} {request.url.path[:200]}: {error.detail}", dict(error.headers or {})
     if error.status_code == 404:
-        path = request.scope["path"]
-        likely = [near for near in (path.rstrip("/"), f"/v1{path}") if _methods_at(request, near)]
+        parts = [part for part in request.scope["path"].split("/") if part]
+        ends = ["/" + "/".join(parts[at:]) for at in range(len(parts))]  # clients and proxies add a prefix
+        likely = [near for end in ends for near in (end, f"/v1{end}") if _methods_at(request, near)]
         message += f"; use {likely[0][:200]}" if likely else "; /docs lists the routes"
     elif error.status_code == 405:  # Starlette lists only the methods of the first route at this path
         headers["Allow"] = ", ".join(_methods_at(request, request.scope["path"]))

@@ -319,7 +319,12 @@ def test_unknown_paths_and_methods(client: httpx.Client) -> None:
     response = client.get("/nothing")
     assert fault(response) == (404, "not_found", None)
     assert response.json()["error"]["message"] == "GET /nothing: Not Found; /docs lists the routes"
-    for path, advice in (("/chat/completions", "/v1/chat/completions"), ("/answer/", "/answer")):
+    chat = "/v1/chat/completions"
+    for path, advice in (
+        ("/chat/completions", chat), ("/v1//chat/completions", chat), ("/v1/v1/chat/completions", chat),
+        ("/api/chat/completions/", chat), ("/openai/deployments/omgm/chat/completions", chat), ("/answer/", "/answer"),
+        ("/omgm/answer", "/answer"),
+    ):  # fmt: skip
         assert client.post(path).json()["error"]["message"] == f"POST {path}: Not Found; use {advice}"
     response = client.get("/answer")
     assert fault(response) == (405, "method_not_allowed", None)
