@@ -20,6 +20,7 @@ from llm.replies import ChatReply, error_field, error_message, read_reply, short
 from llm.reply_reader import ReplyError, ReplyReader
 from llm.retries import MAX_WAIT, asked_wait, seconds_to_wait
 from llm.thoughts import TAGS, ThoughtFilter
+from llm.transport import reason, root, under, unread_encoding, until_end
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +30,6 @@ _PASSING = (408, 409, 425, 429)
 """Statuses below 500 after which a request may succeed if it is sent again."""
 KEY = "OPENAI_API_KEY"
 """The environment variable with the key of chat servers."""
-_GRACE_S = 0.5
-"""Seconds that a stream may stay open after `[DONE]`: text that follows it must not be lost."""
 MAX_CONNECT = 10.0
 """Timeout in seconds for connecting, and for the response to a check."""
 
@@ -127,8 +126,8 @@ class ChatClient:
             )
         if unknown := sorted({*omit} - {*OMITTED}):
             raise ValueError(f"omit must name fields among {', '.join(OMITTED)}; got {unknown[0]!r}")
-        self._base = _root(base_url)
-        self.url = _under(self._base, "chat/completions")
+        self._base = root(base_url)
+        self.url = under(self._base, "chat/completions")
         self.model, self.retries, self.backoff, self.system_role = model, retries, backoff, system_role
         self.reasoning_effort = reasoning_effort
         self.concurrency = concurrency
@@ -213,12 +212,12 @@ class ChatClient:
             ChatError: The server cannot be reached.
         """
         self._reopen()
-        url = _under(self._base, "models")
+        url = under(self._base, "models")
         try:
             models = (await self._http.get(url, timeout=MAX_CONNECT)).json()["data"]
             return [{key: model[key] for key in sorted(model) if key not in _UNSTABLE} for model in models]
         except httpx.RequestError as error:
-            raise ChatError(f"no answer: {_reason(error)}{through_proxy(url)}", url) from error
+            raise ChatError(f"no answer: {reason(error)}{through_proxy(url)}", url) from error
         except (ValueError, LookupError, TypeError):
             return None
 
@@ -229,11 +228,11 @@ class ChatClient:
             ChatError: The server cannot be reached, refuses the request, or does not offer the model.
         """
         self._reopen()
-        url = _under(self._base, "models")
+        url = under(self._base, "models")
         try:
             response = await self._http.get(url, timeout=MAX_CONNECT)
         except httpx.RequestError as error:
-            raise ChatError(f"no answer: {_reason(error)}{through_proxy(url)}", url) from error
+            raise ChatError(f"no answer: {reason(error)}{through_proxy(url)}", url) from error
         if not response.is_success:
             refusal = await self._refusal(response)
             raise ChatError(refusal.message, url, response.status_code)
@@ -324,17 +323,17 @@ class ChatClient:
                 message = f"no reply within {patience:g} s; if the model is only slow, raise {self._setting}"
                 raise ChatError(message, self.url, timed_out=True) from error
             except httpx.HTTPError as error:
-                raise ChatError(f"no answer: {_reason(error)}{through_proxy(self.url)}", self.url) from error
+                raise ChatError(f"no answer: {reason(error)}{through_proxy(self.url)}", self.url) from error
 
     async def _read(
         self, response: httpx.Response, tags: Sequence[str], whole: bool
     ) -> AsyncGenerator[str | ChatReply]:
         reader, pieces = ReplyReader(), ThoughtFilter(tags, self._begins_thoughts)
-        if encoding := _unread_encoding(response):
+        if encoding := unread_encoding(response):
             message = f"the reply is in the encoding {encoding}, which was not asked for"
             raise ChatError(message, self.url, response.status_code)
         try:
-            async for data in _until_end(response, reader):
+            async for data in until_end(response, reader):
                 for text in reader.feed(data):
                     if reader.reasoned and not pieces.whole:  # the server itself keeps thoughts apart
                         pieces = ThoughtFilter(tags)
@@ -362,7 +361,7 @@ class ChatClient:
         except httpx.HTTPError as error:  # the status counts, even if the rest cannot be read
             body, said = "", f"{response.reason_phrase} (its text cannot be read: {error})"
         message = f"status {status}: {said or response.reason_phrase}"
-        if encoding := _unread_encoding(response):
+        if encoding := unread_encoding(response):
             message = f"status {status}: {response.reason_phrase} (its text is in the encoding {encoding})"
         if response.is_redirect:
             place = response.url.join(headers["location"]) if "location" in headers else "no address"
@@ -417,61 +416,3 @@ class ChatClient:
             self._begins_thoughts = True
         elif self._begins_thoughts is None and reply.text and not reply.cut:
             self._begins_thoughts = False
-
-
-async def _until_end(response: httpx.Response, reader: ReplyReader) -> AsyncIterator[bytes]:
-    """Yields the bytes of a response up to its end.
-
-    After the mark of the end, some proxies keep it open, and others close it without the end that HTTP asks for.
-    """
-    stream = response.aiter_bytes()
-    while True:
-        try:
-            async with asyncio.timeout(_GRACE_S if reader.marked else None):
-                data = await anext(stream, None)
-        except TimeoutError:
-            return
-        except httpx.RemoteProtocolError:
-            if reader.whole:
-                return
-            raise
-        if data is None:
-            return
-        yield data
-
-
-def _unread_encoding(response: httpx.Response) -> str:
-    """Returns the encoding of a response that was not asked for and cannot be decoded, or ""."""
-    names = [name.strip().lower() for name in response.headers.get("content-encoding", "").split(",")]
-    asked = response.request.headers.get("accept-encoding", "").replace(" ", "").split(",")
-    return next((name for name in names if name not in ("", "identity", "x-gzip", *asked)), "")
-
-
-def _root(base_url: str) -> httpx.URL:
-    """Returns the root of the API.
-
-    Raises:
-        ValueError: `base_url` is not an HTTP URL.
-    """
-    try:
-        url = httpx.URL(base_url.strip())
-    except httpx.InvalidURL as error:
-        raise ValueError(f"base_url is not a URL ({error}), got {base_url!r}") from error
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ValueError(f"base_url must begin with http:// or https://, got {base_url!r}")
-    path = url.path.rstrip("/")
-    if path.endswith("/chat/completions"):
-        path = path.removesuffix("/chat/completions")
-        logger.warning("base_url %s: /chat/completions is added to it, so it is left out", base_url)
-    if not path:
-        logger.info("base_url %s has no path; using /v1", base_url)
-    return url.copy_with(path=path or "/v1")
-
-
-def _under(base: httpx.URL, path: str) -> str:
-    """Returns the address of a path under the root of the API, which may have a query."""
-    return str(base.copy_with(path=f"{base.path.rstrip('/')}/{path}"))
-
-
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__} {error}".strip()

@@ -118,7 +118,9 @@ def _is_excepted(host: str, port: int) -> bool:
 
 def _shown(value: str) -> str:
     """Returns a proxy's URL without its password."""
-    return re.sub(r"//[^/@]*@", "//…@", value)
+    user, at, host = value.rpartition("@")
+    scheme, separator, _ = user.partition("://")
+    return f"{scheme + separator if separator else ''}…@{host}" if at else value
 
 
 def _verify() -> Any:

@@ -114,3 +114,22 @@ def test_requests_go_through_the_proxy(environment: pytest.MonkeyPatch) -> None:
 
         assert asyncio.run(check()) == "http://far.example/v1/models offers m"
         assert [path for path, _ in proxy.requests] == ["http://far.example/v1/models"]
+
+
+@pytest.mark.parametrize("value", ["http://user:pass@word@127.0.0.1:9", "user:pass@word@127.0.0.1:9"])
+def test_a_password_is_never_shown(environment: pytest.MonkeyPatch, value: str) -> None:
+    environment.setenv("HTTP_PROXY", value)
+    assert through_proxy(FAR).endswith("…@127.0.0.1:9 of HTTP_PROXY)") and "word" not in through_proxy(FAR)
+
+
+def test_the_page_of_a_proxy_names_its_variable(environment: pytest.MonkeyPatch) -> None:
+    page = response(b"<title>ERR_CONNECT_FAIL</title>", "503 Service Unavailable", "text/html")
+    with RawServer(lambda *_: [page]) as proxy:
+        environment.setenv("HTTP_PROXY", proxy.url)
+
+        async def ask() -> None:
+            async with ChatClient(FAR, "m", retries=0) as client:
+                await client.converse([{"role": "user", "content": "?"}], 1)
+
+        with pytest.raises(ChatError, match=r'"ERR_CONNECT_FAIL" \(HTML\) \(through the proxy .* of HTTP_PROXY\)'):
+            asyncio.run(ask())
