@@ -159,8 +159,6 @@ class ChatGenerator:
             )
         if reply.calls:
             return f"{self.name} called the tool {reply.calls[0].name!r} instead of answering"
-        if reply.thoughts:
-            return f"{self.name} thought about it and said nothing"
         return None
 
 
