@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 from urllib.parse import unquote
 
 from indexes.formats.fields import folded, kind
@@ -25,7 +25,6 @@ Ranking = Sequence[tuple[str, float | None]]
 """Ids, best first, with their scores (higher is better) if known."""
 Order = Literal["list", "scores", "distances"]
 """What puts candidates in order: their place, their scores (higher is better), or distances (lower is better)."""
-ORDERS: tuple[Order, ...] = get_args(Order)
 LEAST = 0.5
 """The smallest share of candidates, and of questions, that a file must cover."""
 _ROUNDING = 1e-6
