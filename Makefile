@@ -46,7 +46,7 @@ demo: .venv/base.stamp  ## answer questions about flags, then serve the page (AR
 	$(OMGM) demo --port $(PORT) $(ARGS)
 
 test: .venv/dev.stamp  ## run the tests in two processes; others: make test ARGS="-n 8"
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-wheel:  ## build the wheel, install it into a clean environment and use it outside the repository
 	./tests/wheel.sh "$(PYTHON)"

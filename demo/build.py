@@ -12,9 +12,11 @@ import io
 import json
 import random
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import torch
 from PIL import Image
 
 from demo.articles import articles
@@ -77,10 +79,19 @@ def _write_images(folder: Path, flags: dict[str, Flag], rows: list[Row], seed: i
     drawings = {code: draw(flags[code], round(WIDTH / flags[code].ratio)) for code in codes}
     for code, drawing in drawings.items():
         _write_image(folder / "images" / "flag" / f"{code}.png", drawing.resize((WIDTH, drawing.height)))
-    for row in progress_bar(rows, desc="photographs", unit="photo"):
+
+    def photographed(row: Row) -> None:
         name = row["dataset_image_ids"]
         photo = photograph(drawings[row["dataset_category_id"]], random.Random(f"{seed} {name}"), PHOTO_SIZE)
         _write_image(folder / "queries" / f"{name}.jpg", photo)
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # in each of those below
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            list(progress_bar(pool.map(photographed, rows), total=len(rows), desc="photographs", unit="photo"))
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _source_hash() -> str:
