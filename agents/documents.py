@@ -88,7 +88,8 @@ def text_of(document: WebDocument, url: str) -> DocumentText:
     else:
         source = decode(content, document.charset)
         if _is_binary(source[:1000]):
-            raise ValueError(f"{url} is not an HTML page but {kind if '/' in kind else 'binary data'}")
+            named = "/" in kind and not re.search(r"^text/|xml|json", kind)
+            raise ValueError(f"{url} is not an HTML page but {kind if named else 'binary data'}")
         start = source[:1000].lstrip().lower()
         if kind in ("application/rss+xml", "application/atom+xml") or re.search(r"<(?:rss|feed|rdf:rdf)\b", start):
             found = _read_feed(source, url)

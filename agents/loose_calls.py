@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Any
 
 import yaml
 
 from agents.call_values import NAME_KEYS, arguments_of, call_of, children_of, flat, python_calls
-from agents.parsing import json_object, json_values, tagged
+from agents.parsing import json_values, tagged
 from agents.state import Call
 from agents.tool import plain_name
 
-_LONGEST = 5_000
-"""Maximum characters that are searched beyond JSON objects."""
+_LONGEST = 20_000
+"""Maximum characters that are searched."""
+_NEAR = 5_000
+"""Maximum characters for forms that are slower to search for."""
 _SEARCH = re.compile(
     r"<\s*search(?:_query)?(?:\s+query\s*=\s*(?P<q>[\"'])(?P<given>[^\"'<>]+)(?P=q)[^<>]*/?)?\s*>"
     r"(?P<inner>.*?)(?=<\s*/\s*search|<\|end|\Z)|<\|begin_(?:of_|search_)query\|>(?P<marked>.*?)(?=<\||\Z)",
@@ -33,6 +36,7 @@ def loose_calls(text: str, names: Collection[str]) -> tuple[Call, ...]:
     """Returns the calls of known tools amid other text, in the first form that has any."""
     if not names:
         return ()
+    text = text[:_LONGEST]
     for form in (_objects, _lines, yaml_calls, _elements, _named_objects, _expressions, _searches):
         if calls := tuple(call for call in form(text, names) if plain_name(call.tool, names) in names):
             return calls
@@ -57,7 +61,7 @@ def _lines(text: str, names: Collection[str]) -> Iterator[Call]:
 
 def yaml_calls(text: str, names: Collection[str]) -> Iterator[Call]:
     """Yields the calls in YAML, in fences or from the first line that has a key."""
-    for block in re.findall(r"```ya?ml\s*\n(.*?)(?:```|\Z)", text[:_LONGEST], re.DOTALL) or [text[:_LONGEST]]:
+    for block in re.findall(r"```ya?ml\s*\n(.*?)(?:```|\Z)", text[:_NEAR], re.DOTALL) or [text[:_NEAR]]:
         known = any(plain_name(found[1], names) in names for found in _YAML.finditer(block))
         start = re.search(r"^(?:- )?[\"']?\w+[\"']?:(?:[ \t]|$)", block, re.MULTILINE)
         if start is None or not (known or block[start.start() :].partition(":")[0] in names):
@@ -72,7 +76,7 @@ def yaml_calls(text: str, names: Collection[str]) -> Iterator[Call]:
 
 def _elements(text: str, names: Collection[str]) -> Iterator[Call]:
     """Yields calls whose tool is an attribute, an element or the element's own name."""
-    text = text[:_LONGEST]
+    text = text[:_NEAR]
     known = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
     for found in re.finditer(rf"<\s*(\w+)\s([^<>]*?\bname\s*=\s*[\"']({known})[\"'][^<>]*?)(/?)>", text, re.I):
         inside = "" if found[4] else next(iter(tagged(text[found.start() :], re.escape(found[1]))), "")
@@ -106,21 +110,21 @@ def _listed(value: str) -> Any:
 
 def _named_objects(text: str, names: Collection[str]) -> Iterator[Call]:
     """Yields calls as the name of a tool that is followed by a JSON object."""
-    text = text[:_LONGEST]
+    text = text[:_NEAR]
     for name in names:
-        for found in re.finditer(rf"(?<![\w.-]){re.escape(name)}(?!\w){_GAP}(?=\{{)", text):
-            if (arguments := json_object(text[found.end() :])) is not None and text[found.end() :].startswith("{"):
+        places = re.finditer(rf"(?<![\w.-]){re.escape(name)}(?!\w){_GAP}(?=\{{)", text)
+        for found in islice(places, 5):
+            if isinstance(arguments := next(json_values(text[found.end() :], "{", most=1), None), dict):
                 yield Call(name, arguments)
                 break
 
 
 def _expressions(text: str, names: Collection[str]) -> Iterator[Call]:
     """Yields calls in Python syntax amid other text; their arguments must be literals."""
-    text = text[:_LONGEST]
+    text = text[:_NEAR]
     for found in re.finditer(rf"(?<!\w)(?:{'|'.join(map(re.escape, names))})\s*\(", text):
-        ends = (at.end() for at in re.finditer(r"\)", text[found.start() :]))
-        for end in [end for end, _ in zip(ends, range(5), strict=False)]:
-            if calls := python_calls(text[found.start() : found.start() + end], names):
+        for end in islice(re.finditer(r"\)", text[found.start() :]), 5):
+            if calls := python_calls(text[found.start() : found.start() + end.end()], names):
                 yield from calls
                 break
 
@@ -128,7 +132,7 @@ def _expressions(text: str, names: Collection[str]) -> Iterator[Call]:
 def _searches(text: str, names: Collection[str]) -> Iterator[Call]:
     """Yields the searches of models that were trained with a single tool."""
     tool = next((name for name in ("text_search", "web_search") if name in names), None)
-    for found in _SEARCH.finditer(text[:_LONGEST]):
+    for found in _SEARCH.finditer(text[:_NEAR]):
         query = re.sub(r"<[^<>]*>", " ", found["given"] or found["inner"] or found["marked"] or "").strip()
         if query and tool is not None:
             yield Call(tool, {"queries": query})

@@ -99,12 +99,12 @@ def json_object(text: str) -> dict[str, Any] | None:
     return next((value for value in json_values(text, "{") if isinstance(value, dict)), None)
 
 
-def json_values(text: str, brackets: str) -> Iterator[Any]:
-    """Yields the JSON values in a text that begin with one of the given brackets, in order."""
+def json_values(text: str, brackets: str, most: int = 20) -> Iterator[Any]:
+    """Yields the JSON values in a text that begin with one of the given brackets, in order, of the first `most`."""
     text = text[:_LIMIT]
     start, tries = 0, 0
     decoder = json.JSONDecoder(strict=False)  # allows line breaks in strings
-    while tries < 20 and (found := re.compile(f"[{re.escape(brackets)}]").search(text, start)):
+    while tries < most and (found := re.compile(f"[{re.escape(brackets)}]").search(text, start)):
         tries += 1
         start = found.start()
         try:

@@ -70,7 +70,8 @@ class Auto:
         if verdict is None or verdict.get("answer") == prompts.PLACE:
             run.malformed += not reply.calls  # a tool call means that something is missing
             return None, ""
-        answer = str(verdict.get("answer") or record.observation.answer or "").strip()
+        said = verdict.get("answer")
+        answer = str((said if said not in (True, None) else "") or record.observation.answer or "").strip()
         if not is_true(verdict.get("sufficient")) or is_abstention(answer):
             run.known = None
             return None, "" if is_true(verdict.get("sufficient")) else str(verdict.get("missing") or "")[:500]
