@@ -71,7 +71,8 @@ class Auto:
             run.malformed += not reply.calls  # a tool call means that something is missing
             return None, ""
         said = verdict.get("answer")
-        answer = str((said if said not in (True, None) else "") or record.observation.answer or "").strip()
+        given = "" if said is None or isinstance(said, bool) else str(said).strip()
+        answer = given or (record.observation.answer or "").strip()
         if not is_true(verdict.get("sufficient")) or is_abstention(answer):
             run.known = None
             return None, "" if is_true(verdict.get("sufficient")) else str(verdict.get("missing") or "")[:500]
