@@ -11,7 +11,7 @@ NUMBER = (
     r"millions?|billions?|trillions?|dozens?)"
 )
 _TIME = r"(?:seconds?|minutes?|hours?|days?|weeks?|months?|years?)"
-_MONTH = (
+MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
     r"nov(?:ember)?|dec(?:ember)?)\.?"
 )
@@ -36,8 +36,8 @@ _AGAINST = re.compile(
     r"|n't\b",
     re.IGNORECASE,
 )
-_DATE = rf"(?:\d{{1,2}} {_MONTH}(?: \d{{4}})?|{_MONTH} \d{{1,2}}(?:, \d{{4}})?|\d{{4}})"
-_FIGURES = re.compile(rf"\W*{NUMBER}(?:[\s-]*(?:{NUMBER}|%|{_TIME}|{_MONTH}|to|or|and))*\W*", re.IGNORECASE)
+_DATE = rf"(?:\d{{1,2}} {MONTH}(?: \d{{4}})?|{MONTH} \d{{1,2}}(?:, \d{{4}})?|\d{{4}})"
+_FIGURES = re.compile(rf"\W*{NUMBER}(?:[\s-]*(?:{NUMBER}|%|{_TIME}|{MONTH}|to|or|and))*\W*", re.IGNORECASE)
 _DATED = re.compile(rf"(?<=[^\W\d_]),? \(?{_DATE}\)?$", re.IGNORECASE)
 _COUNTED_TIME = re.compile(rf"%|\bper ?cent\b|{NUMBER} {_TIME}\b", re.IGNORECASE)
 _HAS_NUMBER = re.compile(rf"(?<!\w){NUMBER}(?!\w)", re.IGNORECASE)

@@ -8,7 +8,7 @@ not confident enough.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,12 +16,13 @@ from generators.reader.model import WEIGHTS_FILE, SpanModel
 from generators.reader.spans import Span, best_span
 from generators.reader.windows import Window, windows
 from retriever.lexical import is_english
+from retriever.models.bm25 import BM25
 from retriever.types import Evidence, Generation, GenerationRequest
 
 PRIOR = 16.0
 """Weight of step 3's scores, 0 to 1, against the margins of spans; chosen on Atlas's dev questions."""
 SURE = 6.0
-"""Margin in nats from which a span of the first section is the answer, without a look at other sections."""
+"""Margin in nats from which a span is the answer, without a look at other windows and sections."""
 _CLOSED = re.compile(
     r"^(?:(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|may|might|must)(?:n't)?|am i)\b",
     re.IGNORECASE,
@@ -29,6 +30,11 @@ _CLOSED = re.compile(
 _NO_VALUE = re.compile(r"(?<![\w/])n/a(?![\w/])", re.IGNORECASE)
 """What tables have in place of a value; "NA" and "none" may be one."""
 _CHOICE = re.compile(r"\bor\b(?! not\b)", re.IGNORECASE)
+
+
+_WORDS = BM25()
+Request = tuple[str, Sequence[Evidence], Sequence[float]]
+"""A question, sections, and how far step 3 ranks each below the first one."""
 
 
 class Choice(NamedTuple):
@@ -54,41 +60,59 @@ def signs_of(question: str, span: Span) -> tuple[float, ...]:
     return span.margin, span.share, float(is_closed(question))
 
 
-def choose(
-    model: SpanModel, requests: Sequence[tuple[str, Sequence[Evidence], Sequence[float]]]
-) -> list[Choice | None]:
+def choose(model: SpanModel, requests: Sequence[Request]) -> list[Choice | None]:
     """Chooses the best span for each question, `None` without words to choose from.
 
-    The other sections are only read if the first one has no span with a margin of at least `SURE`.
+    The most promising window of the first section is read first, then its other windows, then the other sections, until
+    a span has a margin of at least `SURE`.
 
     Args:
         model: Scores the spans.
-        requests: Questions, each with sections and how far step 3 ranks each below the first one (0 or less).
+        requests: The questions with their sections.
     """
-    first = [(number, 0) for number, (_, sections, _) in enumerate(requests) if sections]
-    best = _best(model, requests, first, {})
-    unsure = [number for number, _ in first if number not in best or best[number].span.margin < SURE]
-    others = [(number, position) for number in unsure for position in range(1, len(requests[number][1]))]
-    best = _best(model, requests, others, best)
+    best = dict[int, Choice]()
+
+    def unsure(number: int, position: int = 0) -> bool:
+        worth = SURE + PRIOR * requests[number][2][position]
+        return number not in best or best[number].span.margin < worth
+
+    asked = [number for number, (_, sections, _) in enumerate(requests) if sections]
+    first = {number: _promising(requests[number], _windows(model, requests[number], 0)) for number in asked}
+    _read(model, requests, [(number, 0, row) for number in asked for row in first[number][:1]], best)
+    _read(model, requests, [(number, 0, row) for number in filter(unsure, asked) for row in first[number][1:]], best)
+    others = [
+        (number, position, row)
+        for number in asked
+        for position in range(1, len(requests[number][1]))
+        if unsure(number, position)
+        for row in _windows(model, requests[number], position)
+    ]
+    _read(model, requests, others, best)
     return [best.get(number) for number in range(len(requests))]
 
 
-def _best(
-    model: SpanModel,
-    requests: Sequence[tuple[str, Sequence[Evidence], Sequence[float]]],
-    places: Sequence[tuple[int, int]],
-    known: Mapping[int, Choice],
-) -> dict[int, Choice]:
-    """Returns the best choice by request after reading the sections at `places`, pairs of request and position."""
-    rows, owners = list[Window](), list[tuple[int, int]]()
-    for number, position in places:
-        question, section = requests[number][0], requests[number][1][position]
-        title = f"{section.entity_title}: {section.section_title}" if section.section_title else section.entity_title
-        found = windows(model.tokenizer, question, title, section.text)
-        rows += found
-        owners += [(number, position)] * len(found)
-    best = dict(known)
-    for window, scored, (number, position) in zip(rows, model.scores(rows), owners, strict=True):
+def _windows(model: SpanModel, request: Request, position: int) -> list[Window]:
+    """Returns the windows of one of a request's sections."""
+    question, section = request[0], request[1][position]
+    title = f"{section.entity_title}: {section.section_title}" if section.section_title else section.entity_title
+    return windows(model.tokenizer, question, title, section.text)
+
+
+def _promising(request: Request, found: list[Window]) -> list[Window]:
+    """Returns the windows of a request's first section by how well their words match the question."""
+    if len(found) < 2:
+        return found
+    question, [section, *_], _ = request
+    [scores] = _WORDS.score([question], [[section.text[row.places[0][0] : row.places[-1][1]] for row in found]])
+    return [found[i] for i in sorted(range(len(found)), key=lambda i: -scores[i])]
+
+
+def _read(
+    model: SpanModel, requests: Sequence[Request], rows: Sequence[tuple[int, int, Window]], best: dict[int, Choice]
+) -> None:
+    """Reads windows, each with the numbers of its request and section, and updates the best choice by request."""
+    scores = model.scores([window for _, _, window in rows])
+    for (number, position, window), scored in zip(rows, scores, strict=True):
         question, sections, behind = requests[number]
         span = best_span(window, scored, question, sections[position].text, sections[position].entity_title)
         if span is None:
@@ -96,7 +120,6 @@ def _best(
         old = best.get(number)
         if old is None or span.margin + PRIOR * behind[position] > old.span.margin + PRIOR * behind[old.section]:
             best[number] = Choice(position, span, signs_of(question, span))
-    return best
 
 
 class ExtractiveReader:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from generators.reader.kinds import NUMBER, core, kind_of_answer
+from generators.reader.kinds import MONTH, NUMBER, core, kind_of_answer
 from generators.reader.windows import Window
+from retriever.deixis import without_deixis
+from retriever.labels import best_label, labels_of
+from retriever.lexical import implied, rarity, tokenize
 from retriever.types import FloatArray
 
 LONGEST = 48
 """Maximum length of an answer in tokens."""
+LABELED = 2.0
+"""Nats that a span gains whose line has a label with exactly the question's words."""
 _TRIED = 64
 """Best spans of a window that are looked at for one that is allowed."""
 _WORD = re.compile(r"(?:[^\W_]|(?<=\d)[.,:/](?=\d)|(?<=\w)[-'\u2019.&_@](?=\w))+")
@@ -31,6 +37,8 @@ _PART = rf"\s\d[\d.,]*\s?{_UNIT}(?!\w)"
 _MORE = re.compile(rf"(?:\s?-?(?:%|\u00b0\s?[CF]?|{_UNIT})(?!\w))+(?:{_PART})?", re.IGNORECASE)
 _SCALES = re.compile(rf"(?:\s{_SCALE}(?!\w))+", re.IGNORECASE)
 _ANOTHER_PART = re.compile(_PART, re.IGNORECASE)
+_MONTH_AFTER = re.compile(rf"\s{MONTH}(?:\s\d{{4}})?(?!\w)", re.IGNORECASE)
+_ENDS_IN_DAY = re.compile(r"(?<![\d.,])\d{1,2}$")
 _ENDS_IN_AMOUNT = re.compile(rf"(?<!\w){_AMOUNT}$", re.IGNORECASE)
 _ENDS_IN_UNIT = re.compile(rf"(?<!\w)\d[\d.,]*\s?{_UNIT}$", re.IGNORECASE)
 _HOW_MANY = re.compile(r"\bhow many\b", re.IGNORECASE)
@@ -76,8 +84,10 @@ def best_span(window: Window, scores: FloatArray, question: str, text: str, titl
     pairs = starts[:, None] + ends[None, :]
     pairs[np.tril_indices(count, -1)] = -np.inf
     pairs[np.triu_indices(count, LONGEST)] = -np.inf
-    line = np.array([text.count("\n", 0, start) for start, _ in window.places])
+    line = np.array([text.count("\n", 0, start) for start, _ in window.places], int)
     pairs[line[:, None] != line[None, :]] = -np.inf
+    if count:
+        pairs += LABELED * _label_matches(text, question)[line][:, None]
     null = float(scores[0].sum())
     flat = pairs.ravel()
     tried = np.argpartition(-flat, min(_TRIED, len(flat) - 1))[:_TRIED] if len(flat) else np.zeros(0, int)
@@ -93,6 +103,15 @@ def best_span(window: Window, scores: FloatArray, question: str, text: str, titl
         if _folded(text[start:end]) != named and fits(text, start, end):
             return Span(start, end, float(flat[place]) - null, float(flat[place] - total))
     return None
+
+
+@lru_cache(maxsize=64)
+def _label_matches(text: str, question: str) -> FloatArray:
+    """Returns how well the label of each line matches the question, 0 to 1, float32 [lines]."""
+    asked = without_deixis(question)
+    own = tokenize(asked)
+    lines = text.split("\n")
+    return np.array([best_label(labels_of(line), [*own, *implied(asked)], own, rarity) for line in lines], np.float32)
 
 
 def _bounds(text: str) -> tuple[set[int], set[int]]:
@@ -135,6 +154,8 @@ def whole(text: str, start: int, end: int, counted: bool = False) -> tuple[int, 
     if _ENDS_IN_AMOUNT.search(text, max(0, end - 24), end):
         if found := _RANGE_AFTER.match(text, end):
             end = found.end()
+        if _ENDS_IN_DAY.search(text, start, end) and (found := _MONTH_AFTER.match(text, end)):
+            return _balanced(text, start, found.end())
         if found := (_SCALES if counted else _MORE).match(text, end):
             end = found.end()
         while end < len(text) and text[end] in _AFTER and text[end - 1].isdigit():

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, pairwise
 from typing import NamedTuple
@@ -13,15 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from retriever.deixis import without_deixis
+from retriever.labels import best_label, labels_of
 from retriever.lexical import implied, is_english, rarity, sentences, tokenize
 from retriever.types import FloatArray
 
 Term = str | tuple[str, str]
-_LABEL = re.compile(r"[\W_]*([^:=|]{1,60}?)\s*(?:[:=|]|\s-)(?=\s|$)")
 LABEL_WEIGHT = 0.75
 """Chosen on Atlas's dev questions (`docs/decisions.md`)."""
-LONGEST_LABEL, LEVELS = 6, 3
-"""Words of a label, and labels in a row that are read: "Elevation: highest point: Mount Gimie" has two."""
 
 
 class _Text(NamedTuple):
@@ -128,26 +125,10 @@ class BM25:
         if reachable:
             scores /= np.float32(reachable)
         if self.label_weight and words:
-            known = {word: self._weight(word) for word in asked}
-            own = sum(known[word] for word in dict.fromkeys(tokenize(core, english)))
-            labels = np.array([self._best_label(text.labels, known, own) for text in texts], np.float32)
+            own = tokenize(core, english)
+            labels = np.array([best_label(text.labels, asked, own, self._weight) for text in texts], np.float32)
             scores += (1 - scores) * np.float32(self.label_weight) * labels
         return scores
-
-    def _best_label(self, labels: Iterable[frozenset[str]], asked: Mapping[str, float], own: float) -> float:
-        """Returns how well the best label matches: its share of words asked for, times the share of the question's.
-
-        Args:
-            labels: The stems of each label.
-            asked: Weights of the question's stems, and of those that it implies.
-            own: Sum of the weights of those that it has itself.
-        """
-        best = 0.0
-        for label in labels:
-            if common := sum(asked[word] for word in label if word in asked):
-                shares = common / sum(map(self._weight, label)), min(1.0, common / own) if own else 1.0
-                best = max(best, shares[0] * shares[1])
-        return best
 
     def _weight(self, term: Term) -> float:
         """Returns the factor by which a term's inverse document frequency is multiplied."""
@@ -175,19 +156,5 @@ def _read(passage: str, english: bool) -> _Text:
     positions = defaultdict[str, list[int]](list)
     for position, stem in enumerate(chain.from_iterable(parts)):
         positions[stem].append(position)
-    labels = frozenset(label for line in lines for label in _labels(line, english))
+    labels = frozenset(label for line in lines for label in labels_of(line, english))
     return _Text(sum(map(len, parts)), positions, tuple(map(frozenset, parts)), labels)
-
-
-def _labels(line: str, english: bool) -> Iterator[frozenset[str]]:
-    """Yields the stems of the labels that a line begins with, of each alone and of all together."""
-    found, place = list[frozenset[str]](), 0
-    while len(found) < LEVELS and (match := _LABEL.match(line, place)):
-        stems = frozenset(tokenize(match[1], english))
-        if not stems or len(match[1].split()) > LONGEST_LABEL or (found and re.search(r"\d", match[1])):
-            break
-        found.append(stems)
-        yield stems
-        place = match.end()
-    if len(found) > 1:
-        yield frozenset(chain.from_iterable(found))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from generators.reader.model import SpanModel
 from generators.reader.reader import ExtractiveReader
-from retriever.types import Evidence, Generation, GenerationRequest, OtherSection
+from generators.reader.windows import Window
+from retriever.types import Evidence, FloatArray, Generation, GenerationRequest, OtherSection
 
 BIRD = (
     "The adult is 20\u201324 cm long with a wingspan of 33\u201334.5 cm. It has a black cap and a white rump. "
@@ -217,3 +221,22 @@ def test_what_stands_in_place_of_a_value_is_no_answer() -> None:
 
     assert artist("Ann Lee") == "Ann Lee"
     assert artist("N/A") not in ("N/A", "N", "A") and artist("n/a") not in ("n/a", "n", "a")
+
+
+def test_the_window_with_the_questions_words_is_read_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    filler = "The valley is quiet, and little is known of its early years. " * 30
+    text = f"{filler}\nHighest point: Mount Karo 948 m\nUnemployment rate: 4.1%\n"
+    read_windows = list[int]()
+    scores = SpanModel.scores
+
+    def counted(self: SpanModel, windows: Sequence[Window]) -> list[FloatArray]:
+        read_windows.append(len(windows))
+        return scores(self, windows)
+
+    monkeypatch.setattr(SpanModel, "scores", counted)
+    other = OtherSection(Evidence("e", "Valley", "Other", "Highest point of the road: 12 m"), -0.05)
+    request = GenerationRequest("What is the unemployment rate?", None, Evidence("e", "Valley", "Facts", text), None)
+    [found] = ExtractiveReader().read_all([replace(request, others=(other,))])
+    assert found.answer == "4.1%" and sum(read_windows) == 1
+    [found] = ExtractiveReader().read_all([replace(request, question="Who is the mayor?", others=(other,))])
+    assert sum(read_windows) == 1 + 3  # all windows of both sections

@@ -29,6 +29,9 @@ from generators.reader.windows import Window
         ("won (in June 1996) twice", "(in June 1996", "(in June 1996)"),
         ("called \u201cThe Hill\u201d today", "The Hill\u201d", "The Hill"),
         ("It opened in March.", "March.", "March"),
+        ("Independence Day, 1 January (1804)", "1", "1 January"),
+        ("on 3 March 1958, he", "3", "3 March 1958"),
+        ("12 mayors", "12", "12"),
     ],
 )
 def test_a_quantity_is_whole(text: str, part: str, expected: str) -> None:
@@ -93,3 +96,13 @@ def test_lists_stay_whole_and_quantities_echo_nothing(
     scores[1 + first, 0] = scores[1 + first + (pieces[first] == "4"), 1] = 5
     span = best_span(window(text, pieces), scores, question, text, "")
     assert span is not None and text[span.start : span.end] == expected
+
+
+def test_the_value_with_the_questions_label_gains() -> None:
+    text, pieces = "Climate: mild\nMedian age: 29", ["Climate", ":", "mild", "Median", "age", ":", "29"]
+    scores = np.zeros((9, 2), np.float32)
+    scores[3] = 0.9  # "mild" twice 0.9, "29" nothing
+    found = best_span(window(text, pieces), scores, "What is the median age?", text, "")
+    assert found is not None and text[found.start : found.end] == "29" and found.margin == 2
+    found = best_span(window(text, pieces), scores, "What is the climate?", text, "")
+    assert found is not None and text[found.start : found.end] == "mild"
