@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from generators.reader.kinds import MONTH, NUMBER, core, kind_of_answer
 from generators.reader.windows import Window
@@ -18,7 +19,7 @@ from retriever.types import FloatArray
 LONGEST = 48
 """Maximum length of an answer in tokens."""
 LABELED = 2.0
-"""Nats that a span gains whose line has a label with exactly the question's words."""
+"""Nats that a value gains whose label has exactly the question's words."""
 _TRIED = 64
 """Best spans of a window that are looked at for one that is allowed."""
 _WORD = re.compile(r"(?:[^\W_]|(?<=\d)[.,:/](?=\d)|(?<=\w)[-'\u2019.&_@](?=\w))+")
@@ -87,7 +88,9 @@ def best_span(window: Window, scores: FloatArray, question: str, text: str, titl
     line = np.array([text.count("\n", 0, start) for start, _ in window.places], int)
     pairs[line[:, None] != line[None, :]] = -np.inf
     if count:
-        pairs += LABELED * _label_matches(text, question)[line][:, None]
+        matches, ends = _label_matches(text, question)
+        behind = np.array([start for start, _ in window.places]) >= ends[line]
+        pairs += LABELED * (matches[line] * behind)[:, None]
     null = float(scores[0].sum())
     flat = pairs.ravel()
     tried = np.argpartition(-flat, min(_TRIED, len(flat) - 1))[:_TRIED] if len(flat) else np.zeros(0, int)
@@ -106,12 +109,17 @@ def best_span(window: Window, scores: FloatArray, question: str, text: str, titl
 
 
 @lru_cache(maxsize=64)
-def _label_matches(text: str, question: str) -> FloatArray:
-    """Returns how well the label of each line matches the question, 0 to 1, float32 [lines]."""
+def _label_matches(text: str, question: str) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Returns how well the label of each line matches the question, 0 to 1, and where the first label ends, [lines]."""
     asked = without_deixis(question)
     own = tokenize(asked)
-    lines = text.split("\n")
-    return np.array([best_label(labels_of(line), [*own, *implied(asked)], own, rarity) for line in lines], np.float32)
+    matches, ends, place = list[float](), list[int](), 0
+    for line in text.split("\n"):
+        matches.append(best_label(labels_of(line), [*own, *implied(asked)], own, rarity))
+        end = re.search(r"[:=|]\s|\s-\s", line)
+        ends.append(place + (end.end() if end else 0))
+        place += len(line) + 1
+    return np.array(matches, np.float32), np.array(ends)
 
 
 def _bounds(text: str) -> tuple[set[int], set[int]]:
