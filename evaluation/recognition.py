@@ -49,7 +49,8 @@ def collect(
     """Yields two trials for each question whose image is readable: with the whole index, and without gold entities.
 
     Args:
-        retriever: A pipeline whose first step honors `Options.exclude`.
+        retriever: A pipeline whose first step honors `Options.exclude`, without a recognition, so that it searches no
+            parts of images.
         questions: Questions with gold entities.
         query_images: The folder of their images.
         batch: Questions per batch.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,9 @@ from retriever.recognition import SIGNS, Recognition, Signs
 _RIDGE = 1e-4
 """Keeps the coefficients of standardized signs finite if these separate right from wrong perfectly."""
 FOLDS = 2
+CROP = 0.7
+"""`Recognition.crop_threshold` as a fitted probability: the best of several crops scores higher by chance than a whole
+image, and nobody asked about a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +78,14 @@ def fit(trials: Sequence[Trial], threshold: float = 0.5, ridge: float = _RIDGE) 
     slopes = found[1:] / spread
     bias = float(found[0] - (slopes * mean).sum())
     return Recognition(bias, Signs(**dict(zip(SIGNS, slopes.tolist(), strict=True))), threshold)
+
+
+def logit(probability: float) -> float:
+    """Returns the logarithm of the odds."""
+    inside = min(max(probability, 1e-12), 1 - 1e-12)
+    return math.log(inside / (1 - inside))
+
+
+def probability(logit: float) -> float:
+    """Returns the inverse of `logit`."""
+    return 1 / (1 + math.exp(-logit))

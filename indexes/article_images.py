@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Literal, NamedTuple
 
 from retriever.types import Entity
+from retriever.wording import counted
 
 LABELED = "labeled:"
 """Prefix of the URLs of labeled images (`indexes.labeled_images`)."""
@@ -64,6 +65,22 @@ class FurtherImages(NamedTuple):
         for position, name in enumerate(self.sections or [None] * count):
             found.setdefault(name or main, []).append(position)
         return found
+
+
+def note_unsearched(entities: Iterator[Entity], image_keys: int, notes: list[str]) -> Iterator[Entity]:
+    """Yields entities, then notes how many of their images are more than `image_keys`, unless that is 1."""
+    images, owners, example = 0, 0, ""
+    for entity in entities:
+        urls = {entity.image, *(image.url for image in entity.images if not image.url.startswith(LABELED))} - {None}
+        if len(urls) > image_keys > 1:
+            images, owners, example = images + len(urls) - image_keys, owners + 1, example or entity.id
+        yield entity
+    if images:
+        whose = f"{counted(owners, 'entity')}, such as {example}"
+        notes.append(
+            f"{counted(images, 'image')} of {whose}: not searched, only the first {image_keys} of each are; to search "
+            "more, set search.image_keys"
+        )
 
 
 def is_labeled(name: str) -> bool:

@@ -19,6 +19,8 @@ FORMAT_VERSION = 3
 MANIFEST = "manifest.json"
 SEARCH, VECTORS = "entities.faiss", "vectors.npy"
 THUMBNAILS = "images"
+RECOGNITION = "recognition.json"
+"""What an index found about its own recognition (`omgm.self_calibration`); it belongs to the manifest's content."""
 REPORT, IMAGE_PROBLEMS = "report.json", "image_problems.jsonl"
 FILES = (
     "entities.jsonl",

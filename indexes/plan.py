@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import get_args
 
-from indexes.article_images import ImageUse
+from indexes.article_images import ImageUse, note_unsearched
 from indexes.formats import FORMATS, name_of
 from indexes.formats.fields import image_pattern
 from indexes.formats.losses import Losses
@@ -185,6 +185,8 @@ class BuildPlan:
         found = found if self.image_table is None else self.image_table.applied(found)
         pattern, required = image_pattern(self.knowledge.names or {}), self.labels is None
         entities = with_matched_images(found, self.own_images, pattern, matched, required=required)
+        if losses is not None:
+            entities = note_unsearched(entities, self.use.keys, losses.notes)
         if self.labels is None:
             return entities
         return self.labels.attach(entities, self.knowledge.articles)

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from indexes.index_card import index_card
-from indexes.manifest import ALL_FILES, MANIFEST, THUMBNAILS, Manifest, check_files, read_manifest
+from indexes.manifest import ALL_FILES, MANIFEST, RECOGNITION, THUMBNAILS, Manifest, check_files, read_manifest
 from indexes.thumbnails import check_thumbnails
 from retriever.card import CARD_NAME, card_bytes, write_card
 from retriever.files import replacing
@@ -32,7 +32,9 @@ def fetch_index(name: str | Path, revision: str | None, token: str | None) -> Pa
     Raises:
         ValueError: The files are not available, or differ from their checksums.
     """
-    folder = local_or_fetched(name, revision, token, allow=[MANIFEST, *ALL_FILES, f"{PACKS}/*.tar"], dataset=True)
+    folder = local_or_fetched(
+        name, revision, token, allow=[MANIFEST, RECOGNITION, *ALL_FILES, f"{PACKS}/*.tar"], dataset=True
+    )
     if not (folder / PACKS).is_dir() or (folder / THUMBNAILS).is_dir():
         return folder
     manifest = read_manifest(folder)
@@ -67,7 +69,7 @@ def push_index(
 
     def named() -> Iterator[tuple[str, Path | bytes]]:
         yield CARD_NAME, card
-        for name in manifest.files:
+        for name in _files(folder, manifest):
             yield name, folder / name
         yield from _packs(folder / THUMBNAILS, manifest.counts.entities)
         yield MANIFEST, folder / MANIFEST
@@ -87,14 +89,19 @@ def save_index(source: Path, target: Path, manifest: Manifest, license: str | No
         if target.exists() and any(target.iterdir()) and not (target / MANIFEST).is_file():
             raise ValueError(f"{target}: contains something other than an index; choose a new folder")
         target.mkdir(parents=True, exist_ok=True)
-        (target / MANIFEST).unlink(missing_ok=True)
+        for name in (MANIFEST, RECOGNITION):
+            (target / name).unlink(missing_ok=True)
         shutil.rmtree(target / THUMBNAILS, ignore_errors=True)
-        for name in manifest.files:
+        for name in _files(source, manifest):
             _copy(source / name, target / name)
         if (source / THUMBNAILS).is_dir():
             shutil.copytree(source / THUMBNAILS, target / THUMBNAILS)
         _copy(source / MANIFEST, target / MANIFEST)
     write_card(target, index_card(target, manifest, license=license))
+
+
+def _files(folder: Path, manifest: Manifest) -> list[str]:
+    return [*manifest.files, *([RECOGNITION] if (folder / RECOGNITION).is_file() else [])]
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -103,7 +110,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    return name in (*ALL_FILES, MANIFEST) or _PACK.fullmatch(name) is not None
+    return name in (*ALL_FILES, MANIFEST, RECOGNITION) or _PACK.fullmatch(name) is not None
 
 
 def _packs(thumbnails: Path, entities: int) -> Iterator[tuple[str, bytes]]:

@@ -7,7 +7,7 @@ from agents.trail import AgentAnswer
 from llm.harmless import harmless
 from omgm.results import Answer, CandidateRow, Retrieval
 from retriever.protocols import EntityIndex
-from retriever.types import Ending
+from retriever.types import Crop, Ending
 from serving.schemas import ResponseModel
 
 
@@ -84,6 +84,9 @@ class AnswerResult(ResponseModel):
     """From 0 to 1, null if the generator reports none."""
     recognized: float | None
     """Probability that the image shows `entity`, null if the profile is not calibrated."""
+    crop: Crop | None = None
+    """The part of the image in which `entity` was recognized: left, top, right and bottom edge as shares of its width
+    and height; null for the whole image."""
     declined: bool
     """Whether the question was declined because the image was not recognized."""
     reason: str | None = None
@@ -149,6 +152,7 @@ def answer_result(found: Answer) -> AnswerResult:
         abstained=found.abstained,
         confidence=found.confidence,
         recognized=found.recognized,
+        crop=found.crop,
         declined=found.declined,
         reason=found.reason,
         ending=found.ending,

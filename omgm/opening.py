@@ -14,8 +14,8 @@ from indexes.live.layout import current_files
 from indexes.manifest import read_manifest
 from indexes.store import Index, OpenOptions, check_candidates
 from omgm import parts
+from omgm.own_recognition import own_recognition
 from omgm.settings import Profile
-from retriever.files import read_object
 from retriever.image_cache import ImageCache
 from retriever.models.bm25 import BM25
 from retriever.models.hybrid import HybridReranker
@@ -27,11 +27,6 @@ from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 
 logger = logging.getLogger(__name__)
-
-RECOGNITION = "recognition.json"
-"""The file in an index's folder with what `omgm.self_calibration` found."""
-_GROWN = 0.2
-"""Share by which the number of entities with an image may change before a calibration is out of date."""
 
 
 def recognition_key(profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, image_keys: int, tokens: str) -> str:
@@ -63,7 +58,7 @@ def _build_recognition(
         return None
     image_keys, tokens = index.manifest.inputs.image_keys, index.manifest.inputs.tokens
     key = recognition_key(profile, encoder, fusion, image_keys, tokens)
-    if settings.general and (own := _own_recognition(profile, folder, index, key)) is not None:
+    if settings.general and (own := own_recognition(profile, folder, index, key)) is not None:
         return own
     if settings.fitted_to != key:
         logger.warning(
@@ -74,29 +69,9 @@ def _build_recognition(
             tokens,
         )
         return None
-    return Recognition(settings.bias, Signs(**{name: getattr(settings, name) for name in SIGNS}), settings.threshold)
-
-
-def _own_recognition(profile: Profile, folder: Path, index: Index, key: str) -> Recognition | None:
-    """Returns what an index's own calibration found, or `None` if it has none for these models and settings."""
-    path = folder / RECOGNITION
-    if not path.is_file():
-        return None
-    found = read_object(path)
-    if found["fitted_to"] != key:
-        return None
-    calibrated, now = found["entities"], index.manifest.counts.with_image
-    if abs(now - calibrated) > _GROWN * calibrated:
-        logger.warning(
-            "%s: what counts as recognized was measured when %d entities had an image; %d have one now, so too few or "
-            "too many questions may be declined: measure it again with omgm index calibrate --index %s %s",
-            path,
-            calibrated,
-            now,
-            folder,
-            profile.options,
-        )
-    return Recognition(found["bias"], Signs(**found["weights"]), profile.recognition.threshold)
+    signs = Signs(**{name: getattr(settings, name) for name in SIGNS})
+    crops = profile.search.crops and settings.crop_threshold < 1
+    return Recognition(settings.bias, signs, settings.threshold, settings.crop_threshold if crops else None)
 
 
 def open_retriever(

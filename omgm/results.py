@@ -13,7 +13,7 @@ from PIL import Image
 from indexes.images import thumbnail
 from retriever.evidence import answer_span, best_evidence
 from retriever.protocols import EntityIndex
-from retriever.types import Candidate, Ending, Entity, Evidence, Generation, Query, RetrievalResult
+from retriever.types import Candidate, Crop, Ending, Entity, Evidence, Generation, Query, RetrievalResult
 
 _SHOWN_CANDIDATES = 5
 _THUMBNAIL_SIDE = 160
@@ -78,6 +78,8 @@ class Retrieval:
         sections: The sections of the best entity, best first.
         timings_ms: Milliseconds per step, for the whole batch.
         recognized: Probability that the image shows the best entity; `None` if the profile is not calibrated.
+        crop: The part of the image in which the best entity was recognized: left, top, right and bottom edge as shares
+            of its width and height; `None` for the whole image.
     """
 
     question: str
@@ -88,6 +90,7 @@ class Retrieval:
     sections: tuple[SectionRow, ...] = field(repr=False)
     timings_ms: dict[str, float] = field(repr=False)
     recognized: float | None
+    crop: Crop | None
 
     def _repr_html_(self) -> str:
         """Returns the result as HTML for a notebook."""
@@ -145,6 +148,7 @@ def make_retrieval(index: EntityIndex, query: Query, result: RetrievalResult) ->
         sections=() if best is None else _section_rows(index.entity(best.row), best),
         timings_ms=dict(result.timings_ms),
         recognized=result.recognized,
+        crop=result.crop,
     )
 
 
@@ -160,6 +164,7 @@ def make_answer(retrieval: Retrieval, generation: Generation, generate_ms: float
         sections=retrieval.sections,
         timings_ms={**retrieval.timings_ms, "generate": generate_ms},
         recognized=retrieval.recognized,
+        crop=retrieval.crop,
         answer=generation.answer,
         confidence=generation.confidence,
         span=None if evidence is None else answer_span(generation, evidence.text),

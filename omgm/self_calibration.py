@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -19,10 +18,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from evaluation.recognition_fit import FOLDS, Trial, fit
+from evaluation.recognition_fit import CROP, FOLDS, Trial, fit, logit, probability
+from indexes.live.index import LiveIndex
+from indexes.manifest import RECOGNITION
 from indexes.progress import progress_bar
 from indexes.store import Index
-from omgm.opening import RECOGNITION, recognition_key, search_steps
+from omgm.opening import recognition_key, search_steps
+from omgm.own_recognition import images_in
 from omgm.settings import Profile
 from retriever.files import read_object, write_whole
 from retriever.image_cache import ImageCache, set_content
@@ -83,6 +85,7 @@ def calibrate_index(
     made_for = {
         "fitted_to": recognition_key(profile, encoder, fusion, inputs.image_keys, inputs.tokens),
         "content": index.fingerprint,
+        "changes": index.changes if isinstance(index, LiveIndex) else 0,
         "threshold": AT,
     }
     path = folder / RECOGNITION
@@ -90,7 +93,7 @@ def calibrate_index(
     if made_for.items() <= known.items():
         return
     path.unlink(missing_ok=True)
-    shown = [row for row in _sample(len(index)) if index.image_path(row) is not None][:MOST]
+    shown = [row for row in _rows(index) if index.image_path(row) is not None][:MOST]
     if len(shown) < FEWEST:
         return
     retriever = Retriever(search_steps(profile, index, encoder, fusion), index, device=index.device)
@@ -108,9 +111,10 @@ def calibrate_index(
         return
     found: dict[str, Any] = {
         **made_for,
-        "entities": index.manifest.counts.with_image,
+        "entities": images_in(index),
         "sampled": len(shown),
         "bias": recognition.bias,
+        "crop_threshold": recognition.crop_threshold,
         "weights": asdict(recognition.weights),
         "curve": [one._asdict() for one in curve],
     }
@@ -130,6 +134,20 @@ def _caching(*models: object) -> Iterator[None]:
     finally:
         for model, own in zip(caching, before, strict=True):
             model.cache = own
+
+
+def _rows(index: Index) -> Iterator[int]:
+    """Yields rows of entities in an order drawn once, changes included."""
+    if not isinstance(index, LiveIndex):
+        yield from _sample(len(index))
+        return
+    version = index.version
+    gone, new = set(version.removed.values()), [entry.row for entry in version.entries.values()]
+    for number in _sample(len(version.base) + len(new)):
+        if number >= len(version.base):
+            yield new[number - len(version.base)]
+        elif number not in gone:
+            yield version.start + number
 
 
 def _sample(entities: int) -> list[int]:
@@ -173,7 +191,7 @@ def _same(index: Index, result: RetrievalResult, content: bytes) -> set[int]:
 def _fitted(trials: Sequence[Trial]) -> tuple[Recognition, list[Curve]]:
     """Fits recognition so that `AT` declines `DECLINED`, or keeps `KEPT`; returns it with the curve of thresholds."""
     halves = [fit([one for one in trials if one.fold != fold], ridge=RIDGE) for fold in range(FOLDS)]
-    logits = np.array([_logit(halves[one.fold].of(one.signs)) for one in trials])
+    logits = np.array([logit(halves[one.fold].of(one.signs)) for one in trials])
     right = np.array([one.right for one in trials])
     held = np.array([one.held for one in trials])
     curve = []
@@ -181,10 +199,6 @@ def _fitted(trials: Sequence[Trial]) -> tuple[Recognition, list[Curve]]:
         at = float(np.quantile(logits[~held], share))
         curve.append(Curve(share, float((logits[right] >= at).mean()), at))
     boundary = min(float(np.quantile(logits[~held], DECLINED)), float(np.quantile(logits[right], 1 - KEPT)))
-    everything = fit(trials, AT, ridge=RIDGE)
-    return replace(everything, bias=everything.bias - boundary + _logit(AT)), curve
-
-
-def _logit(probability: float) -> float:
-    inside = min(max(probability, 1e-12), 1 - 1e-12)
-    return math.log(inside / (1 - inside))
+    everything, shift = fit(trials, AT, ridge=RIDGE), logit(AT) - boundary
+    crops = max(AT, probability(logit(CROP) + shift))
+    return replace(everything, bias=everything.bias + shift, crop_threshold=crops), curve

@@ -48,6 +48,7 @@ class SearchSettings(_Table):
             and a main image with a transparent background gets a further key.
         trim_borders: Whether uniform borders are cut off query images, training images and labeled images, so that a
             logo on a card or a product on white fills the frame.
+        crops: Whether parts of a query image are searched if the image as a whole is not recognized.
         kind: The type of entity index: `flat`, `sq8`, `hnsw`, `ivf-pq`, `auto` (`flat` up to 30,000 entities, `ivf-pq`
             above), or `milvus`, for several machines.
         uri: For `milvus`, the server's address, or a file whose name ends with `.db`.
@@ -59,6 +60,7 @@ class SearchSettings(_Table):
     image_weight: float = Field(default=0.5, ge=0, le=1)
     image_keys: int = Field(default=1, ge=1)
     trim_borders: bool = False
+    crops: bool = False
     kind: Literal["auto", "flat", "sq8", "hnsw", "ivf-pq", "milvus"] = "auto"
     uri: str = ""
     gpu: Literal["torch", "faiss"] = "torch"
@@ -117,6 +119,8 @@ class RecognitionSettings(_Table):
             coefficients were fitted for. If any of them differs, nothing is declined.
         general: Whether the coefficients were fitted to several knowledge bases, so that an index's own are better.
         threshold: Questions below this probability are declined; 0 declines nothing.
+        crop_threshold: With `search.crops`, the best part of an image counts from this probability on; higher than
+            `threshold`, because the best of several parts scores higher by chance; 1 counts none.
         bias: The constant.
         sim_c: Coefficient of the best entity's score in step 1.
         sim_m: Coefficient of its score in step 2.
@@ -128,6 +132,7 @@ class RecognitionSettings(_Table):
     fitted_to: str = ""
     general: bool = False
     threshold: float = Field(default=0.5, ge=0, le=1)
+    crop_threshold: float = Field(default=1, ge=0, le=1)
     bias: float = 0
     sim_c: float = 0
     sim_m: float = 0

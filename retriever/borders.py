@@ -46,29 +46,36 @@ def trim(image: Image.Image) -> Image.Image:
 
     Returns the given image itself if it has no such border (photographs usually do not) or is of a single color.
     """
+    edges = edges_of(image)
+    if edges is None:
+        return image
+    trimmed = image.crop(edges)
+    if content := content_of(image):
+        set_content(trimmed, f"{content} trimmed")
+    if (alpha := image.info.get(ALPHA)) is not None:
+        trimmed.info[ALPHA] = alpha.crop(edges)
+    return trimmed
+
+
+def edges_of(image: Image.Image) -> tuple[int, int, int, int] | None:
+    """Returns the left, top, right and bottom edge, in pixels, that `trim` crops to; `None` if it does not crop."""
     small = image.reduce(max(1, max(image.size) // _SIDE))
     pixels = np.asarray(small, dtype=np.int16)
     rim = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
     color = np.median(rim, axis=0)
     if _differing(rim, color).mean() > 1 - _UNIFORM:
-        return image
+        return None
     differing = _differing(pixels, color)
     rows, columns = np.flatnonzero(differing.any(axis=1)), np.flatnonzero(differing.any(axis=0))
     if len(rows) < _SMALLEST or len(columns) < _SMALLEST:
-        return image
+        return None
     top, bottom, left, right = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
     margin = MARGIN * max(bottom - top, right - left)
     scale = np.array([image.width / small.width, image.height / small.height] * 2)
     edges = np.array([left - margin, top - margin, right + margin, bottom + margin]) * scale
     x1, y1, x2, y2 = np.clip(edges.round().astype(int), 0, [image.width, image.height] * 2).tolist()
-    if (x2 - x1) * (y2 - y1) > _LARGEST * image.width * image.height:
-        return image
-    trimmed = image.crop((x1, y1, x2, y2))
-    if content := content_of(image):
-        set_content(trimmed, f"{content} trimmed")
-    if (alpha := image.info.get(ALPHA)) is not None:
-        trimmed.info[ALPHA] = alpha.crop((x1, y1, x2, y2))
-    return trimmed
+    too_large = (x2 - x1) * (y2 - y1) > _LARGEST * image.width * image.height
+    return None if too_large else (x1, y1, x2, y2)
 
 
 def _differing(pixels: NDArray[np.int16], color: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -6,17 +6,20 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Generic, TypeVar
 
 import torch
+from PIL import Image
 
-from retriever.borders import without_border
+from retriever.borders import edges_of, without_border
+from retriever.crops import retrieve_crops
 from retriever.protocols import EntityIndex, Finish, Step
 from retriever.recognition import Recognition
 from retriever.streams import free_threads, nothing_left_behind, own_stream, side_by_side
 from retriever.turns import Turns
-from retriever.types import Candidate, Query, RetrievalResult
+from retriever.types import Candidate, Crop, Query, RetrievalResult
 
 IndexT = TypeVar("IndexT", bound=EntityIndex)
 _Stage = tuple[Step, Callable[[], AbstractContextManager[object]]]
@@ -96,6 +99,7 @@ class Retriever(Generic[IndexT]):
     ) -> list[RetrievalResult]:
         """Returns one result per query, in order.
 
+        Images that are not recognized are searched again in parts, if the recognition allows it (`retriever.crops`).
         On a CPU with cores to spare, each core takes a share of the queries; the steps of a single query start side by
         side. On a GPU, the last step starts when the others have finished.
 
@@ -104,8 +108,19 @@ class Retriever(Generic[IndexT]):
             steps: How many of the steps to run; by default all. With fewer, `recognized` stays `None`.
             free: Called as soon as another batch may begin, if that is before this one ends.
         """
-        if self.trim_borders:
-            queries = [without_border(query) for query in queries]
+        shown = [without_border(query) for query in queries] if self.trim_borders else queries
+        results = self._retrieve(shown, steps, free)
+        if steps is not None or self.recognition is None:
+            return results
+        found = retrieve_crops(self._retrieve, shown, results, self.recognition)
+        return [
+            replace(result, crop=_within(query.image, result.crop)) if result.crop and query is not part else result
+            for query, part, result in zip(queries, shown, found, strict=True)
+        ]
+
+    def _retrieve(
+        self, queries: Sequence[Query], steps: int | None, free: Callable[[], object] = bool
+    ) -> list[RetrievalResult]:
         with self.models.batch() as move_on, self._pin() as version, nothing_left_behind(self.device):
             stages = self._stages
             if stages is not self._entered:  # replaced; the batch ahead may be in a step that is now in the first part
@@ -130,7 +145,7 @@ class Retriever(Generic[IndexT]):
                 dict(share.timings),
                 ranking,
                 self._recognized(query, ranked) if complete else None,
-                version,
+                version=version,
             )
             for query, ranked, ranking in zip(share.queries, share.candidates, share.rankings, strict=True)
         ]
@@ -184,6 +199,19 @@ def _split(queries: Sequence[Query], shares: int) -> list[Sequence[Query]]:
     shares = min(len(queries), shares)
     bounds = [len(queries) * number // shares for number in range(shares + 1)] if shares else [0]
     return [queries[start:end] for start, end in itertools.pairwise(bounds)]
+
+
+def _within(image: Image.Image, crop: Crop) -> Crop:
+    """Returns a crop of a trimmed image as a crop of the image."""
+    left, top, right, bottom = edges_of(image) or (0, 0, *image.size)
+    wide, high = right - left, bottom - top
+    x1, y1, x2, y2 = crop
+    return (
+        (left + x1 * wide) / image.width,
+        (top + y1 * high) / image.height,
+        (left + x2 * wide) / image.width,
+        (top + y2 * high) / image.height,
+    )
 
 
 def _start(step: Step, stream: Callable[[], AbstractContextManager[object]], queries: Sequence[Query]) -> Finish:

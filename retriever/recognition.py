@@ -63,11 +63,14 @@ class Recognition:
         weights: The coefficients.
         threshold: Results with a lower probability are declined. This is optimal if a wrong answer loses
             `threshold / (1 - threshold)` times what a right answer gains over declining.
+        crop_threshold: The lowest probability with which the best of several crops counts (`retriever.crops`); `None`
+            if no crops are searched.
     """
 
     bias: float
     weights: Signs
     threshold: float = 0.5
+    crop_threshold: float | None = None
 
     def probability(self, candidates: Sequence[Candidate]) -> float | None:
         """Returns the probability that the best candidate is right, or `None` with fewer than two candidates."""

@@ -15,6 +15,9 @@ if TYPE_CHECKING:  # the reader's process needs no PyTorch
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
 
+Crop = tuple[float, float, float, float]
+"""A part of an image: left, top, right and bottom edge as shares of its width and height."""
+
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -137,6 +140,8 @@ class RetrievalResult:
     """By step name, the (row, score) pairs that the step returned; used to write run files."""
     recognized: float | None = None
     """Probability that the best candidate is what the image shows; `None` if the profile is not calibrated."""
+    crop: Crop | None = None
+    """The part of the image that was searched with; `None` for the whole image."""
     version: object = field(default=None, repr=False, compare=False)
     """Keeps the candidates' rows readable while the index changes, for as long as the result is held."""
 
@@ -182,6 +187,10 @@ class GenerationRequest:
 
 Ending = Literal["complete", "cut", "refused", "filtered"]
 """How a model's reply ended: as it meant to, at its maximum length, in a refusal, or at the server's content filter."""
+
+
+NOT_RECOGNIZED = "the image was not recognized; if the index has what it shows, go closer until that fills the frame"
+"""Why a question is declined and what helps, as the end of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,5 +239,5 @@ class Generation:
         if self.answer is not None:
             return None
         if self.declined:
-            return "the image was not recognized"
+            return NOT_RECOGNIZED
         return self.limitation or "the generator found none in the evidence"

@@ -8,7 +8,7 @@ export function showReply(turn, reply) {
   const missing = failed
     ? "No answer: the generator failed"
     : reply.declined
-      ? "The image was not recognized: the closest match is below"
+      ? "The image was not recognized: the closest match is below. If the collection has it, go closer until it fills the frame"
       : reply.trail?.stopped
         ? `No answer: stopped by its limit of ${reply.trail.stopped}`
         : `No answer: ${reply.reason ?? "nothing found fits"}`;
@@ -16,6 +16,7 @@ export function showReply(turn, reply) {
   if (failed) about.push(failed.message);
   else if (reply.answer !== null && reply.confidence !== null) about.push(`${Math.round(reply.confidence * 100)}% sure`);
   if (reply.grounded === false) about.push("not word for word in the evidence");
+  if (reply.crop) about.push("recognized in a part of the image");
   if (reply.context_truncated) about.push("read only the beginning of the section");
   if (reply.trail) about.push(`${reply.trail.spent.tokens.toLocaleString()} tokens`, duration(reply.timings_ms.total));
   turn.answer.replaceChildren(

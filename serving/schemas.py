@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from retriever.types import Ending
+from retriever.types import Crop, Ending
 from serving.agent_schemas import TrailOut
 
 OnGeneratorError = Literal["degrade", "fail"]
@@ -154,6 +154,9 @@ class RetrieveOut(ResponseModel):
     """All candidates, best first."""
     recognized: float | None = None
     """Probability that the image shows the best entity; null if the profile is not calibrated."""
+    crop: Crop | None = None
+    """The part of the image in which the best entity was recognized: left, top, right and bottom edge as shares of its
+    width and height; null for the whole image."""
     timings_ms: dict[str, float]
     """Milliseconds per step; a step's time is that of its whole batch."""
     request_id: str

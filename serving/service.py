@@ -102,6 +102,7 @@ class Service:
             evidence=[] if best is None else self.view.evidence(best, self.settings.evidence_sections),
             candidates=self.view.candidates(result.candidates),
             recognized=result.recognized,
+            crop=result.crop,
             timings_ms=_rounded({**timings, "total": _ms(started)}),
             request_id=request_id,
             index=self.view.about(),

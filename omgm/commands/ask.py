@@ -173,6 +173,7 @@ def _as_dict(answer: Answer) -> dict[str, Any]:
         "truncated": answer.truncated,
         "abstained": answer.abstained,
         "recognized": answer.recognized,
+        "crop": answer.crop,
         "declined": answer.declined,
         "reason": answer.reason,
         "evidence": None if answer.evidence is None else asdict(answer.evidence),

@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
     questions, images = selected_questions(args), query_images_of(args)
 
     from evaluation.recognition import collect, report
-    from evaluation.recognition_fit import fit
+    from evaluation.recognition_fit import CROP, fit
     from indexes.progress import progress_bar
     from omgm.opening import open_retriever, recognition_key
     from omgm.parts import build_encoder, build_fusion
@@ -42,6 +42,7 @@ def run(args: argparse.Namespace) -> None:
     cache = ImageCache(CACHE_BYTES)
     encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
     retriever = open_retriever(profile, args.index, encoder=encoder, fusion=fusion)
+    retriever.recognition = None  # whole images only
     with progress_bar(total=len(questions), desc="calibrate", unit="question", shown=not args.json) as bar:
         trials = list(collect(retriever, questions, images, done=bar.update))
     if not trials:
@@ -52,6 +53,7 @@ def run(args: argparse.Namespace) -> None:
         "recognition.fitted_to": recognition_key(profile, encoder, fusion, inputs.image_keys, inputs.tokens),
         "recognition.general": False,
         "recognition.threshold": recognition.threshold,
+        "recognition.crop_threshold": max(CROP, recognition.threshold),
         "recognition.bias": recognition.bias,
         **{f"recognition.{name}": value for name, value in asdict(recognition.weights).items()},
     }

@@ -92,6 +92,7 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from indexes.progress import progress_bar
     from indexes.sources import open_images
     from omgm.opening import open_editor
+    from omgm.own_recognition import outdated_recognition
     from omgm.parts import build_encoder, build_fusion
 
     reading = reading_of(args)
@@ -126,12 +127,12 @@ def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
         options = {"accept_missing": args.accept_missing, "prune": args.prune}
         counts = update(editor, read, source, batch=args.batch_size, **options)
-        ledger = losses.to_json()
+        ledger, outdated = losses.to_json(), outdated_recognition(args.index, editor.index)
         report = counts | {"entities": len(editor.index), "changes": editor.index.changes} | ledger
     listed = ", ".join(f"{counts[what]} {what}" for what in ("added", "replaced", "unchanged"))
     held = counted(report["entities"], "entity")
     lines = [f"{args.index}: {listed}; {held}{_advice(args.index, report['changes'])}", *_said(counts, only or kb)]
-    return report, "\n".join(filter(None, (*lines, warning_of(ledger))))
+    return report, "\n".join(filter(None, (*lines, warning_of(ledger), outdated)))
 
 
 def _remove(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
@@ -152,7 +153,8 @@ def _remove(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 
 def _calibrate(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    from omgm.opening import RECOGNITION, open_retriever
+    from indexes.manifest import RECOGNITION
+    from omgm.opening import open_retriever
     from omgm.parts import build_encoder, build_fusion
     from omgm.self_calibration import calibrate_index
     from retriever.files import read_object
@@ -198,6 +200,7 @@ def _info(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from indexes.live.index import LiveIndex
     from indexes.live.layout import logs
     from indexes.lock import holder
+    from omgm.own_recognition import outdated_recognition
 
     index = LiveIndex.open(args.index)
     inputs, counts = index.manifest.inputs, count(index.version)
@@ -210,6 +213,7 @@ def _info(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         "writer": holder(args.index),
         **describe(index),
         "counts": counts.model_dump(mode="json"),
+        "outdated_recognition": outdated_recognition(args.index, index),
     }
     changes = f"{counted(index.changes, 'change')} since the files were written"
     lines = [
@@ -221,6 +225,8 @@ def _info(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
         f"candidates {inputs.candidates}, summaries {inputs.summarizer}, encoder of sections {inputs.sections}",
         f"written by {report['writer']}" if report["writer"] else "no process writes to it",
     ]
+    if report["outdated_recognition"]:
+        lines.append(f"recognition: {report['outdated_recognition']}")
     return report, "\n".join(lines)
 
 

@@ -20,10 +20,12 @@ from indexes.keys import Keys
 from indexes.lines import save_offsets
 from indexes.manifest import FILES, IMAGE_OWNERS, OWNERS
 from indexes.recall import HeldOutQueries
+from indexes.report import read_report
 from indexes.search import BestKeySearch, best_of_each
 from indexes.search_kinds import write_search
 from indexes.store import Index
 from indexes.svg import load_any
+from omgm.profile import load_profile
 from retriever.pipeline import Retriever
 from retriever.protocols import Step
 from retriever.recognition import Recognition, Signs
@@ -85,6 +87,32 @@ def test_an_entity_is_found_once_by_its_best_key(kb: Path, caplog: pytest.LogCap
     names, scores = found(Index.open(index.folder, image_weight=0.75), "green", 2)
     assert names == ["d", "a"] and scores == pytest.approx([1, 0.75], abs=1e-3)  # without an image, by its title alone
     assert found(index, "red", 1)[0] == ["a"]
+
+
+def test_images_beyond_the_limit_are_said(kb: Path) -> None:
+    index = build(kb, "index", image_keys=2)
+    [note] = read_report(index.folder)["notes"]
+    # of a: gone.png is missing, so red.png and green.png are searched; of c: black.png and yellow.png
+    assert note == (
+        "3 images of 2 entities, such as a: not searched, only the first 2 of each are; to search more, set "
+        "search.image_keys"
+    )
+    for keys in (1, 4):  # one as in the paper, or enough
+        assert not read_report(build(kb, f"index{keys}", image_keys=keys).folder).get("notes")
+
+
+def test_every_image_that_belongs_to_an_entry_is_a_key_by_default(tmp_path: Path) -> None:
+    """By file names, which the entries do not name; the profile's limit is above what collections have."""
+    (tmp_path / "images").mkdir()
+    for name, count in (("red-fox", 5), ("owl", 8)):
+        for number in range(1, count + 1):
+            Image.new("RGB", (90, 60), (20 * number, 90, 160)).save(tmp_path / "images" / f"{name}-{number}.png")
+    kb = write_jsonl(
+        tmp_path / "kb.jsonl", *({"id": one, "title": one, "text": "An animal."} for one in ("red-fox", "owl"))
+    )
+    index = build(kb, "index", image_keys=load_profile("embedded").search.image_keys)
+    counts = index.manifest.counts
+    assert (counts.with_image, counts.further_keys, counts.image_tokens) == (2, 4 + 7, 5 + 8)
 
 
 def test_one_image_key_leaves_the_index_as_it_was(kb: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from huggingface_hub import DatasetCard
 
 from indexes import published
-from indexes.manifest import FILES, MANIFEST, read_manifest
+from indexes.manifest import FILES, MANIFEST, RECOGNITION, read_manifest
 from indexes.store import Index
 from tests.examples import python_blocks
 from tests.fakes.hub import UPLOADS_WARN, FakeHub, logged_in_hub
@@ -165,6 +166,20 @@ def test_the_example_of_the_card_runs(built: Path, hub: FakeHub, capsys: pytest.
     [(_, block)] = python_blocks(hub.repos[REPO]["README.md"].decode())
     exec(compile(block, "README.md", "exec"), {})
     assert capsys.readouterr().out == "7 France France. The flag is blue white and red\n"
+
+
+def test_what_an_index_found_about_its_recognition_goes_along(built: Path, hub: FakeHub, tmp_path: Path) -> None:
+    folder = tmp_path / "calibrated"
+    shutil.copytree(built, folder)
+    (folder / RECOGNITION).write_text('{"bias": 1}')
+    loaded = Index.from_pretrained(Index.open(folder).push_to_hub("org/index"))
+    assert (loaded.folder / RECOGNITION).read_text() == '{"bias": 1}'
+    loaded.save_pretrained(tmp_path / "saved")
+    assert (tmp_path / "saved" / RECOGNITION).read_text() == '{"bias": 1}'
+    Index.open(built).save_pretrained(tmp_path / "saved")
+    assert not (tmp_path / "saved" / RECOGNITION).exists()  # of other content
+    Index.open(built).push_to_hub("org/index")
+    assert RECOGNITION not in hub.repos[REPO]
 
 
 def test_save(built: Path, tmp_path: Path) -> None:

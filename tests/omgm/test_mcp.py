@@ -100,6 +100,7 @@ def test_tools_are_described(url: str) -> None:
                 "answer",
                 "abstained",
                 "recognized",
+                "crop",
                 "declined",
                 "reason",
                 "grounded",

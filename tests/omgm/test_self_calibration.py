@@ -3,7 +3,10 @@ from __future__ import annotations
 import json
 import logging
 import random
+import shutil
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +16,15 @@ from torch import Tensor
 
 from demo.pretraining.designs import paint, random_design
 from evaluation.recognition_fit import Trial
+from indexes.live.changes import Removal
+from indexes.live.index import LiveIndex
+from indexes.manifest import RECOGNITION
 from omgm import indexing
-from omgm.opening import RECOGNITION, open_retriever
+from omgm.opening import open_retriever
+from omgm.own_recognition import images_in, outdated_recognition
 from omgm.parts import build_encoder, build_fusion
 from omgm.profile import load_profile
-from omgm.self_calibration import FEWEST, _fitted, _sample, calibrate_index, photographed_again
+from omgm.self_calibration import FEWEST, _fitted, _rows, _sample, calibrate_index, photographed_again
 from retriever.image_cache import ImageCache
 from retriever.recognition import Signs
 from retriever.types import Query
@@ -72,7 +79,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder, rng = tmp_path_factory.mktemp("designs"), random.Random(3)
     (folder / "images").mkdir()
     rows = []
-    for number in range(FEWEST + 8):
+    for number in range(FEWEST + 14):
         paint(random_design(rng)).convert("RGB").save(folder / "images" / f"{number}.png")
         rows.append({"id": str(number), "title": f"Design {number}", "image": f"{number}.png", "text": "A design."})
     (folder / "kb.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -84,10 +91,13 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_build_calibrates_and_the_retriever_uses_it(index: Path, caplog: pytest.LogCaptureFixture) -> None:
     profile = load_profile("embedded", PLAIN)
     found = json.loads((index / RECOGNITION).read_bytes())
-    assert (found["entities"], found["sampled"], found["threshold"]) == (48, 48, 0.4)
+    assert (found["entities"], found["sampled"], found["threshold"]) == (54, 54, 0.4)
     retriever = open_retriever(profile, index)
     assert retriever.recognition is not None
     assert retriever.recognition.bias == found["bias"] != profile.recognition.bias
+    assert retriever.recognition.crop_threshold == found["crop_threshold"] >= 0.4
+    without = load_profile("embedded", [*PLAIN, "search.crops=false"])
+    assert open_retriever(without, index).recognition == replace(retriever.recognition, crop_threshold=None)
     shown = [Image.open(index.parent / "images" / f"{number}.png") for number in range(8)]
     known = retriever.retrieve([Query(image, "What is this?", "known") for image in photographed_again(shown, 9)])
     strange = retriever.retrieve([Query(Image.effect_noise((99, 99), 80).convert("RGB"), "What is this?", "noise")])
@@ -100,7 +110,7 @@ def test_a_build_calibrates_and_the_retriever_uses_it(index: Path, caplog: pytes
     with caplog.at_level(logging.WARNING):
         (index / RECOGNITION).write_text(json.dumps(found | {"entities": 20}))
         assert open_retriever(profile, index).recognition is not None
-    assert "20 entities had an image; 48 have one now" in caplog.text
+    assert "20 entities had an image; 54 have one now" in caplog.text
     (index / RECOGNITION).write_text(json.dumps(found))
 
 
@@ -124,6 +134,29 @@ def test_a_finished_calibration_is_kept_and_another_is_the_same(index: Path, mon
 
     monkeypatch.setattr(ImageCache, "rows", counted)
     calibrate_index(profile, index, opened, encoder, fusion, progress=False)
-    assert sum(computed) == 2 * 48  # by each model once, though each image is asked twice
+    assert sum(computed) == 2 * 54  # by each model once, though each image is asked twice
     again = json.loads((index / RECOGNITION).read_bytes())
     assert again["bias"] == pytest.approx(json.loads(written)["bias"], abs=0.01)
+
+
+def test_changes_are_counted_and_calibrated_again(index: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "changed"
+    shutil.copytree(index, folder)
+    written = json.loads((folder / RECOGNITION).read_bytes())
+    with closing(LiveIndex.open(folder, write=True)) as editor:
+        assert outdated_recognition(folder, editor) is None
+        editor.apply([Removal(str(number)) for number in range(12)])
+    profile = load_profile("embedded", PLAIN)
+    encoder, fusion = build_encoder(profile), build_fusion(profile)
+    live = LiveIndex.open(folder, encoder=encoder, fusion=fusion)
+    assert images_in(live) == 42
+    outdated = outdated_recognition(folder, live) or ""
+    assert (
+        "54 entities had an image; 42 have one now" in outdated and f"omgm index calibrate --index {folder}" in outdated
+    )
+    assert sorted(live.entity(row).id for row in _rows(live)) == sorted(str(number) for number in range(12, 54))
+    assert len(list(_rows(live))) == 42
+    calibrate_index(profile, folder, live, encoder, fusion, progress=False)
+    again = json.loads((folder / RECOGNITION).read_bytes())
+    assert (again["entities"], again["sampled"], written["entities"]) == (42, 42, 54)
+    assert outdated_recognition(folder, live) is None

@@ -11,7 +11,7 @@ import pytest
 from generators.reader.model import SpanModel
 from generators.reader.reader import ExtractiveReader
 from generators.reader.windows import Window
-from retriever.types import Evidence, FloatArray, Generation, GenerationRequest, OtherSection
+from retriever.types import NOT_RECOGNIZED, Evidence, FloatArray, Generation, GenerationRequest, OtherSection
 
 BIRD = (
     "The adult is 20\u201324 cm long with a wingspan of 33\u201334.5 cm. It has a black cap and a white rump. "
@@ -75,7 +75,7 @@ def test_why_there_is_no_answer(question: str, reason: str) -> None:
 
 def test_an_answer_has_no_reason() -> None:
     assert read("What is the height?", "height: 12 m").reason is None
-    assert Generation(None, declined=True).reason == "the image was not recognized"
+    assert Generation(None, declined=True).reason == NOT_RECOGNIZED
 
 
 def test_length_is_not_width() -> None:

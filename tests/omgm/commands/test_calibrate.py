@@ -62,6 +62,7 @@ def test_the_profile_recognizes_what_the_index_holds(world: Path, profile: Path)
 def test_each_image_is_encoded_once_by_each_model(world: Path) -> None:
     cache = ImageCache(2**20)
     retriever = open_retriever(load_profile("embedded"), world / "index", cache=cache)
+    retriever.recognition = None
     trials = list(collect(retriever, load("plain", world / "questions.jsonl"), world))
     assert (len(trials), cache.counts["step1", "miss"], cache.counts["step2", "miss"]) == (18, 9, 9)
 
@@ -76,7 +77,7 @@ def test_other_weights_need_another_calibration(world: Path, profile: Path, capl
 
 
 @pytest.mark.parametrize(
-    ("setting", "has"), [("search.image_keys=1", "(1, bit1)"), ("fusion.tokens=float16", "(4, float16)")]
+    ("setting", "has"), [("search.image_keys=1", "(1, bit1)"), ("fusion.tokens=float16", "(12, float16)")]
 )
 def test_an_index_of_other_keys_or_tokens_needs_another_calibration(
     world: Path, profile: Path, setting: str, has: str, caplog: pytest.LogCaptureFixture, tmp_path: Path

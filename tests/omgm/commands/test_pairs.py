@@ -32,7 +32,7 @@ def test_a_pair_of_another_mode_warns(world: Path, tmp_path: Path, caplog: pytes
         assert main(evaluate(world, tmp_path / "as-chosen")) == 0
         assert "chosen for" not in caplog.text
         assert main([*evaluate(world, tmp_path / "other"), "--set", "fusion.score_mode=compat"]) == 0
-    said = "fusion.alpha = 0.65 and sections.beta = 0.5 were chosen for fusion.score_mode = cosine, not for compat"
+    said = "fusion.alpha = 0.5 and sections.beta = 0.5 were chosen for fusion.score_mode = cosine, not for compat"
     assert said in caplog.text and "`omgm sweep`" in caplog.text and "fusion.tuned_for=compat" in caplog.text
 
 
@@ -56,7 +56,7 @@ def test_a_table_names_what_is_not_as_in_the_paper(
     assert main([*command, "--out", str(tmp_path / "tables")]) == 0
     printed = capsys.readouterr().out
     assert "tiny: not as in the paper (whose values are in brackets): encoder.model clip (EVA-CLIP-8B); " in printed
-    for said in ("search.k 7 (20)", "fusion.score_mode cosine (compat)", "fusion.alpha 0.65 (0.9)"):
+    for said in ("search.k 7 (20)", "fusion.score_mode cosine (compat)", "fusion.alpha 0.5 (0.9)"):
         assert f"; {said}" in printed
     assert "search.kind" not in printed and "sections.dtype" not in printed  # flat, and no cross-encoder
     assert "sections.kind bm25 (cross_encoder)" in printed

@@ -1,0 +1,60 @@
+"""What an index found about its own recognition, and whether that is still current."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from indexes.live.counting import count
+from indexes.live.index import LiveIndex
+from indexes.manifest import RECOGNITION
+from indexes.store import Index
+from omgm.settings import Profile
+from retriever.files import read_object
+from retriever.recognition import Recognition, Signs
+
+logger = logging.getLogger(__name__)
+
+_GROWN = 0.2
+"""Share by which the number of entities with an image may change before a calibration is out of date."""
+
+
+def own_recognition(profile: Profile, folder: Path, index: Index, key: str) -> Recognition | None:
+    """Returns what an index's own calibration found, or `None` if it has none for these models and settings.
+
+    Args:
+        profile: The profile.
+        folder: The index's folder.
+        index: The index, open.
+        key: The `recognition_key` of the models and settings.
+    """
+    path = folder / RECOGNITION
+    if not path.is_file():
+        return None
+    found = read_object(path)
+    if found["fitted_to"] != key:
+        return None
+    if outdated := outdated_recognition(folder, index):
+        logger.warning("%s: %s %s", path, outdated, profile.options)
+    crop_threshold = found.get("crop_threshold") if profile.search.crops else None  # older files have none
+    return Recognition(found["bias"], Signs(**found["weights"]), profile.recognition.threshold, crop_threshold)
+
+
+def outdated_recognition(folder: Path, index: Index) -> str | None:
+    """Returns why an index should be calibrated again, as a sentence that ends with the command; `None` if not."""
+    path = folder / RECOGNITION
+    if not path.is_file():
+        return None
+    calibrated, now = read_object(path)["entities"], images_in(index)
+    if abs(now - calibrated) <= _GROWN * calibrated:
+        return None
+    return (
+        f"what counts as recognized was measured when {calibrated:,} entities had an image; {now:,} have one now, so "
+        "too few or too many questions may be declined: measure it again with omgm index calibrate --index "
+        f"{folder}"
+    )
+
+
+def images_in(index: Index) -> int:
+    """Returns the number of entities with an image, including changes that are not yet compacted."""
+    return (count(index.version) if isinstance(index, LiveIndex) else index.manifest.counts).with_image

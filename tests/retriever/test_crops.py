@@ -1,0 +1,144 @@
+"""Searching parts of images that are not recognized as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from indexes.store import Index
+from retriever.crops import CROPS, SCALES
+from retriever.models.bm25 import BM25
+from retriever.pipeline import Retriever
+from retriever.protocols import Finish, Step
+from retriever.recognition import Recognition, Signs
+from retriever.step1_search import EntitySearch
+from retriever.step2_rerank import FusionRerank
+from retriever.step3_sections import SectionRerank
+from retriever.types import Options, Query
+from tests.fakes.knowledge_base import FLAGS, build_small_index
+from tests.fakes.models import FakeEncoder, FakeFusion
+
+STRICT = Recognition(-95.0, Signs(sim_c=100.0), 0.5, crop_threshold=0.9)
+"""Recognizes what step 1 scores above 0.95; parts above 0.972."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_small_index(tmp_path_factory.mktemp("crops"))
+
+
+def pipeline(folder: Path, recognition: Recognition | None = STRICT, trim: bool = False) -> Retriever[Index]:
+    index = Index.open(folder)
+    steps: list[Step] = [
+        EntitySearch(FakeEncoder(), index, k=4),
+        FusionRerank(FakeFusion(), index, alpha=1.0),
+        SectionRerank(BM25(), index, beta=0.5),
+    ]
+    return Retriever(steps, index, recognition, trim_borders=trim)
+
+
+def flag(country: str, size: tuple[int, int]) -> Image.Image:
+    image = Image.new("RGB", size)
+    bands = FLAGS[country]
+    for number, color in enumerate(bands):
+        image.paste(color, (size[0] * number // len(bands), 0, size[0] * (number + 1) // len(bands), size[1]))
+    return image
+
+
+def on_black(country: str, at: tuple[int, int], size: tuple[int, int] = (220, 165)) -> Query:
+    """Returns a query whose image of 400 x 300 pixels shows a flag on black."""
+    image = Image.new("RGB", (400, 300))
+    image.paste(flag(country, size), at)
+    return Query(image, "What is shown?", country)
+
+
+def titles(retriever: Retriever[Index], queries: list[Query]) -> list[str]:
+    return [retriever.index.entity(found.candidates[0].row).title for found in retriever.retrieve(queries)]
+
+
+def test_crops_are_parts_of_the_image_of_both_sizes() -> None:
+    assert len(set(CROPS)) == 9 * len(SCALES)
+    for left, top, right, bottom in CROPS:
+        assert 0 <= left < right <= 1 and 0 <= top < bottom <= 1
+        assert right - left == pytest.approx(bottom - top) and min(abs(right - left - one) for one in SCALES) < 1e-9
+
+
+@pytest.mark.parametrize(("at", "place"), [((0, 0), 9), ((90, 68), 13), ((180, 135), 17)])
+def test_a_thing_that_fills_a_part_of_the_frame_is_found_there(folder: Path, at: tuple[int, int], place: int) -> None:
+    query, retriever = on_black("Ireland", at), pipeline(folder)
+    [whole] = pipeline(folder, Recognition(-95.0, Signs(sim_c=100.0), 0.5)).retrieve([query])
+    assert whole.recognized is not None and whole.recognized < 0.5 and whole.crop is None
+    [found] = retriever.retrieve([query])
+    assert found.crop == CROPS[place]
+    assert retriever.index.entity(found.candidates[0].row).title == "Ireland"
+    assert found.recognized is not None and found.recognized > 0.9 and found.query_id == "Ireland"
+    assert list(found.timings_ms) == ["step1", "step2", "step3"] and list(found.rankings) == ["step1", "step2", "step3"]
+
+
+def test_what_is_recognized_or_unknown_is_searched_once(folder: Path) -> None:
+    retriever, asked = pipeline(folder), list[int]()
+    first, *others = retriever.steps
+
+    class Counted:
+        name = "step1"
+
+        def start(self, queries: Sequence[Query]) -> Finish:
+            asked.append(len(queries))
+            return first.start(queries)
+
+    retriever.steps = [Counted(), *others]
+    [found] = retriever.retrieve([Query(flag("France", (300, 200)), "", "whole")])
+    assert found.crop is None and asked == [1]
+    noise = np.random.default_rng(0).integers(0, 256, (90, 120, 3), dtype=np.uint8)
+    [declined] = retriever.retrieve([Query(Image.fromarray(noise), "", "noise")])
+    assert declined.crop is None and declined.recognized is not None and declined.recognized < 0.5
+    assert sum(asked) == 2 + len(CROPS) + 1  # all parts by the first step, the best one by all steps
+    asked.clear()
+    retriever.retrieve([on_black("Ireland", (0, 0))], steps=1)
+    retriever.retrieve([Query(on_black("Ireland", (0, 0)).image, "", options=Options(alpha=0.5))])
+    assert asked == [1, 1]  # nothing says whether these are recognized
+    retriever.recognition = None
+    retriever.retrieve([on_black("Ireland", (0, 0))])
+    assert asked == [1, 1, 1]
+
+
+def test_a_batch_gives_what_each_image_gives_alone(folder: Path) -> None:
+    retriever = pipeline(folder)
+    queries = [
+        on_black("Ireland", (0, 0)),
+        Query(flag("France", (300, 200)), "", "whole"),
+        on_black("France", (180, 135)),
+    ]
+    queries += [on_black("Ireland", (90, 68)), on_black("France", (0, 135)), on_black("Ireland", (180, 0))]
+    together = retriever.retrieve(queries)
+    for one, query in zip(together, queries, strict=True):
+        [alone] = retriever.retrieve([query])
+        assert (one.query_id, one.crop) == (query.id, alone.crop)
+        assert [c.row for c in one.candidates] == [c.row for c in alone.candidates]
+        assert one.recognized == pytest.approx(alone.recognized, abs=1e-4)
+    assert [one.crop is None for one in together] == [False, True, False, False, False, False]
+    assert titles(retriever, queries) == ["Ireland", "France", "France", "Ireland", "France", "Ireland"]
+
+
+def test_an_excluded_entity_is_not_found_in_a_part_either(folder: Path) -> None:
+    query, retriever = on_black("Ireland", (90, 68)), pipeline(folder)
+    [found] = retriever.retrieve([query])
+    own = found.candidates[0].row
+    [other] = retriever.retrieve([Query(query.image, "", options=Options(exclude=(own,)))])
+    assert other.crop is None and own not in [candidate.row for candidate in other.candidates]
+
+
+def test_a_part_is_given_as_shares_of_the_image_with_its_borders(folder: Path) -> None:
+    inner = on_black("Ireland", (80, 57), (240, 185)).image
+    image = Image.new("RGB", (800, 600), "yellow")
+    image.paste(inner, (200, 150))
+    [found] = pipeline(folder, trim=True).retrieve([Query(image, "", "bordered")])
+    assert found.crop is not None
+    # trimmed to about 448 x 348 around the content, with a margin of 6 % of 400 pixels on each side; its middle
+    left, top, right, bottom = found.crop
+    assert (left * 800, right * 800) == pytest.approx((400 - 224 * 0.55, 400 + 224 * 0.55), abs=4)
+    assert (top * 600, bottom * 600) == pytest.approx((300 - 174 * 0.55, 300 + 174 * 0.55), abs=4)
