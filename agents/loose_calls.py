@@ -37,10 +37,18 @@ def loose_calls(text: str, names: Collection[str]) -> tuple[Call, ...]:
     if not names:
         return ()
     text = text[:_LONGEST]
+    letters = _letters(text)
+    if "search" not in letters and "query" not in letters and not any(_letters(name) in letters for name in names):
+        return ()
     for form in (_objects, _lines, yaml_calls, _elements, _named_objects, _expressions, _searches):
         if calls := tuple(call for call in form(text, names) if plain_name(call.tool, names) in names):
             return calls
     return ()
+
+
+def _letters(text: str) -> str:
+    """Returns a text without what spellings of a name differ in."""
+    return re.sub(r"[\W_]+", "", text).lower()
 
 
 def _objects(text: str, names: Collection[str]) -> Iterator[Call]:
