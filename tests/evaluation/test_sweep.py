@@ -88,7 +88,7 @@ def test_no_report_on_the_split_that_chose(split: str | None) -> None:
 
 
 def test_no_report_on_the_same_queries_by_another_name() -> None:
-    with pytest.raises(ValueError, match="share 1 queries"):
+    with pytest.raises(ValueError, match="share 1 query"):
         sweep(TUNE, [0.5], [0.2], tune_split="val", report=[NO_CANDIDATES, scored("x", [])], report_split="test")
 
 

@@ -121,11 +121,13 @@ def hash_of(name: str) -> int:
 def data_of(folder: Path) -> dict[str, bytes]:
     """Returns the data files of an index: all but the manifest, which names the knowledge base.
 
-    The report is without the number of image files that were there when the knowledge base was read.
+    The report is without what is known only when the knowledge base is read: how many image files there were, and how
+    many images of an entity are beyond `image_keys`.
     """
     files = {name: data for name, data in contents(folder).items() if name in ALL_FILES or name.startswith("images/")}
     report = json.loads(files[REPORT])
     report["pictures"].pop("files")
+    assert all("not searched" in note for note in report.pop("notes", []))
     return files | {REPORT: json.dumps(report).encode()}
 
 

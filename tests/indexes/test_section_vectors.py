@@ -21,11 +21,13 @@ from tests.paths import contents
 
 
 class FusedSections(FakeSections):
-    """Fails at the n-th batch."""
+    """Fails at the n-th batch, and at those that are encoded ahead of it."""
 
     fuse = Fuse(-1)
 
     def encode_passages(self, passages: Sequence[str]) -> list[NDArray[np.int8]]:
+        if self.fuse.calls == 0:
+            raise RuntimeError(KILLED)
         self.fuse.burn()
         return super().encode_passages(passages)
 

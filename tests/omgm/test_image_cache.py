@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -54,4 +55,5 @@ def test_a_part_of_an_image_is_not_taken_for_the_whole(example_folder: Path) -> 
     shown = [whole.crop((left.width, 0, left.width + right.width, right.height)), whole.rotate(180), whole]
     for image in shown:
         query = Query(image, "What is the capital?")
-        assert scores(caching.retrieve([query])) == scores(plain.retrieve([query]))
+        found, expected = scores(caching.retrieve([query])), scores(plain.retrieve([query]))
+        assert np.asarray(found) == pytest.approx(np.asarray(expected), abs=1e-5)  # parts are encoded in other batches
