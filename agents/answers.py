@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from agents.calls import calls_of
+from agents.context import LEFT_OUT, NO_IMAGE
 from agents.parsing import answer_of, json_object, labeled_answer, without_thoughts
 from agents.state import Call
 from agents.tool import plain_name
@@ -29,12 +30,18 @@ def plain_answer(reply: ChatReply, names: Collection[str] = ()) -> str | None:
     """Returns the answer in a reply, or `None` if there is none.
 
     An answer is in a tag, after a label or in a call such as `answer(answer="…")`; otherwise, it is the reply without
-    thoughts, unless that contains a tool call in any form that `calls_of` reads.
+    thoughts, unless that contains a tool call in any form that `calls_of` reads. What stands in a conversation for
+    something that was left out is no answer: small models repeat it.
 
     Args:
         reply: The reply.
         names: Names of tools besides `TOOLS`.
     """
+    answer = _answer(reply, names)
+    return None if answer is not None and answer.strip(" .") in (LEFT_OUT, NO_IMAGE) else answer
+
+
+def _answer(reply: ChatReply, names: Collection[str]) -> str | None:
     if (answer := answer_of(reply.text) or labeled_answer(reply.text)) is not None:
         return answer
     calls, problem = calls_of(reply, {*TOOLS, *_ANSWERS, *names})

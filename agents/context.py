@@ -11,8 +11,8 @@ from llm.messages import Message
 
 IMAGE_TOKENS = 1000
 """Assumed number of tokens of an image."""
-_NO_IMAGE = "(an image, left out because the server takes fewer)"
-_LEFT_OUT = "(left out to save space)"
+NO_IMAGE = "(an image, left out because the server takes fewer)"
+LEFT_OUT = "(left out to save space)"
 
 
 def tokens_of(messages: Sequence[Message]) -> int:
@@ -33,7 +33,7 @@ def fitted(messages: Sequence[Message], max_tokens: int) -> list[Message]:
         if over <= 0:
             break
         over -= _message_tokens(fitting[at])
-        fitting[at] = {**fitting[at], "content": _LEFT_OUT}
+        fitting[at] = {**fitting[at], "content": LEFT_OUT}
         over += _message_tokens(fitting[at])
     for at in dict.fromkeys((len(fitting) - 1, first)):
         if over > 0:
@@ -66,7 +66,7 @@ def newest_images(messages: Sequence[Message], most: int) -> list[Message]:
             if part["type"] == "text":
                 parts.append(part)
                 continue
-            parts.append({"type": "text", "text": _NO_IMAGE} if 1 <= position <= spare else part)
+            parts.append({"type": "text", "text": NO_IMAGE} if 1 <= position <= spare else part)
             position += 1
         kept.append(message if isinstance(message["content"], str) else {**message, "content": parts})
     return kept
@@ -85,7 +85,7 @@ def _cut(message: Message, limit: int) -> Message:
         longest = max(texts, key=lambda at: len(parts[at]["text"]))
         text = parts[longest]["text"]
         left = limit - sum(_part_tokens(part) for at, part in enumerate(parts) if at != longest)
-        parts[longest] = {**parts[longest], "text": _beginning(text, left - text_tokens(_LEFT_OUT)) + _LEFT_OUT}
+        parts[longest] = {**parts[longest], "text": _beginning(text, left - text_tokens(LEFT_OUT)) + LEFT_OUT}
     images = [at for at, part in enumerate(parts) if part["type"] != "text"]
     while len(images) > 1 and sum(map(_part_tokens, parts)) > limit:
         del parts[images.pop()]

@@ -6,6 +6,7 @@ import pytest
 
 from agents.answers import plain_answer
 from agents.calls import calls_of
+from agents.context import LEFT_OUT, NO_IMAGE
 from llm.replies import ChatReply, ToolCall
 
 ASKED = "Is Tokyo the capital of Japan"
@@ -73,3 +74,9 @@ def test_some_models_answer_with_a_call() -> None:
 def test_a_thought_alone_is_no_answer() -> None:
     assert plain_answer(ChatReply("<think>So it is <answer>Tokyo</answer></think>")) is None
     assert plain_answer(ChatReply("<think>So it is Tokyo")) is None
+
+
+@pytest.mark.parametrize("text", ["{0}", "{0}\n", "<answer>{0}</answer>", "Answer: {0}."])
+@pytest.mark.parametrize("mark", [LEFT_OUT, NO_IMAGE])
+def test_what_stands_for_something_left_out_is_no_answer(text: str, mark: str) -> None:
+    assert plain_answer(ChatReply(text.format(mark))) is None
