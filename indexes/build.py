@@ -84,7 +84,7 @@ def build_index(plan: BuildPlan) -> Index:
 
 
 def _inputs(plan: BuildPlan) -> Inputs:
-    """Returns what the index depends on, but for the images that its articles name."""
+    """Returns the inputs that identify the index; `with_images` adds the images that articles name."""
     knowledge, design, summarizer, table = plan.knowledge, plan.design, plan.summarizer, plan.image_table
     chat, digest = summarizer if isinstance(summarizer, ChatSummarizer) else None, knowledge.digest
     return Inputs(

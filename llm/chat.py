@@ -206,7 +206,9 @@ class ChatClient:
                 yield piece
 
     async def reported(self) -> list[dict[str, Any]] | None:
-        """Returns what the server says of its models, without times, which vLLM makes up; `None` if it says nothing.
+        """Returns the server's list of its models, or `None` if it has none.
+
+        Times are left out, because vLLM sends the current time.
 
         Raises:
             ChatError: The server cannot be reached.

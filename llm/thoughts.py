@@ -160,11 +160,11 @@ class ThoughtFilter:
         return self._rest(parted.text[:end])
 
     def close(self, text: str) -> str:
-        """Returns what is left to send, at the end of the stream, of the text that the whole reply has."""
+        """Returns the unsent rest of the answer, given the whole answer at the end of the stream."""
         return self._rest(text)
 
     def _rest(self, text: str) -> str:
-        """Returns what follows what was sent; nothing if it was sent before it turned out to be a thought."""
+        """Returns the part of a text after what was sent, or "" if what was sent turned out to be a thought."""
         rest = text[len(self._sent) :] if text.startswith(self._sent) else ""
         self._sent += rest
         return rest

@@ -58,7 +58,7 @@ class Conduct:
         return policy_of(self.mode, self.wordings, official=self.official)
 
     def identity(self) -> dict[str, Any]:
-        """Returns what the answers depend on, for a run that is resumed."""
+        """Returns the settings that determine the answers; a run resumes only if they are the same."""
         digest = "own" if self.wordings is None else hashlib.sha256(as_text(self.wordings).encode()).hexdigest()
         return {
             "prompts": digest,

@@ -32,6 +32,8 @@ _SAID = {
     "too_long": "has {actual_length} items; at most {max_length} are accepted",
 }
 """Our wording of some pydantic errors, by type; the others keep pydantic's."""
+_PREFIX = 3
+"""Most parts of a path that clients and proxies are expected to add before a route."""
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 
 
@@ -155,7 +157,7 @@ async def _handle_http_error(request: Request, error: Exception) -> JSONResponse
     message, headers = f"{request.method} {request.url.path[:200]}: {error.detail}", dict(error.headers or {})
     if error.status_code == 404:
         parts = [part for part in request.scope["path"].split("/") if part]
-        ends = ["/" + "/".join(parts[at:]) for at in range(len(parts))]  # clients and proxies add a prefix
+        ends = ["/" + "/".join(parts[at:]) for at in range(min(len(parts), _PREFIX + 1))]
         likely = [near for end in ends for near in (end, f"/v1{end}") if _methods_at(request, near)]
         message += f"; use {likely[0][:200]}" if likely else "; /docs lists the routes"
     elif error.status_code == 405:  # Starlette lists only the methods of the first route at this path
