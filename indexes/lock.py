@@ -81,7 +81,7 @@ def _acquired(path: Path) -> int:
             os.close(file)
             raise LockedError(
                 f"{path.parent}: is locked by {by}; only one process may write to an index: wait until it has ended "
-                "or, if it is a service, send the changes to it (PUT and DELETE /entities/{id}, omgm.client)"
+                "or, if it is a service, send the changes to it (PUT and DELETE /entities?id=…, omgm.client)"
             ) from error
         except OSError as error:
             os.close(file)

@@ -1,4 +1,4 @@
-"""Live updates: `PUT`, `DELETE` and `GET /entities/{id}`."""
+"""Live updates: `PUT`, `DELETE` and `GET /entities?id=…`."""
 
 from __future__ import annotations
 

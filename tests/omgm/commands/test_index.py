@@ -129,7 +129,7 @@ def test_a_service_that_holds_the_lock(world: World, capsys: Capture) -> None:
         for action, *arguments in (["add", write_kb(world)], ["remove", "kb/a"], ["compact"]):
             assert index(world, str(action), *arguments) == 2
             assert "which serves it; only one process may write to an index" in (error := capsys.readouterr().err)
-            assert "PUT and DELETE /entities/{id}" in error
+            assert "PUT and DELETE /entities?id=" in error
 
 
 def test_another_summarizer_is_refused(world: World, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
