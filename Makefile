@@ -162,12 +162,12 @@ weights: export MALLOC_MMAP_MAX_ = 0
 weights: export MALLOC_TRIM_THRESHOLD_ = 100000000000
 weights: export GLIBC_TUNABLES = glibc.malloc.hugetlb=1
 weights: .venv/base.stamp  ## retrain the embedded weights, in less than three hours on two cores
-	$(BIN)/python -m demo.pretraining.train_weights encoder
-	$(BIN)/python -m demo.pretraining.train_weights fusion
-	$(BIN)/python -m demo.pretraining.train_weights publish
+	$(BIN)/python -m pretraining.train_weights encoder
+	$(BIN)/python -m pretraining.train_weights fusion
+	$(BIN)/python -m pretraining.train_weights publish
 
 $(DATA)/kb_wiki.json: .venv/base.stamp
-	$(BIN)/python -m demo.build --out $(DATA)
+	$(BIN)/python -m omgm.demo.build --out $(DATA)
 
 # All extras that tests use, except ray, langchain and llamaindex, which few tests need.
 DEV := cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sentencepiece,zim,parquet,mediawiki,sql,svg,hf,bem,dynvqa,agents,milvus-lite,pdf,ocr,duckduckgo,mmsearch,otel

@@ -23,15 +23,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from PIL import Image
 from pydantic import BaseModel
 
-from agents.budget import Budget
-from agents.engine import Engine
-from agents.policies.mmsearch_plus import MMSearchPlus
-from agents.state import AgentRun, Observation, Source
-from agents.tool import Tool
 from benchmarks.frame import arguments
 from benchmarks.scripted import ScriptedPlanner
-from llm.messages import Message
-from llm.replies import ChatReply, ToolCall
+from chat_models.messages import Message
+from chat_models.replies import ChatReply, ToolCall
+from search_agents.budget import Budget
+from search_agents.engine import Engine
+from search_agents.policies.mmsearch_plus import MMSearchPlus
+from search_agents.state import AgentRun, Observation, Source
+from search_agents.tool import Tool
 
 
 class SearchWords(BaseModel):

@@ -23,15 +23,15 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.frame import arguments, recorder
-from demo.articles import articles
-from demo.build import write_rows
-from demo.draw import draw
-from demo.facts import countries, url_of
-from demo.flags import load_flags
-from demo.photo import photograph
-from demo.questions import questions
 from evaluation.records import RECORDS
 from omgm.__main__ import main as omgm
+from omgm.demo.articles import articles
+from omgm.demo.build import write_rows
+from omgm.demo.draw import draw
+from omgm.demo.facts import countries, url_of
+from omgm.demo.flags import load_flags
+from omgm.demo.photo import photograph
+from omgm.demo.questions import questions
 from retriever.files import write_whole
 
 STEPS = ("step1", "step2")

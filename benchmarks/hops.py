@@ -23,13 +23,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from agents.budget import Budget
 from benchmarks.frame import arguments
 from benchmarks.scripted import ScriptedPlanner
-from llm.messages import Message
-from llm.replies import ChatReply, ToolCall
+from chat_models.messages import Message
+from chat_models.replies import ChatReply, ToolCall
 from omgm.agent import Agent
 from omgm.api import OMGM
+from search_agents.budget import Budget
 
 NEIGHBOR = "the neighbor with which the country of this flag shares its longest border"
 WORDINGS = {

@@ -23,7 +23,7 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.frame import arguments
-from demo.background import background
+from omgm.demo.background import background
 from retriever.files import write_lines
 
 SIDE = 400  # longest side of a logo in pixels

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from llm.messages import Message
-from llm.replies import ChatReply
+from chat_models.messages import Message
+from chat_models.replies import ChatReply
 
 Play = Callable[[Sequence[Message], Mapping[str, Any] | None], ChatReply]
 """Takes a request's messages and the JSON schema for the reply; returns the reply."""

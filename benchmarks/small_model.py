@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.budget import Budget
-from agents.context import without_images
-from agents.model import ChatPlanner
-from agents.policies import POLICIES
-from agents.trail import AgentAnswer
-from llm.chat import ChatClient
-from llm.messages import Message
-from llm.replies import ChatReply
+from chat_models.chat import ChatClient
+from chat_models.messages import Message
+from chat_models.replies import ChatReply
 from omgm import OMGM
 from omgm.agent import Agent
+from search_agents.budget import Budget
+from search_agents.context import without_images
+from search_agents.model import ChatPlanner
+from search_agents.policies import POLICIES
+from search_agents.trail import AgentAnswer
 
 MODES = ("mmsearch-plus", "auto", "omnisearch", "mmsearch", "vsa")
 

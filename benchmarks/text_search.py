@@ -12,8 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.tools.fulltext import FullText
 from retriever.types import Entity, Section
+from search_agents.tools.fulltext import FullText
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from chat_models.background import BackgroundLoop
 from evaluation.ask import Asker
 from evaluation.calibration import calibration_of
 from evaluation.commit import commit
@@ -23,7 +24,6 @@ from evaluation.recording import judge_again
 from evaluation.records import RECORDS, outcome_of, read_records, to_json
 from evaluation.report import write_report
 from evaluation.trec import write_trec
-from llm.background import BackgroundLoop
 from retriever.files import write_whole
 from retriever.identity import Items, agree, files_as_items
 from retriever.protocols import EntityIndex, Generator, QueryRetriever

@@ -10,13 +10,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
+from chat_models.chat import ChatClient, ChatError
+from chat_models.context import Cut, cut_characters, estimated_tokens
+from chat_models.harmless import harmless
+from chat_models.messages import Message
+from chat_models.prompts import Style, answer_messages
+from chat_models.replies import ChatReply, shortened
 from generators.stop import before_stop
-from llm.chat import ChatClient, ChatError
-from llm.context import Cut, cut_characters, estimated_tokens
-from llm.harmless import harmless
-from llm.messages import Message
-from llm.prompts import Style, answer_messages
-from llm.replies import ChatReply, shortened
 from retriever.texts import section_passage
 from retriever.types import Generation, GenerationRequest
 
@@ -39,7 +39,7 @@ class ChatGenerator:
         max_tokens: Maximum length of the answer, in tokens. A request may set a lower one.
         max_context_tokens: Maximum length of the section text, in tokens; a longer one is cut and reported as
             `truncated`. Headings and question are never cut.
-        cut: Cuts by the model's own tokens (`llm.context.token_cut`) or by characters.
+        cut: Cuts by the model's own tokens (`chat_models.context.token_cut`) or by characters.
 
     Raises:
         ValueError: A limit is not positive.

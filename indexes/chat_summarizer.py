@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from chat_models.context import CHARACTERS_PER_TOKEN, Cut, cut_characters
+from chat_models.messages import Message
+from chat_models.replies import shortened
+from chat_models.thoughts import part
 from indexes.summary_cache import SummaryCache, question_hash
-from llm.context import CHARACTERS_PER_TOKEN, Cut, cut_characters
-from llm.messages import Message
-from llm.replies import shortened
-from llm.thoughts import part
 from retriever.types import Entity
 from retriever.wording import counted
 
 if TYPE_CHECKING:
-    from llm.chat import ChatClient  # needs httpx, which builds without a chat model do without
-    from llm.replies import ChatReply
+    from chat_models.chat import ChatClient  # needs httpx, which builds without a chat model do without
+    from chat_models.replies import ChatReply
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class ChatSummarizer:
         client: The server and its model; used by one thread at a time, outside of any running event loop.
         max_tokens: Most tokens in a summary.
         max_context_tokens: Most tokens of an article; the rest is cut off.
-        cut: Counts and cuts with the model's own tokenizer (`llm.context.token_cut`), or by characters.
+        cut: Counts and cuts with the model's own tokenizer (`chat_models.context.token_cut`), or by characters.
         cache: Stores the summaries; also contains those of earlier builds.
 
     Attributes:
@@ -139,7 +139,7 @@ class ChatSummarizer:
 
     def served(self) -> str:
         """Returns a hash of what the server says of its model; empty if it says nothing or cannot be reached."""
-        from llm.chat import ChatError
+        from chat_models.chat import ChatError
 
         try:
             return "" if self._served is None else question_hash(self._served).hex()

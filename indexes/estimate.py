@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from PIL import Image
 
+from chat_models.context import CHARACTERS_PER_TOKEN
 from indexes.chat_summarizer import ChatSummarizer
 from indexes.formats.skipped import SkippedEntries
 from indexes.image_stage import store_images
@@ -25,7 +26,6 @@ from indexes.section_vectors import write_section_vectors
 from indexes.stages import BuildRun, write_articles
 from indexes.summary_file import summarize_all
 from indexes.workers import LocalWorkers
-from llm.context import CHARACTERS_PER_TOKEN
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.types import Entity
 

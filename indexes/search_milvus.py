@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from chat_models.proxies import is_direct, through_proxy
 from indexes.extras import optional
 from indexes.growing import save_array
 from indexes.ids import hash_id
@@ -27,7 +28,6 @@ from indexes.progress import progress_bar
 from indexes.recall import ExactSearch, HeldOutQueries
 from indexes.search import DEPTH, load_vectors, rescored
 from indexes.search_kinds import TARGET, blocks, write_key_vectors
-from llm.proxies import is_direct, through_proxy
 from retriever.files import write_whole
 from retriever.protocols import EngineError
 from retriever.types import FloatArray, IntArray

@@ -12,24 +12,24 @@ from typing import Any, Literal, Self
 
 from PIL import Image
 
-from agents.boxes import BoxSetting
-from agents.budget import Budget
-from agents.corpus import Corpus
-from agents.engine import Engine, Policy
-from agents.model import Planner
-from agents.policies import POLICIES, SOURCES, is_published, policy_of
-from agents.regions import ProposeRegions, boxes_of
-from agents.state import Call, Observation, Watch
-from agents.tools.index import IndexTools
-from agents.trail import AgentAnswer
-from agents.wordings import Wordings, stored
-from llm.background import BackgroundLoop
-from llm.messages import Message
-from llm.replies import ChatReply
+from chat_models.background import BackgroundLoop
+from chat_models.messages import Message
+from chat_models.replies import ChatReply
 from omgm.api import OMGM
 from omgm.settings import AgentSettings
 from omgm.web_access import TOOLS, WebAccess, WebSettings, agent_tools, web_of
 from retriever.images import ImageInput, load_image
+from search_agents.boxes import BoxSetting
+from search_agents.budget import Budget
+from search_agents.corpus import Corpus
+from search_agents.engine import Engine, Policy
+from search_agents.model import Planner
+from search_agents.policies import POLICIES, SOURCES, is_published, policy_of
+from search_agents.regions import ProposeRegions, boxes_of
+from search_agents.state import Call, Observation, Watch
+from search_agents.tools.index import IndexTools
+from search_agents.trail import AgentAnswer
+from search_agents.wordings import Wordings, stored
 from serving.agents import Searcher
 
 NO_MODEL = "an agent needs a chat model: set generator.base_url and generator.model"
@@ -147,7 +147,7 @@ class LazyEngine:
 
 
 class Agent:
-    """Answers questions that need more than one retrieval, with one of `agents.policies.POLICIES`.
+    """Answers questions that need more than one retrieval, with one of `search_agents.policies.POLICIES`.
 
     It is thread-safe; all threads share a cache of searches.
 
@@ -209,7 +209,7 @@ class Agent:
             mode: The name of the policy.
             boxes: Regions that the model may refer to by number: x1, y1, x2, y2 in pixels of the image.
             budget: The limits of the run.
-            watch: Receives every step as it happens, in another thread; see `agents.state.Watch`.
+            watch: Receives every step as it happens, in another thread; see `search_agents.state.Watch`.
 
         Raises:
             ValueError: The image is unreadable, the question is empty, the mode is unknown, a box is outside the image,

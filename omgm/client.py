@@ -12,7 +12,7 @@ from typing import Any, Self, Unpack
 import httpx
 from anyio import sleep, to_thread
 
-from llm.proxies import http_client, sync_http_client
+from chat_models.proxies import http_client, sync_http_client
 from omgm.wire import (
     MAX_CONNECT,
     AgentStep,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
-from agents.engine import Policy
-from agents.policies import SOURCES, is_published, policy_of
-from agents.policies.baselines import GoldenBaseline
-from agents.policies.mmsearch import MMSearch
-from agents.policies.vsa import VisionSearchAssistant
-from agents.wordings import Wordings, as_text
+from search_agents.engine import Policy
+from search_agents.policies import SOURCES, is_published, policy_of
+from search_agents.policies.baselines import GoldenBaseline
+from search_agents.policies.mmsearch import MMSearch
+from search_agents.policies.vsa import VisionSearchAssistant
+from search_agents.wordings import Wordings, as_text
 
 if TYPE_CHECKING:
     from evaluation.datasets import Question

@@ -179,7 +179,7 @@ def server_finding(profile: Profile, section: Literal["summarizer", "generator"]
     for key in ("base_url", "model"):
         if not getattr(settings, key):
             return Finding(section, "fail", f"{section}.{key} is not set", f"--set {section}.{key}=...")
-    from llm.chat import ChatClient, ChatError
+    from chat_models.chat import ChatClient, ChatError
 
     async def check() -> str:
         async with ChatClient(settings.base_url, settings.model, os.environ.get("OPENAI_API_KEY")) as client:

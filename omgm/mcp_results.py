@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from agents.state import Observation, Source
-from agents.trail import AgentAnswer
-from llm.harmless import harmless
+from chat_models.harmless import harmless
 from omgm.results import Answer, CandidateRow, Retrieval
 from retriever.protocols import EntityIndex
 from retriever.types import Crop, Ending
+from search_agents.state import Observation, Source
+from search_agents.trail import AgentAnswer
 from serving.schemas import ResponseModel
 
 

@@ -16,10 +16,8 @@ from mcp.types import CallToolResult, ContentBlock, ImageContent, InputRequiredR
 from PIL import Image
 from pydantic import BeforeValidator, Field, ValidationError
 
-from agents.policies import POLICIES
-from agents.tools.index import as_list
+from chat_models.chat import ChatError
 from indexes.manifest import Candidates
-from llm.chat import ChatError
 from omgm import __version__
 from omgm.agent import NO_MODEL, Agent, budget_of
 from omgm.api import OMGM
@@ -39,6 +37,8 @@ from omgm.mcp_results import (
 )
 from omgm.settings import AgentSettings
 from retriever.wording import counted
+from search_agents.policies import POLICIES
+from search_agents.tools.index import as_list
 from serving.errors import ApiError
 from serving.images import decode_image
 from serving.settings import ServingSettings

@@ -14,16 +14,14 @@ import torch
 from safetensors import SafetensorError
 from transformers.utils import logging as transformers_logging
 
-from agents.proposals import detected_regions, map_regions
-from agents.regions import ProposeRegions
+from chat_models.context import Cut, cut_characters, token_cut
+from chat_models.prompts import style_for
 from generators.guard import GuardedGenerator
 from generators.reader.process import ReaderProcess
 from generators.reader.reader import ExtractiveReader
 from indexes.chat_summarizer import ChatSummarizer
 from indexes.summarizers import ExtractiveSummarizer, Summarizer
 from indexes.summary_cache import SummaryCache, default_cache
-from llm.context import Cut, cut_characters, token_cut
-from llm.prompts import style_for
 from omgm.devices import device_of, sees_gpu
 from omgm.downloads.hub import local_folder
 from omgm.profile import is_folder
@@ -39,9 +37,11 @@ from retriever.models.precision import fastest_dtype
 from retriever.models.qformer import QFormerFusion
 from retriever.models.section_encoder import SectionEncoder
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
+from search_agents.proposals import detected_regions, map_regions
+from search_agents.regions import ProposeRegions
 
 if TYPE_CHECKING:
-    from llm.chat import ChatClient  # needs httpx, which builds and evaluations on a GPU machine do without
+    from chat_models.chat import ChatClient  # needs httpx, which builds and evaluations on a GPU machine do without
 
 Model = TypeVar("Model")
 
@@ -251,7 +251,7 @@ def _client(
     for key in ("base_url", "model"):
         if not getattr(settings, key):
             raise ValueError(f"{section}.{key} is not set; {user} needs it")
-    from llm.chat import ChatClient
+    from chat_models.chat import ChatClient
 
     return ChatClient(
         settings.base_url,

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from llm.prompts import prompt_deviation, style_for
+from chat_models.prompts import prompt_deviation, style_for
 from omgm.settings import Profile
 from retriever.files import write_whole
 

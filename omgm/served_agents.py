@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from PIL import Image
 
-from agents.model import ChatPlanner, Planner
-from agents.policies import POLICIES, policy_of
-from agents.regions import Box, ProposeRegions, boxes_of
 from omgm.agent import LazyEngine, access_of, budget_of, wordings_of
 from omgm.parts import build_planner, build_proposer
 from omgm.settings import AgentSettings, Profile
 from retriever.protocols import DualEncoder
+from search_agents.model import ChatPlanner, Planner
+from search_agents.policies import POLICIES, policy_of
+from search_agents.regions import Box, ProposeRegions, boxes_of
 from serving.agents import AgentOutcome, AgentRequest, Searcher, Watch
 from serving.schemas import AgentBudget
 

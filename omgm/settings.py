@@ -191,7 +191,7 @@ class RegionSettings(_Table):
 OmittedField = Literal[
     "max_tokens", "max_completion_tokens", "stream_options", "temperature", "stop", "reasoning_effort", "stream"
 ]
-"""A field that requests to a chat model can do without: `llm.refusals.OMITTED`."""
+"""A field that requests to a chat model can do without: `chat_models.refusals.OMITTED`."""
 
 
 class _ChatModelSettings(_Table):

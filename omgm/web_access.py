@@ -13,19 +13,6 @@ from typing import Literal
 import httpx
 from PIL import Image
 
-from agents.browsing.chromium import Chromium
-from agents.browsing.proxy import Connect
-from agents.corpus import Corpus
-from agents.documents import WebDocument
-from agents.state import digest_of
-from agents.tool import Tool
-from agents.tools.engines import ImageWebSearch, PublishImage, WebSearch, duckduckgo, google_lens, searxng, serpapi
-from agents.tools.frozen import frozen_fetch, frozen_image_search, frozen_screenshot, frozen_search
-from agents.tools.images import rotate, sharpen, zoom_in
-from agents.tools.index import IndexTools
-from agents.tools.ocr import has_ocr, ocr
-from agents.tools.page import Screenshot, open_page
-from agents.tools.web import Fetch, web_image_search, web_pages, web_search
 from omgm.downloads.guard import public_addresses
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.settings import DownloadSettings, user_agent
@@ -33,6 +20,27 @@ from omgm.downloads.images.web import Web
 from omgm.settings import AgentSettings
 from retriever.files import write_whole
 from retriever.images import encoded
+from search_agents.browsing.chromium import Chromium
+from search_agents.browsing.proxy import Connect
+from search_agents.corpus import Corpus
+from search_agents.documents import WebDocument
+from search_agents.state import digest_of
+from search_agents.tool import Tool
+from search_agents.tools.engines import (
+    ImageWebSearch,
+    PublishImage,
+    WebSearch,
+    duckduckgo,
+    google_lens,
+    searxng,
+    serpapi,
+)
+from search_agents.tools.frozen import frozen_fetch, frozen_image_search, frozen_screenshot, frozen_search
+from search_agents.tools.images import rotate, sharpen, zoom_in
+from search_agents.tools.index import IndexTools
+from search_agents.tools.ocr import has_ocr, ocr
+from search_agents.tools.page import Screenshot, open_page
+from search_agents.tools.web import Fetch, web_image_search, web_pages, web_search
 
 SERPAPI_KEY = "SERPAPI_API_KEY"
 """The environment variable for SerpAPI's key."""

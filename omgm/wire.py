@@ -14,9 +14,9 @@ import numpy as np
 from PIL import Image, ImageOps
 from pydantic import BaseModel, ValidationError
 
-from llm.event_lines import EventLines
-from llm.proxies import through_proxy
-from llm.retries import MAX_WAIT, seconds_to_wait
+from chat_models.event_lines import EventLines
+from chat_models.proxies import through_proxy
+from chat_models.retries import MAX_WAIT, seconds_to_wait
 from retriever.images import ImageInput, encoded, load_image
 from serving.agent_schemas import CallStep, RequestStep, RoundStep
 from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut

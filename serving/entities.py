@@ -18,12 +18,12 @@ from fastapi import FastAPI, Request
 from PIL import Image
 from starlette.datastructures import UploadFile
 
+from chat_models.chat import ChatError
 from indexes.article_images import MAIN_ONLY, ImageUse, MainImage
 from indexes.formats.jsonl import entry_of
 from indexes.live.editor import Article, Editor
 from indexes.lock import LockedError
 from indexes.svg import load_any
-from llm.chat import ChatError
 from serving import intake
 from serving.body import content_type_of, parse_json, read_json
 from serving.errors import ApiError

@@ -13,9 +13,9 @@ import anyio
 import anyio.to_thread
 from PIL import Image
 
+from chat_models.chat import ChatError
+from chat_models.deadline import within
 from generators.stop import stopped, until_stop
-from llm.chat import ChatError
-from llm.deadline import within
 from retriever.evidence import answer_span, generation_request
 from retriever.image_cache import ImageCache, set_content
 from retriever.protocols import Generator, PipelinedRetriever, QueryRetriever

@@ -10,14 +10,14 @@ from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
 from pathlib import Path
 from typing import Any
 
-from demo.articles import articles
-from demo.build import write_rows
-from demo.draw import draw
-from demo.facts import countries, url_of
-from demo.flags import load_flags
-from demo.photo import photograph
-from demo.questions import questions
 from omgm.__main__ import main
+from omgm.demo.articles import articles
+from omgm.demo.build import write_rows
+from omgm.demo.draw import draw
+from omgm.demo.facts import countries, url_of
+from omgm.demo.flags import load_flags
+from omgm.demo.photo import photograph
+from omgm.demo.questions import questions
 from omgm.downloads.hub import base_models
 from omgm.profile import load_profile
 

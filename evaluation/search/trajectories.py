@@ -14,7 +14,7 @@ STEPS = 20
 """Number of steps reported individually."""
 
 Trail = Mapping[str, Any]
-"""A trail as `agents.trail.AgentAnswer.as_dict` returns it."""
+"""A trail as `search_agents.trail.AgentAnswer.as_dict` returns it."""
 
 
 def _steps_of(trail: Trail) -> list[list[str]]:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from chat_models.thoughts import part
 from evaluation.own_answers import own_contains
-from llm.thoughts import part
 
 JUDGE = """\
 You compare an answer with the accepted answers of a question. The answer is correct if it means the same as at least \

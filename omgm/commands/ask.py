@@ -67,12 +67,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) -> None:
-    from agents.corpus import Corpus
-    from agents.model import ChatPlanner
-    from agents.policies import POLICIES
     from omgm.agent import Agent, access_of, budget_of
     from omgm.api import OMGM
     from omgm.parts import build_encoder, build_planner, build_proposer, can_propose
+    from search_agents.corpus import Corpus
+    from search_agents.model import ChatPlanner
+    from search_agents.policies import POLICIES
 
     if args.mode not in POLICIES:
         raise ValueError(f"--mode must be one of {', '.join(POLICIES)}; got {args.mode!r}")
@@ -146,7 +146,7 @@ def _corners(text: str) -> list[float]:
 def _download(url: str) -> bytes:
     import httpx
 
-    from llm.proxies import sync_http_client, through_proxy
+    from chat_models.proxies import sync_http_client, through_proxy
 
     try:
         with (

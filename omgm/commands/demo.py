@@ -46,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Builds the index, serves it and asks questions; then serves the page until interrupted."""
-    from demo.build import FILES, write_demo
     from omgm.client import Client, ServiceError
+    from omgm.demo.build import FILES, write_demo
     from omgm.downloads.hub import base_models
     from retriever.base_models import base_model
 

@@ -99,8 +99,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _prompts(args: argparse.Namespace) -> None:
-    from agents.wordings import folder
     from omgm.downloads.prompts import SOURCES, download
+    from search_agents.wordings import folder
 
     if args.prompts is None:
         raise ValueError("--prompts-from says where prompts come from; name them with --prompts")

@@ -19,17 +19,17 @@ from retriever.wording import counted
 if TYPE_CHECKING:
     from PIL import Image
 
-    from agents.budget import Budget
-    from agents.corpus import Corpus
+    from chat_models.background import BackgroundLoop
+    from chat_models.chat import ChatClient
     from evaluation.datasets import Question
     from evaluation.search.rows import RowImages
     from evaluation.search.run import SingleStep
     from evaluation.search.steps import StepTask
     from evaluation.search.tasks import SearchTask
-    from llm.background import BackgroundLoop
-    from llm.chat import ChatClient
     from omgm.agent import Agent
     from omgm.conduct import Conduct
+    from search_agents.budget import Budget
+    from search_agents.corpus import Corpus
 
 MODES = {"mmsearch": "mmsearch", "mmsearch-plus": "mmsearch-plus"}
 """The default policies of the data sets that only agents can be evaluated on."""
@@ -70,12 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Evaluates an agent and prints the main figures."""
-    from agents.corpus import Corpus
-    from agents.model import ChatPlanner
-    from agents.policies import BASELINES, POLICIES
+    from chat_models.background import BackgroundLoop
     from evaluation.search.run import SearchRun, evaluate_search
     from evaluation.search.tasks import read_tasks
-    from llm.background import BackgroundLoop
     from omgm.agent import Agent, access_of, budget_of, wordings_of
     from omgm.api import OMGM
     from omgm.conduct import Conduct
@@ -83,6 +80,9 @@ def run(args: argparse.Namespace) -> None:
     from omgm.parts import build_encoder, build_planner, build_proposer, can_propose, model_folder
     from retriever.identity import files_as_items
     from retriever.models.folder import folder_fingerprint
+    from search_agents.corpus import Corpus
+    from search_agents.model import ChatPlanner
+    from search_agents.policies import BASELINES, POLICIES
 
     profile, mode = profile_of(args), args.mode or MODES[args.dataset]
     modes = [*POLICIES, *BASELINES, "dynvqa-golden"]
@@ -185,8 +185,8 @@ def _steps(dataset: str, queries: Path, agent: Agent, conduct: Conduct) -> dict[
 
 
 def _rerank(agent: Agent, conduct: Conduct, task: StepTask) -> tuple[str, int | None]:
-    from agents.policies.mmsearch import MMSearchRerank
-    from agents.policies.mmsearch_stages import SeenWebsite, Stages
+    from search_agents.policies.mmsearch import MMSearchRerank
+    from search_agents.policies.mmsearch_stages import SeenWebsite, Stages
 
     sites = [SeenWebsite(site.title, site.snippet, "", tuple(_loaded(site.screenshot))) for site in task.websites]
     policy = MMSearchRerank(sites, _loaded(task.image_search), Stages(conduct.wordings, conduct.official))
@@ -195,8 +195,8 @@ def _rerank(agent: Agent, conduct: Conduct, task: StepTask) -> tuple[str, int | 
 
 
 def _summarize(agent: Agent, conduct: Conduct, task: StepTask) -> tuple[str, int | None]:
-    from agents.policies.mmsearch import MMSearchSummarize
-    from agents.policies.mmsearch_stages import SeenWebsite, Stages
+    from search_agents.policies.mmsearch import MMSearchSummarize
+    from search_agents.policies.mmsearch_stages import SeenWebsite, Stages
 
     [site] = task.websites
     slices = tuple(part for image in _loaded(site.screenshot) for part in _sliced(image))
@@ -227,9 +227,9 @@ def _regions(path: Path | None) -> dict[str, list[list[float]]]:
 def _verdict(
     judge: ChatClient, loop: BackgroundLoop, corpus: Corpus, question: Question, answer: str
 ) -> tuple[bool | None, str]:
-    from agents.corpus import decode_reply, encode_reply
-    from agents.model import ChatPlanner
     from evaluation.search.verdicts import VERDICT, judge_messages, read_verdict
+    from search_agents.corpus import decode_reply, encode_reply
+    from search_agents.model import ChatPlanner
 
     messages = judge_messages(question.question, question.answers, answer)
 

@@ -40,10 +40,10 @@ def run(args: argparse.Namespace) -> None:
             raise
         raise ValueError('omgm mcp needs the extra mcp: pip install "omgm[mcp]"') from error
 
-    from agents.model import ChatPlanner
     from omgm.agent import Agent, access_of
     from omgm.api import OMGM
     from omgm.parts import build_encoder, build_planner, build_proposer
+    from search_agents.model import ChatPlanner
 
     settings = profile.serving
     chat = profile.generator.base_url and profile.generator.model

@@ -23,7 +23,7 @@ from omgm.commands.common import (
 from omgm.commands.numbers import natural, positive
 
 if TYPE_CHECKING:
-    from llm.prompts import Style
+    from chat_models.prompts import Style
     from omgm.settings import Profile
     from retriever.protocols import QueryRetriever
     from training.generator.config import GeneratorTrainingConfig
@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Creates the samples, trains the adapter, writes `profile.toml` and prints how to serve the adapter."""
-    from llm.prompts import prompt_deviation, style_for
+    from chat_models.prompts import prompt_deviation, style_for
 
     profile = profile_of(args)
     style = style_for(profile.generator.style, args.dataset)

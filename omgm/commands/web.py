@@ -45,9 +45,9 @@ def run(args: argparse.Namespace) -> None:
     if not args.contact:
         raise ValueError("--contact MAIL is needed: hosts refuse software without a contact")
 
-    from agents.corpus import Corpus
     from omgm.settings import AgentSettings
     from omgm.web_access import web_of
+    from search_agents.corpus import Corpus
 
     settings = web_of(agent_settings(args, AgentSettings()), Corpus(args.out, record=True))
     report = asyncio.run(_record(settings, queries, args.pages))
@@ -61,8 +61,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 async def _record(settings: WebSettings, queries: list[str], pages: int) -> dict[str, Any]:
-    from agents.tools.frozen import record_web
     from omgm.web_access import WebAccess
+    from search_agents.tools.frozen import record_web
 
     access = WebAccess(settings)
     try:

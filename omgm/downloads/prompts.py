@@ -16,9 +16,9 @@ from typing import Any
 
 import httpx
 
-from agents.wordings import check, folder
-from llm.proxies import sync_http_client
+from chat_models.proxies import sync_http_client
 from retriever.files import write_json
+from search_agents.wordings import check, folder
 
 RAW = "https://raw.githubusercontent.com"
 Texts = Mapping[str, str]

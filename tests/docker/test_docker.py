@@ -195,6 +195,8 @@ def test_the_demo_image_serves() -> None:
     assert (command[0], args.host, args.profile) == ("omgm", "0.0.0.0", "embedded")
     assert str(args.index) == "artifacts/demo/index" and str(args.examples) == "artifacts/demo"
     [data, build] = re.findall(r"^RUN (python .*) && (omgm .*)", stage.replace("\\\n", ""), re.M)[0]
-    assert data.split() == ["python", "-m", "demo.build", "--out", "artifacts/demo"] and find_spec("demo.build")
+    assert data.split() == ["python", "-m", "omgm.demo.build", "--out", "artifacts/demo"] and find_spec(
+        "omgm.demo.build"
+    )
     built = parser().parse_args(shlex.split(build)[1:])
     assert (built.profile, built.out, str(built.kb)) == ("embedded", args.index, "artifacts/demo/kb_wiki.json")

@@ -13,15 +13,18 @@ import pytest
 from omgm.__main__ import parser
 from tests.paths import ROOT
 
-PACKAGES = ("llm", "retriever", "generators", "indexes", "training", "evaluation", "serving", "agents", "omgm")
+PACKAGES = (
+    *("chat_models", "retriever", "generators", "indexes", "training", "evaluation", "serving", "search_agents"),
+    "omgm",
+)
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
 OTHER_PROGRAMS = re.compile(
     r"(?:asciidoctor|hf download|iconv|jupyter|pandoc|pip install|ray start|start the container|torchrun)\b[^;,`]*"
 )
 """Commands that are not of this project, as messages show them."""
 NOT_SHOWN = (
-    "agents.browsing.chromium",
-    "agents.browsing.devtools",
+    "search_agents.browsing.chromium",
+    "search_agents.browsing.devtools",
     "evaluation.commit",
     "omgm.machine",
     "retriever.models.model_card",

@@ -7,12 +7,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from agents.budget import Budget
-from agents.engine import Engine
-from agents.policies.mmsearch_plus import MMSearchPlus
-from agents.tool import Tool
-from agents.trail import AgentAnswer
-from llm.replies import ChatReply, ToolCall
+from chat_models.replies import ChatReply, ToolCall
+from search_agents.budget import Budget
+from search_agents.engine import Engine
+from search_agents.policies.mmsearch_plus import MMSearchPlus
+from search_agents.tool import Tool
+from search_agents.trail import AgentAnswer
 from tests.fakes.planner import Script, ScriptedPlanner, calling, fake_tool, image
 
 SEARCH = calling("text_search", '{"queries": ["Niger"]}')

@@ -9,10 +9,10 @@ from typing import Any
 from PIL import Image
 from pydantic import BaseModel
 
-from agents.state import AgentRun, Observation, Source
-from agents.tool import Tool
-from llm.messages import Message
-from llm.replies import ChatReply, ToolCall
+from chat_models.messages import Message
+from chat_models.replies import ChatReply, ToolCall
+from search_agents.state import AgentRun, Observation, Source
+from search_agents.tool import Tool
 
 Script = Sequence[str | ChatReply | Exception] | Callable[[str], str | ChatReply]
 """Replies in order, repeating the last one; or a function of the last message's text."""

@@ -17,11 +17,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
-from agents.browsing.chromium import find_chromium
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.settings import DownloadSettings
 from omgm.downloads.images.web import Web
 from omgm.web_access import WebAccess, WebSettings
+from search_agents.browsing.chromium import find_chromium
 from serving.errors import ApiError
 from serving.fetch import fetch_image
 from serving.settings import ServingSettings

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
-from llm.replies import ChatReply
+from chat_models.replies import ChatReply
 from tests.fakes.chat_server import FakeChatServer
 
 Play = Callable[[list[dict[str, Any]]], str | ChatReply]

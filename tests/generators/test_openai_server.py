@@ -8,10 +8,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from chat_models.chat import ChatClient, ChatError
+from chat_models.context import token_cut
+from chat_models.prompts import answer_messages
 from generators.chat import ChatGenerator
-from llm.chat import ChatClient, ChatError
-from llm.context import token_cut
-from llm.prompts import answer_messages
 from retriever.texts import section_passage
 from retriever.types import Evidence, GenerationRequest
 from tests.fakes.transformers_server import needs_server

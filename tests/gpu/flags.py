@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from demo.articles import articles
-from demo.draw import draw
-from demo.facts import countries, url_of
-from demo.flags import load_flags
-from demo.photo import photograph
 from indexes.store import Index
 from indexes.summarizers import ExtractiveSummarizer
+from omgm.demo.articles import articles
+from omgm.demo.draw import draw
+from omgm.demo.facts import countries, url_of
+from omgm.demo.flags import load_flags
+from omgm.demo.photo import photograph
 from retriever.models.bm25 import BM25
 from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion

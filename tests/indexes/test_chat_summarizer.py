@@ -12,10 +12,10 @@ import pytest
 import uvicorn
 from fastapi import FastAPI, HTTPException
 
+from chat_models.chat import ChatClient, ChatError
 from indexes.chat_summarizer import ChatSummarizer, SummaryCounts, article_text, summary_messages
 from indexes.summary_cache import SummaryCache
 from indexes.summary_file import summarize_all
-from llm.chat import ChatClient, ChatError
 from retriever.types import Entity
 from tests.fakes.articles import COUNTRY, entity
 from tests.fakes.chat_server import FakeChatServer

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from chat_models.chat import ChatClient
 from indexes.chat_summarizer import ChatSummarizer
 from indexes.estimate import SAMPLE, Estimate, estimate_build
 from indexes.formats import read_knowledge_base
@@ -15,7 +16,6 @@ from indexes.recall import HeldOutQueries, mixed_queries
 from indexes.search_kinds import bytes_per_key, write_search
 from indexes.sources import FolderImages
 from indexes.summary_cache import SummaryCache
-from llm.chat import ChatClient
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from agents.budget import Budget
-from agents.corpus import Corpus
-from agents.model import ChatPlanner
-from agents.policies import POLICIES
-from agents.regions import Box
-from agents.state import Source
-from agents.tools.frozen import frozen_search
-from agents.tools.ocr import has_ocr
-from llm.chat import ChatClient
-from llm.replies import ChatReply
+from chat_models.chat import ChatClient
+from chat_models.replies import ChatReply
 from omgm.__main__ import main
 from omgm.agent import Agent
 from omgm.api import OMGM
+from search_agents.budget import Budget
+from search_agents.corpus import Corpus
+from search_agents.model import ChatPlanner
+from search_agents.policies import POLICIES
+from search_agents.regions import Box
+from search_agents.state import Source
+from search_agents.tools.frozen import frozen_search
+from search_agents.tools.ocr import has_ocr
 from serving.agent_schemas import TrailOut
 from tests.fakes.planner import calling, text_of
 from tests.fakes.scripted_server import ScriptedServer

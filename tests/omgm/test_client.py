@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from llm.replies import ChatReply
-from llm.retries import MAX_WAIT
+from chat_models.replies import ChatReply
+from chat_models.retries import MAX_WAIT
 from omgm.client import AnswerOut, AsyncClient, Client, RetrieveOut, ServiceError
 from omgm.served_agents import ServedAgents
 from omgm.settings import AgentSettings
@@ -197,7 +197,7 @@ def whole(world: World) -> CannedReply:
 
 
 def test_retries_wait_as_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llm.retries.random", SimpleNamespace(random=lambda: 1.0))
+    monkeypatch.setattr("chat_models.retries.random", SimpleNamespace(random=lambda: 1.0))
     for replies, told in (
         ([busy("0.2"), busy("3", 503), whole(world)], [0.2, 3]),
         ([busy(), busy(), whole(world)], [0.625, 1.25]),  # no Retry-After: half a second, doubled, plus jitter

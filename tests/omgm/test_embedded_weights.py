@@ -11,13 +11,13 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from demo.photo import photograph
-from demo.pretraining.camera import Camera
-from demo.pretraining.design_batches import DesignBatches
-from demo.pretraining.designs import paint, random_design
-from demo.pretraining.fusion_batches import random_word
-from demo.pretraining.fusion_model import max_sim, within
-from demo.pretraining.stickers import StickerBatches
+from omgm.demo.photo import photograph
+from pretraining.camera import Camera
+from pretraining.design_batches import DesignBatches
+from pretraining.designs import paint, random_design
+from pretraining.fusion_batches import random_word
+from pretraining.fusion_model import max_sim, within
+from pretraining.stickers import StickerBatches
 from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
 from retriever.texts import blip_caption, section_passage

@@ -25,7 +25,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, ImageContent, TextContent, Tool
 
-from llm.replies import ChatReply
+from chat_models.replies import ChatReply
 from omgm.__main__ import main
 from omgm.agent import Agent, access_of
 from omgm.api import OMGM

@@ -14,7 +14,6 @@ import pytest
 from PIL import Image
 from torch import Tensor
 
-from demo.pretraining.designs import paint, random_design
 from evaluation.recognition_fit import Trial
 from indexes.live.changes import Removal
 from indexes.live.index import LiveIndex
@@ -25,6 +24,7 @@ from omgm.own_recognition import images_in, outdated_recognition
 from omgm.parts import build_encoder, build_fusion
 from omgm.profile import load_profile
 from omgm.self_calibration import FEWEST, _fitted, _rows, _sample, calibrate_index, photographed_again
+from pretraining.designs import paint, random_design
 from retriever.image_cache import ImageCache
 from retriever.recognition import Signs
 from retriever.types import Query

@@ -13,16 +13,16 @@ import httpx
 import pytest
 from PIL import Image
 
-from agents.corpus import Corpus
-from agents.documents import WebDocument
-from agents.regions import Box
-from agents.state import Source
-from agents.tools.frozen import frozen_fetch, frozen_search
-from llm.replies import ChatReply
+from chat_models.replies import ChatReply
 from omgm.agent import access_of
 from omgm.served_agents import ServedAgents
 from omgm.settings import AgentSettings
 from omgm.web_access import TOOLS, WebSettings, web_of
+from search_agents.corpus import Corpus
+from search_agents.documents import WebDocument
+from search_agents.regions import Box
+from search_agents.state import Source
+from search_agents.tools.frozen import frozen_fetch, frozen_search
 from serving.agents import AgentFactory
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.planner import ScriptedPlanner, calling

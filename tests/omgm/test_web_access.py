@@ -10,9 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from PIL import Image
 
-from agents.corpus import Corpus, NotRecorded
 from omgm.downloads.images.settings import DownloadSettings
 from omgm.web_access import SERPAPI_KEY, WebAccess, WebSettings, image_folder, public_connect
+from search_agents.corpus import Corpus, NotRecorded
 from tests.fakes.web import serve_web
 
 

@@ -24,8 +24,8 @@ from typing import Any
 
 import pytest
 
+from chat_models.replies import ChatReply
 from evaluation.search.tasks import read_tasks
-from llm.replies import ChatReply
 from omgm.__main__ import main
 from tests.fakes.planner import text_of
 from tests.fakes.question_files import write_infoseek

@@ -17,9 +17,9 @@ import pytest
 from pydantic import BaseModel
 
 import serving.agents
-from llm.chat import ChatError
-from llm.messages import Message
-from llm.replies import ChatReply
+from chat_models.chat import ChatError
+from chat_models.messages import Message
+from chat_models.replies import ChatReply
 from omgm.served_agents import ServedAgents
 from omgm.settings import AgentSettings
 from serving.agent_schemas import CallStep, RequestStep, RoundStep, TrailOut

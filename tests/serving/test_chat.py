@@ -16,8 +16,8 @@ import pytest
 from openai import AsyncOpenAI, OpenAI
 from openai.resources.chat.completions import Completions
 
+from chat_models.chat import ChatClient
 from generators.chat import ChatGenerator
-from llm.chat import ChatClient
 from omgm.local_servers import local_server_findings
 from serving.chat_schemas import IGNORED, NEUTRAL, ChatFields
 from serving.settings import ServingSettings

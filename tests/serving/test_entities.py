@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 import torch
 
+from chat_models.chat import ChatError
 from indexes import svg
 from indexes.live.editor import Editor
-from llm.chat import ChatError
 from omgm.client import AsyncClient, Client, ServiceError
 from retriever.images import encoded, load_image
 from retriever.models.bm25 import BM25

@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from chat_models.chat import ChatClient
 from generators.chat import ChatGenerator
-from llm.chat import ChatClient
 from serving.settings import ServingSettings
 from tests.fakes.asking import WHEN, events
 from tests.fakes.chat_server import FakeChatServer

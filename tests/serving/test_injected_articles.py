@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 import pytest
 
+from chat_models.chat import ChatClient
+from chat_models.harmless import harmless
 from generators.chat import ChatGenerator
-from llm.chat import ChatClient
-from llm.harmless import harmless
 from retriever.types import Section
 from tests.fakes import world as fakes
 from tests.fakes.chat_server import FakeChatServer

@@ -15,8 +15,8 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from chat_models.chat import ChatClient
 from generators.chat import ChatGenerator
-from llm.chat import ChatClient
 from serving.logs import REQUEST_ID, JsonFormatter
 from serving.settings import ServingSettings
 from tests.fakes.asking import WHEN

@@ -16,9 +16,9 @@ import pytest
 from PIL import Image
 from starlette.types import Receive, Scope, Send
 
+from chat_models.chat import ChatClient
+from chat_models.replies import ChatReply
 from generators.chat import ChatGenerator
-from llm.chat import ChatClient
-from llm.replies import ChatReply
 from omgm.served_agents import ServedAgents
 from omgm.settings import AgentSettings
 from serving.agents import Searcher

@@ -14,8 +14,8 @@ from openai import OpenAI
 from openai.resources.responses import Responses
 from openai.types.responses import Response
 
+from chat_models.chat import ChatClient
 from generators.chat import ChatGenerator
-from llm.chat import ChatClient
 from serving.responses_schemas import RESPONSES_IGNORED, RESPONSES_NEUTRAL, ResponsesFields
 from tests.fakes.asking import WHEN
 from tests.fakes.chat_server import FakeChatServer

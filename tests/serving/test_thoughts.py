@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from chat_models.chat import ChatClient
 from generators.chat import ChatGenerator
-from llm.chat import ChatClient
 from tests.fakes.asking import WHEN
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.scripted_server import ScriptedServer

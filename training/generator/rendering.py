@@ -19,10 +19,10 @@ from torch import Tensor
 from transformers import AutoConfig, AutoProcessor, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
 
+from chat_models.context import Cut, cut_characters, token_cut
+from chat_models.messages import Message, without_system_role
+from chat_models.prompts import Style
 from generators.chat import request_messages
-from llm.context import Cut, cut_characters, token_cut
-from llm.messages import Message, without_system_role
-from llm.prompts import Style
 from retriever.images import load_image
 from retriever.types import GenerationRequest
 from training.generator.samples import GeneratorSample

@@ -13,7 +13,7 @@ from typing import Self
 import httpcore
 import httpx
 
-from llm.retries import retry_after
+from chat_models.retries import retry_after
 from omgm.downloads.guard import PublicNetwork
 from omgm.downloads.images.hosts import Host, place_of
 from omgm.downloads.images.reasons import Failure

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from chat_models.chat import ChatClient
+from chat_models.replies import ChatReply
 from evaluation.datasets import forget_listings
-from llm.chat import ChatClient
-from llm.replies import ChatReply
 from omgm.__main__ import main
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.grounding_dino import write_grounding_dino

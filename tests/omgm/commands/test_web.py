@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from agents.browsing.chromium import find_chromium
-from agents.corpus import Corpus
-from agents.engine import Engine
-from agents.policies.mmsearch_plus import MMSearchPlus
-from agents.tools.page import open_page
-from agents.tools.web import web_pages
-from llm.messages import Message
-from llm.replies import ChatReply
+from chat_models.messages import Message
+from chat_models.replies import ChatReply
 from omgm.__main__ import main
 from omgm.web_access import WebAccess, WebSettings
+from search_agents.browsing.chromium import find_chromium
+from search_agents.corpus import Corpus
+from search_agents.engine import Engine
+from search_agents.policies.mmsearch_plus import MMSearchPlus
+from search_agents.tools.page import open_page
+from search_agents.tools.web import web_pages
 from tests.fakes.planner import ScriptedPlanner, calling, image
 from tests.fakes.web import FakeWeb, serve_web
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agents.browsing.chromium import find_chromium
+from search_agents.browsing.chromium import find_chromium
 from tests.fakes.private_network import HOSTS, PUBLIC
 
 

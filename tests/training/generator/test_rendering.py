@@ -14,9 +14,9 @@ import torch
 from PIL import Image
 from transformers import AutoProcessor, AutoTokenizer
 
+from chat_models.chat import ChatClient
+from chat_models.context import token_cut
 from generators.chat import ChatGenerator
-from llm.chat import ChatClient
-from llm.context import token_cut
 from retriever.images import load_image
 from retriever.types import Evidence, GenerationRequest
 from tests.fakes.chat_checkpoints import LLAMA3_TEMPLATE, write_llama, write_llava

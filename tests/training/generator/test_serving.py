@@ -10,9 +10,9 @@ import httpx
 import pytest
 from transformers import AutoTokenizer
 
+from chat_models.chat import ChatClient
+from chat_models.context import token_cut
 from generators.chat import ChatGenerator
-from llm.chat import ChatClient
-from llm.context import token_cut
 from retriever.files import write_lines
 from retriever.types import Evidence, GenerationRequest
 from tests.fakes.transformers_server import needs_server

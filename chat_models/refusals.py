@@ -1,0 +1,110 @@
+"""What a chat server does not take, read from its refusals: parameters, roles, conversations that are too long."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from chat_models.messages import plain_roles
+
+CHANGED: Mapping[str, str | None] = {
+    "max_tokens": "max_completion_tokens",
+    "max_completion_tokens": None,
+    "stream_options": None,
+    "temperature": None,
+    "stop": None,
+    "reasoning_effort": None,
+}
+"""Fields of a request that servers refuse, and what is sent instead; `None` for nothing."""
+OMITTED = (*CHANGED, "stream")
+"""All fields that a request can do without."""
+_NAMES: Mapping[str, str] = {
+    "max_tokens": r"max[_ -]?tokens",
+    "max_completion_tokens": r"max[_ -]?completion[_ -]?tokens",
+    "stream_options": r"stream[_ -]?options|include[_ -]?usage",
+    "reasoning_effort": r"reasoning[_ -]?effort|does not support (?:thinking|reasoning)",
+}
+"""How messages name fields, if not only as requests do."""
+TOO_LONG = re.compile(
+    r"context[ _-]?(?:length|window|size|limit)"
+    r"|(?:prompt|input|inputs|request|conversation|messages?)\b[^.]{0,40}\b(?:too (?:long|large)|exceed)"
+    r"|(?:exceed|longer than|larger than|more than|at most|less than|maximum|must be <=)[^.]{0,60}\btokens?\b"
+    r"|\btokens?\b[^.]{0,60}(?:exceed|must be <=|maximum)"
+    r"|maximum (?:model|input|prompt|sequence) (?:length|tokens)",
+    re.IGNORECASE,
+)
+"""How servers say that a conversation does not fit: vLLM, TGI, llama.cpp, Ollama, Gemini, Groq and others."""
+_NO_STREAMS = re.compile(
+    r"(?:not|n't|cannot|unsupported|disabled|without)\b.*\bstream(?:ing|s|ed)?\b"
+    r"|\bstream(?:ing|s|ed)?\b.*(?:\bnot\b|n't|cannot|unsupported|disabled|must be false)",
+    re.IGNORECASE | re.DOTALL,
+)
+_ROLES = re.compile(
+    r"\broles?\b[^.]{0,60}\b(?:must|should|alternat|not (?:supported|allowed)|unsupported|are supported)"
+    r"|\b(?:unsupported|unknown|invalid|unexpected|only)\b[^.]{0,60}\broles?\b|\bsuccessive (?:user|assistant)"
+    r"|\b(?:system|developer) (?:message|prompt|instruction)s?\b[^.]{0,40}"
+    r"(?:not (?:supported|allowed|enabled)|unsupported)",
+    re.IGNORECASE,
+)
+"""How chat templates say that they take fewer roles, or only turns of user and assistant."""
+_UNSUPPORTED = re.compile(
+    r"\bnot (?:be )?(?:supported|enabled|implemented)\b|\bunsupported\b|(?:not|n't) (?:support|accept|take|process)\b"
+    r"|missing data required|\brequires? (?:the )?--|BadRequestError|invalid_request_error|jinja|\btemplate\b",
+    re.IGNORECASE,
+)
+"""How servers that answer with status 500 (llama.cpp, Ollama, proxies) say that the same request would fail again."""
+_OTHER_REASON = re.compile(r"image|vision|tool|function|schema|format|content|message|token|length|model|role", re.I)
+"""Words of refusals that are about something else than `stream_options`."""
+
+
+def is_too_long(message: str, status: int | None) -> bool:
+    """Returns whether a refusal says that the conversation has too many tokens; 429 is about several requests."""
+    return status == 413 or (status != 429 and TOO_LONG.search(message) is not None)
+
+
+def is_unsupported(message: str, status: int | None) -> bool:
+    """Returns whether a failure of the server is a refusal: it says that it cannot do what the request needs."""
+    return status in (500, 501) and (_UNSUPPORTED.search(message) or _ROLES.search(message)) is not None
+
+
+def refused_field(message: str, param: str, status: int | None, body: Mapping[str, Any], unproven: bool) -> str | None:
+    """Returns the field of a request that a server refuses, if the request can do without it.
+
+    Args:
+        message: The server's message.
+        param: The field that the error names in a field of its own, or "".
+        status: The HTTP status.
+        body: The request as it was sent.
+        unproven: Whether the server has not taken `stream_options` before; it is then suspected if nothing is named.
+    """
+    if status in (400, 422):
+        left = [name for name in CHANGED if name in body]
+        if param in left:
+            return param
+        if not is_too_long(message, status):
+            for name in left:
+                if re.search(rf"\b(?:{_NAMES.get(name, name)})\b", message, re.IGNORECASE):
+                    return name
+        if unproven and "stream_options" in left and not _OTHER_REASON.search(message):
+            return "stream_options"
+    if status in (400, 422, 500, 501) and _ROLES.search(message) and plain_roles(body["messages"]) != body["messages"]:
+        return "messages"
+    if status in (400, 422, 500, 501) and body["stream"] and _NO_STREAMS.search(message):
+        return "stream"
+    return None
+
+
+def without_fields(body: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Returns a request without the fields that the server refuses, with what is sent in their place."""
+    left = dict(body)
+    for name, instead in CHANGED.items():
+        if name in names and name in left:
+            value = left.pop(name)
+            left |= {instead: value} if instead else {}
+    if "stream" in names:
+        left.pop("stream_options", None)
+        left["stream"] = False
+    if "messages" in names:
+        left["messages"] = plain_roles(left["messages"])
+    return left

@@ -1,0 +1,137 @@
+"""Writes the demo's data set "flags of the world": `python -m omgm.demo.build --out artifacts/demo`.
+
+Everything is generated from the data in this folder; the same seed gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import io
+import json
+import random
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+
+from indexes.progress import progress_bar
+from omgm.demo.articles import articles
+from omgm.demo.draw import draw
+from omgm.demo.flags import Flag, load_flags
+from omgm.demo.photo import photograph
+from omgm.demo.questions import COLUMNS, Row, Split, infoseek_rows, questions
+from retriever.files import write_whole
+from retriever.images import encoded
+
+WIDTH = 320
+PHOTO_SIZE = (320, 256)
+MARKER = "complete.json"
+TRAIN: Split = "train"
+FILES: dict[Split, str] = {"train": "train.csv", "val": "validation.csv", "test": "test.csv"}
+
+
+def write_demo(folder: Path, seed: int = 0, questions_per_country: int = 4) -> None:
+    """Writes the demo to `folder`: knowledge base, drawings, photographs, and questions in three splits.
+
+    The files are `kb_wiki.json`, `images/flag/<code>.png`, `queries/<code>_<n>.jpg`, `train.csv`, `validation.csv` and
+    `test.csv`, and the test split again as `infoseek_test.jsonl`, `infoseek_test_withkb.jsonl` and
+    `infoseek_test_qtype.jsonl`. A complete folder is left unchanged if it was written with the same arguments and code.
+
+    Args:
+        folder: Created if it does not exist.
+        seed: Seed of the photographs and of the kinds and wordings of the questions.
+        questions_per_country: Each has its own photograph; one goes to validation, one to test, the others to training.
+
+    Raises:
+        ValueError: There are fewer than 3 questions per country, so a split would be empty.
+    """
+    if questions_per_country < 3:
+        raise ValueError(f"questions_per_country must be at least 3, one for each split, got {questions_per_country}")
+    wanted = {"seed": seed, "questions_per_country": questions_per_country, "source": _source_hash()}
+    marker = folder / MARKER
+    if marker.exists() and json.loads(marker.read_text(encoding="utf-8")) == wanted:
+        return
+    marker.unlink(missing_ok=True)
+
+    flags = load_flags()
+    splits: list[Split] = [*(TRAIN,) * (questions_per_country - 2), "val", "test"]
+    rows = questions(random.Random(seed), questions_per_country, splits)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / "kb_wiki.json", json.dumps(articles(), ensure_ascii=False, indent=1).encode())
+    for split, name in FILES.items():
+        write_rows(folder / name, [row for row in rows if row["encyclopedic_vqa_split"] == split])
+    test = [row for row in rows if row["encyclopedic_vqa_split"] == "test"]
+    for name, lines in zip(("", "_withkb", "_qtype"), infoseek_rows(test), strict=True):
+        _write_lines(folder / f"infoseek_test{name}.jsonl", lines)
+    _write_images(folder, flags, rows, seed)
+    write_whole(marker, json.dumps(wanted).encode())
+
+
+def _write_images(folder: Path, flags: dict[str, Flag], rows: list[Row], seed: int) -> None:
+    for name in ("images/flag", "queries"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    codes = dict.fromkeys(row["dataset_category_id"] for row in rows)
+    drawings = {code: draw(flags[code], round(WIDTH / flags[code].ratio)) for code in codes}
+    for code, drawing in drawings.items():
+        _write_image(folder / "images" / "flag" / f"{code}.png", drawing.resize((WIDTH, drawing.height)))
+
+    def photographed(row: Row) -> None:
+        name = row["dataset_image_ids"]
+        photo = photograph(drawings[row["dataset_category_id"]], random.Random(f"{seed} {name}"), PHOTO_SIZE)
+        _write_image(folder / "queries" / f"{name}.jpg", photo)
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # in each of those below
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            list(progress_bar(pool.map(photographed, rows), total=len(rows), desc="photographs", unit="photo"))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _source_hash() -> str:
+    """Returns a hash of this folder's code and data, which determine the demo."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.iterdir()):
+        if path.suffix in (".py", ".toml", ".csv"):
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _write_image(path: Path, image: Image.Image) -> None:
+    write_whole(path, encoded(image.convert("RGB"), "PNG" if path.suffix == ".png" else "JPEG", quality=88))
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Writes questions as E-VQA's CSV."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(path, text.getvalue().encode())
+
+
+def _write_lines(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    write_whole(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Writes the demo to the folder given on the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m omgm.demo.build", description="Write the data set 'flags of the world'."
+    )
+    parser.add_argument("--out", type=Path, default=Path("artifacts/demo"), help="the folder to write (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of photographs and questions (%(default)s)")
+    parser.add_argument("--questions-per-country", type=int, default=4, metavar="N", help="at least 3 (%(default)s)")
+    arguments = parser.parse_args(argv)
+    write_demo(arguments.out, arguments.seed, arguments.questions_per_country)
+    print(f"wrote the demo to {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,174 @@
+"""Training batches of stickers: marks without a background, as an index renders them and placed on anything."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import torch
+from PIL import Image, ImageColor
+from torch import Tensor
+from torch.nn import functional
+
+from indexes.grounds import COLORS
+from omgm.demo.photo import to_pixels
+from pretraining.camera import Camera, soften
+from pretraining.design_batches import DesignBatch, alike, photograph_squares
+from pretraining.designs import Design, cut_out, paint, random_ground, with_twins
+from pretraining.marks import random_mark
+from retriever.borders import MARGIN
+
+SIDE = 128  # of a sticker, squeezed to a square
+LEAST = 0.03  # minimum opaque share of a sticker
+SLIMMEST = 0.3  # minimum ratio of its shorter to its longer side
+WHITE_KEYS = 0.4  # share of keys on white; the others are on any of the colors that an index uses
+FLAT = 0.55  # share of query stickers that are drawn directly on their ground instead of photographed
+ON_SCENE = 0.35  # share of these on a scene; the others are on one color
+TRIMMED = 0.75  # share of those on one color whose border is cropped
+CONTRAST = 0.15  # desired mean difference, in 0..1, of a sticker from a ground of one color
+TURN = 0.2  # radians
+
+_KEY_COLORS = torch.tensor([ImageColor.getrgb(color) for color in COLORS]) / 255
+
+
+class StickerBatches:
+    """Generates the batch of a step from (seed, step) alone: stickers, half of them near twins of the other half.
+
+    Args:
+        camera: Takes the photographs, S pixels wide and high.
+        count: Stickers N per batch.
+        seed: Seed of everything random.
+        small: Share of photographs in which the sticker fills less of the frame.
+    """
+
+    def __init__(self, camera: Camera, count: int, seed: int = 0, small: float = 0.0):
+        self.camera, self.count, self.seed, self.small = camera, count, seed, small
+
+    def __call__(self, step: int) -> DesignBatch:
+        """Returns the batch of `step`: keys on a color that an index uses, queries on any ground."""
+        rng = random.Random(f"stickers {self.seed} {step}")
+        generator = torch.Generator().manual_seed(rng.getrandbits(62))
+        stickers, ratios = stickers_of(self.count, rng)
+        inks = stickers[:, :3].flatten(2).sum(2) / stickers[:, 3:].flatten(2).sum(2)
+        size, count = self.camera.size, self.count
+        colors = _KEY_COLORS[torch.randint(len(_KEY_COLORS), (count, 4), generator=generator)]
+        colors[torch.rand(count, generator=generator) < WHITE_KEYS, 0] = _KEY_COLORS[0]
+        grounds = seen_on(inks, colors).view(-1, 3, 1, 1).expand(-1, 3, size, size)
+        keys = stick(stickers, ratios, grounds, generator, turn=0.02, loose=0.25)
+        flat = round(FLAT * count)
+        queries = torch.cat(
+            [
+                self._drawn(stickers[:flat], ratios[:flat], inks[:flat], generator),
+                self._photographed(stickers[flat:], ratios[flat:], inks[flat:], rng, generator),
+            ]
+        )
+        on_white = stickers[:, :3] + 1 - stickers[:, 3:]
+        return DesignBatch(keys, queries, alike((on_white * 255).round().to(torch.uint8)))
+
+    def _drawn(self, stickers: Tensor, ratios: Tensor, inks: Tensor, generator: torch.Generator) -> Tensor:
+        count, size = len(stickers), self.camera.size
+        colors = seen_on(inks, torch.rand(count, 4, 3, generator=generator)).view(-1, 3, 1, 1)
+        scenes = self.camera.scenes(count, generator).float() / 255
+        behind = torch.rand(count, generator=generator) < ON_SCENE
+        grounds = torch.where(behind.view(-1, 1, 1, 1), scenes, colors.expand(-1, 3, size, size))
+        loose = torch.where(behind, 1.0, 1 - TRIMMED)
+        return soften(stick(stickers, ratios, grounds, generator, turn=TURN, loose=loose), generator)
+
+    def _photographed(
+        self, stickers: Tensor, ratios: Tensor, inks: Tensor, rng: random.Random, generator: torch.Generator
+    ) -> Tensor:
+        count = len(stickers)
+        scenes = self.camera.scenes(count, generator)
+        colors = seen_on(inks, torch.rand(count, 4, 3, generator=generator)).view(-1, 3, 1, 1)
+        grounds = colors.expand(-1, 3, SIDE, SIDE).clone()
+        for number in range(count):
+            if rng.random() < 0.6:  # the ground continues into the background
+                scenes[number] = (colors[number] * 255).round().to(torch.uint8)
+            elif rng.random() < 0.5:
+                ground = paint(Design(1.0, (random_ground(rng),)), SIDE // 2).resize((SIDE, SIDE))
+                grounds[number] = to_pixels(ground).float() / 255
+        printed = stick(stickers, ratios, grounds, generator, turn=0.0, loose=0.15)
+        squares = (printed * 255).round().to(torch.uint8)
+        return photograph_squares(self.camera, squares, ratios, scenes, generator, self.small)
+
+
+def stickers_of(count: int, rng: random.Random) -> tuple[Tensor, Tensor]:
+    """Returns stickers cropped to their visible part and squeezed to squares, and their width over height.
+
+    Returns:
+        Premultiplied RGB and alpha, float32 [N, 4, h, h] in 0..1; width over height, float [N].
+    """
+    found: list[Tensor] = []
+    ratios: list[float] = []
+    while len(found) < count:
+        for mark in with_twins(random_mark, 2, rng):
+            image = cut_out(mark, SIDE)
+            alpha = image.getchannel("A")
+            box = alpha.point(lambda level: 255 if level > 16 else 0).getbbox()
+            if box is None:
+                continue
+            image = image.crop(box)
+            ratio = image.width / image.height
+            square = np.asarray(image.convert("RGBa").resize((SIDE, SIDE), Image.Resampling.BILINEAR))
+            if SLIMMEST < ratio < 1 / SLIMMEST and (square[..., 3] > 127).mean() > LEAST:
+                found.append(torch.from_numpy(square.copy()).permute(2, 0, 1).float() / 255)
+                ratios.append(ratio)
+    return torch.stack(found[:count]), torch.tensor(ratios[:count])
+
+
+def stick(
+    stickers: Tensor,
+    ratios: Tensor,
+    grounds: Tensor,
+    generator: torch.Generator,
+    *,
+    turn: float,
+    loose: float | Tensor,
+) -> Tensor:
+    """Returns stickers on grounds, in a frame squeezed to a square, float32 [N, 3, S, S] in 0..1.
+
+    Args:
+        stickers: Premultiplied RGB and alpha, float32 [N, 4, h, h].
+        ratios: Width over height of each, float [N].
+        grounds: float32 [N, 3, S, S] in 0..1.
+        generator: Source of randomness.
+        turn: Largest angle in radians.
+        loose: Share of stickers whose frame is up to twice as wide and high; the others fill it except for a margin.
+    """
+    count, side = len(stickers), grounds.shape[-1]
+
+    def uniform(low: float, high: float) -> Tensor:
+        return torch.empty(count).uniform_(low, high, generator=generator)
+
+    angle = uniform(-turn, turn)
+    cos, sin = angle.cos(), angle.sin()
+    wide, high = ratios * cos + sin.abs(), ratios * sin.abs() + cos  # half of its bounding box; its height is 2
+    is_loose = torch.rand(count, generator=generator) < loose
+    factor = torch.where(is_loose, 1 / uniform(0.5, 1), 1)
+    margin = 2 * MARGIN * torch.maximum(wide, high) * uniform(0.3, 1.5)
+    frame_wide, frame_high = (wide + margin) * factor, (high + margin) * factor
+    right, down = (frame_wide - wide) * uniform(-1, 1), (frame_high - high) * uniform(-1, 1)
+    right, down = torch.where(is_loose, right, 0), torch.where(is_loose, down, 0)
+    places = torch.stack(
+        [
+            torch.stack([frame_wide * cos, frame_high * sin, -right * cos - down * sin], -1) / ratios.view(-1, 1),
+            torch.stack([-frame_wide * sin, frame_high * cos, right * sin - down * cos], -1),
+        ],
+        1,
+    )
+    grid = functional.affine_grid(places, [count, 4, side, side], align_corners=False)
+    shown = functional.grid_sample(stickers, grid, padding_mode="zeros", align_corners=False)
+    return shown[:, :3] + grounds * (1 - shown[:, 3:])
+
+
+def seen_on(inks: Tensor, candidates: Tensor) -> Tensor:
+    """Returns the first candidate that differs enough from a sticker's mean color, else the last one, [N, 3].
+
+    Args:
+        inks: Mean colors [N, 3] in 0..1.
+        candidates: Colors [N, K, 3] in 0..1.
+    """
+    differs = (candidates - inks[:, None]).abs().mean(-1) > CONTRAST
+    differs[:, -1] = True
+    first = differs.int().argmax(1)
+    return candidates[torch.arange(len(inks)), first]

@@ -1,0 +1,62 @@
+"""The answer in a reply: in a tag, after a label, in a call such as `answer(…)`, or the text itself; never a call."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+
+from chat_models.replies import ChatReply
+from search_agents.calls import calls_of
+from search_agents.context import LEFT_OUT, NO_IMAGE
+from search_agents.parsing import answer_of, json_object, labeled_answer, without_thoughts
+from search_agents.state import Call
+from search_agents.tool import plain_name
+
+TOOLS = (
+    *("image_search", "text_search", "find_images", "web_search", "web_image_search", "search", "open_page", "zoom_in"),
+    *("rotate", "sharpen", "ocr"),
+)
+"""Names of tools, for forms of calls that could be something else."""
+_ANSWERS = ("answer", "final_answer", "finish", "submit_answer")
+"""Tool calls with which some models answer."""
+_FUNCTION = re.compile(
+    r"(?:[a-z][\w.]*\(\s*\w+\s*=\s*[\"'\[{\d-]|[a-z]\w*(?:_|search)\w*[(\[]\s*[\"'\[{]).*[)\]]", re.DOTALL
+)
+"""A call of an unknown function in Python's syntax, or a name with its query in brackets."""
+
+
+def plain_answer(reply: ChatReply, names: Collection[str] = ()) -> str | None:
+    """Returns the answer in a reply, or `None` if there is none.
+
+    An answer is in a tag, after a label or in a call such as `answer(answer="…")`; otherwise, it is the reply without
+    thoughts, unless that contains a tool call in any form that `calls_of` reads. What stands in a conversation for
+    something that was left out is no answer: small models repeat it.
+
+    Args:
+        reply: The reply.
+        names: Names of tools besides `TOOLS`.
+    """
+    answer = _answer(reply, names)
+    return None if answer is not None and answer.strip(" .") in (LEFT_OUT, NO_IMAGE) else answer
+
+
+def _answer(reply: ChatReply, names: Collection[str]) -> str | None:
+    if (answer := answer_of(reply.text) or labeled_answer(reply.text)) is not None:
+        return answer
+    calls, problem = calls_of(reply, {*TOOLS, *_ANSWERS, *names})
+    if calls:
+        return called_answer(calls)
+    rest = re.sub(r"```[\w-]*|</?[a-z_ -]+>", "", without_thoughts(reply.text), flags=re.IGNORECASE).strip()
+    called = problem or _FUNCTION.fullmatch(rest) or (rest.startswith("{") and json_object(rest) is not None)
+    return None if called else rest or None
+
+
+def called_answer(calls: Sequence[Call]) -> str | None:
+    """Returns the answer of a call such as `answer(answer="…")`, if that is the only one."""
+    if len(calls) != 1 or plain_name(calls[0].tool, _ANSWERS) not in _ANSWERS:
+        return None
+    arguments = calls[0].arguments
+    if not isinstance(arguments, str):
+        return labeled_answer(json.dumps(arguments))
+    return labeled_answer(arguments) or (None if "{" in arguments else arguments.strip() or None)
