@@ -1,4 +1,4 @@
-"""Knowledge bases in the formats they are published in, one reader per file; docs/knowledge-bases.md describes them."""
+"""Knowledge bases in the formats they are published in, one reader per file; docs/data-formats.md describes them."""
 
 from __future__ import annotations
 

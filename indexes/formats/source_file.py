@@ -10,7 +10,7 @@ from indexes.formats.fields import Names, parse_names
 
 HELP = (
     'a knowledge base in TOML has url = "sqlite:///animals.db" and query = "SELECT …", or dataset = "owner/name"; '
-    "see docs/knowledge-bases.md"
+    "see docs/data-formats.md"
 )
 _KEYS = {
     "sql": (("url", "query"), ("map",)),
