@@ -6,6 +6,7 @@ import re
 
 _PUNCTUATION = re.compile(r"[.!\"()*#:;~]")
 _SPACES = re.compile(r"\s{2,}")
+_WORD = re.compile(r"\w+")
 _PASSAGE = re.compile(r"# Wiki Article: [^\n]*\n## Section Title: ([^\n]*)\n")
 
 
@@ -32,6 +33,19 @@ def split_passage(passage: str) -> tuple[str, str]:
     """
     found = _PASSAGE.match(passage)
     return (found[1], passage[found.end() :]) if found else ("", passage)
+
+
+def only_repeats_titles(passage: str) -> bool:
+    """Returns whether the text of a passage by `section_passage` has no word that its titles do not have.
+
+    Example:
+        >>> [only_repeats_titles(section_passage("The Alps", "Photos", text)) for text in ("Photos: the Alps", "high")]
+        [True, False]
+    """
+    found = _PASSAGE.match(passage)
+    if not found:
+        return False
+    return {*_WORD.findall(passage[found.end() :].casefold())} <= {*_WORD.findall(found[0].casefold())}
 
 
 def blip_caption(text: str, max_words: int = 512) -> str:

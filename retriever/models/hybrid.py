@@ -12,6 +12,7 @@ from retriever.deixis import without_deixis
 from retriever.lexical import is_english
 from retriever.models.bm25 import BM25
 from retriever.protocols import SectionEncoder, TextReranker
+from retriever.texts import only_repeats_titles
 from retriever.types import FloatArray
 
 _CACHED = 1 << 16
@@ -23,7 +24,8 @@ class HybridReranker:
 
     The cosine is that of the question and the best window of a section. Vectors of sections come from an index, or are
     computed, which takes some milliseconds per section. Of a question that is not in English, only the words count:
-    the published models read English.
+    the published models read English. A section that only repeats the titles, which is near to every question about
+    them, has the lowest score.
 
     Args:
         encoder: Encodes questions and sections.
@@ -67,8 +69,12 @@ class HybridReranker:
         """
         scores = self.words.score(questions, passages)
         return [
-            (1 - self.weight) * words + self.weight * best_cosines(vector, own) if is_english(question) else words
-            for question, words, vector, own in zip(questions, scores, asked, vectors, strict=True)
+            np.where(
+                [only_repeats_titles(text) for text in texts],
+                np.float32(-self.weight),
+                (1 - self.weight) * words + self.weight * best_cosines(vector, own) if is_english(question) else words,
+            )
+            for question, texts, words, vector, own in zip(questions, passages, scores, asked, vectors, strict=True)
         ]
 
 

@@ -52,6 +52,13 @@ def test_other_languages_are_compared_by_words() -> None:
     assert np.allclose(HybridReranker(FakeSections(), 0.9, Words()).score([question], [["hoch", "der"]])[0], [0.4, 0.3])
 
 
+def test_a_section_that_only_repeats_the_titles_is_last() -> None:
+    texts = [section_passage("Keychron Q1", title, text) for title, text in (("", "Keychron Q1"), ("Case", "aluminum"))]
+    for question in ("What is the Keychron Q1?", "Was ist der Keychron Q1?"):
+        [scores] = HybridReranker(FakeSections(), 0.5).score([question], [texts])
+        assert scores.dtype == np.float32 and scores[0] == -0.5 < scores[1]
+
+
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     return Index.open(build_small_index(tmp_path_factory.mktemp("hybrid"), sections=FakeSections()))
