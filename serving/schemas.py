@@ -294,7 +294,7 @@ class ReadyOut(ResponseModel):
 
 
 class LimitsOut(ResponseModel):
-    """Limits of requests; see the settings in docs/serving.md."""
+    """Limits of requests; see docs/settings.md."""
 
     max_image_bytes: int
     max_image_pixels: int

@@ -32,7 +32,7 @@ Origin = Annotated[
 
 
 class ServingSettings(BaseModel):
-    """Limits and switches of one service; docs/serving.md lists them.
+    """Limits and switches of one service; docs/settings.md lists them.
 
     Attributes:
         max_image_bytes: Maximum size of an uploaded image, in bytes.

@@ -1,9 +1,8 @@
-"""Rows of the fault table in docs/serving.md that no other test covers; the table names the other tests."""
+"""Faults in the table of docs/serving.md that no other test covers."""
 
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import threading
@@ -23,18 +22,6 @@ from omgm.profile import load_profile
 from serving.app import create_app
 from serving.settings import ServingSettings
 from tests.fakes.service import World, listening, post, served, wait_until
-from tests.paths import ROOT
-
-
-def test_each_row_of_the_table_has_its_test() -> None:
-    document = (ROOT / "docs" / "serving.md").read_text()
-    rows = document.partition("\n## Faults\n")[2].partition("\n## ")[0].strip().splitlines()[2:]
-    assert len(rows) >= 12
-    for row in rows:
-        named = re.findall(r"`([./\w]+\.py)::(\w+)`", row)
-        assert named, row
-        for file, test in named:
-            assert f"\ndef {test}(" in (Path(__file__).parent / file).read_text(), row
 
 
 def test_the_index_folder_is_removed(example_folder: Path) -> None:
