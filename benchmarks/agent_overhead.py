@@ -30,8 +30,8 @@ from chat_models.replies import ChatReply, ToolCall
 from search_agents.budget import Budget
 from search_agents.engine import Engine
 from search_agents.policies.mmsearch_plus import MMSearchPlus
-from search_agents.state import AgentRun, Observation, Source
-from search_agents.tool import Tool
+from search_agents.records import Observation, Source
+from search_agents.state import AgentRun, Tool
 
 
 class SearchWords(BaseModel):

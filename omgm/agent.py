@@ -25,12 +25,12 @@ from search_agents.corpus import Corpus
 from search_agents.engine import Engine, Policy
 from search_agents.model import Planner
 from search_agents.policies import POLICIES, SOURCES, is_published, policy_of
+from search_agents.records import Call, Observation, Watch
 from search_agents.regions import ProposeRegions, boxes_of
-from search_agents.state import Call, Observation, Watch
-from search_agents.tools.index import IndexTools
+from search_agents.state import CONTEXT_TOKENS
+from search_agents.tools.index import IndexTools, Searcher
 from search_agents.trail import AgentAnswer
 from search_agents.wordings import Wordings, stored
-from serving.agents import Searcher
 
 NO_MODEL = "an agent needs a chat model: set generator.base_url and generator.model"
 
@@ -109,7 +109,7 @@ class LazyEngine:
         searcher: Searcher,
         planner: Planner,
         *,
-        context_tokens: int = 16_384,
+        context_tokens: int = CONTEXT_TOKENS,
         web: WebSettings | None = None,
         prices: Mapping[str, float] | None = None,
         propose: ProposeRegions | None = None,
@@ -126,7 +126,7 @@ class LazyEngine:
     def opened(self) -> Engine:
         """Returns the engine; its connections belong to the current event loop."""
         if self._engine is None:
-            index = IndexTools(self._searcher.index, self._searcher.retrieve_query, self._searcher.answer_query)
+            index = IndexTools(self._searcher)
             web = WebAccess(self._web)
             self._closing.append(web)
             tools = [replace(tool, cost=self._prices.get(tool.name, 0.0)) for tool in agent_tools(index, web)]
@@ -169,7 +169,7 @@ class Agent:
         omgm: OMGM,
         planner: Planner | None,
         *,
-        context_tokens: int = 16_384,
+        context_tokens: int = CONTEXT_TOKENS,
         web: WebSettings | None = None,
         prices: Mapping[str, float] | None = None,
         propose: ProposeRegions | None = None,
@@ -209,7 +209,7 @@ class Agent:
             mode: The name of the policy.
             boxes: Regions that the model may refer to by number: x1, y1, x2, y2 in pixels of the image.
             budget: The limits of the run.
-            watch: Receives every step as it happens, in another thread; see `search_agents.state.Watch`.
+            watch: Receives every step as it happens, in another thread; see `search_agents.records.Watch`.
 
         Raises:
             ValueError: The image is unreadable, the question is empty, the mode is unknown, a box is outside the image,

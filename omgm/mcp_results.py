@@ -6,7 +6,7 @@ from chat_models.harmless import harmless
 from omgm.results import Answer, CandidateRow, Retrieval
 from retriever.protocols import EntityIndex
 from retriever.types import Crop, Ending
-from search_agents.state import Observation, Source
+from search_agents.records import Observation, Source
 from search_agents.trail import AgentAnswer
 from serving.schemas import ResponseModel
 

@@ -6,16 +6,17 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from PIL import Image
-
 from omgm.agent import LazyEngine, access_of, budget_of, wordings_of
 from omgm.parts import build_planner, build_proposer
 from omgm.settings import AgentSettings, Profile
 from retriever.protocols import DualEncoder
 from search_agents.model import ChatPlanner, Planner
 from search_agents.policies import POLICIES, policy_of
-from search_agents.regions import Box, ProposeRegions, boxes_of
-from serving.agents import AgentOutcome, AgentRequest, Searcher, Watch
+from search_agents.records import Watch
+from search_agents.regions import ProposeRegions
+from search_agents.tools.index import Searcher
+from search_agents.trail import AgentAnswer
+from serving.agents import AgentRequest
 from serving.schemas import AgentBudget
 
 logger = logging.getLogger(__name__)
@@ -44,22 +45,14 @@ class ServedAgents:
         )
         self.runs = settings.runs
 
-    def boxes(self, corners: Sequence[Sequence[float]], image: Image.Image) -> list[Box]:
-        """Returns the boxes of a request in pixels of `image`.
-
-        Raises:
-            ValueError: A box does not consist of four numbers, or lies outside the image.
-        """
-        return boxes_of(corners, image)
-
-    async def run(self, request: AgentRequest, watch: Watch | None) -> AgentOutcome:
+    async def run(self, request: AgentRequest, watch: Watch | None) -> AgentAnswer:
         """Runs the policy that the request names."""
         budget = replace(self._budget, **request.budget.model_dump(exclude_none=True))
         policy = policy_of(request.mode, wordings_of(request.mode, self._prompts))
         engine = self._engine.opened()
-        boxes = [Box(*box) for box in request.boxes]
-        answer = await engine.run(policy, request.question, request.image, boxes=boxes, budget=budget, watch=watch)
-        return AgentOutcome(answer.answer, answer.as_dict(), answer.failure)
+        return await engine.run(
+            policy, request.question, request.image, boxes=request.boxes, budget=budget, watch=watch
+        )
 
     async def aclose(self) -> None:
         """Closes the connections."""

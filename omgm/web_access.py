@@ -24,8 +24,8 @@ from search_agents.browsing.chromium import Chromium
 from search_agents.browsing.proxy import Connect
 from search_agents.corpus import Corpus
 from search_agents.documents import WebDocument
-from search_agents.state import digest_of
-from search_agents.tool import Tool
+from search_agents.records import digest_of
+from search_agents.state import Tool
 from search_agents.tools.engines import (
     ImageWebSearch,
     PublishImage,

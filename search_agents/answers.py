@@ -10,7 +10,7 @@ from chat_models.replies import ChatReply
 from search_agents.calls import calls_of
 from search_agents.context import LEFT_OUT, NO_IMAGE
 from search_agents.parsing import answer_of, json_object, labeled_answer, without_thoughts
-from search_agents.state import Call
+from search_agents.records import Call
 from search_agents.tool import plain_name
 
 TOOLS = (

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from search_agents.parsing import json_object, literal
-from search_agents.state import Call
+from search_agents.records import Call
 
 _LONGEST_CALL = 5_000
 """Maximum characters of a call in Python syntax."""

@@ -9,7 +9,7 @@ from chat_models.replies import ChatReply
 from search_agents.call_values import NAME_KEYS, arguments_of, call_of, flat, python_calls, value_of
 from search_agents.loose_calls import loose_calls, yaml_calls
 from search_agents.parsing import json_object, json_values, labeled_answer, tagged, without_thoughts
-from search_agents.state import Call
+from search_agents.records import Call
 
 _FORM = 'a tool call must be <tool_call>{"name": ..., "arguments": {...}}</tool_call>'
 _FENCED = re.compile(r"(?:```[\w-]*[ \t]*\n?|<code>)(.*?)(?:```|</code>|\Z)", re.DOTALL)

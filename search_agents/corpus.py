@@ -18,7 +18,7 @@ from chat_models.replies import ChatReply, ToolCall
 from retriever.files import write_whole
 from retriever.images import encoded
 from search_agents.cache import ResultCache
-from search_agents.state import Observation, Source
+from search_agents.records import Observation, Source
 
 T = TypeVar("T")
 

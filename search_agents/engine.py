@@ -15,11 +15,9 @@ from search_agents.boxes import BoxSetting, convention_of
 from search_agents.budget import Budget, OutOfBudget, Spending
 from search_agents.cache import ResultCache
 from search_agents.corpus import Corpus, NotRecorded, decode_observation, encode_observation, timed
-from search_agents.model import Asking, Planner
-from search_agents.regions import Box, ProposeRegions
-from search_agents.state import (
+from search_agents.model import Planner
+from search_agents.records import (
     IMAGE,
-    AgentRun,
     Call,
     CallRecord,
     Decision,
@@ -28,7 +26,9 @@ from search_agents.state import (
     Watch,
     harmless_observation,
 )
-from search_agents.tool import Tool, check_call
+from search_agents.regions import Box, ProposeRegions
+from search_agents.state import CONTEXT_TOKENS, AgentRun, Tool
+from search_agents.tool import check_call
 from search_agents.trail import AgentAnswer, call_steps, make_answer, round_step
 
 MAX_CALLS = 16
@@ -75,7 +75,7 @@ class Engine:
         planner: Planner,
         tools: Sequence[Tool],
         *,
-        context_tokens: int = 16_384,
+        context_tokens: int = CONTEXT_TOKENS,
         cache: ResultCache[tuple[Observation, float]] | None = None,
         corpus: Corpus | None = None,
         propose: ProposeRegions | None = None,
@@ -85,7 +85,7 @@ class Engine:
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             raise ValueError(f"every tool needs a name of its own, got {', '.join(tool.name for tool in tools)}")
-        self._asking = Asking(planner, context_tokens, corpus)
+        self._planner, self._context_tokens = planner, context_tokens
         self._cache = ResultCache[tuple[Observation, float]]() if cache is None else cache
         self._corpus, self._propose = corpus, propose
 
@@ -121,8 +121,8 @@ class Engine:
         images = {f"{IMAGE}_{n}" if n > 1 else IMAGE: one for n, one in enumerate(given, start=1)}
         if not boxes and image is not None and self._propose is not None:
             boxes = await asyncio.to_thread(self._propose, image)
-        run = AgentRun(question, images, tuple(boxes), self._tools, self._asking, Spending(budget), watch=watch)
-        run.boxes_are = self._boxes_are
+        run = self._begin(question, images, budget, boxes)
+        run.watch = watch
         if self._corpus is None:
             run.cache = self._cache
         for name in images:
@@ -165,10 +165,25 @@ class Engine:
             image: The image that the call is about.
         """
         images = {} if image is None else {IMAGE: image}
-        run = AgentRun(question, images, (), self._tools, self._asking, Spending(Budget()))
+        run = self._begin(question, images, Budget())
         record = CallRecord(call)
         await self._call(run, record)
         return record.observation
+
+    def _begin(
+        self, question: str, images: dict[str, Image.Image], budget: Budget, boxes: Sequence[Box] = ()
+    ) -> AgentRun:
+        return AgentRun(
+            question,
+            images,
+            tuple(boxes),
+            self._tools,
+            self._planner,
+            Spending(budget),
+            self._context_tokens,
+            self._corpus,
+            boxes_are=self._boxes_are,
+        )
 
     async def _rounds(self, policy: Policy, run: AgentRun, rounds: int) -> tuple[str | None, bool, str]:
         """Returns the answer, whether the policy abstains, and otherwise the limit that stopped it."""

@@ -10,15 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from PIL import Image
 
 from chat_models.messages import data_uri
-from search_agents.state import CallRecord, Round, Source
-
-if TYPE_CHECKING:
-    from search_agents.trail import AgentAnswer
+from search_agents.records import heading_of
+from search_agents.schemas import CallOut, RoundOut, SourceOut, TrailOut
 
 THUMBNAIL_SIDE = 240
 """Longer side of a thumbnail in pixels."""
@@ -73,27 +70,34 @@ class _TextBox:
             x += _SHOWN + 8
 
 
-def as_svg(answer: AgentAnswer) -> str:
-    """Draws a trail."""
+def as_svg(trail: TrailOut, image: Image.Image | None, made: Mapping[str, Image.Image]) -> str:
+    """Draws a trail.
+
+    Args:
+        trail: The trail.
+        image: The question's image, if it has one.
+        made: The images that tools made, by name.
+    """
     asked = _TextBox(_PAD, _LEFT, _FILLS["question"])
-    asked.add(f"Question: {answer.question}", rows=6)
-    asked.images += [("the image of the question", answer.image)] if answer.image is not None else []
-    cited = {number for claim in answer.claims for number in claim.sources}
+    asked.add(f"Question: {trail.question}", rows=6)
+    asked.images += [("the image of the question", image)] if image is not None else []
+    cited = {number for claim in trail.claims for number in claim.sources}
     spine, edges, new = [asked], [], set(cited)
     calls: list[_TextBox] = []
     asked.top, bottom = _PAD, _PAD + asked.height
-    for one in answer.rounds:
+    for one in trail.rounds:
         node = _round(one)
         spine.append(node)
         node.top = y = bottom + _GAP
         for record in one.calls:
-            call = _call(record, answer.sources, new)
-            new -= set(record.numbers)
+            call = _call(record, trail.sources, new)
+            call.images += [(name, made[name]) for name in record.images if not record.error]
+            new -= set(record.sources)
             call.top, y = y, y + call.height + 8
             edges.append(_curve(node.x + node.width, node.top + 20, call.x, call.top + 14))
             calls.append(call)
         bottom = max(node.top + node.height, y - 8)
-    end = _answer(answer, sorted(cited))
+    end = _answer(trail, sorted(cited))
     end.top = bottom + _GAP
     spine.append(end)
     boxes = [part for node in (*spine, *calls) for part in node.svg()]
@@ -114,7 +118,7 @@ def thumbnail(image: Image.Image) -> str:
     return data_uri(image, THUMBNAIL_SIDE, 80)
 
 
-def _round(one: Round) -> _TextBox:
+def _round(one: RoundOut) -> _TextBox:
     node = _TextBox(_PAD, _LEFT, _FILLS["malformed" if one.problem else "round"])
     tokens = sum(request.prompt_tokens + request.completion_tokens for request in one.requests)
     money = sum(request.money for request in one.requests) + sum(record.cost for record in one.calls)
@@ -129,53 +133,42 @@ def _round(one: Round) -> _TextBox:
     return node
 
 
-def _call(record: CallRecord, sources: Sequence[Source], cited: set[int]) -> _TextBox:
+def _call(record: CallOut, sources: Sequence[SourceOut], cited: set[int]) -> _TextBox:
     """Returns the box of a call; the sources in `cited` are marked."""
-    seen = record.observation
-    node = _TextBox(_PAD + _LEFT + _GUTTER, _RIGHT, _FILLS["failed" if seen.error else "call"])
-    arguments = record.call.arguments
-    values = arguments.items() if isinstance(arguments, Mapping) else _items(arguments)
-    node.add(f"{record.call.tool}  {'(from the cache)' if record.cached else f'{record.ms:.0f} ms'}", rows=1)
-    for name, value in values:
+    node = _TextBox(_PAD + _LEFT + _GUTTER, _RIGHT, _FILLS["failed" if record.error else "call"])
+    node.add(f"{record.tool}  {'(from the cache)' if record.cached else f'{record.ms:.0f} ms'}", rows=1)
+    if isinstance(record.arguments, str):
+        values = {"arguments": record.arguments} if record.arguments.strip() else {}
+    else:
+        values = record.arguments
+    for name, value in values.items():
         node.add(f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
-    if seen.error:
-        node.add(seen.error)
+    if record.error:
+        node.add(record.error)
         return node
-    others = [number for number in record.numbers if number not in cited][:_LISTED]
-    for number in record.numbers:
+    others = [number for number in record.sources if number not in cited][:_LISTED]
+    for number in record.sources:
         if number in cited or number in others:
-            node.add(f"[{number}] {sources[number - 1].heading}", 1, number if number in cited else None)
-    if left := len([number for number in record.numbers if number not in cited]) - len(others):
+            node.add(f"[{number}] {heading_of(sources[number - 1])}", 1, number if number in cited else None)
+    if left := len([number for number in record.sources if number not in cited]) - len(others):
         node.add(f"and {left} more")
-    if not record.numbers and not seen.images:
-        node.add(seen.text or "nothing found")
-    node.images += seen.images.items()
+    if not record.sources and not record.images:
+        node.add(record.text or "nothing found")
     return node
 
 
-def _answer(answer: AgentAnswer, cited: Sequence[int]) -> _TextBox:
-    node = _TextBox(_PAD, _LEFT + _GUTTER + _RIGHT, "#dff2dc" if answer.answer is not None else _FILLS["malformed"])
-    stopped = f" (stopped: {answer.stopped})" if answer.stopped else ""
-    node.add(f"Answer ({answer.policy}): {'none' if answer.answer is None else answer.answer}{stopped}", rows=8)
+def _answer(trail: TrailOut, cited: Sequence[int]) -> _TextBox:
+    node = _TextBox(_PAD, _LEFT + _GUTTER + _RIGHT, _FILLS["malformed"] if trail.abstained else "#dff2dc")
+    stopped = f" (stopped: {trail.stopped})" if trail.stopped else ""
+    node.add(f"Answer ({trail.policy}): {'none' if trail.answer is None else trail.answer}{stopped}", rows=8)
     for number in cited:
-        source = answer.sources[number - 1]
-        node.add(f"[{number}] {source.heading} ({source.url})", 1, number)
-    if answer.invented:
-        node.add(f"Cited, but not found: {', '.join(map(str, answer.invented))}")
-    spent = answer.spent
-    node.add(f"{spent['tokens']} tokens" + (f", costs {spent['money']:.4g}" if spent["money"] else ""))
+        source = trail.sources[number - 1]
+        node.add(f"[{number}] {heading_of(source)} ({source.url})", 1, number)
+    if trail.invented_citations:
+        node.add(f"Cited, but not found: {', '.join(map(str, trail.invented_citations))}")
+    spent = trail.spent
+    node.add(f"{spent.tokens} tokens" + (f", costs {spent.money:.4g}" if spent.money else ""))
     return node
-
-
-def _items(arguments: str) -> Iterator[tuple[str, object]]:
-    try:
-        values = json.loads(arguments)
-    except (ValueError, RecursionError):
-        values = None
-    if isinstance(values, dict):
-        yield from values.items()
-    elif arguments.strip():
-        yield "arguments", arguments
 
 
 def _curve(x: int, y: int, to_x: int, to_y: int) -> str:

@@ -12,7 +12,7 @@ import yaml
 
 from search_agents.call_values import NAME_KEYS, arguments_of, call_of, children_of, flat, python_calls
 from search_agents.parsing import json_values, tagged
-from search_agents.state import Call
+from search_agents.records import Call
 from search_agents.tool import plain_name
 
 _LONGEST = 20_000

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Protocol
 
 from chat_models.chat import ChatClient, ChatError
 from chat_models.messages import Message, with_text
 from chat_models.replies import ChatReply
 from chat_models.thoughts import THINK
-from search_agents.context import count_images, fitted, newest_images, text_tokens, tokens_of, without_images
-from search_agents.corpus import Corpus, decode_reply, encode_reply, timed
-from search_agents.state import AgentRun, RequestRecord
-from search_agents.tool import Tool
+from search_agents.context import count_images, fitted, newest_images, tokens_of, without_images
 
 logger = logging.getLogger(__name__)
 
@@ -181,60 +176,3 @@ def _with_tools(message: Message, tools: Sequence[Mapping[str, Any]]) -> Message
     """Appends a description of tools to a message."""
     described = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
     return with_text(message, f"The tools:\n{described}")
-
-
-class Asking:
-    """Sends a run's requests to a planner: checks the budget, counts tokens, records or replays.
-
-    Args:
-        planner: The chat model that plans.
-        context_tokens: The model's context length in tokens.
-        corpus: Where replies are recorded or replayed.
-    """
-
-    def __init__(self, planner: Planner, context_tokens: int = 16_384, corpus: Corpus | None = None) -> None:
-        self._planner, self._context_tokens, self._corpus = planner, context_tokens, corpus
-
-    async def ask(
-        self,
-        run: AgentRun,
-        purpose: str,
-        messages: Sequence[Message],
-        *,
-        max_tokens: int,
-        tools: Sequence[Tool],
-        schema: Mapping[str, Any] | None,
-    ) -> ChatReply:
-        """See `AgentRun.ask`."""
-        schemas = [tool.schema() for tool in tools]
-        extra = text_tokens(json.dumps([schemas, schema]))
-        longer = min(REASONING_TOKENS, self._context_tokens // 4)
-        while True:
-            limit = max(max_tokens, run.least_tokens)
-            fitting = fitted(messages, self._context_tokens - limit - extra)
-            estimate = tokens_of(fitting) + extra
-            run.spending.check_request(math.ceil(estimate * run.counted_ratio), limit)
-            make = partial(self._planner.reply, fitting, limit, schemas, schema)
-            if self._corpus is None:
-                reply, ms = await timed(make)
-            else:
-                key = json.dumps([self._planner.name, fitting, limit, schemas, schema], sort_keys=True)
-                reply, ms = await self._corpus.get("model", key, make, encode_reply, decode_reply)
-            reply = _add(run, purpose, reply, ms, estimate)
-            if fitting != list(messages) or reply.without:
-                run.calls_known.clear()  # the model may no longer see their results
-            if limit >= longer or not reply.cut or reply.text or reply.calls:
-                return reply
-            run.least_tokens = longer  # the reasoning used up the limit
-
-
-def _add(run: AgentRun, purpose: str, reply: ChatReply, ms: float, estimate: int) -> ChatReply:
-    """Adds a request to a run; returns its reply with token counts, estimated if the server does not report them."""
-    written = text_tokens(reply.text + "".join(call.name + call.arguments for call in reply.calls))
-    prompt = estimate if reply.prompt_tokens is None else reply.prompt_tokens
-    completion = written if reply.completion_tokens is None else reply.completion_tokens
-    run.counted_ratio = max(1.0, prompt / estimate)
-    run.spending.add_request(prompt, completion)
-    money = run.spending.budget.price(prompt, completion)
-    run.add_request(RequestRecord(purpose, prompt, completion, ms, money, reply.ending, reply.without))
-    return replace(reply, prompt_tokens=prompt, completion_tokens=completion)

@@ -1,171 +1,81 @@
-"""The state that a policy reads and extends: images, regions, numbered sources, rounds and the remaining budget."""
+"""The state that a policy reads and extends (images, regions, numbered sources, rounds, budget), and the tools."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+import json
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import Any
 
 from PIL import Image
+from pydantic import BaseModel
 
-from chat_models.harmless import harmless, harmless_source
 from chat_models.messages import Message
+from chat_models.replies import ChatReply
 from search_agents.boxes import Convention
+from search_agents.budget import Spending
 from search_agents.cache import ResultCache
+from search_agents.context import fitted, text_tokens, tokens_of
+from search_agents.corpus import Corpus, decode_reply, encode_reply, timed
+from search_agents.model import REASONING_TOKENS, Planner
+from search_agents.records import CallRecord, Observation, RequestRecord, Round, Source, Watch, digest_of, heading_of
 from search_agents.regions import Box
+from search_agents.schemas import RequestStep
 
-if TYPE_CHECKING:
-    from chat_models.replies import ChatReply, Ending
-    from search_agents.budget import Spending
-    from search_agents.model import Asking
-    from search_agents.tool import Tool
-
-IMAGE = "image"
-"""The name of the image that the question is about."""
-Watch = Callable[[str, Mapping[str, Any]], None]
-"""A callback for the steps of a run as they happen: their names (`request`, `round`, `call`) and JSON values (see
-`search_agents.trail`)."""
+CONTEXT_TOKENS = 16_384
+"""Context length in tokens of a model whose own is not set."""
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """An excerpt that a tool found.
+class Tool:
+    """A tool.
 
     Attributes:
-        title: The title of the article or page.
-        text: The excerpt.
-        url: The origin: a URL, or an entity's id.
-        section: The section's title.
-        span: Start and end of the excerpt in the text of the section or page, in characters.
-        related: How well the found image matches the one searched for.
+        name: Its name in calls.
+        description: What it does, for the model.
+        arguments: The pydantic model of its arguments, which provides the JSON schema and validates calls.
+        run: Runs a call, given its arguments and the run, which it must not change.
+        key: Returns everything else that determines the result, such as an image's hash, as a JSON value. Without it,
+            results are neither cached nor recorded, because they are cheap and deterministic.
+        cost: Price per unit.
+        units: Returns the number of units of a call, such as the queries of a search.
     """
 
-    title: str
-    text: str
-    url: str
-    section: str = ""
-    span: tuple[int, int] | None = None
-    related: str = field(default="", compare=False)
-
-    @property
-    def heading(self) -> str:
-        """The title, followed by the section's if there is one."""
-        return f"{self.title}, {self.section}" if self.section else self.title
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A tool call. `arguments` is a JSON object, or the text that should have been one."""
-
-    tool: str
-    arguments: Mapping[str, Any] | str
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The result of a call.
-
-    Attributes:
-        sources: Excerpts, which the run numbers.
-        text: Further text for the model.
-        images: New images by name, which the model sees.
-        found: Ids of the entities that an image search found, by the image's hash; the next search of the same image
-            excludes them.
-        answer: An answer by the tool itself.
-        error: What was wrong with the call, or why it failed.
-        complete: Whether nothing failed; otherwise, the same call may return more.
-    """
-
-    sources: tuple[Source, ...] = ()
-    text: str = ""
-    images: Mapping[str, Image.Image] = field(default_factory=dict)
-    found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    answer: str | None = None
-    error: str = ""
-    complete: bool = True
-
-
-def harmless_observation(seen: Observation) -> Observation:
-    """Returns an observation whose texts, written by others, cannot speak as the conversation or number results."""
-    sources = tuple(
-        replace(
-            source,
-            title=harmless_source(source.title),
-            text=harmless_source(source.text),
-            section=harmless_source(source.section),
-            related=harmless_source(source.related),
-        )
-        for source in seen.sources
-    )
-    answer = None if seen.answer is None else harmless(seen.answer)
-    return replace(seen, sources=sources, text=harmless(seen.text), error=harmless(seen.error), answer=answer)
-
-
-@dataclass(slots=True)
-class CallRecord:
-    """A call with its result.
-
-    Attributes:
-        call: The call.
-        observation: Its result.
-        numbers: The numbers of its sources in the run.
-        ms: Its duration in milliseconds.
-        cost: Its price.
-        cached: Whether the result was cached.
-        repeated: Whether an earlier round of the run has the same call with its result.
-    """
-
-    call: Call
-    observation: Observation = field(default_factory=lambda: Observation(error="stopped before it ended"))
-    numbers: tuple[int, ...] = ()
-    ms: float = 0.0
+    name: str
+    description: str
+    arguments: type[BaseModel]
+    run: Callable[[Any, AgentRun], Awaitable[Observation]]
+    key: Callable[[Any, AgentRun], object] | None = None
     cost: float = 0.0
-    cached: bool = False
-    repeated: bool = False
+    units: Callable[[Any], int] = lambda arguments: 1
+
+    def price(self, arguments: BaseModel) -> float:
+        """Returns the price of a call, in the budget's money."""
+        return self.cost * self.units(arguments)
+
+    def schema(self) -> dict[str, Any]:
+        """Returns the tool in the format of the OpenAI API."""
+        function = {
+            "name": self.name,
+            "description": self.description,
+            "parameters": _schema(self.arguments),
+        }
+        return {"type": "function", "function": function}
+
+    def cache_key(self, arguments: BaseModel, run: AgentRun) -> str | None:
+        """Returns the cache key of a call, or `None` if its result must not be cached."""
+        if self.key is None:
+            return None
+        key = {"tool": self.name, "arguments": arguments.model_dump(mode="json"), "with": self.key(arguments, run)}
+        return json.dumps(key, ensure_ascii=False, sort_keys=True)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestRecord:
-    """A request to the model: its purpose, tokens, milliseconds and price, how the reply ended, and what it lacked."""
-
-    purpose: str
-    prompt_tokens: int
-    completion_tokens: int
-    ms: float
-    money: float
-    ending: Ending = "complete"
-    without: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class Round:
-    """A round: the policy's thought, the tools it called, and what was malformed in the model's reply."""
-
-    number: int
-    thought: str = ""
-    requests: list[RequestRecord] = field(default_factory=list)
-    calls: list[CallRecord] = field(default_factory=list)
-    problem: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The next action of a policy: calls, or the answer, or neither if the model's reply was malformed.
-
-    Attributes:
-        thought: The reason, for the trail.
-        calls: Tools to call concurrently.
-        answer: The answer; `None` if there is none yet.
-        abstains: Whether to end the run without an answer.
-        problem: What was malformed in the model's reply.
-    """
-
-    thought: str = ""
-    calls: tuple[Call, ...] = ()
-    answer: str | None = None
-    abstains: bool = False
-    problem: str = ""
+@lru_cache
+def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
+    """Returns the JSON schema of arguments; cached because computing one takes milliseconds."""
+    return arguments.model_json_schema()
 
 
 @dataclass
@@ -177,8 +87,10 @@ class AgentRun:
         images: The question's images (the first is `IMAGE`), and those that tools made, by name.
         boxes: Regions of the question's image, numbered from 1.
         tools: The tools of this run by name.
-        asking: Sends requests to the model.
+        planner: The chat model that plans.
         spending: What was spent, and the budget.
+        context_tokens: The model's context length in tokens.
+        corpus: Where the model's replies are recorded or replayed.
         sources: All sources; the number of a source is its position from 1.
         rounds: All rounds, the current one last.
         known: The best answer so far, used if the budget ends.
@@ -198,8 +110,10 @@ class AgentRun:
     images: dict[str, Image.Image]
     boxes: tuple[Box, ...]
     tools: Mapping[str, Tool]
-    asking: Asking
+    planner: Planner
     spending: Spending
+    context_tokens: int = CONTEXT_TOKENS
+    corpus: Corpus | None = None
     sources: list[Source] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     known: str | None = None
@@ -243,13 +157,40 @@ class AgentRun:
             OutOfBudget: The request might cost more than is left.
             ChatError: The model's server failed.
         """
-        return await self.asking.ask(self, purpose, messages, max_tokens=max_tokens, tools=tools, schema=schema)
+        schemas = [tool.schema() for tool in tools]
+        extra = text_tokens(json.dumps([schemas, schema]))
+        longer = min(REASONING_TOKENS, self.context_tokens // 4)
+        while True:
+            limit = max(max_tokens, self.least_tokens)
+            fitting = fitted(messages, self.context_tokens - limit - extra)
+            estimate = tokens_of(fitting) + extra
+            self.spending.check_request(math.ceil(estimate * self.counted_ratio), limit)
+            make = partial(self.planner.reply, fitting, limit, schemas, schema)
+            if self.corpus is None:
+                reply, ms = await timed(make)
+            else:
+                key = json.dumps([self.planner.name, fitting, limit, schemas, schema], sort_keys=True)
+                reply, ms = await self.corpus.get("model", key, make, encode_reply, decode_reply)
+            reply = self._add(purpose, reply, ms, estimate)
+            if fitting != list(messages) or reply.without:
+                self.calls_known.clear()  # the model may no longer see their results
+            if limit >= longer or not reply.cut or reply.text or reply.calls:
+                return reply
+            self.least_tokens = longer  # the reasoning used up the limit
 
-    def add_request(self, record: RequestRecord) -> None:
-        """Adds a request to the current round."""
+    def _add(self, purpose: str, reply: ChatReply, ms: float, estimate: int) -> ChatReply:
+        """Records a request; returns its reply with token counts, estimated if the server does not report them."""
+        written = text_tokens(reply.text + "".join(call.name + call.arguments for call in reply.calls))
+        prompt = estimate if reply.prompt_tokens is None else reply.prompt_tokens
+        completion = written if reply.completion_tokens is None else reply.completion_tokens
+        self.counted_ratio = max(1.0, prompt / estimate)
+        self.spending.add_request(prompt, completion)
+        money = self.spending.budget.price(prompt, completion)
+        record = RequestRecord(purpose, prompt, completion, ms, money, reply.ending, reply.without)
         self.rounds[-1].requests.append(record)
         if self.watch is not None:
-            self.watch("request", {"round": self.rounds[-1].number, **asdict(record)})
+            self.watch("request", RequestStep.of(record, round=self.rounds[-1].number).model_dump(mode="json"))
+        return replace(reply, prompt_tokens=prompt, completion_tokens=completion)
 
     def number(self, source: Source) -> int:
         """Returns the number of a source; assigns the next one if the source is new."""
@@ -291,9 +232,4 @@ class AgentRun:
     def quoted(self, number: int) -> str:
         """Returns a source with its number as text for the model."""
         source = self.sources[number - 1]
-        return f"[{number}] {source.heading} ({source.url})\n{source.text}"
-
-
-def digest_of(image: Image.Image) -> str:
-    """Returns a hash of an image's size and pixels."""
-    return hashlib.sha256(f"{image.mode} {image.size} ".encode() + image.tobytes()).hexdigest()[:32]
+        return f"[{number}] {heading_of(source)} ({source.url})\n{source.text}"

@@ -1,73 +1,22 @@
-"""The interface of all tools: a name, a JSON schema, a function, a cost and a cache key."""
+"""Checks the calls of tools: resolves their names and validates their arguments."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from functools import lru_cache
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from search_agents.parsing import json_object
-from search_agents.state import AgentRun, Call, Observation
+from search_agents.records import Call
+from search_agents.state import Tool
 
 
 class CallError(ValueError):
     """A call that cannot run as written; the message tells the model why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A tool.
-
-    Attributes:
-        name: Its name in calls.
-        description: What it does, for the model.
-        arguments: The pydantic model of its arguments, which provides the JSON schema and validates calls.
-        run: Runs a call, given its arguments and the run, which it must not change.
-        key: Returns everything else that determines the result, such as an image's hash, as a JSON value. Without it,
-            results are neither cached nor recorded, because they are cheap and deterministic.
-        cost: Price per unit.
-        units: Returns the number of units of a call, such as the queries of a search.
-    """
-
-    name: str
-    description: str
-    arguments: type[BaseModel]
-    run: Callable[[Any, AgentRun], Awaitable[Observation]]
-    key: Callable[[Any, AgentRun], object] | None = None
-    cost: float = 0.0
-    units: Callable[[Any], int] = lambda arguments: 1
-
-    def price(self, arguments: BaseModel) -> float:
-        """Returns the price of a call, in the budget's money."""
-        return self.cost * self.units(arguments)
-
-    def schema(self) -> dict[str, Any]:
-        """Returns the tool in the format of the OpenAI API."""
-        function = {
-            "name": self.name,
-            "description": self.description,
-            "parameters": _schema(self.arguments),
-        }
-        return {"type": "function", "function": function}
-
-    def cache_key(self, arguments: BaseModel, run: AgentRun) -> str | None:
-        """Returns the cache key of a call, or `None` if its result must not be cached."""
-        if self.key is None:
-            return None
-        key = {"tool": self.name, "arguments": arguments.model_dump(mode="json"), "with": self.key(arguments, run)}
-        return json.dumps(key, ensure_ascii=False, sort_keys=True)
-
-
-@lru_cache
-def _schema(arguments: type[BaseModel]) -> dict[str, Any]:
-    """Returns the JSON schema of arguments; cached because computing one takes milliseconds."""
-    return arguments.model_json_schema()
 
 
 def plain_name(name: str, tools: Collection[str]) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,9 @@ from retriever.files import write_json, write_whole
 from search_agents.citations import cited, without_citations
 from search_agents.corpus import NotRecorded
 from search_agents.graph import as_svg, thumbnail
-from search_agents.state import IMAGE, AgentRun, CallRecord, Round, Source
+from search_agents.records import IMAGE, CallRecord, Round, Source
+from search_agents.schemas import CallOut, CallStep, RoundStep, SourceOut, TrailOut
+from search_agents.state import AgentRun
 from search_agents.tool import check_call
 from search_agents.tools.images import PartArguments, box_of
 
@@ -74,24 +75,21 @@ class AgentAnswer:
         asked = (request for one in self.rounds for request in one.requests)
         return tuple(dict.fromkeys(part for request in asked for part in request.without))
 
+    @property
+    def trail(self) -> TrailOut:
+        """The trail, the same for a replayed run."""
+        ms = round(sum(one.ms for one in self.rounds), 1)
+        return TrailOut.of(
+            self,
+            failure="" if self.failure is None else str(self.failure),
+            invented_citations=self.invented,
+            sources=[numbered(number, source) for number, source in enumerate(self.sources, start=1)],
+            spent={**self.spent, "ms": ms},
+        )
+
     def as_dict(self) -> dict[str, Any]:
-        """Returns the trail as JSON values, the same for a replayed run."""
-        rounds = [_round(one) for one in self.rounds]
-        return {
-            "question": self.question,
-            "policy": self.policy,
-            "answer": self.answer,
-            "abstained": self.abstained,
-            "stopped": self.stopped,
-            "failure": "" if self.failure is None else str(self.failure),
-            "claims": [{"text": claim.text, "sources": list(claim.sources)} for claim in self.claims],
-            "invented_citations": list(self.invented),
-            "without": list(self.without),
-            "sources": [_source(n, source) for n, source in enumerate(self.sources, start=1)],
-            "rounds": rounds,
-            "malformed": self.malformed,
-            "spent": {**self.spent, "ms": round(sum(one["ms"] for one in rounds), 1)},
-        }
+        """Returns the trail as JSON values."""
+        return self.trail.model_dump(mode="json")
 
     def write(self, path: Path) -> None:
         """Writes the trail: JSON, or an image if the file's name ends in `.svg`.
@@ -102,7 +100,9 @@ class AgentAnswer:
         if path.suffix == ".json":
             write_json(path, self.as_dict())
         elif path.suffix == ".svg":
-            write_whole(path, as_svg(self).encode())
+            made = (record.observation.images for one in self.rounds for record in one.calls)
+            images = {name: image for images in made for name, image in images.items()}
+            write_whole(path, as_svg(self.trail, self.image, images).encode())
         else:
             raise ValueError(f"trail: {path} must end in .json or .svg")
 
@@ -145,10 +145,14 @@ def _claims_of(answer: str, sources: int) -> tuple[tuple[Claim, ...], tuple[int,
     return tuple(claims), tuple(sorted(invented))
 
 
+def numbered(number: int, source: Source) -> SourceOut:
+    """Returns a source with its number in the run."""
+    return SourceOut.of(source, number=number)
+
+
 def round_step(one: Round) -> dict[str, Any]:
     """Returns a round's thought and calls, before the calls are run."""
-    calls = [{"tool": record.call.tool, "arguments": _arguments(record)} for record in one.calls]
-    return {"round": one.number, "thought": one.thought, "problem": one.problem, "calls": calls}
+    return RoundStep.of(one, round=one.number).model_dump(mode="json")
 
 
 def call_steps(run: AgentRun, one: Round) -> list[dict[str, Any]]:
@@ -157,13 +161,13 @@ def call_steps(run: AgentRun, one: Round) -> list[dict[str, Any]]:
     The thumbnails are data URIs by name: of new images, or else of the `part` of an image that the call looked at.
     """
     return [
-        {
-            "round": one.number,
-            "position": position,
-            **_call(record),
-            "found": [_source(number, run.sources[number - 1]) for number in record.numbers],
-            "thumbnails": {name: thumbnail(image) for name, image in _images(run, record).items()},
-        }
+        CallStep.of(
+            CallOut.model_validate(record),
+            round=one.number,
+            position=position,
+            found=[numbered(number, run.sources[number - 1]) for number in record.numbers],
+            thumbnails={name: thumbnail(image) for name, image in _images(run, record).items()},
+        ).model_dump(mode="json")
         for position, record in enumerate(one.calls)
     ]
 
@@ -178,46 +182,3 @@ def _images(run: AgentRun, record: CallRecord) -> Mapping[str, Image.Image]:
     except ValueError:  # a malformed call, or a region that does not exist; the record has the error
         pass
     return {}
-
-
-def _source(number: int, source: Source) -> dict[str, Any]:
-    span = None if source.span is None else list(source.span)
-    return {"number": number, **asdict(source), "span": span}
-
-
-def _arguments(record: CallRecord) -> str | dict[str, Any]:
-    """Returns the arguments of a call: a JSON object, or the text that should have been one."""
-    arguments = record.call.arguments
-    try:
-        values = json.loads(arguments) if isinstance(arguments, str) else arguments
-    except (ValueError, RecursionError):
-        return str(arguments)
-    return dict(values) if isinstance(values, Mapping) else str(arguments)
-
-
-def _round(one: Round) -> dict[str, Any]:
-    calls = [_call(record) for record in one.calls]
-    waited = max((record.ms for record in one.calls if not record.cached), default=0.0)
-    return {
-        "number": one.number,
-        "thought": one.thought,
-        "problem": one.problem,
-        "requests": [asdict(request) for request in one.requests],
-        "calls": calls,
-        "ms": round(sum(request.ms for request in one.requests) + waited, 1),
-    }
-
-
-def _call(record: CallRecord) -> dict[str, Any]:
-    seen = record.observation
-    return {
-        "tool": record.call.tool,
-        "arguments": _arguments(record),
-        "sources": list(record.numbers),
-        "images": list(seen.images),
-        "text": seen.text,
-        "error": seen.error,
-        "cached": record.cached,
-        "cost": record.cost,
-        "ms": record.ms,
-    }

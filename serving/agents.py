@@ -15,9 +15,10 @@ from typing import Any, Protocol
 
 from PIL import Image
 
-from retriever.protocols import EntityIndex
-from retriever.types import Query, RetrievalResult
-from serving.agent_schemas import TrailOut
+from search_agents.records import Watch
+from search_agents.regions import Box, boxes_of
+from search_agents.tools.index import Searcher
+from search_agents.trail import AgentAnswer
 from serving.errors import ApiError, as_api_error
 from serving.fields import CheckedRequest
 from serving.schemas import AgentBudget, AnswerOut, ErrorDetail, OnGeneratorError
@@ -26,29 +27,10 @@ from serving.service import Service
 logger = logging.getLogger(__name__)
 
 AgentEvent = tuple[str, Mapping[str, Any]]
-"""A step's name and its JSON values, see `serving.agent_schemas`."""
-Watch = Callable[[str, Mapping[str, Any]], None]
-"""A callback that receives each step."""
+"""A step's name and its JSON values, see `search_agents.schemas`."""
 
 _PING_S = 10.0  # seconds of silence after which a stream sends a keep-alive
 _REMEMBERED = 15  # number of recent runs that Retry-After is estimated from
-
-Box = tuple[int, int, int, int]
-"""A region of an image in pixels: left, top, right, bottom."""
-
-
-class Searcher(Protocol):
-    """What agents search with: an index, the retrieval steps over it, and a generator."""
-
-    @property
-    def index(self) -> EntityIndex:
-        """The index."""
-
-    async def retrieve_query(self, query: Query) -> RetrievalResult:
-        """Returns the result of the retrieval steps."""
-
-    async def answer_query(self, query: Query) -> tuple[str | None, RetrievalResult]:
-        """Returns the generator's answer (`None` if it abstains) and the result of the retrieval steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +42,6 @@ class AgentRequest:
     image: Image.Image
     budget: AgentBudget
     boxes: Sequence[Box] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class AgentOutcome:
-    """The result of an agent; `failure` is the error of its chat model, if that failed."""
-
-    answer: str | None
-    trail: Mapping[str, Any]
-    failure: Exception | None = None
 
 
 class AgentRunner(Protocol):
@@ -90,14 +63,7 @@ class AgentRunner(Protocol):
     def runs(self) -> int:
         """Maximum number of concurrent runs."""
 
-    def boxes(self, corners: Sequence[Sequence[float]], image: Image.Image) -> Sequence[Box]:
-        """Returns the boxes in pixels of `image`, from corners in pixels of the image before it was shrunk.
-
-        Raises:
-            ValueError: A box does not consist of four numbers, or lies outside the image.
-        """
-
-    async def run(self, request: AgentRequest, watch: Watch | None) -> AgentOutcome:
+    async def run(self, request: AgentRequest, watch: Watch | None) -> AgentAnswer:
         """Answers a question and passes every step to `watch`; can be canceled."""
 
     async def aclose(self) -> None:
@@ -155,7 +121,7 @@ class AgentRuns:
         if refusal := self._refusal(runner):
             raise refusal
         try:
-            boxes = runner.boxes(checked.boxes, image)
+            boxes = boxes_of(checked.boxes, image)
         except ValueError as error:
             raise ApiError(422, "out_of_range", str(error), param="boxes") from error
         request = AgentRequest(checked.mode or "", checked.question, image, budget, boxes)
@@ -177,7 +143,7 @@ class AgentRuns:
             failure = self._service.generator_failure(outcome.failure, pending.request_id)
             if pending.on_error == "fail":
                 raise failure from outcome.failure
-        trail = TrailOut.model_validate({**outcome.trail, "failure": failure.message if failure else ""})
+        trail = outcome.trail.model_copy(update={"failure": failure.message if failure else ""})
         mode, metrics = pending.request.mode, self._service.metrics
         metrics.agent(mode, outcome.answer is None, failure is not None, trail.spent.tokens)
         return AnswerOut(

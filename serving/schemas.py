@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from retriever.types import Crop, Ending
-from serving.agent_schemas import TrailOut
+from search_agents.schemas import TrailOut
 
 OnGeneratorError = Literal["degrade", "fail"]
 

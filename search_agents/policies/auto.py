@@ -10,7 +10,8 @@ from search_agents.citations import cited
 from search_agents.parsing import answer_of, is_abstention, is_true, json_object, without_thoughts
 from search_agents.policies.messages import question_message, system
 from search_agents.policies.mmsearch_plus import MMSearchPlus
-from search_agents.state import AgentRun, Call, CallRecord, Decision
+from search_agents.records import Call, CallRecord, Decision
+from search_agents.state import AgentRun
 
 _KEYS = {"sufficient", "is_sufficient", "enough", "verdict"}
 _SUBJECT = r"\W*(?:(?:the )?(?:evidence|verdict|sufficient)\W*(?:is|are)?\W*)?"

@@ -13,7 +13,8 @@ from search_agents.answers import plain_answer
 from search_agents.parsing import without_thoughts
 from search_agents.policies.messages import answered, given_images, images_of, question_message, system, user
 from search_agents.policies.omnisearch_published import is_chinese
-from search_agents.state import IMAGE, AgentRun, Call, CallRecord, Decision
+from search_agents.records import IMAGE, Call, CallRecord, Decision
+from search_agents.state import AgentRun
 from search_agents.wordings import Value, Wordings, fill
 
 

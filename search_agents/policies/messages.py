@@ -11,8 +11,9 @@ from PIL import Image
 from chat_models.messages import Message, image_part, sent_size, text_part, with_text
 from search_agents.boxes import described
 from search_agents.parsing import is_abstention
+from search_agents.records import IMAGE, CallRecord, Decision
 from search_agents.regions import overlay
-from search_agents.state import IMAGE, AgentRun, CallRecord, Decision
+from search_agents.state import AgentRun
 
 
 def user(text: str, images: Sequence[Image.Image] = ()) -> Message:

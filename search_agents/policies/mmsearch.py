@@ -8,7 +8,8 @@ from PIL import Image
 
 from search_agents.policies.messages import images_of
 from search_agents.policies.mmsearch_stages import RESULTS, SeenWebsite, Stages, named, official_opened
-from search_agents.state import IMAGE, AgentRun, Call, Decision, Round
+from search_agents.records import IMAGE, Call, Decision, Round, heading_of
+from search_agents.state import AgentRun
 from search_agents.wordings import Value, Wordings
 
 QUERY = "Query: "
@@ -102,7 +103,7 @@ class MMSearch:
         cites = self._stages.wordings is None
         texts = [one.text for record in calls for one in record.observation.sources]
         return SeenWebsite(
-            f"[{number}] {source.heading} ({source.url})" if cites else source.heading,
+            f"[{number}] {heading_of(source)} ({source.url})" if cites else heading_of(source),
             source.text,
             run.results(calls) if cites else "\n".join(texts),
             tuple(images_of(calls)),

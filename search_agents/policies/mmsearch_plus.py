@@ -17,8 +17,9 @@ from search_agents.calls import calls_of
 from search_agents.citations import cited
 from search_agents.parsing import answer_of, is_abstention, labeled_answer, without_thoughts
 from search_agents.policies.messages import answered, followed_by, question_message, system, user
-from search_agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Round
-from search_agents.tool import Tool, plain_name
+from search_agents.records import IMAGE, Call, CallRecord, Decision, Round
+from search_agents.state import AgentRun, Tool
+from search_agents.tool import plain_name
 from search_agents.wordings import Wordings
 
 OFFERED = (

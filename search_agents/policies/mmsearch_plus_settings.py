@@ -8,7 +8,8 @@ from search_agents import prompts
 from search_agents.answers import plain_answer
 from search_agents.policies.messages import answered, given_images, question_message, system
 from search_agents.policies.mmsearch_plus import MMSearchPlus, related_results
-from search_agents.state import IMAGE, AgentRun, Call, Decision
+from search_agents.records import IMAGE, Call, Decision
+from search_agents.state import AgentRun
 from search_agents.wordings import Wordings
 
 _TEXT = ("text_search", "web_search", "open_page")

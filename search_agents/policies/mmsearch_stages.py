@@ -14,7 +14,8 @@ from search_agents import prompts
 from search_agents.answers import plain_answer
 from search_agents.parsing import json_object, without_thoughts
 from search_agents.policies.messages import answered, given_images
-from search_agents.state import AgentRun, Decision
+from search_agents.records import Decision
+from search_agents.state import AgentRun
 from search_agents.wordings import Value, Wordings, fill
 
 RESULTS = 8

@@ -12,7 +12,8 @@ from search_agents.answers import plain_answer
 from search_agents.calls import calls_of
 from search_agents.parsing import is_abstention, json_object, without_think, without_thoughts
 from search_agents.policies.messages import answered, followed_by, images_of, question_message, system, user
-from search_agents.state import IMAGE, AgentRun, Call, Decision, Round
+from search_agents.records import IMAGE, Call, Decision, Round
+from search_agents.state import AgentRun
 
 _NAMES = {
     "thought": "thought", "sub-question": "subquestion", "subquestion": "subquestion", "sub question": "subquestion",

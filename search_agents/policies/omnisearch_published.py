@@ -10,7 +10,8 @@ from PIL import Image
 from chat_models.messages import Message, image_part, text_part
 from search_agents import prompts
 from search_agents.policies.messages import given_images
-from search_agents.state import AgentRun, Call, Decision, Round
+from search_agents.records import Call, Decision, Round
+from search_agents.state import AgentRun
 from search_agents.wordings import Wordings
 
 TOKENS = 4096

@@ -14,7 +14,8 @@ from search_agents import prompts
 from search_agents.answers import plain_answer
 from search_agents.parsing import is_abstention, is_true, json_values, tagged, without_thoughts
 from search_agents.policies.messages import answered, given_images, question_message, system, user
-from search_agents.state import IMAGE, AgentRun, Call, CallRecord, Decision, Round
+from search_agents.records import IMAGE, Call, CallRecord, Decision, Round
+from search_agents.state import AgentRun
 from search_agents.wordings import Value, Wordings, fill
 
 REGIONS = 6

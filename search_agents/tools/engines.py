@@ -13,7 +13,7 @@ from PIL import Image
 
 from chat_models.replies import well_formed
 from search_agents.chunks import CHUNK_CHARACTERS
-from search_agents.state import Source
+from search_agents.records import Source
 
 WebSearch = Callable[[str], Awaitable[list[Source]]]
 """Takes a query and returns results, best first; raises `ValueError` if the engine failed."""

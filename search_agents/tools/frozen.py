@@ -19,7 +19,7 @@ from PIL import Image
 from search_agents.browsing.chromium import VIEWPORTS, View
 from search_agents.corpus import Corpus, NotRecorded, decode_image, encode_image, timed
 from search_agents.documents import WebDocument
-from search_agents.state import Source, digest_of
+from search_agents.records import Source, digest_of
 from search_agents.tools.engines import ImageWebSearch, WebSearch
 from search_agents.tools.page import Screenshot
 from search_agents.tools.web import MAX_BYTES, Fetch

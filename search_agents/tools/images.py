@@ -13,9 +13,9 @@ from pydantic.json_schema import SkipJsonSchema
 
 from search_agents.boxes import box_in, place_of
 from search_agents.parsing import json_object
+from search_agents.records import IMAGE, Observation
 from search_agents.regions import Box
-from search_agents.state import IMAGE, AgentRun, Observation
-from search_agents.tool import Tool
+from search_agents.state import AgentRun, Tool
 
 SHARP_SIDE = 1024
 """Maximum longer side in pixels to which a sharpened image is enlarged."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from PIL import Image
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
@@ -15,16 +15,11 @@ from retriever.texts import section_passage
 from retriever.types import Candidate, Entity, Options, Query, RetrievalResult
 from search_agents.chunks import CHUNK_CHARACTERS, Chunk, best_chunks, chunks_of
 from search_agents.parsing import json_values
-from search_agents.state import IMAGE, AgentRun, Observation, Source
-from search_agents.tool import Tool
+from search_agents.records import IMAGE, Observation, Source
+from search_agents.state import AgentRun, Tool
 from search_agents.tools.fulltext import FullText, entities_of
 from search_agents.tools.images import PartArguments, part_digest, part_of
 from search_agents.tools.page import Opener
-
-Retrieve = Callable[[Query], Awaitable[RetrievalResult]]
-"""Runs OMGM's retrieval steps for one query."""
-AnswerQuery = Callable[[Query], Awaitable[tuple[str | None, RetrievalResult]]]
-"""Runs OMGM's retrieval steps and generator for one query; the answer is `None` if it abstains."""
 
 ENTITIES, SECTIONS, PER_QUERY, IMAGES, CHUNKS = 5, 3, 5, 5, 4
 """Number of entities and sections of an image search, results and images of a text search, and chunks of a page."""
@@ -77,22 +72,34 @@ class NoArguments(BaseModel):
     """Nothing."""
 
 
+class Searcher(Protocol):
+    """What agents search with: an index, the retrieval steps over it, and a generator."""
+
+    @property
+    def index(self) -> EntityIndex:
+        """The index."""
+
+    async def retrieve_query(self, query: Query) -> RetrievalResult:
+        """Returns the result of the retrieval steps."""
+
+    async def answer_query(self, query: Query) -> tuple[str | None, RetrievalResult]:
+        """Returns the generator's answer (`None` if it abstains) and the result of the retrieval steps."""
+
+
 class IndexTools:
     """The tools of an index.
 
     Args:
-        index: The index.
-        retrieve: Runs OMGM's retrieval steps over the index.
-        answer: Runs the generator too; without it, there is no `ask_index`.
+        searcher: The index with its retrieval steps and generator.
     """
 
-    def __init__(self, index: EntityIndex, retrieve: Retrieve, answer: AnswerQuery | None = None) -> None:
-        self._index, self._retrieve, self._answer = index, retrieve, answer
-        self._texts = FullText(index)
+    def __init__(self, searcher: Searcher) -> None:
+        self._searcher, self._index = searcher, searcher.index
+        self._texts = FullText(self._index)
 
     def tools(self) -> list[Tool]:
         """Returns the tools."""
-        tools = [
+        return [
             Tool(
                 "image_search",
                 "Finds what an image, or a region of it, shows: entities of the encyclopedia with the sections that "
@@ -115,19 +122,14 @@ class IndexTools:
                 self._find_images,
                 lambda arguments, run: self._text_key(),
             ),
+            Tool(
+                "ask_index",
+                "Answers the whole question by the retrieval system alone.",
+                NoArguments,
+                self._ask,
+                lambda arguments, run: [*self._key(), run.digest(IMAGE), run.question],
+            ),
         ]
-        if self._answer is not None:
-            description = "Answers the whole question by the retrieval system alone."
-            tools.append(
-                Tool(
-                    "ask_index",
-                    description,
-                    NoArguments,
-                    self._ask,
-                    lambda arguments, run: [*self._key(), run.digest(IMAGE), run.question],
-                )
-            )
-        return tools
 
     @property
     def opener(self) -> Opener:
@@ -137,7 +139,7 @@ class IndexTools:
     async def _image_search(self, arguments: ImageSearchArguments, run: AgentRun) -> Observation:
         excluded = await asyncio.to_thread(self._rows, self._excluded(arguments, run))
         query = Query(part_of(arguments, run), arguments.question or run.question, options=Options(exclude=excluded))
-        result = await self._retrieve(query)
+        result = await self._searcher.retrieve_query(query)
         return self._seen(result, part_digest(arguments, run))
 
     async def _text_search(self, arguments: TextSearchArguments, run: AgentRun) -> Observation:
@@ -160,8 +162,7 @@ class IndexTools:
         return Observation(text="\n".join(titles), images=images)
 
     async def _ask(self, arguments: NoArguments, run: AgentRun) -> Observation:
-        assert self._answer is not None
-        answer, result = await self._answer(Query(run.image(IMAGE), run.question))
+        answer, result = await self._searcher.answer_query(Query(run.image(IMAGE), run.question))
         seen = self._seen(result, run.digest(IMAGE))
         return Observation(seen.sources, "" if answer is None else f"Proposed answer: {answer}", {}, seen.found, answer)
 

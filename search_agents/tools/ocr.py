@@ -12,8 +12,8 @@ import numpy as np
 from PIL import Image
 
 from retriever.wording import counted
-from search_agents.state import AgentRun, Observation
-from search_agents.tool import Tool
+from search_agents.records import Observation
+from search_agents.state import AgentRun, Tool
 from search_agents.tools.images import PartArguments, part_digest, part_of
 
 LINES = 100

@@ -14,8 +14,8 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
 from search_agents.browsing.chromium import View
 from search_agents.browsing.slimming import slices, slim
-from search_agents.state import AgentRun, Observation
-from search_agents.tool import Tool
+from search_agents.records import Observation
+from search_agents.state import AgentRun, Tool
 
 Opener = Callable[[str, str], Awaitable[Observation | None]]
 """Takes a page's name and a question; returns the best parts, or `None` if it does not know the page."""

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 from search_agents.chunks import best_chunks, chunks_of
 from search_agents.documents import WebDocument, text_of
-from search_agents.state import AgentRun, Observation, Source
-from search_agents.tool import Tool
+from search_agents.records import Observation, Source
+from search_agents.state import AgentRun, Tool
 from search_agents.tools.engines import ImageWebSearch, WebSearch
 from search_agents.tools.images import PartArguments, part_digest, part_of
 from search_agents.tools.index import CHUNKS, TextSearchArguments

@@ -14,7 +14,8 @@ from tests.paths import ROOT
 LAYERS = (
     ("chat_models", "retriever"),
     ("generators", "indexes"),
-    ("training", "evaluation", "serving", "search_agents"),
+    ("training", "evaluation", "search_agents"),
+    ("serving",),
     ("omgm",),
     ("pretraining",),
 )
@@ -82,15 +83,7 @@ def test_packages_are_joined_by_few_arrows() -> None:
     assert len({(one, other) for one, other in arrows if one != other}) <= 40
 
 
-@pytest.mark.parametrize(
-    "package",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason="its state, tools and trail import each other"))
-        if name == "search_agents"
-        else name
-        for name in LEVEL
-    ],
-)
+@pytest.mark.parametrize("package", LEVEL)
 def test_no_module_imports_itself_through_others(package: str) -> None:
     """Imports inside functions and for types only count, too."""
     files = sorted((ROOT / package.replace(".", "/")).rglob("*.py"))

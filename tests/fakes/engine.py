@@ -11,7 +11,7 @@ from chat_models.replies import ChatReply, ToolCall
 from search_agents.budget import Budget
 from search_agents.engine import Engine
 from search_agents.policies.mmsearch_plus import MMSearchPlus
-from search_agents.tool import Tool
+from search_agents.state import Tool
 from search_agents.trail import AgentAnswer
 from tests.fakes.planner import Script, ScriptedPlanner, calling, fake_tool, image
 

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 
 from chat_models.messages import Message
 from chat_models.replies import ChatReply, ToolCall
-from search_agents.state import AgentRun, Observation, Source
-from search_agents.tool import Tool
+from search_agents.records import Observation, Source
+from search_agents.state import AgentRun, Tool
 
 Script = Sequence[str | ChatReply | Exception] | Callable[[str], str | ChatReply]
 """Replies in order, repeating the last one; or a function of the last message's text."""

@@ -19,11 +19,11 @@ from search_agents.budget import Budget
 from search_agents.corpus import Corpus
 from search_agents.model import ChatPlanner
 from search_agents.policies import POLICIES
+from search_agents.records import Source
 from search_agents.regions import Box
-from search_agents.state import Source
+from search_agents.schemas import TrailOut
 from search_agents.tools.frozen import frozen_search
 from search_agents.tools.ocr import has_ocr
-from serving.agent_schemas import TrailOut
 from tests.fakes.planner import calling, text_of
 from tests.fakes.scripted_server import ScriptedServer
 

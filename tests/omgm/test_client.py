@@ -21,8 +21,8 @@ from omgm.served_agents import ServedAgents
 from omgm.settings import AgentSettings
 from omgm.wire import article_form
 from retriever.images import ALPHA, ImageInput, load_image
-from serving.agent_schemas import CallStep, RequestStep, RoundStep
-from serving.agents import Searcher
+from search_agents.schemas import CallStep, RequestStep, RoundStep
+from search_agents.tools.index import Searcher
 from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.fakes.asking import WHEN

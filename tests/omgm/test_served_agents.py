@@ -20,8 +20,8 @@ from omgm.settings import AgentSettings
 from omgm.web_access import TOOLS, WebSettings, web_of
 from search_agents.corpus import Corpus
 from search_agents.documents import WebDocument
+from search_agents.records import Source
 from search_agents.regions import Box
-from search_agents.state import Source
 from search_agents.tools.frozen import frozen_fetch, frozen_search
 from serving.agents import AgentFactory
 from tests.fakes.images import data_uri, image_bytes

@@ -11,8 +11,8 @@ import pytest
 from chat_models.replies import ChatReply
 from search_agents.budget import Budget
 from search_agents.engine import Engine
-from search_agents.state import AgentRun, Observation
-from search_agents.tool import Tool
+from search_agents.records import Observation
+from search_agents.state import AgentRun, Tool
 from tests.fakes.engine import SEARCH, run, searches
 from tests.fakes.planner import ScriptedPlanner, Words, calling, fake_tool, last_text
 

@@ -8,7 +8,7 @@ import pytest
 
 from chat_models.replies import ChatReply
 from search_agents.calls import calls_of
-from search_agents.state import Call
+from search_agents.records import Call
 from search_agents.tool import CallError, check_call, plain_name
 from search_agents.tools.index import TextSearchArguments
 from tests.fakes.planner import fake_tool

@@ -12,8 +12,8 @@ from chat_models.replies import ChatReply
 from search_agents.corpus import Corpus
 from search_agents.engine import Engine
 from search_agents.policies.mmsearch_plus import MMSearchPlus
-from search_agents.state import AgentRun, Observation, Source
-from search_agents.tool import Tool
+from search_agents.records import Observation, Source
+from search_agents.state import AgentRun, Tool
 from search_agents.trail import AgentAnswer
 from tests.fakes.engine import SEARCH, run, searches
 from tests.fakes.planner import ScriptedPlanner, Words, fake_tool, image

@@ -15,8 +15,8 @@ from search_agents.engine import Engine
 from search_agents.policies import POLICIES
 from search_agents.policies.auto import Auto
 from search_agents.policies.mmsearch_plus import MMSearchPlus
-from search_agents.state import AgentRun, Observation, Source
-from search_agents.tool import Tool
+from search_agents.records import Observation, Source
+from search_agents.state import AgentRun, Tool
 from search_agents.trail import AgentAnswer
 from tests.fakes.engine import SEARCH, run, searches
 from tests.fakes.planner import Script, ScriptedPlanner, Words, calling, fake_tool, image, last_text, text_of

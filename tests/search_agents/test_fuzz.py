@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from chat_models.replies import ChatReply, ToolCall
-from retriever.types import Query, RetrievalResult
 from search_agents.answers import plain_answer
 from search_agents.budget import Budget
 from search_agents.calls import calls_of
@@ -22,13 +21,14 @@ from search_agents.policies import POLICIES
 from search_agents.policies.auto import read_verdict
 from search_agents.policies.omnisearch import read_step
 from search_agents.policies.vsa import read_update
+from search_agents.records import Observation, Source
 from search_agents.regions import Box
-from search_agents.state import Observation, Source
-from search_agents.tool import Tool
+from search_agents.state import Tool
 from search_agents.tools.images import rotate, zoom_in
 from search_agents.tools.index import IndexTools
 from search_agents.tools.page import open_page
 from tests.fakes.planner import ScriptedPlanner, image
+from tests.fakes.searcher import FakeSearcher
 from tests.fakes.world import FakeIndex, FakeRetriever
 
 CASES = 1000
@@ -109,16 +109,10 @@ def arguments(random_: random.Random) -> dict[str, object]:
 def tools() -> list[Tool]:
     retriever = FakeRetriever(INDEX)
 
-    async def retrieve(query: Query) -> RetrievalResult:
-        return retriever.retrieve([query])[0]
-
-    async def answer(query: Query) -> tuple[str | None, RetrievalResult]:
-        return "700", await retrieve(query)
-
     async def web(page: str, question: str) -> Observation | None:
         return Observation((Source(page, "a page", page),)) if page.startswith("http") else None
 
-    index = IndexTools(INDEX, retrieve, answer)
+    index = IndexTools(FakeSearcher(INDEX, lambda query: retriever.retrieve([query])[0], "700"))
     return [*index.tools(), open_page([index.opener, web]), zoom_in(), rotate()]
 
 

@@ -8,7 +8,7 @@ from chat_models.replies import ChatReply
 from search_agents.answers import plain_answer
 from search_agents.calls import calls_of
 from search_agents.parsing import answer_of, is_abstention, json_object
-from search_agents.state import Call
+from search_agents.records import Call
 
 SEARCH = Call("text_search", {"queries": ["a"]})
 WRITTEN = '{"name": "text_search", "arguments": {"queries": ["a"]}}'

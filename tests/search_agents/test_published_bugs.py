@@ -29,9 +29,9 @@ from search_agents.policies import POLICIES
 from search_agents.policies.mmsearch_plus import MMSearchPlus
 from search_agents.policies.omnisearch import OmniSearch
 from search_agents.policies.vsa import REGIONS, VisionSearchAssistant
+from search_agents.records import Observation, Source
 from search_agents.regions import Box, overlay
-from search_agents.state import AgentRun, Observation, Source
-from search_agents.tool import Tool
+from search_agents.state import AgentRun, Tool
 from search_agents.tools.engines import SECONDS, searxng
 from search_agents.trail import AgentAnswer
 from tests.fakes.chat_server import FakeChatServer

@@ -12,7 +12,7 @@ from search_agents.budget import Budget
 from search_agents.engine import Engine
 from search_agents.model import ChatPlanner
 from search_agents.policies.auto import Auto
-from search_agents.state import Observation, Source
+from search_agents.records import Observation, Source
 from search_agents.trail import AgentAnswer
 from tests.fakes.planner import fake_tool, image
 from tests.fakes.transformers_server import needs_server

@@ -23,6 +23,7 @@ from search_agents.tools.page import open_page
 from search_agents.trail import AgentAnswer
 from tests.fakes.models import FakeEncoder
 from tests.fakes.planner import ScriptedPlanner, calling, last_text
+from tests.fakes.searcher import FakeSearcher
 from tests.fakes.world import COLORS, FakeIndex, FakeRetriever, write_images
 
 
@@ -53,11 +54,11 @@ def run(
     """Plays replies; returns the answer, what the model read after each, and the retriever."""
     retriever = ExcludingRetriever(index, k=3)
 
-    async def retrieve(query: Query) -> RetrievalResult:
+    def retrieve(query: Query) -> RetrievalResult:
         [result] = retriever.retrieve([query])
         return RetrievalResult("", result.candidates[:k], {})
 
-    tools = IndexTools(index, retrieve)
+    tools = IndexTools(FakeSearcher(index, retrieve))
     planner = ScriptedPlanner([*replies, "<answer>x</answer>"])
     engine = Engine(planner, [*tools.tools(), open_page([tools.opener]), zoom_in(), rotate(), sharpen(), ocr()])
     answer = asyncio.run(engine.run(MMSearchPlus(), "What is the wave length?", flag(), boxes=boxes))

@@ -26,7 +26,7 @@ from search_agents.corpus import Corpus
 from search_agents.documents import WebDocument
 from search_agents.engine import Engine
 from search_agents.policies.mmsearch_plus import MMSearchPlus
-from search_agents.state import Source
+from search_agents.records import Source
 from search_agents.tools.engines import searxng, serpapi
 from search_agents.tools.page import Screenshot, open_page
 from search_agents.tools.web import read_page, web_pages, web_search

@@ -22,7 +22,7 @@ from chat_models.messages import Message
 from chat_models.replies import ChatReply
 from omgm.served_agents import ServedAgents
 from omgm.settings import AgentSettings
-from serving.agent_schemas import CallStep, RequestStep, RoundStep, TrailOut
+from search_agents.schemas import CallStep, RequestStep, RoundStep, TrailOut
 from serving.agents import AgentFactory
 from serving.settings import ServingSettings
 from tests.fakes.asking import fault

@@ -21,7 +21,7 @@ from chat_models.replies import ChatReply
 from generators.chat import ChatGenerator
 from omgm.served_agents import ServedAgents
 from omgm.settings import AgentSettings
-from serving.agents import Searcher
+from search_agents.tools.index import Searcher
 from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.browser import Browser, by_id, screenshot, wait

@@ -10,7 +10,7 @@ from chat_models.replies import ChatReply
 from search_agents.budget import Budget
 from search_agents.engine import Engine
 from search_agents.policies.auto import Auto
-from search_agents.state import Observation, Source
+from search_agents.records import Observation, Source
 from search_agents.trail import AgentAnswer
 from tests.fakes.planner import ScriptedPlanner, calling, fake_tool, image
 

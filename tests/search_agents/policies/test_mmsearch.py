@@ -8,8 +8,8 @@ import pytest
 
 from search_agents.engine import Engine
 from search_agents.policies.mmsearch import MMSearch
-from search_agents.state import AgentRun, Observation, Source
-from search_agents.tool import Tool
+from search_agents.records import Observation, Source
+from search_agents.state import AgentRun, Tool
 from search_agents.tools.page import PageArguments
 from search_agents.trail import AgentAnswer
 from tests.fakes.planner import ScriptedPlanner, Words, fake_tool, image, last_text, text_of

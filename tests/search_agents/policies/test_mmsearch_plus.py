@@ -9,9 +9,9 @@ import pytest
 from chat_models.replies import ChatReply
 from search_agents.engine import Engine
 from search_agents.policies.mmsearch_plus import MMSearchPlus
+from search_agents.records import Observation, Source
 from search_agents.regions import Box
-from search_agents.state import AgentRun, Observation, Source
-from search_agents.tool import Tool
+from search_agents.state import AgentRun, Tool
 from search_agents.tools.images import PartArguments, part_of, zoom_in
 from search_agents.trail import AgentAnswer
 from tests.fakes.planner import ScriptedPlanner, calling, image, last_text

@@ -11,7 +11,7 @@ from chat_models.replies import ChatReply
 from search_agents.budget import Budget
 from search_agents.engine import Engine
 from search_agents.policies.omnisearch import OmniSearch, read_step
-from search_agents.state import Observation
+from search_agents.records import Observation
 from search_agents.trail import AgentAnswer
 from tests.fakes.planner import ScriptedPlanner, Words, calling, fake_tool, image, last_text, text_of
 

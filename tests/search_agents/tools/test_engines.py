@@ -15,7 +15,7 @@ import httpx
 import pytest
 from PIL import Image
 
-from search_agents.state import Source
+from search_agents.records import Source
 from search_agents.tools.engines import duckduckgo, google_lens, serpapi
 
 GOOGLE = {

@@ -14,7 +14,7 @@ from PIL import Image
 from search_agents.browsing.chromium import View
 from search_agents.corpus import Corpus, NotRecorded
 from search_agents.documents import WebDocument
-from search_agents.state import Source
+from search_agents.records import Source
 from search_agents.tools.engines import WebSearch
 from search_agents.tools.frozen import (
     frozen_fetch,

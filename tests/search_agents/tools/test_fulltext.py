@@ -12,12 +12,13 @@ import pytest
 from indexes.live.editor import Editor
 from retriever.types import Entity, Query, RetrievalResult, Section
 from search_agents.engine import Engine
-from search_agents.state import Call
+from search_agents.records import Call
 from search_agents.tools.fulltext import FullText
 from search_agents.tools.index import IndexTools
 from search_agents.tools.page import open_page
 from tests.fakes.live import World
 from tests.fakes.planner import ScriptedPlanner
+from tests.fakes.searcher import FakeSearcher
 
 
 def lands(*texts: tuple[str, str], names: tuple[str, ...] = ()) -> list[Entity]:
@@ -92,10 +93,10 @@ def test_no_tool_answers_from_before_a_change(world: tuple[World, Editor]) -> No
     """Tool results are cached for an hour, but a change of the index invalidates them."""
     folder, editor = world
 
-    async def retrieve(query: Query) -> RetrievalResult:
+    def retrieve(query: Query) -> RetrievalResult:
         raise AssertionError("no image is searched")
 
-    tools = IndexTools(editor.index, retrieve)
+    tools = IndexTools(FakeSearcher(editor.index, retrieve))
     engine = Engine(ScriptedPlanner([""]), [*tools.tools(), open_page([tools.opener], changes=tools.changes)])
     search, opened = Call("text_search", {"queries": ["Niger"]}), Call("open_page", {"page": "Niger"})
 

@@ -1,14 +1,36 @@
-"""Wire formats of agent runs: the trail, and the steps as server-sent events."""
+"""The trail of a run and its steps, as they are written and sent; read from the records of the run by name."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, AliasPath, BeforeValidator, ConfigDict, Field
+
+from retriever.views import View
 
 
-class _TrailPart(BaseModel):
-    model_config = ConfigDict(use_attribute_docstrings=True, extra="forbid")
+class _TrailPart(View):
+    model_config = ConfigDict(extra="forbid")
+
+
+def _from(*path: str) -> Any:
+    """Returns a field that a record has at a path of attributes."""
+    return Field(validation_alias=AliasChoices(path[-1], AliasPath(*path)))
+
+
+def _object(arguments: object) -> object:
+    """Returns the arguments of a call: a JSON object, or the text that should have been one."""
+    try:
+        values = json.loads(arguments) if isinstance(arguments, str) else arguments
+    except (ValueError, RecursionError):
+        values = None
+    return dict(values) if isinstance(values, Mapping) else str(arguments)
+
+
+class _InRound(_TrailPart):
+    round: int
 
 
 class ClaimOut(_TrailPart):
@@ -37,20 +59,20 @@ class SourceOut(_TrailPart):
 class AgentCallOut(_TrailPart):
     """A call of a tool."""
 
-    tool: str
-    arguments: dict[str, Any] | str
+    tool: str = _from("call", "tool")
+    arguments: Annotated[dict[str, Any] | str, BeforeValidator(_object)] = _from("call", "arguments")
     """A JSON object, or the text that should have been one."""
 
 
 class CallOut(AgentCallOut):
     """A call of a tool with its result."""
 
-    sources: list[int]
+    sources: list[int] = Field(validation_alias=AliasChoices("sources", "numbers"))
     """Numbers of the sources it found."""
-    images: list[str]
+    images: Annotated[list[str], BeforeValidator(list)] = _from("observation", "images")
     """Names of the images it made."""
-    text: str
-    error: str
+    text: str = _from("observation", "text")
+    error: str = _from("observation", "error")
     """What was wrong with the call, or why it failed."""
     cached: bool
     cost: float
@@ -117,27 +139,26 @@ class TrailOut(_TrailPart):
     spent: SpentOut
 
 
-class RequestStep(ModelRequestOut):
+class RequestStep(ModelRequestOut, _InRound):
     """The event `request`: the model has replied."""
 
-    round: int
 
-
-class RoundStep(_TrailPart):
+class RoundStep(_InRound):
     """The event `round`: the policy has decided; its calls are running."""
 
-    round: int
     thought: str
     problem: str
     calls: list[AgentCallOut]
 
 
-class CallStep(CallOut):
-    """The event `call`: a call has ended."""
-
-    round: int
+class _AtPlace(_InRound):
     position: int
     """Its place among the round's calls, from 0."""
+
+
+class CallStep(CallOut, _AtPlace):
+    """The event `call`: a call has ended."""
+
     found: list[SourceOut]
     """Its sources in full."""
     thumbnails: dict[str, str]
