@@ -23,9 +23,9 @@ class EncoderSettings(_Table):
         long_texts: How to encode a text that is too long for the model: `cut` drops the rest, `windows` averages the
             vectors of its pieces.
         key_sizes: Sizes in pixels at which an entity's images are encoded; their mean vector is searched. By default
-            the encoder's own size; `[112, 128]` in `embedded`. Only this project's encoders support it.
+            the encoder's own size. Only this project's encoders support it.
         fp8: Whether the linear layers of EVA-CLIP's image tower run in FP8, for GPUs of compute capability 8.9 or
-            higher. Like `dtype`, it may differ between the build of an index and its use.
+            higher; may differ between the build of an index and its use.
     """
 
     model: str = Field(min_length=1)
@@ -43,14 +43,12 @@ class SearchSettings(_Table):
             `article`, `image` (its main image), or `combined` (main image and summary).
         image_weight: With `combined`, the weight of the main image, 0 to 1: `sim_c` is `image_weight * image + (1 -
             image_weight) * summary`.
-        image_keys: With `image` or `combined`, the maximum number of images searched per entity: its main image and the
-            next ones in its article; the best one counts. Above 1, each of them also has tokens of its own for step 2,
-            and a main image with a transparent background gets a further key.
-        trim_borders: Whether uniform borders are cut off query images, training images and labeled images, so that a
-            logo on a card or a product on white fills the frame.
+        image_keys: With `image` or `combined`, the maximum number of images searched per entity; the best one counts.
+            Above 1, each also has tokens for step 2, and a main image with a transparent background gets a further key.
+        trim_borders: Whether uniform borders are cut off query, training and labeled images.
         crops: Whether parts of a query image are searched if the image as a whole is not recognized.
-        kind: The type of entity index: `flat`, `sq8`, `hnsw`, `ivf-pq`, `auto` (`flat` up to 30,000 entities, `ivf-pq`
-            above), or `milvus`, for several machines.
+        kind: The type of entity index: `flat`, `sq8`, `hnsw`, `ivf-pq`, `auto` (`flat` up to 30,000 entities, then
+            `ivf-pq`), or `milvus`.
         uri: For `milvus`, the server's address, or a file whose name ends with `.db`.
         gpu: The library that searches if the device is a GPU: `torch`, or `faiss`.
     """
@@ -70,8 +68,8 @@ class IndexSettings(_Table):
     """The contents of an index.
 
     Attributes:
-        drop_sections: Titles of sections to drop, ignoring case; `*` matches any text. By default, lists such as
-            "References" and "See also" of encyclopedias are dropped.
+        drop_sections: Titles of sections to drop, ignoring case; `*` matches any text. By default, encyclopedias
+            lose lists such as "References".
         keep_navigation: Whether to keep lists of links, comments and the like on pages and in notes.
     """
 
@@ -92,8 +90,8 @@ class FusionSettings(_Table):
             code, for its weights).
         tuned_for: The `score_mode` that alpha and beta were chosen for; with another one, commands warn.
         recipe: The recipe of `train-reranker`, by default chosen for the model.
-        alpha: Weight of step 1, 0 to 1: an entity scores `alpha * sim_c + (1 - alpha) * max sim_m`, where the maximum
-            is over its images if several may be searched or some are labeled, and over its sections otherwise.
+        alpha: Weight of step 1, 0 to 1: an entity scores `alpha * sim_c + (1 - alpha) * max sim_m`, over its images if
+            several may be searched or some are labeled, else over its sections.
     """
 
     model: str = Field(min_length=1)
@@ -114,13 +112,11 @@ class RecognitionSettings(_Table):
     """When an image counts as recognized, as fitted by `omgm calibrate` (see `retriever.recognition`).
 
     Attributes:
-        fitted_to: A hash of the models, `search.candidates`, `search.image_weight`, `search.trim_borders`,
-            `fusion.score_mode`, `fusion.alpha`, and the index's `search.image_keys` and `fusion.tokens` that the
-            coefficients were fitted for. If any of them differs, nothing is declined.
+        fitted_to: A hash of the models and settings that the coefficients were fitted for. If it differs, nothing is
+            declined.
         general: Whether the coefficients were fitted to several knowledge bases, so that an index's own are better.
         threshold: Questions below this probability are declined; 0 declines nothing.
-        crop_threshold: With `search.crops`, the best part of an image counts from this probability on; higher than
-            `threshold`, because the best of several parts scores higher by chance; 1 counts none.
+        crop_threshold: With `search.crops`, the best part of an image counts from this probability on; 1 counts none.
         bias: The constant.
         sim_c: Coefficient of the best entity's score in step 1.
         sim_m: Coefficient of its score in step 2.
@@ -145,10 +141,9 @@ class SectionsSettings(_Table):
     """Step 3: the kind of reranker, its model if it has one, and the weight of step 2.
 
     Attributes:
-        kind: `bm25`; `hybrid`, BM25 and the cosine of the question with each section; `cross_encoder` (transformers);
-            or `flag` (FlagEmbedding, extra `flag`).
-        model: `hybrid`: a base model, or a folder that `train-sections` wrote, whose LoRA matrices change how questions
-            are encoded; otherwise the cross-encoder. BM25 needs none.
+        kind: `bm25`; `hybrid`, BM25 and the cosine of question and section; `cross_encoder` (transformers); or `flag`
+            (FlagEmbedding).
+        model: The cross-encoder; for `hybrid`, a base model or a folder that `train-sections` wrote. BM25 needs none.
         max_tokens: Longest pair of question and section that a cross-encoder reads, in tokens.
         dtype: Dtype of a cross-encoder's weights; `auto` is that of the profile.
         cosine_weight: `hybrid`: weight of the cosine relative to BM25, 0 to 1.
@@ -200,24 +195,20 @@ class _ChatModelSettings(_Table):
     Attributes:
         kind: `extractive` (a small model that quotes the section, or sentences of the article), or `openai` for any
             OpenAI-compatible server.
-        base_url: The root of the server's API, as OpenAI's clients take it, such as `http://127.0.0.1:8001/v1`; a bare
-            host gets `/v1`.
+        base_url: The root of the server's API, such as `http://127.0.0.1:8001/v1`; a bare host gets `/v1`.
         model: The model's name on the server.
-        tokenizer: A folder or hub name with a `tokenizer.json`, to cut texts by the model's own tokens; without it,
-            four ASCII characters or one other character count as a token.
+        tokenizer: A folder or hub name with a `tokenizer.json`, to cut texts by; without it, four ASCII characters or
+            one other character count as a token.
         max_tokens: Longest answer, in tokens.
         max_context_tokens: Longest section, in tokens; longer ones are cut.
-        system_role: `false` puts the system prompt into the user's message, for models whose chat template has no
-            system role.
+        system_role: `false` puts the system prompt into the user's message, for models without a system role.
         reasoning_effort: Sent to the server if set; `none` turns reasoning off in Ollama and llama.cpp's server.
-        omit: Fields of requests that the model is known to refuse: `max_tokens` (then sent as
-            `max_completion_tokens`), `max_completion_tokens`, `temperature`, `stop`, `reasoning_effort`,
+        omit: Fields of requests that the model is known to refuse, such as `max_tokens`, `temperature`, `stop`,
             `stream_options` or `stream`; by default, its refusals show them.
-        timeout_s: Longest time in seconds that the server may stay silent; for answers, `serving.timeout_s` limits the
-            request as a whole, and a search agent waits for as long as its run has.
-        retries: Retries after a failed connection, 408, 409, 425, 429 or 5xx, each after the time in Retry-After, or
-            after 0.5, 1, 2 seconds and so on, with jitter.
-        concurrency: Number of requests in flight; use 64 for vLLM, which batches them, and 1 on a laptop.
+        timeout_s: Longest time in seconds that the server may stay silent.
+        retries: Retries after a failed connection, 408, 409, 425, 429 or 5xx, after the time in Retry-After, else with
+            backoff.
+        concurrency: Number of requests in flight; 64 for vLLM, 1 on a laptop.
     """
 
     kind: Literal["extractive", "openai"] = "extractive"
@@ -241,8 +232,8 @@ class SummarizerSettings(_ChatModelSettings):
         max_words: Longest extractive summary, in words.
         max_tokens: Longest summary, in tokens.
         max_context_tokens: Longest article, in tokens; longer ones are cut.
-        cache: Cache file for a chat model's summaries: `auto` for `omgm/summaries.sqlite` in the user's cache folder
-            (`XDG_CACHE_HOME`, else `~/.cache`), a path on a local disk, or `none`.
+        cache: Cache file for a chat model's summaries: `auto` for `omgm/summaries.sqlite` in the user's cache folder, a
+            path on a local disk, or `none`.
     """
 
     max_words: int = Field(default=64, ge=1)
@@ -255,8 +246,7 @@ class GeneratorSettings(_ChatModelSettings):
     """The generator, which writes the answers.
 
     Attributes:
-        style: The paper's prompt: `evqa` (Table 16), `infoseek` (Table 17), or `auto`, which is that of `--dataset`,
-            and Table 16 for all other questions.
+        style: The paper's prompt: `evqa` (Table 16), `infoseek` (Table 17), or `auto`, that of the data set.
         multimodal: Whether the image is sent too; needs a multimodal model.
     """
 
@@ -278,8 +268,7 @@ class AgentSettings(_Table):
         runs: Maximum number of concurrent runs in the service; more are rejected with 429.
         prices: Price per tool call, or per query for searches, by tool name: `{web_search = 0.015}`.
         calls: Maximum number of calls per run, by tool name: `{web_search = 5}`; by default unlimited.
-        search_engine: Search engine of the tool `web_search`: `searxng`, `serpapi` (with its key in the environment
-            variable `SERPAPI_API_KEY`) or `duckduckgo` (extra `duckduckgo`).
+        search_engine: Search engine of `web_search`: `searxng`, `serpapi` (key in `SERPAPI_API_KEY`) or `duckduckgo`.
         searxng_url: Address of a SearXNG server, which becomes the default engine.
         publish_dir: For reverse image search with SerpAPI: a folder that your web server publishes.
         publish_url: The folder's public address.
@@ -288,10 +277,10 @@ class AgentSettings(_Table):
         allow_private: Hosts of web pages (`name` or `name:port`) that may be on a private network.
         web_corpus: A folder written by `omgm web record`, replayed instead of the web.
         propose_regions: Whether regions are proposed for an image without any.
-        boxes: What coordinates of the model's boxes count: `pixels` of the image as sent, `thousandths`, `percent` or
-            `unit` parts of its sides; `auto` goes by the model's family.
-        prompts: `paper`: policies ask in the words of their papers (`omgm download --prompts`); `own`: in ours. By
-            default ours; in evaluations the papers' if they were downloaded.
+        boxes: Coordinates of the model's boxes: `pixels`, `thousandths`, `percent` or `unit`; `auto` goes by the
+            model's family.
+        prompts: `paper`: the words of the papers (`omgm download --prompts`); `own`: ours. By default ours; in
+            evaluations the papers' if they were downloaded.
     """
 
     rounds: int | None = Field(default=None, ge=1)
@@ -324,7 +313,7 @@ class Profile(_Table):
         name: The profile's name in runs and reports; for a file, defaults to the file name.
         device: `cpu`, `cuda`, or `auto`: the GPU if there is one.
         dtype: `float32`, `bfloat16`, `float16`, or `auto`: `bfloat16` on a GPU, on a CPU with AMX and on an AMD CPU
-            with AVX512-BF16, `float32` on any other CPU.
+            with AVX512-BF16, else `float32`.
         cuda_graphs: Whether the models of steps 1 and 2 run as CUDA graphs.
     """
 

@@ -1,4 +1,4 @@
-"""Draws flags: paints the layers of the flag language (docs/demo.md) on top of each other."""
+"""Draws flags: paints the layers of the flag language (omgm/demo/README.md) on top of each other."""
 
 from __future__ import annotations
 

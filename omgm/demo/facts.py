@@ -1,4 +1,4 @@
-"""Facts about the world's countries and how they are written (omgm/demo/countries.csv, docs/demo.md)."""
+"""Facts about the world's countries and how they are written (countries.csv, README.md)."""
 
 from __future__ import annotations
 

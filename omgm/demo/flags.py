@@ -1,4 +1,4 @@
-"""Flag specifications, from which flags are drawn and described (docs/demo.md)."""
+"""Flag specifications, from which flags are drawn and described (omgm/demo/README.md)."""
 
 from __future__ import annotations
 

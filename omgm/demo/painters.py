@@ -1,4 +1,4 @@
-"""Painters of the operations of the flag language (docs/demo.md)."""
+"""Painters of the operations of the flag language (omgm/demo/README.md)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import re
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from omgm.settings import Profile
+from omgm.settings import GeneratorSettings, Profile, SummarizerSettings
 from tests.paths import ROOT
 
 PAGE = ROOT / "docs" / "settings.md"
@@ -47,11 +47,13 @@ def table(name: str) -> str:
     assert isinstance(model, type) and issubclass(model, BaseModel)
     prefix = "" if model is Profile else f"{name}."
     known = meanings(model)
+    shared = meanings(SummarizerSettings) if model is GeneratorSettings else {}
     rows = ["| setting | default | meaning |", "| --- | --- | --- |"]
     for key, part in model.model_fields.items():
         if isinstance(part.annotation, type) and issubclass(part.annotation, BaseModel):
             continue
-        rows.append(f"| `{prefix}{key}` | {default_of(part)} | {known[key]} |")
+        meaning = f"as `summarizer.{key}`" if shared.get(key) == known[key] else known[key]
+        rows.append(f"| `{prefix}{key}` | {default_of(part)} | {meaning} |")
     return "\n".join(rows) + "\n"
 
 

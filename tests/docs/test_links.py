@@ -9,7 +9,17 @@ import pytest
 
 from tests.paths import ROOT
 
-PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("weights/*/*.md"), *ROOT.glob("tests/*/*.md")})
+PAGES = sorted(
+    {
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *(
+            file
+            for place in ("weights/*", "generators/*", "omgm/demo", "tests/*")
+            for file in ROOT.glob(f"{place}/*.md")
+        ),
+    }
+)
 LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
 
 

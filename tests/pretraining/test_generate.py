@@ -11,7 +11,7 @@ from pretraining.charges import Studio
 from pretraining.generate import format_flag, random_flag, similar_flag
 from tests.paths import ROOT
 
-DOCUMENT = ROOT / "docs" / "demo.md"
+DOCUMENT = ROOT / "omgm" / "demo" / "README.md"
 
 
 def test_random_flags_survive_a_round_trip() -> None:
