@@ -9,17 +9,8 @@ import pytest
 
 from tests.paths import ROOT
 
-PAGES = sorted(
-    {
-        *ROOT.glob("*.md"),
-        *ROOT.glob("docs/*.md"),
-        *(
-            file
-            for place in ("weights/*", "generators/*", "omgm/demo", "tests/*")
-            for file in ROOT.glob(f"{place}/*.md")
-        ),
-    }
-)
+GLOBS = ("*.md", "docs/*.md", "weights/*/*.md", "generators/*/*.md", "omgm/demo/*.md", "tests/*/*.md")
+PAGES = sorted(page for glob in GLOBS for page in ROOT.glob(glob))
 LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
 
 
