@@ -26,7 +26,7 @@ from transformers import (
     XLMRobertaForSequenceClassification,
 )
 
-from indexes.search import DeviceSearch
+from indexes.store.search import DeviceSearch
 from retriever.models.cross_encoder import CrossEncoderReranker
 from retriever.models.encoder import ClipEncoder
 from retriever.models.eva_clip import EVA_CLIP_8B, EvaCLIP, EvaCLIPConfig

@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.device_timer import DeviceTimer, Row
 from benchmarks.frame import arguments, default_device, device_name, machine, recorder, write_report
-from indexes.search import DeviceSearch, FaissSearch, Search
-from indexes.search_faiss_gpu import FaissGpuVectors
+from indexes.store.search import DeviceSearch, FaissSearch, Search
+from indexes.store.search_faiss_gpu import FaissGpuVectors
 from retriever.types import IntArray
 
 K = 20

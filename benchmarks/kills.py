@@ -36,17 +36,17 @@ import torch
 from PIL import Image
 
 from benchmarks.frame import arguments, write_report
-from indexes.build import build_index
-from indexes.knowledge_base import KnowledgeBase
-from indexes.labeled_images import LabeledImage
+from indexes.build.build import build_index
+from indexes.build.plan import BuildPlan, IndexDesign
+from indexes.build.report import read_report
+from indexes.build.summarizers import ExtractiveSummarizer
+from indexes.knowledge.knowledge_base import KnowledgeBase
+from indexes.knowledge.labeled_images import LabeledImage
+from indexes.knowledge.sources import FolderImages
 from indexes.live.editor import Editor, article_of
 from indexes.live.index import LiveIndex
-from indexes.live.layout import current_files
-from indexes.manifest import FILES, OWNERS
-from indexes.plan import BuildPlan, IndexDesign
-from indexes.report import read_report
-from indexes.sources import FolderImages
-from indexes.summarizers import ExtractiveSummarizer
+from indexes.store.generations import current_files
+from indexes.store.manifest import FILES, OWNERS
 from retriever.files import write_whole
 from retriever.types import ArticleImage, Entity, Section
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.frame import arguments
 from evaluation.datasets import find_query_image
-from indexes.formats import guess_format
+from indexes.knowledge.formats import guess_format
 from omgm.commands.common import add_knowledge_base, add_profile, add_questions, load_questions, profile_of
 from omgm.indexing import build
 from omgm.opening import open_retriever

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from indexes.formats import read_knowledge_base
+from indexes.knowledge.formats import read_knowledge_base
 from retriever.images import load_image
 from retriever.models.qformer import QFormerFusion
 from retriever.texts import blip_caption, section_passage

@@ -46,19 +46,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.frame import arguments, commit, write_report
 from benchmarks.made_up import FreeModels, write_knowledge_base
 from benchmarks.meter import Meter
-from indexes import build as building
-from indexes.article_images import MainImage
-from indexes.entity_index import open_search
+from indexes.build import build as building
+from indexes.build.plan import BuildPlan
 from indexes.growing import release
-from indexes.keys import Keys
-from indexes.knowledge_base import KnowledgeBase
+from indexes.knowledge.article_images import MainImage
+from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.live.editor import Article, Editor
 from indexes.live.index import LiveIndex
-from indexes.manifest import SEARCH, SearchKind
-from indexes.plan import BuildPlan
-from indexes.recall import ExactSearch, HeldOutQueries, mixed_queries
-from indexes.search_kinds import write_search
-from indexes.store import Index
+from indexes.store.entity_index import open_search
+from indexes.store.index import Index
+from indexes.store.keys import Keys
+from indexes.store.manifest import SEARCH, SearchKind
+from indexes.store.recall import ExactSearch, HeldOutQueries, mixed_queries
+from indexes.store.search_kinds import write_search
 from retriever.types import Entity, FloatArray, IntArray, Section
 
 KINDS: tuple[SearchKind, ...] = ("flat", "sq8", "hnsw", "ivf-pq")

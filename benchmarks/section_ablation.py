@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from benchmarks.frame import arguments
 from evaluation.datasets import load
 from evaluation.significance import difference
-from indexes.store import Index
+from indexes.store.index import Index
 from omgm.commands.common import add_profile, profile_of
 from omgm.parts import build_sections
 from omgm.profile import load_profile

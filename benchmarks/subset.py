@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.frame import arguments
 from evaluation.datasets import load
-from indexes.formats import guess_format, read_knowledge_base
+from indexes.knowledge.formats import guess_format, read_knowledge_base
 from retriever.files import write_whole
 
 Row = dict[str, Any]

@@ -23,7 +23,7 @@ from evaluation.records import outcome_of
 from evaluation.replayed import ReencodedIndex, replayed
 from evaluation.significance import difference, figure
 from indexes.progress import progress_bar
-from indexes.store import Index
+from indexes.store.index import Index
 from retriever.codecs import decode_tokens, encode_tokens
 from retriever.images import load_image
 from retriever.pipeline import Retriever

@@ -1,11 +1,11 @@
-"""Replaces step 1 by given candidates: a file's (`indexes.formats.rankings`), or the right entities (an oracle)."""
+"""Replaces step 1 by given candidates: those of a file (`indexes.knowledge.formats.rankings`), or an oracle's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from evaluation.datasets import Question
-from indexes.formats.rankings import Ranking, meant
+from indexes.knowledge.formats.rankings import Ranking, meant
 from retriever.protocols import EntityIndex, Finish
 from retriever.types import Candidate, Query
 

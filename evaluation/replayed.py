@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from indexes.store import Index
+from indexes.store.index import Index
 from retriever.borders import without_border
 from retriever.codecs import EncodedTokens, encode_tokens, unpack_tokens
 from retriever.pipeline import Retriever

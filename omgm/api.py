@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from chat_models.background import BackgroundLoop
-from indexes.formats.skipped import MAX_BAD
-from indexes.report import encoder_warning, read_report
-from indexes.store import Index
-from indexes.summarizers import Summarizer
+from indexes.build.report import encoder_warning, read_report
+from indexes.build.summarizers import Summarizer
+from indexes.knowledge.formats.skipped import MAX_BAD
+from indexes.store.index import Index
 from omgm import indexing, opening, parts
 from omgm.profile import load_profile
 from omgm.results import Answer, CandidateRow, Retrieval, make_answer, make_retrieval

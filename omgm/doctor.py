@@ -194,8 +194,8 @@ def server_finding(profile: Profile, section: Literal["summarizer", "generator"]
 
 def index_findings(profile: Profile, folder: Path) -> list[Finding]:
     """Checks that an index is complete and was built with the profile's models and settings. Loads no model."""
-    from indexes.live.layout import current_files
-    from indexes.manifest import check_files, read_manifest
+    from indexes.store.generations import current_files
+    from indexes.store.manifest import check_files, read_manifest
     from retriever.models.encoder import encoder_fingerprint
     from retriever.models.folder import folder_fingerprint
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from indexes.store import Index
+from indexes.store.index import Index
 from omgm.parts import build_planner, model_folder, placement
 from omgm.profile import is_folder
 from omgm.settings import Profile

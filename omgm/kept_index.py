@@ -8,13 +8,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from indexes.formats import guess_format, name_of
-from indexes.formats.sql import hash_sql
-from indexes.formats.zim import zim_parts
-from indexes.manifest import IMAGE_PROBLEMS, MANIFEST, REPORT
-from indexes.report import problem_lines, read_report
-from indexes.sources import images_beside
-from indexes.store import Index
+from indexes.build.report import problem_lines, read_report
+from indexes.knowledge.formats import guess_format, name_of
+from indexes.knowledge.formats.sql import hash_sql
+from indexes.knowledge.formats.zim import zim_parts
+from indexes.knowledge.sources import images_beside
+from indexes.store.index import Index
+from indexes.store.manifest import IMAGE_PROBLEMS, MANIFEST, REPORT
 from omgm import indexing
 from omgm.settings import Profile
 from retriever.files import write_whole

@@ -17,7 +17,7 @@ from PIL import Image
 from pydantic import BeforeValidator, Field, ValidationError
 
 from chat_models.chat import ChatError
-from indexes.manifest import Candidates
+from indexes.store.manifest import Candidates
 from omgm import __version__
 from omgm.agent import NO_MODEL, Agent, budget_of
 from omgm.api import OMGM

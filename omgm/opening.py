@@ -10,9 +10,9 @@ from pathlib import Path
 
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
-from indexes.live.layout import current_files
-from indexes.manifest import read_manifest
-from indexes.store import Index, OpenOptions, check_candidates
+from indexes.store.generations import current_files
+from indexes.store.index import Index, OpenOptions, check_candidates
+from indexes.store.manifest import read_manifest
 from omgm import parts
 from omgm.own_recognition import own_recognition
 from omgm.settings import Profile

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from indexes.live.counting import count
 from indexes.live.index import LiveIndex
-from indexes.manifest import RECOGNITION
-from indexes.store import Index
+from indexes.store.index import Index
+from indexes.store.manifest import RECOGNITION
 from omgm.settings import Profile
 from retriever.files import read_object
 from retriever.recognition import Recognition, Signs

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from indexes.images import thumbnail
+from indexes.knowledge.images import thumbnail
 from retriever.evidence import answer_span, best_evidence
 from retriever.protocols import EntityIndex
 from retriever.types import Candidate, Crop, Ending, Entity, Evidence, Generation, Query, RetrievalResult

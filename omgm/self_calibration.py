@@ -20,9 +20,9 @@ from PIL import Image
 
 from evaluation.recognition_fit import CROP, FOLDS, Trial, fit, logit, probability
 from indexes.live.index import LiveIndex
-from indexes.manifest import RECOGNITION
 from indexes.progress import progress_bar
-from indexes.store import Index
+from indexes.store.index import Index
+from indexes.store.manifest import RECOGNITION
 from omgm.opening import recognition_key, search_steps
 from omgm.own_recognition import images_in
 from omgm.settings import Profile

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from indexes.live.editor import Editor
-    from indexes.store import Index
+    from indexes.store.index import Index
     from omgm.settings import Profile
     from retriever.image_cache import ImageCache
     from retriever.pipeline import Retriever
@@ -123,7 +123,7 @@ def open_service(
     Raises:
         ValueError: As for `omgm.opening.open_retriever`.
     """
-    from indexes.lock import LockedError
+    from indexes.store.lock import LockedError
     from omgm.opening import lacks_encoder, open_editor, open_retriever
     from omgm.parts import build_fusion
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from indexes.formats import read_knowledge_base
-from indexes.summarizers import ExtractiveSummarizer
+from indexes.build.summarizers import ExtractiveSummarizer
+from indexes.knowledge.formats import read_knowledge_base
 from omgm.demo.articles import articles
 from omgm.demo.facts import countries, url_of
 from omgm.demo.questions import questions

@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
-from indexes.formats.html_text import INVISIBLE, parse, plain_html
-from indexes.formats.losses import Losses
-from indexes.formats.page_parts import attribute, decode, meta, remove
+from indexes.knowledge.formats.html_text import INVISIBLE, parse, plain_html
+from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.formats.page_parts import attribute, decode, meta, remove
 
 _FEW_ELEMENTS, _MOST_ELEMENTS = 20_000, 200_000
 """Up to the first, the main text of a page is looked for; beyond the second, the rest of a page is not read."""

@@ -19,11 +19,11 @@ from PIL import Image
 from starlette.datastructures import UploadFile
 
 from chat_models.chat import ChatError
-from indexes.article_images import MAIN_ONLY, ImageUse, MainImage
-from indexes.formats.jsonl import entry_of
+from indexes.knowledge.article_images import MAIN_ONLY, ImageUse, MainImage
+from indexes.knowledge.formats.jsonl import entry_of
+from indexes.knowledge.svg import load_any
 from indexes.live.editor import Article, Editor
-from indexes.lock import LockedError
-from indexes.svg import load_any
+from indexes.store.lock import LockedError
 from serving import intake
 from serving.body import content_type_of, parse_json, read_json
 from serving.errors import ApiError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from indexes.store import Index
+from indexes.store.index import Index
 from retriever.protocols import EntityIndex
 from retriever.types import Candidate
 from serving.schemas import (

@@ -13,9 +13,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from indexes.formats.streams import read_members
+from indexes.knowledge.formats.streams import read_members
+from indexes.knowledge.sources import ImageSource, main_candidates
 from indexes.progress import progress_bar
-from indexes.sources import ImageSource, main_candidates
 from retriever.borders import load_query_image
 from retriever.identity import Items, agree, files_as_items
 from retriever.images import ImageError

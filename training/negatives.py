@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NotRequired, Self, TypedDict
 
-from indexes.formats.rankings import Order, RankedList, check_order, in_order, ranked_list
-from indexes.formats.streams import read_members
+from indexes.knowledge.formats.rankings import Order, RankedList, check_order, in_order, ranked_list
+from indexes.knowledge.formats.streams import read_members
 from retriever.files import naming, replacing
 
 

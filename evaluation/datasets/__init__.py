@@ -13,7 +13,7 @@ from evaluation.datasets.infoseek import INFOSEEK_TYPES, read_infoseek
 from evaluation.datasets.okvqa import read_okvqa
 from evaluation.datasets.plain import NO_NAMES, read_plain
 from evaluation.datasets.question import Item, Loader, Question, SkippedRow, Style
-from indexes.formats.fields import Names
+from indexes.knowledge.formats.fields import Names
 
 __all__ = [
     "EVQA_COLUMNS",

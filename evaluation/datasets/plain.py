@@ -11,9 +11,9 @@ from typing import Any
 
 from evaluation.datasets.question import Item, Question
 from evaluation.datasets.rows import Row, csv_rows, json_file, json_lines, name, optional_text, questions, text, texts
-from indexes.formats.fields import Names, field_of, folded
-from indexes.formats.json_rows import has_lines
-from indexes.formats.streams import read_items, starts_with
+from indexes.knowledge.formats.fields import Names, field_of, folded
+from indexes.knowledge.formats.json_rows import has_lines
+from indexes.knowledge.formats.streams import read_items, starts_with
 from retriever.wording import counted
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evaluation.datasets.question import Item, Question, SkippedRow
-from indexes.formats.fields import unique_keys
-from indexes.formats.streams import Stream, opened
+from indexes.knowledge.formats.fields import unique_keys
+from indexes.knowledge.formats.streams import Stream, opened
 
 _LONGEST_FIELD = 1 << 24  # E-VQA keeps whole sections in a field; the csv module stops at 128 KiB
 _BOM = b"\xef\xbb\xbf"

@@ -25,13 +25,13 @@ from evaluation.tables.variants import (
     clip_itc,
     qformer_itc,
 )
-from indexes.build import build_index
-from indexes.knowledge_base import KnowledgeBase
-from indexes.manifest import Candidates
-from indexes.plan import BuildPlan, IndexDesign
-from indexes.search import GpuSearch
-from indexes.store import Index, check_candidates
-from indexes.summarizers import ExtractiveSummarizer, Summarizer
+from indexes.build.build import build_index
+from indexes.build.plan import BuildPlan, IndexDesign
+from indexes.build.summarizers import ExtractiveSummarizer, Summarizer
+from indexes.knowledge.knowledge_base import KnowledgeBase
+from indexes.store.index import Index, check_candidates
+from indexes.store.manifest import Candidates
+from indexes.store.search import GpuSearch
 from retriever.maxsim import ScoreMode
 from retriever.pipeline import Retriever
 from retriever.protocols import (

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
-from indexes.article_images import MainImage
+from indexes.knowledge.article_images import MainImage
 from indexes.lines import from_row, to_row
-from indexes.manifest import Manifest
-from indexes.section_files import EncodedSections, no_vectors
+from indexes.store.manifest import Manifest
+from indexes.store.section_files import EncodedSections, no_vectors
 from retriever.types import Entity, FloatArray
 
 

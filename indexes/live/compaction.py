@@ -12,16 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from indexes.formats.losses import texts_of, words_in
+from indexes.build.reindex import stored_keys
+from indexes.build.report import PROBLEMS, Report, image_problem, read_problems, read_report, write_report
 from indexes.growing import new_array, save_array
-from indexes.ids import hash_id, other_ids, save_ids
-from indexes.keys import Keys
-from indexes.labeled_keys import load_labeled
+from indexes.knowledge.formats.losses import texts_of, words_in
+from indexes.knowledge.ids import hash_id, other_ids, save_ids
 from indexes.lines import Articles, save_offsets, to_row
 from indexes.live.changes import Addition
-from indexes.live.log import sync_folder
 from indexes.live.version import Version
-from indexes.manifest import (
+from indexes.store.change_log import sync_folder
+from indexes.store.index import Index
+from indexes.store.keys import Keys
+from indexes.store.labeled_keys import load_labeled
+from indexes.store.manifest import (
     FORMAT_VERSION,
     IMAGE_OWNERS,
     LABELED_KEYS,
@@ -33,13 +36,10 @@ from indexes.manifest import (
     SearchRecord,
     describe_files,
 )
-from indexes.recall import held_out_queries
-from indexes.reindex import stored_keys
-from indexes.report import PROBLEMS, Report, image_problem, read_problems, read_report, write_report
-from indexes.search_kinds import AT_LEAST, write_search
-from indexes.section_files import SectionFiles, SectionVectors
-from indexes.store import Index
-from indexes.thumbnails import checksum, hash_thumbnails, plain_images, shared_images
+from indexes.store.recall import held_out_queries
+from indexes.store.search_kinds import AT_LEAST, write_search
+from indexes.store.section_files import SectionFiles, SectionVectors
+from indexes.store.thumbnails import checksum, hash_thumbnails, plain_images, shared_images
 from indexes.workers import split
 from retriever.files import as_line, replacing, write_whole
 from retriever.types import IntArray
@@ -183,7 +183,7 @@ def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[Keys
     if manifest.inputs.labeled != "none":
         save_array(out / LABELED_KEYS, np.flatnonzero(labeled).astype(np.int64))
     if manifest.search is not None and manifest.search.kind == "milvus":
-        from indexes.search_milvus import key_ids, update_milvus  # needs an extra
+        from indexes.store.search_milvus import key_ids, update_milvus  # needs an extra
 
         ids = key_ids(out, written)
         changed = np.flatnonzero(found & (old < 0)).astype(np.int64)

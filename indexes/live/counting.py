@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from indexes.keys import load_owners
 from indexes.live.changes import Addition
 from indexes.live.version import Version
-from indexes.manifest import Counts
-from indexes.search import StoredVectors
-from indexes.store import Index
+from indexes.store.index import Index
+from indexes.store.keys import load_owners
+from indexes.store.manifest import Counts
+from indexes.store.search import StoredVectors
 from retriever.types import IntArray
 
 

@@ -14,7 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from indexes.article_images import (
+from indexes.build.chat_summarizer import ChatSummarizer
+from indexes.build.grounds import has_no_ground
+from indexes.build.image_stage import FURTHER_KEYS, MAIN_KEYS, SCALES, TOKENS, EntityImages, ImageModels
+from indexes.build.key_stage import candidate_text
+from indexes.build.section_vectors import encode_sections
+from indexes.build.stages import finite, section_texts
+from indexes.build.summarizers import Summarizer
+from indexes.knowledge.article_images import (
     LABELED,
     MAIN_ONLY,
     FurtherImages,
@@ -23,20 +30,13 @@ from indexes.article_images import (
     choose_further,
     keys_with_tokens,
 )
-from indexes.chat_summarizer import ChatSummarizer
-from indexes.grounds import has_no_ground
-from indexes.image_stage import FURTHER_KEYS, MAIN_KEYS, SCALES, TOKENS, EntityImages, ImageModels
-from indexes.images import thumbnail
-from indexes.keys import candidate_text
+from indexes.knowledge.images import thumbnail
+from indexes.knowledge.sections import title_rule, without_lists
+from indexes.knowledge.sources import ImageSource, find_main, main_candidates, why_missing
 from indexes.live.changes import Addition, Removal
 from indexes.live.index import LiveIndex
-from indexes.manifest import keys_are_images
-from indexes.section_files import EncodedSections, no_vectors
-from indexes.section_vectors import encode_sections
-from indexes.sections import title_rule, without_lists
-from indexes.sources import ImageSource, find_main, main_candidates, why_missing
-from indexes.stages import finite, section_texts
-from indexes.summarizers import Summarizer
+from indexes.store.manifest import keys_are_images
+from indexes.store.section_files import EncodedSections, no_vectors
 from retriever.images import ImageError
 from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 from retriever.types import Entity, FloatArray

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from indexes.live import layout
 from indexes.live.opening import Opened, Opening, read_changes
 from indexes.live.reading import VersionedIndex
 from indexes.live.version import Version
-from indexes.manifest import MANIFEST
-from indexes.store import Index
+from indexes.store import generations
+from indexes.store.index import Index
+from indexes.store.manifest import MANIFEST
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class FollowingIndex(VersionedIndex):
     def is_behind(self) -> bool:
         """Returns whether another process has changed the index since `refresh`, judged by the state of a few files."""
         try:
-            return self._follows and layout.state_of(self.root) != self._seen
+            return self._follows and generations.state_of(self.root) != self._seen
         except OSError:  # `refresh` reports it
             return True
 
@@ -91,7 +91,7 @@ class FollowingIndex(VersionedIndex):
 
     def _is_outdated(self) -> bool:
         """Returns whether there are other files than those that are open."""
-        return self._seen.files not in (self._files.state, layout.NO_FILES)
+        return self._seen.files not in (self._files.state, generations.NO_FILES)
 
     def _follow(self, at_once: bool = False) -> bool:
         """Applies what can be applied now, and starts to open new files; called by one thread at a time."""
@@ -135,8 +135,11 @@ class FollowingIndex(VersionedIndex):
             ValueError: A log is damaged.
             OSError: A log cannot be read.
         """
-        before, self._seen = self._seen, layout.state_of(self.root)  # first, so that the next call sees later changes
-        if self._seen == before or self._seen.files == layout.NO_FILES:
+        before, self._seen = (
+            self._seen,
+            generations.state_of(self.root),
+        )  # first, so that the next call sees later changes
+        if self._seen == before or self._seen.files == generations.NO_FILES:
             return False
         if not self._is_outdated():
             return self._apply_logs(self._seen)
@@ -144,7 +147,7 @@ class FollowingIndex(VersionedIndex):
             return self._apply_logs(self._seen)
         return False
 
-    def _apply_logs(self, state: layout.State) -> bool:
+    def _apply_logs(self, state: generations.State) -> bool:
         version, ends, changes = self._current, dict(self._ends), None
         if not self._leads_on(state):
             return False
@@ -154,13 +157,13 @@ class FollowingIndex(VersionedIndex):
         if changes is None:  # the last changes could not be written completely and were undone, so read all again
             version, ends = Version(version.base, version.start), {}
             changes = read_changes(self.root, self._files.generation, version.base, ends)
-        if not self._leads_on(layout.state_of(self.root)):  # these may be changes to other files
+        if not self._leads_on(generations.state_of(self.root)):  # these may be changes to other files
             return False
         version, before = self._after(version, changes), self._current
         self._current, self._ends = version, ends
         return version is not before
 
-    def _leads_on(self, state: layout.State) -> bool:
+    def _leads_on(self, state: generations.State) -> bool:
         """Returns whether the files that are open and the logs give the current state of the index.
 
         After a compaction they do, as long as the process that compacted keeps the old files and logs.
@@ -168,8 +171,8 @@ class FollowingIndex(VersionedIndex):
         if state.files == self._files.state:
             return True
         own = self._files.generation
-        wanted = range(own, layout.generation_of(self.root) + 1)
-        manifest = layout.status_of(layout.files_of(self.root, own) / MANIFEST)
+        wanted = range(own, generations.generation_of(self.root) + 1)
+        manifest = generations.status_of(generations.files_of(self.root, own) / MANIFEST)
         return manifest == self._files.manifest and {f"{number:06}.log" for number in wanted} <= dict(state.logs).keys()
 
     def _report(self, error: Exception) -> None:

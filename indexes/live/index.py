@@ -12,16 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Self, Unpack
 
-from indexes.live import layout
 from indexes.live.changes import Addition, Change, Origin, to_bytes
 from indexes.live.compaction import write_generation
 from indexes.live.following import FollowingIndex, hold
-from indexes.live.log import ChangeLog, sync_folder
 from indexes.live.opening import Opened, open_current
 from indexes.live.version import Entry, Version
-from indexes.lock import locked
-from indexes.manifest import read_manifest
-from indexes.store import Index, OpenOptions
+from indexes.store import generations
+from indexes.store.change_log import ChangeLog, sync_folder
+from indexes.store.index import Index, OpenOptions
+from indexes.store.lock import locked
+from indexes.store.manifest import read_manifest
 
 logger = logging.getLogger(__name__)
 
@@ -72,9 +72,9 @@ class LiveIndex(FollowingIndex):
         """
         with ExitStack() as held:
             if write:
-                read_manifest(layout.current_files(folder))  # before the lock, which would create a folder
+                read_manifest(generations.current_files(folder))  # before the lock, which would create a folder
                 held.enter_context(locked(folder, doing))
-                layout.remove_leftovers(folder)
+                generations.remove_leftovers(folder)
             open_files = partial(Index.open_files, **options)
             index = cls(folder, open_current(folder, partial(open_files, verify=verify)), open_files)
             if write:
@@ -98,7 +98,7 @@ class LiveIndex(FollowingIndex):
                 return
             with ExitStack() as held:
                 held.enter_context(locked(self.root, doing))
-                layout.remove_leftovers(self.root)
+                generations.remove_leftovers(self.root)
                 self.refresh()
                 with self._changing:
                     if self._is_outdated() or self.is_behind():
@@ -139,17 +139,17 @@ class LiveIndex(FollowingIndex):
         with self._compacting:
             with self._changing:
                 log, version = self._open_log(), self._current
-                if not version.changes and layout.is_settled(self.root):
+                if not version.changes and generations.is_settled(self.root):
                     return False
                 generation = self._generation = self._generation + 1
                 self._log = self._begin_log()
                 log.close()
-            target = layout.files_of(self.root, generation)
+            target = generations.files_of(self.root, generation)
             write_generation(version, target)
             base = self._open_files(target)
             with self._changing:
-                before = layout.generation_of(self.root)
-                layout.set_generation(self.root, generation)
+                before = generations.generation_of(self.root)
+                generations.set_generation(self.root, generation)
                 self._switch(version, base, before)
                 self._thumbnails.keep(entry.change.thumbnail for entry in list(self._entries.values()))
             return True
@@ -188,17 +188,17 @@ class LiveIndex(FollowingIndex):
         if self._writer is None:
             raise ValueError(f"{self.root}: is not open for changes")
         if self._log is None:
-            (self.root / layout.LIVE).mkdir(exist_ok=True)
+            (self.root / generations.LIVE).mkdir(exist_ok=True)
             sync_folder(self.root)
             self._log = self._begin_log()
         return self._log
 
     def _begin_log(self) -> ChangeLog:
-        return ChangeLog.create(layout.log_of(self.root, self._generation), to_bytes(Origin.of(self.manifest)))
+        return ChangeLog.create(generations.log_of(self.root, self._generation), to_bytes(Origin.of(self.manifest)))
 
     def _continue_log(self) -> None:
         """Opens the newest log, and writes thumbnails that are missing because the process writing them was killed."""
-        if found := layout.logs(self.root):
+        if found := generations.logs(self.root):
             self._log = ChangeLog.open(found[-1])
             self._generation = int(found[-1].stem)
         thumbnails = [entry.change.thumbnail for entry in self._current.entries.values()]
@@ -212,7 +212,7 @@ class LiveIndex(FollowingIndex):
         ids = (current.removed.keys() | compacted.entries.keys()) - current.entries.keys()
         later: list[tuple[str, Entry | None]] = [(entity_id, None) for entity_id in sorted(ids)]
         later += [(i, entry) for i, entry in current.entries.items() if compacted.entries.get(i) is not entry]
-        self._current, self._files = self._moved(base).changed(later), layout.identify(self.root)
+        self._current, self._files = self._moved(base).changed(later), generations.identify(self.root)
         hold(current)
         weakref.finalize(old, _drop, self.root, before)
 
@@ -236,6 +236,6 @@ def _drop(root: Path, generation: int) -> None:
 
 def _remove(root: Path, generation: int) -> None:
     try:
-        layout.remove_generation(root, generation)
+        generations.remove_generation(root, generation)
     except (ValueError, OSError):
         logger.exception("%s: old files could not be removed; the next process that writes will try again", root)

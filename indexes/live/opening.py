@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from indexes.live import layout
 from indexes.live.changes import Addition, Change, Origin, from_bytes
-from indexes.live.log import read_log
-from indexes.store import Index
+from indexes.store import generations
+from indexes.store.change_log import read_log
+from indexes.store.index import Index
 
 
 class Opened(NamedTuple):
@@ -25,10 +25,10 @@ class Opened(NamedTuple):
     """
 
     base: Index
-    files: layout.Files
+    files: generations.Files
     changes: list[Change]
     ends: dict[str, int]
-    state: layout.State
+    state: generations.State
 
 
 def open_current(folder: Path, open_files: Callable[[Path], Index]) -> Opened:
@@ -39,15 +39,15 @@ def open_current(folder: Path, open_files: Callable[[Path], Index]) -> Opened:
         OSError: They cannot be read.
     """
     while True:
-        state, files, ends = layout.state_of(folder), layout.identify(folder), dict[str, int]()
+        state, files, ends = generations.state_of(folder), generations.identify(folder), dict[str, int]()
         try:
-            base = open_files(layout.files_of(folder, files.generation))
+            base = open_files(generations.files_of(folder, files.generation))
             changes = read_changes(folder, files.generation, base, ends)
         except (ValueError, OSError):
-            if layout.identify(folder) == files:
+            if generations.identify(folder) == files:
                 raise
         else:  # others may have replaced the files in the meantime
-            if layout.identify(folder) == files:
+            if generations.identify(folder) == files:
                 return Opened(base, files, changes, ends, state)
 
 
@@ -103,7 +103,7 @@ def read_changes(folder: Path, generation: int, base: Index, ends: dict[str, int
         ValueError: A log is damaged, or belongs to another index.
     """
     changes: list[Change] = []
-    for path in layout.logs_since(folder, generation):
+    for path in generations.logs_since(folder, generation):
         known = ends.get(path.name)
         for record in read_log(path) if known is None else read_log(path, known):
             try:

@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from indexes.labeled_keys import article_keys, labeled_keys, labeled_numbers
-from indexes.live import layout
 from indexes.live.changes import Addition, Change
 from indexes.live.thumbnails import Thumbnails
 from indexes.live.version import Entry, Version
-from indexes.residency import Residency
-from indexes.section_files import EncodedSections
-from indexes.store import Index
-from indexes.tokens import HostTokens
+from indexes.store import generations
+from indexes.store.index import Index
+from indexes.store.labeled_keys import article_keys, labeled_keys, labeled_numbers
+from indexes.store.residency import Residency
+from indexes.store.section_files import EncodedSections
+from indexes.store.tokens import HostTokens
 from retriever.types import Entity, FloatArray, IntArray, StoredTokens
 from retriever.wording import counted
 
@@ -44,7 +44,7 @@ class VersionedIndex(Index):
     def __init__(self, root: Path, base: Index, changes: Sequence[Change]) -> None:
         self.root, self.folder, self.manifest = root, base.folder, base.manifest
         self.image_weight, self.device, self.gpu_search = base.image_weight, base.device, base.gpu_search
-        self._thumbnails = Thumbnails(root / layout.LIVE / "images")
+        self._thumbnails = Thumbnails(root / generations.LIVE / "images")
         self._pinned: ContextVar[Version | None] = ContextVar("pinned", default=None)
         self._next_row = len(base)
         self._entries: weakref.WeakValueDictionary[int, Entry] = weakref.WeakValueDictionary()

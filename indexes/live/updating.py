@@ -9,9 +9,9 @@ from pathlib import Path
 from posixpath import splitext
 from typing import Protocol
 
+from indexes.knowledge.sources import ImageSource, find_main, main_candidates
 from indexes.live.editor import Article, Editor, article_of, own_row
 from indexes.live.index import LiveIndex
-from indexes.sources import ImageSource, find_main, main_candidates
 from retriever.types import Entity
 from retriever.wording import counted
 

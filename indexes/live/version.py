@@ -10,10 +10,10 @@ from typing import Self
 import numpy as np
 import torch
 
-from indexes.keys import as_query
 from indexes.live.changes import Addition
-from indexes.search import best_of_each
-from indexes.store import Index
+from indexes.store.index import Index
+from indexes.store.keys import as_query
+from indexes.store.search import best_of_each
 from retriever.transfer import to_device
 from retriever.types import FloatArray, IntArray
 

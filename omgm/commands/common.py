@@ -14,8 +14,8 @@ from omgm.commands.numbers import natural, positive
 
 if TYPE_CHECKING:
     from evaluation.datasets import Question
-    from indexes.labeled_images import LabeledImage
-    from indexes.store import Index
+    from indexes.knowledge.labeled_images import LabeledImage
+    from indexes.store.index import Index
     from omgm.settings import Profile
     from training.record import Provenance
 
@@ -102,8 +102,8 @@ def add_max_bad(parser: argparse.ArgumentParser, listed: str = " and listed in r
 
 def reading_of(args: argparse.Namespace) -> dict[str, Any]:
     """Returns the options for reading the knowledge base: format, field names and tolerated share of bad entries."""
-    from indexes.formats.fields import parse_names
-    from indexes.formats.selection import ONLY, SKIP
+    from indexes.knowledge.formats.fields import parse_names
+    from indexes.knowledge.formats.selection import ONLY, SKIP
 
     chosen = {key: "\n".join(getattr(args, key)) for key in (ONLY, SKIP) if getattr(args, key)}
     given = {"kb_format": args.kb_format, "names": parse_names(args.names) | chosen}
@@ -152,7 +152,7 @@ def add_query_map(parser: argparse._ActionsContainer) -> None:
 def question_names(args: argparse.Namespace) -> dict[str, str]:
     """Returns the names of the questions' fields in their file, from `--query-map`."""
     from evaluation.datasets.plain import FIELDS
-    from indexes.formats.fields import parse_names
+    from indexes.knowledge.formats.fields import parse_names
 
     return parse_names(args.query_map, FIELDS, "--query-map")
 
@@ -276,7 +276,7 @@ def labeled_of(args: argparse.Namespace) -> list[LabeledImage]:
     Raises:
         ValueError: Only one of `--queries` and `--query-images` is given.
     """
-    from indexes.labeled_images import LabeledImage
+    from indexes.knowledge.labeled_images import LabeledImage
 
     if (args.queries is None) != (args.query_images is None):
         raise ValueError("--queries and --query-images must be given together")

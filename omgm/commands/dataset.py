@@ -88,15 +88,15 @@ def _known_sections(args: argparse.Namespace, wanted: set[str]) -> tuple[Section
     from evaluation.datasets.coverage import sections_in
 
     if args.index is not None:
-        from indexes.store import Index
+        from indexes.store.index import Index
 
         index = Index.open(existing(args.index, "--index"))
         rows = (index.row_of(entity) for entity in sorted(wanted))
         known = sections_in((index.entity(row) for row in rows if row is not None), wanted)
         return known, index.entity(0).id if len(index) else ""
     if args.kb is not None:
-        from indexes.formats import read_knowledge_base
-        from indexes.formats.skipped import MAX_BAD, SkippedEntries
+        from indexes.knowledge.formats import read_knowledge_base
+        from indexes.knowledge.formats.skipped import MAX_BAD, SkippedEntries
         from indexes.progress import progress_bar
 
         reading, kb = reading_of(args), existing(args.kb, "--kb")

@@ -65,9 +65,9 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError("--ids says whose the vectors are; name them with --faiss")
     kb = existing(args.kb, "--kb")
 
-    from indexes.given_vectors import GivenSummaries, GivenVectors, read_ids, read_summaries
-    from indexes.image_tables import ImageTable
-    from indexes.sources import FolderImages
+    from indexes.build.given_vectors import GivenSummaries, GivenVectors, read_ids, read_summaries
+    from indexes.knowledge.image_tables import ImageTable
+    from indexes.knowledge.sources import FolderImages
     from omgm import indexing
     from retriever.files import sha256_of
 

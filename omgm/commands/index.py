@@ -83,14 +83,14 @@ def run(args: argparse.Namespace) -> None:
 def _add(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     profile, kb, images = profile_of(args), existing(args.kb, "FILE"), images_of(args)
 
-    from indexes.formats import guess_format, read_knowledge_base
-    from indexes.formats.fields import image_pattern
-    from indexes.formats.losses import Losses, warning_of
-    from indexes.formats.skipped import MAX_BAD, SkippedEntries
+    from indexes.knowledge.formats import guess_format, read_knowledge_base
+    from indexes.knowledge.formats.fields import image_pattern
+    from indexes.knowledge.formats.losses import Losses, warning_of
+    from indexes.knowledge.formats.skipped import MAX_BAD, SkippedEntries
+    from indexes.knowledge.matching import with_matched_images
+    from indexes.knowledge.sources import open_images
     from indexes.live.updating import root_of, update
-    from indexes.matching import with_matched_images
     from indexes.progress import progress_bar
-    from indexes.sources import open_images
     from omgm.opening import open_editor
     from omgm.own_recognition import outdated_recognition
     from omgm.parts import build_encoder, build_fusion
@@ -153,7 +153,7 @@ def _remove(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 
 
 def _calibrate(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
-    from indexes.manifest import RECOGNITION
+    from indexes.store.manifest import RECOGNITION
     from omgm.opening import open_retriever
     from omgm.parts import build_encoder, build_fusion
     from omgm.self_calibration import calibrate_index
@@ -198,8 +198,8 @@ def _verify(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
 def _info(args: argparse.Namespace) -> tuple[dict[str, Any], str]:
     from indexes.live.counting import count
     from indexes.live.index import LiveIndex
-    from indexes.live.layout import logs
-    from indexes.lock import holder
+    from indexes.store.generations import logs
+    from indexes.store.lock import holder
     from omgm.own_recognition import outdated_recognition
 
     index = LiveIndex.open(args.index)

@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> None:
     """Reads the knowledge base and prints its contents and problems."""
     kb, images = existing(args.kb, "FILE"), images_of(args)
 
-    from indexes.inspection import html_page, inspect_knowledge_base, text_lines
+    from indexes.knowledge.inspection import html_page, inspect_knowledge_base, text_lines
     from indexes.lines import to_row
     from retriever.files import write_whole
 

@@ -40,8 +40,8 @@ def run(args: argparse.Namespace) -> None:
     profile = profile_of(args)
     questions = load_questions(args)
 
-    from indexes.sources import open_images
-    from indexes.store import Index, check_candidates
+    from indexes.knowledge.sources import open_images
+    from indexes.store.index import Index, check_candidates
     from omgm.parts import build_encoder
     from training.mine import mine_negatives
 

@@ -27,14 +27,14 @@ def run(args: argparse.Namespace) -> None:
     """
     folder = existing(args.folder, "FOLDER")
 
-    from indexes.live.layout import current_files
-    from indexes.manifest import MANIFEST
+    from indexes.store.generations import current_files
+    from indexes.store.manifest import MANIFEST
     from retriever.models.folder import kind_of
     from retriever.models.published import push_model
 
     private = True if args.private else None
     if (current_files(folder) / MANIFEST).is_file():
-        from indexes.store import Index
+        from indexes.store.index import Index
 
         index = Index.open(folder, verify=True)
         name = index.push_to_hub(args.repo, private=private, message=args.message, license=args.license)

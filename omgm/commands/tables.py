@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _question_set(args: argparse.Namespace, profile: Profile) -> QuestionSet | None:
     from evaluation.tables.runs import QuestionSet
-    from indexes.knowledge_base import KnowledgeBase
+    from indexes.knowledge.knowledge_base import KnowledgeBase
 
     if args.queries is None:
         return None

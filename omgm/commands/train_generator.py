@@ -199,8 +199,8 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
     """Creates the samples and returns their file; frees the retriever's memory afterward."""
     import torch
 
-    from indexes.live.layout import current_files
-    from indexes.manifest import read_manifest
+    from indexes.store.generations import current_files
+    from indexes.store.manifest import read_manifest
     from omgm.identity import sections_weights
     from omgm.opening import open_retriever
     from omgm.parts import model_folder, placement

@@ -36,13 +36,13 @@ SAID_BY = {
     "evaluation.datasets": "--dataset",
     "evaluation.judge": "--judge-url",
     "evaluation.search.tasks": "--canary",
-    "indexes.build": "--kb-format",
-    "indexes.estimate": "--dry-run",
-    "indexes.formats": "--kb-format",
-    "indexes.formats.rankings": "--only-split",
-    "indexes.image_files": "--images",
-    "indexes.matching": "--map",
-    "indexes.store": "--set",
+    "indexes.build.build": "--kb-format",
+    "indexes.build.estimate": "--dry-run",
+    "indexes.knowledge.formats": "--kb-format",
+    "indexes.knowledge.formats.rankings": "--only-split",
+    "indexes.knowledge.image_files": "--images",
+    "indexes.knowledge.matching": "--map",
+    "indexes.store.index": "--set",
     "omgm.commands.agents": "--searxng",
     "omgm.commands.common": "--query-images",
     "omgm.commands.evaluate": "--step1",
@@ -192,5 +192,5 @@ def test_options_that_messages_name_exist() -> None:
     ],
 )
 def test_the_check_finds_what_is_wrong(text: str, expected: list[str]) -> None:
-    found = list(lacking("indexes.formats.rows", text, options()))
+    found = list(lacking("indexes.knowledge.formats.rows", text, options()))
     assert set(expected) <= set(found) if expected else not found

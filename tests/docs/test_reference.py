@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from indexes.manifest import ALL_FILES, MANIFEST
+from indexes.store.manifest import ALL_FILES, MANIFEST
 from omgm.settings import Profile
 from tests.docs.settings_page import PAGE, written
 from tests.paths import ROOT

@@ -15,22 +15,22 @@ import numpy as np
 import pytest
 import torch
 
-from indexes.entity_index import open_search
-from indexes.keys import Keys
-from indexes.manifest import SearchRecord
-from indexes.recall import HeldOutQueries
-from indexes.search_milvus import Collection, key_ids, write_milvus
+from indexes.store.entity_index import open_search
+from indexes.store.keys import Keys
+from indexes.store.manifest import SearchRecord
+from indexes.store.recall import HeldOutQueries
+from indexes.store.search_milvus import Collection, key_ids, write_milvus
 from retriever.protocols import EngineError
 from retriever.types import FloatArray
 from tests.engine.conftest import Engine
 from tests.fakes.vectors import clustered
-from tests.indexes.test_search_milvus import (
+from tests.indexes.store.test_search_milvus import (
     test_an_index_in_milvus as test_an_index_in_a_server,  # noqa: F401
 )
-from tests.indexes.test_search_milvus import (
+from tests.indexes.store.test_search_milvus import (
     test_an_index_moves_to_milvus_and_back as test_an_index_moves_to_a_server_and_back,  # noqa: F401
 )
-from tests.indexes.test_search_milvus import (
+from tests.indexes.store.test_search_milvus import (
     test_candidates_of_milvus_are_rescored_and_uploads_resume as test_candidates_of_a_server,  # noqa: F401
 )
 
@@ -58,7 +58,7 @@ class Upload:
 
 @pytest.fixture
 def upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Upload:
-    monkeypatch.setattr("indexes.search_kinds._BLOCK", 1000)
+    monkeypatch.setattr("indexes.store.search_kinds._BLOCK", 1000)
     return Upload(tmp_path)
 
 

@@ -15,7 +15,7 @@ from PIL import Image, ImageOps
 from evaluation.codecs import as_markdown, choose, measure_codecs, reconstruction_error
 from evaluation.datasets import Question
 from evaluation.replayed import ReencodedIndex, replayed
-from indexes.store import Index
+from indexes.store.index import Index
 from retriever.models.bm25 import BM25
 from retriever.models.hybrid import HybridReranker
 from retriever.pipeline import Retriever

@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from indexes.store import Index
+from indexes.store.index import Index
 from retriever.types import Entity
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.plans import build_index

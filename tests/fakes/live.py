@@ -11,11 +11,11 @@ from typing import Any, Self
 import numpy as np
 from PIL import Image
 
+from indexes.knowledge.sources import FolderImages
 from indexes.live.editor import Editor, article_of
 from indexes.live.index import LiveIndex
-from indexes.manifest import ALL_FILES, REPORT
-from indexes.sources import FolderImages
-from indexes.store import Index
+from indexes.store.index import Index
+from indexes.store.manifest import ALL_FILES, REPORT
 from retriever.types import ArticleImage, Entity, Section
 from tests.fakes.models import PALETTE, FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.plans import build_index

@@ -6,10 +6,10 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from indexes import build
-from indexes.knowledge_base import KnowledgeBase
-from indexes.plan import BuildPlan, IndexDesign
-from indexes.store import Index
+from indexes.build import build
+from indexes.build.plan import BuildPlan, IndexDesign
+from indexes.knowledge.knowledge_base import KnowledgeBase
+from indexes.store.index import Index
 
 _SETTINGS, _READING = ({field.name for field in fields(kind)} for kind in (IndexDesign, KnowledgeBase))
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from indexes.formats import read_knowledge_base
-from indexes.formats.skipped import SkippedEntries
+from indexes.knowledge.formats import read_knowledge_base
+from indexes.knowledge.formats.skipped import SkippedEntries
 from retriever.types import Entity
 
 

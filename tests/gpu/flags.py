@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from indexes.store import Index
-from indexes.summarizers import ExtractiveSummarizer
+from indexes.build.summarizers import ExtractiveSummarizer
+from indexes.store.index import Index
 from omgm.demo.articles import articles
 from omgm.demo.draw import draw
 from omgm.demo.facts import countries, url_of

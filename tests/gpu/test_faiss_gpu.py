@@ -14,15 +14,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from indexes import search_faiss_gpu
-from indexes.entity_index import open_search
-from indexes.keys import Keys
 from indexes.live.editor import Editor
-from indexes.manifest import SearchKind, SearchRecord
-from indexes.recall import HeldOutQueries
-from indexes.search import BestKeySearch, DeviceSearch, Search
-from indexes.search_faiss_gpu import MOST, FaissGpu, FaissGpuCodes, FaissGpuVectors, open_faiss_gpu
-from indexes.search_kinds import write_search
+from indexes.store import search_faiss_gpu
+from indexes.store.entity_index import open_search
+from indexes.store.keys import Keys
+from indexes.store.manifest import SearchKind, SearchRecord
+from indexes.store.recall import HeldOutQueries
+from indexes.store.search import BestKeySearch, DeviceSearch, Search
+from indexes.store.search_faiss_gpu import MOST, FaissGpu, FaissGpuCodes, FaissGpuVectors, open_faiss_gpu
+from indexes.store.search_kinds import write_search
 from retriever.types import FloatArray, IntArray
 from tests.fakes.faiss_gpu import FakeFaiss
 from tests.fakes.live import BASE, World, painting

@@ -13,8 +13,8 @@ import torch
 
 from indexes.live import following
 from indexes.live.index import LiveIndex
-from indexes.row_file import RowFile
-from indexes.tokens import HostTokens, TokenStore
+from indexes.store.row_file import RowFile
+from indexes.store.tokens import HostTokens, TokenStore
 from retriever.codecs import EncodedTokens, decode_tokens, encode_tokens
 from retriever.token_codec import TokenCodec
 from retriever.types import StoredTokens

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from indexes.search import DeviceSearch
-from indexes.store import Index
+from indexes.store.index import Index
+from indexes.store.search import DeviceSearch
 from retriever.pipeline import Retriever
 from retriever.protocols import Finish, Step
 from tests.gpu.conftest import Device

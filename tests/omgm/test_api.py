@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import omgm as package
-from indexes.store import Index
+from indexes.store.index import Index
 from omgm import OMGM
 from retriever.images import ImageInput, encoded
 from retriever.types import Generation, GenerationRequest

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from indexes.formats import FORMATS
+from indexes.knowledge.formats import FORMATS
 from omgm.__main__ import COMMANDS, main, parser
 from omgm.commands.sweep import grid
 from tests.fakes.knowledge_base import write_kb

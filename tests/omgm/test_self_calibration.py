@@ -17,7 +17,7 @@ from torch import Tensor
 from evaluation.recognition_fit import Trial
 from indexes.live.changes import Removal
 from indexes.live.index import LiveIndex
-from indexes.manifest import RECOGNITION
+from indexes.store.manifest import RECOGNITION
 from omgm import indexing
 from omgm.opening import open_retriever
 from omgm.own_recognition import images_in, outdated_recognition

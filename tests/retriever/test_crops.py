@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from indexes.store import Index
+from indexes.store.index import Index
 from retriever.crops import CROPS, SCALES
 from retriever.models.bm25 import BM25
 from retriever.pipeline import Retriever

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from indexes.store import Index
+from indexes.store.index import Index
 from retriever.models.bm25 import BM25
 from retriever.pipeline import Retriever
 from retriever.protocols import Finish

@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from indexes.store import Index
+from indexes.store.index import Index
 from retriever import streams
 from retriever.pipeline import Retriever
 from retriever.protocols import Finish

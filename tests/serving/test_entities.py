@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from chat_models.chat import ChatError
-from indexes import svg
+from indexes.knowledge import svg
 from indexes.live.editor import Editor
 from omgm.client import AsyncClient, Client, ServiceError
 from retriever.images import encoded, load_image
@@ -41,7 +41,7 @@ from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.fakes.service import listening, served
 from tests.fakes.web import serve_web
 from tests.fakes.world import FakeGenerator
-from tests.indexes.live.test_log import largest_file
+from tests.indexes.store.test_change_log import largest_file
 
 SETTINGS = ServingSettings(
     read_keys=(digest_of("reader"),), write_keys=(digest_of("writer"),), image_hosts=("127.0.0.1:9",)

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 
 from PIL import Image
 
-from indexes.knowledge_base import image_source
-from indexes.sources import ImageSource
+from indexes.knowledge.knowledge_base import image_source
+from indexes.knowledge.sources import ImageSource
 from retriever.borders import load_query_image
 from retriever.identity import Items, files_as_items
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from indexes.article_images import ImageUse, MainImage, choose_further, keys_with_tokens
-from indexes.formats.rankings import check_coverage
+from indexes.knowledge.article_images import ImageUse, MainImage, choose_further, keys_with_tokens
+from indexes.knowledge.formats.rankings import check_coverage
+from indexes.knowledge.sources import ImageSource, find_main, main_candidates
+from indexes.knowledge.wanted_ids import WantedIds
 from indexes.progress import progress_bar
-from indexes.sources import ImageSource, find_main, main_candidates
-from indexes.wanted_ids import WantedIds
 from retriever.files import write_lines
 from retriever.texts import blip_caption, section_passage
 from retriever.types import Entity

@@ -46,8 +46,8 @@ class SampleSet:
         published: Position of each section in its article as published, [S].
         main_image: Main image of each entity, -1 without one, [E].
         image_owners: The entity of each of `own_images`, ascending, [F].
-        own_images: The images of articles that have their own token rows in an index
-            (`indexes.article_images.keys_with_tokens`), [F]; only for entities with which held-out samples are
+        own_images: The images of articles that have their own token rows in an index (`keys_with_tokens` in
+            `indexes.knowledge.article_images`), [F]; only for entities with which held-out samples are
             compared.
         original: The first entity with the text of each entity's article, [E]; copies are no negatives of each other.
     """

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from indexes.tokens import TokenStore
+from indexes.store.tokens import TokenStore
 from retriever.codecs import encode_tokens
 from retriever.step2_rerank import score_candidates
 from retriever.token_codec import TokenCodec

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from indexes.store import Index
+from indexes.store.index import Index
 from training.batch import Batch
 from training.sections.data import AskedArticle, passages
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from indexes.store import Index
+from indexes.store.index import Index
 from retriever.deixis import without_deixis
 from retriever.models.section_encoder import SectionEncoder
 from retriever.texts import section_passage

@@ -22,7 +22,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional
 
-from indexes.store import Index
+from indexes.store.index import Index
 from retriever.base_models import bases
 from retriever.files import replace_with, write_json, write_whole
 from retriever.identity import Items, agree

@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from indexes.images import thumbnail
-from indexes.svg import load_any
+from indexes.knowledge.images import thumbnail
+from indexes.knowledge.svg import load_any
 from omgm.downloads.images.reasons import Failure
 from retriever.files import replacing, write_whole
 from retriever.images import ImageError

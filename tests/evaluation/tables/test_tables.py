@@ -28,10 +28,10 @@ from evaluation.tables.variants import (
 )
 from evaluation.tables.write import as_json, as_markdown, write
 from generators.reader.reader import ExtractiveReader
-from indexes.knowledge_base import KnowledgeBase
-from indexes.manifest import read_manifest
-from indexes.plan import IndexDesign
-from indexes.store import Index
+from indexes.build.plan import IndexDesign
+from indexes.knowledge.knowledge_base import KnowledgeBase
+from indexes.store.index import Index
+from indexes.store.manifest import read_manifest
 from omgm.__main__ import main
 from retriever.models.bm25 import BM25
 from retriever.models.hybrid import HybridReranker

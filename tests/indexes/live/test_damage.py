@@ -12,12 +12,12 @@ import pytest
 
 from indexes.live import compaction
 from indexes.live.changes import Origin, to_bytes
-from indexes.live.log import ChangeLog
-from indexes.lock import LockedError, holder, locked
-from indexes.manifest import MANIFEST
-from indexes.store import Index
+from indexes.store.change_log import ChangeLog
+from indexes.store.index import Index
+from indexes.store.lock import LockedError, holder, locked
+from indexes.store.manifest import MANIFEST
 from tests.fakes.live import World, article
-from tests.indexes.live.test_log import largest_file
+from tests.indexes.store.test_change_log import largest_file
 from tests.paths import ROOT, contents
 
 BASE = [article(name) for name in ("a", "b", "c")]
@@ -162,7 +162,7 @@ def test_a_build_is_refused_while_another_writes(world: World) -> None:
 
 def test_the_kernel_releases_the_lock_of_a_killed_process(tmp_path: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from indexes.lock import locked\n"
+        "import sys, time; from pathlib import Path; from indexes.store.lock import locked\n"
         "with locked(Path(sys.argv[1]), 'builds it'):\n    print('held', flush=True); time.sleep(60)\n"
     )
     command = [sys.executable, "-c", script, str(tmp_path)]

@@ -8,9 +8,9 @@ from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from chat_models.chat import ChatClient
-from indexes.chat_summarizer import ChatSummarizer
+from indexes.build.chat_summarizer import ChatSummarizer
+from indexes.build.summarizers import Summarizer
 from indexes.live.editor import Editor
-from indexes.summarizers import Summarizer
 from retriever.types import Entity
 from tests.fakes.live import World, article
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer

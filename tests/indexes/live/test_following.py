@@ -10,8 +10,8 @@ import pytest
 from indexes.live import following, opening
 from indexes.live.changes import Change, Origin, from_bytes
 from indexes.live.index import LiveIndex
-from indexes.live.layout import LIVE, logs
-from indexes.store import Index
+from indexes.store.generations import LIVE, logs
+from indexes.store.index import Index
 from tests.fakes.live import BASE, World, article
 from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.indexes.live.test_live_index import FINAL, check_same, edit

@@ -13,9 +13,9 @@ import torch
 from indexes.live.compaction import write_generation
 from indexes.live.editor import Article
 from indexes.live.index import LiveIndex
-from indexes.live.layout import current_files, settled_files
 from indexes.live.version import Version
-from indexes.store import Index
+from indexes.store.generations import current_files, settled_files
+from indexes.store.index import Index
 from retriever.maxsim import max_sim_spans
 from retriever.pipeline import Retriever
 from retriever.protocols import Step

@@ -15,9 +15,9 @@ import pytest
 
 from indexes.live import following, opening
 from indexes.live.index import LiveIndex
-from indexes.live.layout import LIVE
 from indexes.live.opening import Opened
-from indexes.store import Index
+from indexes.store.generations import LIVE
+from indexes.store.index import Index
 from tests.fakes.changer import Changer, other_process
 from tests.fakes.live import BASE, World, article, painting
 from tests.fakes.models import FakeEncoder

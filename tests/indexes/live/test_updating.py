@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from indexes.knowledge.sources import FolderImages
 from indexes.live.counting import count
 from indexes.live.editor import Editor
 from indexes.live.updating import update
-from indexes.sources import FolderImages
-from indexes.store import Index
+from indexes.store.index import Index
 from retriever.types import Entity
 from tests.fakes.live import World, article
 

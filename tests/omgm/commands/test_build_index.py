@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indexes.labeled_images import LabeledImage
+from indexes.knowledge.labeled_images import LabeledImage
 from omgm import parts
 from omgm.__main__ import main
 from omgm.parts import build_summarizer
@@ -70,7 +70,7 @@ def test_the_profile_says_which_entity_index_is_built(
     assert build(kb, images, tmp_path / "index", "--set", "search.kind=hnsw") == 2
     assert "search.kind = 'hnsw' needs at least 1000 searchable entities, got 7" in capsys.readouterr().err
     assert not (tmp_path / "index").exists()
-    monkeypatch.setattr("indexes.search_kinds.AT_LEAST", 1)
+    monkeypatch.setattr("indexes.store.search_kinds.AT_LEAST", 1)
     assert build(kb, images, tmp_path / "index", "--set", "search.kind=sq8") == 0
     assert "entity index: sq8 (SQ8), 2 candidates rescored per result, recall@20 1.0000" in capsys.readouterr().out
 
@@ -151,7 +151,7 @@ def test_a_cluster_needs_its_extra(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kb, images = write_kb(tmp_path)
-    monkeypatch.delitem(sys.modules, "indexes.cluster", raising=False)
+    monkeypatch.delitem(sys.modules, "indexes.build.cluster", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     assert build(kb, images, tmp_path / "index", "--cluster", "auto") == 2
     assert 'error: --cluster needs the extra ray: pip install "omgm[ray]"' in capsys.readouterr().err

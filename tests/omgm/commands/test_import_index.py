@@ -10,7 +10,7 @@ import faiss
 import numpy as np
 import pytest
 
-from indexes.store import Index
+from indexes.store.index import Index
 from omgm.__main__ import main
 from omgm.parts import build_encoder
 from omgm.profile import load_profile

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from indexes.build.report import read_problems
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
-from indexes.lock import LockedError, locked
-from indexes.report import read_problems
-from indexes.store import Index
+from indexes.store.index import Index
+from indexes.store.lock import LockedError, locked
 from omgm import parts
 from omgm.__main__ import main
 from omgm.api import OMGM

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from indexes.store import Index
+from indexes.store.index import Index
 from omgm.__main__ import main
 from retriever.models.encoder import ClipEncoder
 from tests.fakes.hub import UPLOADS_WARN, FakeHub, be_the_only_hub, serve_hub

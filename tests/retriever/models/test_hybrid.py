@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from indexes.store import Index
+from indexes.store.index import Index
 from retriever.models.bm25 import BM25
 from retriever.models.hybrid import HybridReranker, best_cosines
 from retriever.protocols import VectorReranker

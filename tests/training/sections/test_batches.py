@@ -7,7 +7,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from indexes.section_files import EncodedSections
+from indexes.store.section_files import EncodedSections
 from retriever.types import Entity, Section
 from training.sections.batches import ASKED, SectionBatch, SectionBatches
 from training.sections.data import AskedArticle, AskedSection

@@ -1,0 +1,254 @@
+"""Builds an index on disk from a knowledge base, in stages that resume after a kill."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import logging
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from indexes.build.chat_summarizer import ChatSummarizer
+from indexes.build.claim import PARTS, UNKNOWN, claim, publish, resumable
+from indexes.store.entity_index import write_entity_index
+from indexes.build.existing import existing_index, with_images
+from indexes.knowledge.formats import dropped_titles
+from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.formats.skipped import SkippedEntries
+from indexes.growing import save_array
+from indexes.build.image_stage import store_images
+from indexes.build.key_stage import write_keys
+from indexes.store.keys import Keys
+from indexes.lines import Articles, offsets_path, save_offsets
+from indexes.store.generations import is_live
+from indexes.store.lock import LockedError, locked
+from indexes.store.manifest import (
+    IMAGE_OWNERS,
+    LABELED_KEYS,
+    MANIFEST,
+    OWNERS,
+    Counts,
+    Inputs,
+    Manifest,
+    SearchRecord,
+    describe_files,
+)
+from indexes.knowledge.matching import MatchReport
+from indexes.build.plan import BuildPlan
+from indexes.build.reindex import change_search, change_sections
+from indexes.build.report import image_problems, log_problems, read_reading, write_reading, write_report
+from indexes.store.search_kinds import choose_kind
+from indexes.build.section_vectors import write_section_vectors
+from indexes.build.self_retrieval import measure_self_retrieval
+from indexes.build.stages import ARTICLE_FILES, BuildRun, write_articles
+from indexes.store.index import Index
+from indexes.build.summary_file import summarize_all
+from indexes.store.thumbnails import checksum, hash_thumbnails, plain_images, shared_images
+from retriever.files import write_whole
+from retriever.types import Entity
+
+logger = logging.getLogger(__name__)
+
+
+def build_index(plan: BuildPlan) -> Index:
+    """Builds the index of a knowledge base and opens it; if it is already complete, only opens it.
+
+    Live changes to a complete index (`indexes.live`) are kept, unless another index replaces it.
+
+    Work in progress is kept in `out/.parts`. A killed build resumes there and ends with the same bytes as an
+    uninterrupted one (given the same `batch_size` and `image_weight`). `out` changes only at the end, manifest last.
+
+    Raises:
+        ValueError: The input is invalid, the knowledge base has no entities, `out` contains something else and
+            `overwrite` is off, or another process builds or serves the index (`LockedError`).
+        OSError: `out` cannot be written; the message names the file. Repeating the build resumes it.
+    """
+    plan.check()
+    inputs = _inputs(plan)
+    index = existing_index(plan, inputs)
+    if index is not None:
+        return _with_changes(plan, index, inputs)
+    with resumable(plan.out), locked(plan.out, "builds it"):
+        parts = claim(plan.out, inputs, plan.overwrite)
+        if not (parts / MANIFEST).exists():  # otherwise, the build was killed while publishing
+            articles = _read_articles(plan, parts)
+            inputs = with_images(inputs, articles, plan.source)
+            inputs = inputs.model_copy(update={"search": choose_kind(plan.design.search, len(articles))})
+            claim(plan.out, inputs, plan.overwrite, keep=ARTICLE_FILES)
+            write_whole(parts / MANIFEST, _run_stages(plan, parts, articles, inputs).to_json())
+        publish(plan.out)
+    return plan.open()
+
+
+def _inputs(plan: BuildPlan) -> Inputs:
+    """Returns the inputs that identify the index; `with_images` adds the images that articles name."""
+    knowledge, design, summarizer, table = plan.knowledge, plan.design, plan.summarizer, plan.image_table
+    chat, digest = summarizer if isinstance(summarizer, ChatSummarizer) else None, knowledge.digest
+    return Inputs(
+        knowledge_base=digest if table is None else hashlib.sha256(f"{digest}{table.digest}".encode()).hexdigest(),
+        kb_format=knowledge.format,
+        drop_sections=dropped_titles(knowledge.format, knowledge.drop_sections),
+        keep_navigation=knowledge.keep_navigation,
+        pictures=UNKNOWN,
+        summarizer=summarizer.name + ("" if plan.vectors is None else f", vectors {plan.vectors.digest}"),
+        candidates=design.candidates,
+        encoder=plan.encoder.fingerprint,
+        fusion=None if plan.fusion is None else plan.fusion.fingerprint,
+        tokens=plan.codec.name,
+        search="" if design.search == "auto" else design.search,  # the number of entities decides
+        image_keys=plan.use.keys,
+        section_images=plan.use.sections,
+        labeled="none" if plan.labels is None else plan.labels.digest,
+        sections=None if plan.sections is None else plan.sections.fingerprint,
+        summarizer_settings=UNKNOWN if chat is None else chat.settings,
+        summarizer_server=UNKNOWN if chat is None else chat.served(),
+    )
+
+
+def _with_changes(plan: BuildPlan, index: Index, inputs: Inputs) -> Index:
+    """Returns a complete index, with another entity index or other vectors of sections if only these differ."""
+    built, out, design = index.manifest.inputs, plan.out, plan.design
+    other_search, other_sections = inputs.search not in ("", built.search), inputs.sections != built.sections
+    if not other_search and not other_sections:
+        _nothing_to_do(out)
+        return index
+    if is_live(out):
+        what = "the kind of its entity index" if other_search else "its encoder of sections"
+        raise ValueError(f"{out}: has live changes, so {what} cannot change; build another index")
+    with resumable(out), locked(out, "builds it"):
+        if other_search:
+            kind = choose_kind(design.search, index.manifest.counts.searchable)
+            change_search(out, kind, design.image_weight, plan.encoder, plan.progress, design.search_uri)
+        if other_sections:
+            change_sections(out, plan.open_workers(), plan.batch_size, plan.progress)
+    return plan.open()
+
+
+def _nothing_to_do(out: Path) -> None:
+    logger.info("%s is complete and built from the same inputs: nothing to do", out)
+    if (out / PARTS).exists():
+        with suppress(LockedError), locked(out, "builds it"):
+            shutil.rmtree(out / PARTS, ignore_errors=True)
+
+
+def _read_articles(plan: BuildPlan, parts: Path) -> Articles:
+    """Writes the articles to `parts` and returns them; leaves nothing behind if the knowledge base is unusable."""
+    skipped, losses, matched = SkippedEntries(plan.knowledge.max_bad), Losses(str(plan.knowledge.kb)), MatchReport()
+
+    def entities() -> Iterator[Entity]:
+        yield from plan.entities(skipped, losses, matched)
+        losses.images |= matched.counts()
+        losses.notes += matched.notes()
+        write_reading(parts, skipped, losses)  # before the articles count as complete
+
+    try:
+        articles = write_articles(entities(), parts)
+    except ValueError:
+        if not offsets_path(parts / "entities.jsonl").exists():
+            shutil.rmtree(parts)
+        raise
+    try:
+        if not len(articles):
+            raise ValueError(f"{plan.knowledge.kb}: contains no entities; check the file and --kb-format")
+        choose_kind(plan.design.search, len(articles))
+    except ValueError:
+        shutil.rmtree(parts)
+        raise
+    if plan.vectors is not None:
+        plan.vectors.rows_for(articles)  # to fail now rather than after the other stages
+    return articles
+
+
+def _run_stages(plan: BuildPlan, parts: Path, articles: Articles, inputs: Inputs) -> Manifest:
+    """Writes all files of an index but the articles, and returns the manifest that is to come last."""
+    encoder, fusion, sections = plan.encoder, plan.fusion, plan.sections
+    run = BuildRun(
+        folder=parts,
+        workers=plan.open_workers(),
+        candidates=inputs.candidates,
+        use=inputs.image_use,
+        codec=plan.codec,
+        batch=plan.batch_size,
+        progress=plan.progress,
+        vectors=plan.vectors,
+    )
+    images, offsets = store_images(run, articles, plan.source)
+    log_problems(images)
+    summarize_all(articles, plan.summarizer, parts / "summaries.jsonl", run.batch, progress=run.progress)
+    save_offsets(parts / "summaries.jsonl")
+    readable = images.readable_rows()
+    if run.candidates == "image" and not len(readable):
+        raise ValueError(f"{plan.knowledge.kb}: no entity has a readable main image, which candidates = 'image' needs")
+    keys = write_keys(run, images)
+    if len(keys.owners):
+        save_array(parts / OWNERS, keys.owners)
+    labeled = shown = np.empty(0, np.int64)
+    if run.use.labeled:
+        labeled = images.labeled_keys()
+        save_array(parts / LABELED_KEYS, labeled)
+    windows = 0 if sections is None else write_section_vectors(run, articles, sections)
+    if fusion is not None and run.use.keys > 1:
+        shown = images.image_owners()
+    if len(shown):
+        save_array(parts / IMAGE_OWNERS, shown)
+    record = _entity_index(plan, parts, keys, inputs)
+    fit = measure_self_retrieval(parts, readable, encoder)
+    hashes = hash_thumbnails(parts, len(articles))
+    report = read_reading(parts, len(readable)) | {
+        "shared_images": shared_images(hashes, articles).to_json(),
+        "plain_images": plain_images(parts, articles),
+    }
+    if fit is not None:
+        report["self_retrieval"] = fit.to_json()
+    write_report(parts, image_problems(articles, images), report)
+    return Manifest(
+        name=plan.index_name,
+        created_with=_created_with(),
+        inputs=inputs,
+        counts=Counts(
+            entities=len(articles),
+            sections=sum(len(entity.sections) for entity in articles),
+            with_image=len(readable),
+            searchable=keys.searchable,
+            further_keys=len(keys.owners),
+            token_sections=int(offsets[-1]) - (0 if fusion is None else len(labeled)) - len(shown),
+            labeled_tokens=0 if fusion is None else len(labeled),
+            image_tokens=len(shown),
+            section_windows=windows,
+        ),
+        dimension=encoder.dimension,
+        token_shape=(0, 0) if fusion is None else fusion.token_shape,
+        thumbnails=checksum(hashes),
+        search=record,
+        files=describe_files(parts),
+    )
+
+
+def _entity_index(plan: BuildPlan, parts: Path, keys: Keys, inputs: Inputs) -> SearchRecord:
+    """Writes the entity index, unless a killed build already finished it, and returns its record."""
+    note = parts / "search.json"
+    if note.exists():
+        return SearchRecord.model_validate_json(note.read_bytes())
+    record = write_entity_index(
+        parts,
+        keys,
+        inputs,
+        index=parts,
+        uri=plan.design.search_uri,
+        image_weight=plan.design.image_weight,
+        encoder=plan.encoder,
+        progress=plan.progress,
+    )
+    write_whole(note, record.model_dump_json().encode())
+    return record
+
+
+def _created_with() -> str:
+    try:
+        return f"omgm {importlib.metadata.version('omgm')}"
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree that is not installed
+        return "omgm"

@@ -1,0 +1,205 @@
+"""What an index is built from, with which models and settings: everything that a build is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import get_args
+
+from indexes.knowledge.article_images import ImageUse, note_unsearched
+from indexes.knowledge.formats import FORMATS, name_of
+from indexes.knowledge.formats.fields import image_pattern
+from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.formats.skipped import SkippedEntries
+from indexes.build.given_vectors import GivenVectors
+from indexes.knowledge.image_tables import ImageTable
+from indexes.store.keys import IMAGE_WEIGHT
+from indexes.knowledge.knowledge_base import KnowledgeBase
+from indexes.knowledge.labeled_images import LabeledImage, LabeledSource
+from indexes.store.manifest import Candidates, keys_are_images
+from indexes.knowledge.matching import MatchReport, with_matched_images
+from indexes.store.search_kinds import SearchChoice
+from indexes.knowledge.sources import ImageSource, open_images
+from indexes.store.index import Index
+from indexes.build.summarizers import Summarizer
+from indexes.workers import LocalWorkers, Workers
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.token_codec import TokenCodec
+from retriever.types import Entity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexDesign:
+    """The settings of an index, which a profile decides.
+
+    Attributes:
+        candidates: What step 1 searches. With `image`, an entity without a readable main image is never found.
+        tokens: How step 2's tokens are stored: the name of a `TokenCodec`.
+        search: The kind of entity index, see `indexes.store.search_kinds`.
+        search_uri: Where Milvus is if `search` is "milvus", see `indexes.store.search_milvus.Collection`.
+        image_weight: Weight of the main image in a combined key, used to tune an approximate entity index and to open
+            the index.
+        image_keys: Most image keys per entity: its main image, then the others of its article in order. Ignored if
+            `candidates` are only texts.
+        section_images: Whether a section's tokens use its own image if it has one.
+        trim_borders: Whether to cut uniform borders off labeled images, as off query images.
+    """
+
+    candidates: Candidates = "summary"
+    tokens: str = "float16"
+    search: SearchChoice = "auto"
+    search_uri: str = ""
+    image_weight: float = IMAGE_WEIGHT
+    image_keys: int = 1
+    section_images: bool = False
+    trim_borders: bool = False
+
+    def check(self) -> None:
+        """Raises a `ValueError` that names the first invalid setting."""
+        if self.candidates not in get_args(Candidates):
+            raise ValueError(f"candidates must be one of {', '.join(get_args(Candidates))}, got {self.candidates!r}")
+        if self.search not in get_args(SearchChoice):
+            raise ValueError(f"search must be one of {', '.join(get_args(SearchChoice))}, got {self.search!r}")
+        if self.image_keys < 1:
+            raise ValueError(f"image_keys must be at least 1, got {self.image_keys}")
+        if (self.search == "milvus") != bool(self.search_uri):
+            uri = self.search_uri
+            raise ValueError(f'search.uri must be set if search.kind is "milvus", and only then; got {uri!r}')
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildPlan:
+    """What a build is told.
+
+    Attributes:
+        knowledge: The knowledge base. Bad entries and images that are missing or unreadable are listed with their
+            reasons in `report.json` and `image_problems.jsonl`.
+        out: The index folder: absent, empty, or an index.
+        summarizer: Writes the summaries.
+        encoder: Step 1's model.
+        fusion: Step 2's model; `None` leaves the token store empty, to measure step 1 alone.
+        sections: Step 3's encoder of sections, if it has one; `None` stores no vectors of sections.
+        design: The settings.
+        labeled: Images that show an entity but are not in its article; they become further image keys of the entity.
+        image_table: Says which image of an entity is its main image, in place of the knowledge base.
+        vectors: The vectors of summaries, if another system computed them, for `candidates` "summary" only.
+        name: The index's name; by default the knowledge base's file name without extension.
+        overwrite: Whether to replace another index or its unfinished build. If only `search` differs, the entity index
+            is rebuilt from the stored vectors, and everything else is kept; if only the encoder of sections differs,
+            only their vectors are made again.
+        batch_size: Entities per batch; a kill loses at most one batch, or only the unfinished summaries.
+        progress: Whether to show progress bars.
+        workers: Creates the workers that run the models: in this process, or on a cluster (`indexes.build.cluster`).
+    """
+
+    knowledge: KnowledgeBase
+    out: Path
+    summarizer: Summarizer
+    encoder: DualEncoder
+    fusion: FusionEncoder | None
+    sections: SectionEncoder | None = None
+    design: IndexDesign = IndexDesign()
+    labeled: Sequence[LabeledImage] = ()
+    image_table: ImageTable | None = None
+    vectors: GivenVectors | None = None
+    name: str | None = None
+    overwrite: bool = False
+    batch_size: int = 32
+    progress: bool = True
+    workers: Callable[[DualEncoder, FusionEncoder | None, SectionEncoder | None], Workers] = LocalWorkers
+
+    def check(self) -> None:
+        """Checks what can be checked before the knowledge base is read.
+
+        Raises:
+            ValueError: A setting is invalid, or the given vectors or the tokens' codec do not suit the models.
+        """
+        if self.batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {self.batch_size}")
+        self.design.check()
+        codec = self.codec
+        if self.vectors is not None:
+            self._check_vectors(self.vectors)
+        if self.fusion is not None:
+            codec.stored_shape(self.fusion.token_shape)
+        if (format := self.knowledge.format) not in FORMATS:
+            raise ValueError(f"knowledge base format {format!r} is unknown: use one of {', '.join(FORMATS)}")
+
+    def _check_vectors(self, vectors: GivenVectors) -> None:
+        if self.design.candidates != "summary":
+            got = self.design.candidates
+            raise ValueError(f"{vectors.path}: vectors of summaries need search.candidates=summary, got {got}")
+        if vectors.dimension != self.encoder.dimension:
+            raise ValueError(
+                f"{vectors.path}: its vectors have {vectors.dimension} values, those of the profile's encoder "
+                f"{self.encoder.dimension}; use the profile with the encoder that made them (EVA-CLIP-8B: "
+                "--profile paper)"
+            )
+
+    @cached_property
+    def index_name(self) -> str:
+        """The index's name."""
+        return self.name or name_of(self.knowledge.kb)
+
+    @cached_property
+    def codec(self) -> TokenCodec:
+        """How step 2's tokens are stored."""
+        return TokenCodec.parse(self.design.tokens)
+
+    @cached_property
+    def own_images(self) -> ImageSource | None:
+        """The images of the knowledge base."""
+        return open_images(self.knowledge.images, self.knowledge.kb, self.knowledge.format)
+
+    @cached_property
+    def labels(self) -> LabeledSource | None:
+        """The labeled images beside those of the knowledge base, if there are any and step 1 searches images."""
+        if not self.labeled or not keys_are_images(self.design.candidates):
+            return None
+        return LabeledSource(self.labeled, self.own_images, self.design.trim_borders)
+
+    @property
+    def source(self) -> ImageSource | None:
+        """All images."""
+        return self.labels or self.own_images
+
+    @property
+    def use(self) -> ImageUse:
+        """Which images of an entity are used."""
+        keys = self.design.image_keys if keys_are_images(self.design.candidates) else 1
+        return ImageUse(keys, self.design.section_images and self.fusion is not None, self.labels is not None)
+
+    def entities(
+        self, skipped: SkippedEntries, losses: Losses | None = None, matched: MatchReport | None = None
+    ) -> Iterator[Entity]:
+        """Reads the knowledge base, with the images that belong to each entity.
+
+        Args:
+            skipped: Counts bad entries.
+            losses: Counts what is left out.
+            matched: Gets how images were matched with entities.
+        """
+        found = self.knowledge.articles(skipped, losses)
+        found = found if self.image_table is None else self.image_table.applied(found)
+        pattern, required = image_pattern(self.knowledge.names or {}), self.labels is None
+        entities = with_matched_images(found, self.own_images, pattern, matched, required=required)
+        if losses is not None:
+            entities = note_unsearched(entities, self.use.keys, losses.notes)
+        if self.labels is None:
+            return entities
+        return self.labels.attach(entities, self.knowledge.articles)
+
+    def open_workers(self) -> Workers:
+        """Returns the workers that run the models."""
+        return self.workers(self.encoder, self.fusion, self.sections)
+
+    def open(self) -> Index:
+        """Opens the finished index.
+
+        Raises:
+            ValueError: See `Index.open`.
+        """
+        weight = self.design.image_weight
+        return Index.open(self.out, encoder=self.encoder, fusion=self.fusion, image_weight=weight)

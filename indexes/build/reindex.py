@@ -1,0 +1,123 @@
+"""Changes one part of a finished index: the kind of its entity index, or the vectors of its sections."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+
+from indexes.build.claim import claim, publish
+from indexes.store.entity_index import write_entity_index
+from indexes.store.keys import Keys, load_owners
+from indexes.lines import Articles
+from indexes.store.manifest import (
+    ALL_FILES,
+    FORMAT_VERSION,
+    KEY_IDS,
+    MANIFEST,
+    SEARCH,
+    SECTION_VECTORS,
+    SECTION_WINDOWS,
+    VECTORS,
+    SearchKind,
+    describe_file,
+    read_manifest,
+)
+from indexes.store.search import StoredVectors, load_vectors
+from indexes.store.search_kinds import write_vectors
+from indexes.build.section_vectors import write_section_vectors
+from indexes.build.stages import BuildRun
+from indexes.workers import Workers
+from retriever.files import write_whole
+from retriever.protocols import DualEncoder
+
+logger = logging.getLogger(__name__)
+
+_BLOCK = 16384
+
+
+def change_search(
+    out: Path, kind: SearchKind, image_weight: float, encoder: DualEncoder, progress: bool, uri: str = ""
+) -> None:
+    """Replaces the entity index in `out` with one of another kind; otherwise only the manifest changes.
+
+    The files are those of a build with that kind. A kill leaves the old index, the new one, or a resumable build.
+
+    Raises:
+        ValueError: The index has too few entities for the kind.
+    """
+    manifest = read_manifest(out)
+    inputs = manifest.inputs.model_copy(update={"search": kind})
+    logger.info("%s: only the kind of entity index changes; rebuilding it from the stored vectors", out)
+    parts = claim(out, inputs, overwrite=True)
+    keys = stored_keys(out, parts / "stored.npy")
+    record = write_entity_index(
+        parts, keys, inputs, index=out, uri=uri, image_weight=image_weight, encoder=encoder, progress=progress
+    )
+    kept = {name: file for name, file in manifest.files.items() if name not in (SEARCH, VECTORS, KEY_IDS)}
+    made = {name: describe_file(parts / name) for name in (SEARCH, VECTORS, KEY_IDS) if (parts / name).is_file()}
+    files = kept | made
+    changed = {
+        "format_version": FORMAT_VERSION,
+        "inputs": inputs,
+        "search": record,
+        "files": {name: files[name] for name in ALL_FILES if name in files},
+    }
+    write_whole(parts / MANIFEST, manifest.model_copy(update=changed).to_json())
+    publish(out)
+
+
+def change_sections(out: Path, workers: Workers, batch: int, progress: bool) -> None:
+    """Replaces the vectors of sections in `out` with those of the workers' encoder, or removes them if it has none.
+
+    The files are those of a build with that encoder. A kill leaves the old index, the new one, or a resumable build.
+    """
+    manifest, encoder = read_manifest(out), workers.sections
+    sections = None if encoder is None else encoder.fingerprint
+    inputs = manifest.inputs.model_copy(update={"sections": sections})
+    logger.warning(
+        "%s: only the encoder of sections changes; %s, and everything else is kept",
+        out,
+        "their vectors are removed" if encoder is None else "making their vectors again",
+    )
+    parts = claim(out, inputs, overwrite=True)
+    windows = 0
+    if encoder is not None:
+        run = BuildRun(
+            folder=parts,
+            workers=workers,
+            candidates=inputs.candidates,
+            use=inputs.image_use,
+            codec=inputs.codec,
+            batch=batch,
+            progress=progress,
+        )
+        windows = write_section_vectors(run, Articles(out / "entities.jsonl"), encoder)
+    own = (SECTION_VECTORS, SECTION_WINDOWS)
+    files = {name: file for name, file in manifest.files.items() if name not in own}
+    files |= {name: describe_file(parts / name) for name in own if (parts / name).is_file()}
+    changed = {
+        "format_version": FORMAT_VERSION,
+        "inputs": inputs,
+        "counts": manifest.counts.model_copy(update={"section_windows": windows}),
+        "files": {name: files[name] for name in ALL_FILES if name in files},
+    }
+    write_whole(parts / MANIFEST, manifest.model_copy(update=changed).to_json())
+    publish(out)
+
+
+def stored_keys(folder: Path, scratch: Path) -> Keys:
+    """Returns the keys that an index stores, memory-mapped; those of a flat index are first written to `scratch`."""
+    manifest = read_manifest(folder)
+    stored = StoredVectors(folder, manifest.search)
+    if manifest.search is None or not manifest.search.rescored:
+        starts = range(0, len(stored.rows), _BLOCK)
+        blocks = ((stored.rows[start : start + _BLOCK], stored.read(start, start + _BLOCK)) for start in starts)
+        count = manifest.counts.entities + manifest.counts.further_keys
+        write_vectors(scratch, (count, stored.dimension), blocks)
+        array = np.load(scratch, mmap_mode="r", allow_pickle=False)
+    else:
+        array = load_vectors(folder)
+    halves = np.split(array, 2, axis=1) if manifest.inputs.candidates == "combined" else [array]
+    return Keys(tuple(halves), stored.rows, load_owners(folder, manifest))

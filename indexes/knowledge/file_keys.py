@@ -1,0 +1,164 @@
+"""What the name of an image file may be called after: runs of its words, with or without a number, a size or a view."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import reduce
+from itertools import accumulate
+from operator import add
+from typing import NamedTuple
+from unicodedata import normalize
+
+from indexes.knowledge.image_names import split_name
+
+NAME, BEGINS, ENDS = range(3)
+"""What a key is of a file's name: all of it but for a number, size or view; its beginning; its end."""
+
+_ACCENTS = re.compile("[\u0300-\u036f]")
+"""Accents of Latin, Greek and Cyrillic letters; combining marks of other scripts distinguish words."""
+_ASCII_WORD = re.compile("[a-z0-9]+")
+_BETWEEN = re.compile(
+    r"[\s\x00-/:-@\[-`{-\xa9\xab-\xb4\xb6-\xb9\xbb-\xbf\xd7\xf7\u2000-\u2bff\u3000-\u3004\u3008-\u3020\u30fb"
+    r"\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]+"
+)
+"""What separates words; combining marks do not."""
+_SPLIT_NUMBERS = re.compile(r"\d[^A-Za-z0-9]+\d")
+_NUMBERED = re.compile(r"(.*\D)\d{1,3}")
+_MOST_WORDS = 12
+_DIGITS = frozenset("0123456789")
+
+_SIZES = frozenset(
+    {"thumb", "thumbs", "thumbnail", "small", "medium", "large", "big", "full", "fullsize", "original", "originals"}
+    | {"orig", "scaled", "resized", "min", "web", "hires", "lowres", "hd", "sm", "md", "lg", "xl", "xs", "th", "mini"}
+)
+"""Words for a copy of an image in another size."""
+_FIRST = ("cover", "main", "primary", "hero", "feature", "featured", "front", "title", "lead", "header", "banner")
+"""Words for the image of several that stands for all, the best first."""
+_VIEWS = _SIZES | frozenset(
+    {*_FIRST, "back", "side", "top", "bottom", "left", "right", "obverse", "reverse", "recto", "verso", "inside"}
+    | {"source", "src", "image", "images", "img", "photo", "photos", "pic", "picture", "closeup", "detail", "view"}
+    | {"cropped", "crop", "edited", "edit", "copy", "final", "preview", "logo", "box", "poster", "profile", "x"}
+)
+"""Words that say which image of a thing a file is."""
+_SIZE = re.compile(r"\d+x\d+|\d+px|\d+w|[1-4]x")
+
+
+class FileKeys(NamedTuple):
+    """What a file may be called after.
+
+    Attributes:
+        texts: The keys, as `loose_key` writes them.
+        kinds: For each key, `NAME`, `BEGINS` or `ENDS`.
+        words: For each key, twice the number of its words, less one if a number was cut off the last: of several keys
+            that name entities, the longest counts.
+    """
+
+    texts: list[str]
+    kinds: list[int]
+    words: list[int]
+
+
+def loose_key(name: str) -> str:
+    """Returns a name without differences in case, accents, punctuation and leading zeros.
+
+    "Red Fox" is "redfox" as "red-fox" is, "Citroën" is "citroen", and "007" is "7", but "1-10" is not "11-0".
+    """
+    words = words_of(name)
+    return _joined(words) if _SPLIT_NUMBERS.search(name) else _number("".join(words))
+
+
+def words_of(name: str) -> list[str]:
+    """Returns the words of a name in lower case, without accents."""
+    if name.isascii():
+        return _ASCII_WORD.findall(name.lower())
+    name = normalize("NFC", _ACCENTS.sub("", normalize("NFD", name.casefold())))
+    return [word for word in _BETWEEN.split(name) if word]
+
+
+def keys_of(stem: str) -> FileKeys:
+    """Returns the keys of a file's name, without its extension."""
+    words = words_of(stem)[:_MOST_WORDS]
+    count = len(words)
+    start, end = 0, count
+    while end and is_view(words[end - 1]):
+        end -= 1
+    while start < end and words[start] in _VIEWS:
+        start += 1
+    if start == end:  # the number is all that can be a name: `photo-12-front`
+        start, end = 0, count
+        while start < end - 1 and words[start] in _VIEWS:
+            start += 1
+        while end > start + 1 and words[end - 1] in _VIEWS:
+            end -= 1
+    split_numbers = _SPLIT_NUMBERS.search(stem) is not None
+    texts = list(accumulate(words, _join if split_numbers else add))
+    kinds = [BEGINS] * (end - 1) + [NAME] * (count - end + 1 if count else 0)
+    lengths = list(range(2, 2 * count + 2, 2))
+    if start:
+        texts.append(_joined(words[start:end]))
+        kinds.append(NAME)
+        lengths.append(2 * (end - start))
+    if end and words[end - 1][-1] in _DIGITS and (numbered := _NUMBERED.fullmatch(words[end - 1])):
+        texts.append(_joined([*words[start : end - 1], numbered[1]]))
+        kinds.append(NAME)
+        lengths.append(2 * (end - start) - 1)
+    if end - start > 1:
+        texts += list(accumulate(words[:start:-1], _join_before if split_numbers else _add_before))[count - end :]
+        kinds += [ENDS] * (end - start - 1)
+        lengths += range(2 * (count - end) + 2, 2 * (count - start), 2)
+    if "0" in stem:
+        texts = list(map(_number, texts))
+    return FileKeys(texts, kinds, lengths)
+
+
+def is_view(word: str) -> bool:
+    """Returns whether a word is a number, a size, or says which image of a thing a file is."""
+    if word in _VIEWS or len(word) == 1 or word.isdecimal():
+        return True
+    return word[0] in _DIGITS and _SIZE.fullmatch(word) is not None
+
+
+def without_size(name: str, numbers: bool) -> str:
+    """Returns a file's name without its extension and without the words for its size.
+
+    Args:
+        name: The name.
+        numbers: Whether numbers of three or more digits are sizes.
+    """
+    words = words_of(split_name(name)[0])
+    kept = [word for word in words if not (word in _SIZES or _SIZE.fullmatch(word) or (numbers and is_large(word)))]
+    return _joined(kept) or _joined(words)
+
+
+def is_large(word: str) -> bool:
+    """Returns whether a word is a number that may be a size in pixels."""
+    return len(word) > 2 and word.isdecimal() and word[0] != "0"
+
+
+def standing(name: str) -> int:
+    """Returns how well an image stands for all of a thing, by its name; the best is 0."""
+    words = words_of(split_name(name)[0])
+    if (found := next((number for number, word in enumerate(_FIRST) if word in words), None)) is not None:
+        return found
+    return len(_FIRST) + len(words)
+
+
+def _joined(words: Iterable[str]) -> str:
+    return _number(reduce(_join, words, ""))
+
+
+def _join(one: str, other: str) -> str:
+    return f"{one}-{other}" if one and other and one[-1] in _DIGITS and other[0] in _DIGITS else one + other
+
+
+def _join_before(one: str, other: str) -> str:
+    return _join(other, one)
+
+
+def _add_before(one: str, other: str) -> str:
+    return other + one
+
+
+def _number(word: str) -> str:
+    return (word.lstrip("0") or "0") if word[:1] == "0" and word.isdecimal() else word

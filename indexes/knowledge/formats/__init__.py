@@ -1,0 +1,217 @@
+"""Knowledge bases in the formats they are published in, one reader per file; docs/data-formats.md describes them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from indexes.knowledge.file_names import unread_folders
+from indexes.knowledge.formats.evqa import read_evqa
+from indexes.knowledge.formats.fields import Names, without_pattern
+from indexes.knowledge.formats.guess import PACKED
+from indexes.knowledge.formats.guess import guess_format as guess_format
+from indexes.knowledge.formats.huggingface import hash_huggingface, read_huggingface
+from indexes.knowledge.formats.json_rows import json_files
+from indexes.knowledge.formats.jsonl import read_jsonl
+from indexes.knowledge.formats.losses import Losses, words_in
+from indexes.knowledge.formats.markdown import article_files, read_markdown
+from indexes.knowledge.formats.mediawiki import read_mediawiki
+from indexes.knowledge.formats.parquet import read_parquet
+from indexes.knowledge.formats.reading import Reading
+from indexes.knowledge.formats.selection import Selection, without_selection
+from indexes.knowledge.formats.skipped import Entry, SeenHashes, SkippedEntries, unreadable
+from indexes.knowledge.formats.sql import hash_sql, read_sql
+from indexes.knowledge.formats.table import read_table
+from indexes.knowledge.formats.website import page_files, read_website
+from indexes.knowledge.formats.wiki6m import read_wiki6m
+from indexes.knowledge.formats.xml_rows import read_xml, xml_files
+from indexes.knowledge.formats.zim import read_zim, zim_parts
+from indexes.knowledge.ids import hash_id
+from indexes.knowledge.sections import DROPPED, DROPPED_BY_REFERENCE, FACTS, divided, title_rule, without_lists
+from retriever.files import as_line, sha256_of
+from retriever.texts import is_unicode
+from retriever.types import Entity, Section
+
+Reader = Callable[[Path, Reading], Iterator[Entry]]
+"""Yields each entity with its place in the file or, if an entry cannot be used, its place and the reason; counts what
+it leaves out of an entity."""
+
+FORMATS: dict[str, Reader] = {
+    "evqa": read_evqa,
+    "infoseek": read_evqa,  # the 100K subset has E-VQA's format
+    "wiki6m": read_wiki6m,
+    "jsonl": read_jsonl,
+    "parquet": read_parquet,
+    "csv": read_table,
+    "mediawiki": read_mediawiki,
+    "xml": read_xml,
+    "markdown": read_markdown,
+    "zim": read_zim,
+    "website": read_website,
+    "sql": read_sql,
+    "huggingface": read_huggingface,
+}
+_ENCYCLOPEDIAS = ("zim", "mediawiki", "wiki6m")
+_SUFFIXES = (".md", ".markdown", ".mdx", ".qmd", ".rmd", ".html", ".htm", ".xhtml", ".json", ".jsonl", ".yml", ".xml")
+"""The extensions of files in folders that are knowledge bases."""
+_FILES = {"markdown": article_files, "website": page_files}
+"""The files of formats with an entity in each."""
+OWN_IMAGES = frozenset({"markdown", "zim", "website", "huggingface"})
+"""Formats that contain their images."""
+
+
+def read_knowledge_base(
+    path: Path,
+    format: str | None = None,
+    drop_sections: Sequence[str] | None = None,
+    *,
+    names: Names | None = None,
+    keep_navigation: bool = False,
+    skipped: SkippedEntries | None = None,
+    losses: Losses | None = None,
+    only: Path | None = None,
+) -> Iterator[Entity]:
+    """Yields the entities of a knowledge base in the file's order, holding only a few of them in memory.
+
+    Entries that cannot be used are skipped, including those that repeat the id of an earlier entry.
+
+    Args:
+        path: The file, or the folder.
+        format: A key of `FORMATS`; guessed if `None`.
+        drop_sections: Titles of sections to drop, see `dropped_titles`.
+        names: The names of an entity's fields there, if they differ from the usual ones.
+        keep_navigation: Whether to keep lists of links, comments and the like on pages and in notes.
+        skipped: Counts skipped entries and limits their share; by default to 1 %.
+        losses: Counts what is kept and what is left out.
+        only: A file or a folder inside the folder `path`; entities from elsewhere are left out.
+
+    Raises:
+        ValueError: The format is unknown, the file is damaged, or too many entries cannot be used. The message names
+            the file, the entry and the field.
+        OSError: The file cannot be read.
+    """
+    format = format or guess_format(path)
+    reader = FORMATS.get(format)
+    if reader is None:
+        raise ValueError(f"knowledge base format {format!r} is unknown; use one of {', '.join(FORMATS)}")
+    skipped = SkippedEntries() if skipped is None else skipped
+    dropped = title_rule(dropped_titles(format, drop_sections))
+    seen = SeenHashes()
+    ledger = Losses() if losses is None else losses
+    selection = Selection(path, _FILES[format](path) if format in _FILES else (), names or {}, ledger)
+    fields = without_pattern(without_selection(names or {}))
+    closed, elsewhere = unread_folders(path, _SUFFIXES)
+    for link, count in elsewhere.items():
+        ledger.leave_out("files in linked folders; read these as knowledge bases of their own", link, count, "entities")
+    refused = ((str(path / inner), unreadable(path / inner, error)) for inner, error in closed.items())
+    reading = Reading(fields, ledger, dropped, keep_navigation, selection.has_file)
+    for where, entry in chain(refused, reader(path, reading)):
+        if only is not None and not where.startswith((f"{only}/", f"{only}:")) and where != str(only):
+            continue
+        if not selection.has(where, entry.id if isinstance(entry, Entity) else ""):
+            continue
+        skipped.total += 1
+        ledger.at(where)
+        if not isinstance(entry, ValueError) and (reason := _unusable(entry, seen)):
+            _leave_out(ledger, "text of entries that cannot be used", entry.sections, entry.title)
+            entry = ValueError(f"{where}: {reason}")
+        if isinstance(entry, ValueError):
+            skipped.add(path, where, entry)
+            ledger.leave_out("entries that cannot be used", str(entry).removeprefix(f"{where}: "), unit="entities")
+            continue
+        kept = without_lists(entry, dropped)
+        if losses is not None:
+            losses.keep_entity(kept)
+            gone = (one for one in entry.sections if one not in kept.sections) if kept is not entry else ()
+            for section in gone:
+                _leave_out(losses, f"sections titled {section.title}", (section,), entry.title)
+        yield kept if reader is read_evqa else divided(kept)
+    skipped.close(path)
+
+
+def _unusable(entity: Entity, seen: SeenHashes) -> str:
+    """Returns why an entity cannot be used, "" if it can; its id is then seen."""
+    if place := _unpaired_surrogate(entity):
+        return f"{place}: not valid Unicode (surrogates not allowed)"
+    if not entity.id:
+        return "field 'id' is empty"
+    if not seen.add(hash_id(entity.id)):
+        return f"field 'id': {entity.id!r} occurs a second time; every entity needs its own"
+    return ""
+
+
+def _leave_out(losses: Losses, reason: str, sections: Iterable[Section], title: str) -> None:
+    """Counts sections that are left out, with those of their titles that are not just the entity's."""
+    for one in sections:
+        losses.leave_out(reason, one.text, words_in([one.text, "" if one.title in (title, FACTS) else one.title]))
+
+
+def _unpaired_surrogate(entity: Entity) -> str:
+    """Returns where an entity has an unpaired surrogate, which JSON can express but UTF-8 cannot; "" if nowhere.
+
+    Fields of the usual formats are checked by name when they are read, but any field of a row can end up in a section.
+    """
+    texts: dict[str, Iterable[str]] = {
+        **{"id": (entity.id,), "title": (entity.title,), "url": (entity.url,), "image": (entity.image or "",)},
+        **{"names": entity.names, "images": (f"{one.url} {one.caption}" for one in entity.images)},
+    }
+    for field, values in texts.items():
+        if not all(map(is_unicode, values)):
+            return f"field {field!r}"
+    parts = (part for part in entity.sections if not (is_unicode(part.title) and is_unicode(part.text)))
+    return next((f"section {part.title!r}" for part in parts), "")
+
+
+def dropped_titles(format: str, given: Sequence[str] | None) -> tuple[str, ...]:
+    """Returns the titles of sections to drop from a knowledge base, in lower case; `*` matches any text.
+
+    Args:
+        format: The format of the knowledge base. Only encyclopedias lose lists, since their titles mean lists there.
+            For E-VQA's, the same sections as in the paper's code are dropped, so that results are comparable.
+        given: The titles set by the profile, which replace the default.
+    """
+    default: tuple[str, ...] = DROPPED if format in _ENCYCLOPEDIAS else ()
+    if FORMATS.get(format) is read_evqa:
+        default = DROPPED_BY_REFERENCE
+    return default if given is None else tuple(title.lower() for title in given)
+
+
+def name_of(path: Path) -> str:
+    """Returns the name of a knowledge base: its file name without the extensions for format and compression."""
+    return Path(path.stem).stem if path.suffix in PACKED else path.stem
+
+
+def hash_knowledge_base(path: Path, format: str, names: Names | None = None) -> str:
+    """Returns the SHA-256 of a knowledge base's file or, for a folder, of its articles' names and hashes.
+
+    The given names of fields are included, because they change what is read.
+    """
+    if format == "markdown":
+        files = article_files(path)
+    elif format == "website":
+        files = page_files(path)
+    elif format == "zim":
+        files = zim_parts(path)
+    elif path.is_dir():
+        files = xml_files(path) if format == "xml" else json_files(path)
+    else:
+        files = [path]
+    rows = {"sql": hash_sql, "huggingface": hash_huggingface}.get(format)
+    if files == [path] and not names and rows is None:
+        return sha256_of(path)
+    digest = hashlib.sha256(b"" if rows is None else rows(path).encode())
+    for file in files:
+        digest.update(as_line([file.relative_to(path if path.is_dir() else path.parent).as_posix(), _hash_of(file)]))
+    if names:
+        digest.update(as_line(dict(sorted(names.items()))))
+    return digest.hexdigest()
+
+
+def _hash_of(file: Path) -> str:
+    """Returns the SHA-256 of a file in a folder; one that may not be read is a bad entry, not the end."""
+    try:
+        return sha256_of(file)
+    except PermissionError:
+        return "unreadable"

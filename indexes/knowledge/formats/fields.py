@@ -1,0 +1,317 @@
+"""Finds and checks the fields of a row; every error names the place, the field and the value's type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+from indexes.knowledge.image_names import IMAGE_SUFFIXES
+
+GUESSES: dict[str, tuple[str, ...]] = {
+    "id": (
+        *("id", "_id", "@id", "pk", "object_id", "uuid", "guid", "slug", "handle"),
+        *("accession_number", "object_number"),
+    ),
+    "title": (
+        *("title", "title_info", "name", "display_name", "label", "full_name", "common_name", "headline", "heading"),
+        *("term", "word"),
+        *("titel", "titre", "título", "titulo", "titolo", "nombre", "nom", "nome", "naam", "bezeichnung"),
+        *("название", "имя", "заголовок", "タイトル", "名前", "名称", "标题", "標題", "العنوان", "الاسم"),
+    ),
+    "url": ("url", "link", "permalink", "page_url", "web_url", "source_url", "wikipedia_url", "wikipedia"),
+    "image": (
+        *("image", "image_url", "image_src", "img", "img_url", "image_link", "image_path", "images"),
+        *("primary_image", "main_image"),
+        *(
+            "photo",
+            "photo_url",
+            "photos",
+            "picture",
+            "picture_url",
+            "pictures",
+            "gallery",
+            "logo",
+            "cover",
+            "cover_image",
+        ),
+        *("hero_image", "featured_image", "og_image", "poster", "poster_url", "poster_path", "banner", "thumbnail"),
+        *("thumbnail_url", "thumb", "sprite", "sprites", "artwork", "file_name", "file", "media"),
+        *("bild", "foto", "imagen", "imagem", "immagine", "afbeelding", "изображение", "фото", "画像", "写真", "图片"),
+        *("圖片", "الصورة", "صورة"),
+    ),
+    "text": (
+        *("text", "content", "body", "body_html", "description", "abstract", "summary", "extract", "overview"),
+        *("biography", "bio"),
+        *("desc", "long_description", "short_description", "definition", "about", "plot", "synopsis", "blurb"),
+        *("intro", "introduction", "excerpt", "article", "full_description", "main_text", "full_text"),
+        *("beschreibung", "inhalt", "texte", "texto", "testo", "contenu", "contenido", "descripción", "descripcion"),
+        *("descrição", "descrizione", "beschrijving", "описание", "текст", "содержание", "説明", "本文"),
+        *("描述", "简介", "正文", "الوصف", "النص"),
+    ),
+}
+"""Names under which an entity's field is looked up, unless `--map` names another; case, spaces, `_` and `-` are ignored
+(`folded`). The first one with a value is used."""
+_SIZES = (
+    *("url", "src", "href", "path", "image", "file", "original", "full", "hires", "large", "big", "official-artwork"),
+    *("front_default", "default", "regular", "medium", "small", "thumbnail", "value"),
+)
+"""Keys of an object that describes an image, or has it in several sizes, in order of preference."""
+_IMAGE_NAME = re.compile(rf"[^<>\"\n]+(?:{'|'.join(map(re.escape, IMAGE_SUFFIXES))})(?:[?#]\S*)?", re.IGNORECASE)
+
+_STEM = re.compile(r"(?!\d+$)[\w-]*[\d_-][\w-]*")
+_ALSO_WORDS = frozenset(("logo", "cover", "poster", "banner", "thumb", "artwork", "file", "media"))
+"""Names of fields for an image whose value may be something else, such as `oil-on-canvas`."""
+_IN_HTML = re.compile(r"<img\b[^<>]*?\ssrc\s*=\s*[\"'](?!data:)([^\"'<>]+)", re.IGNORECASE)
+
+Names = Mapping[str, str]
+"""The names of an entity's fields in a knowledge base, as far as they are given; dots lead into objects.
+
+For `image`, this may also be a rule of `indexes.knowledge.image_rules`, or `NO_IMAGES`.
+"""
+NO_IMAGES = "none"
+"""The value for `--map image=…` with which entities have only the images that they name, even if there are none."""
+
+
+def parse_names(pairs: Iterable[str], fields: Collection[str] = GUESSES, flag: str = "--map") -> dict[str, str]:
+    """Parses the `field=name` pairs of a flag; `fields` are those that may be named, by default an entity's.
+
+    Raises:
+        ValueError: A pair is malformed, or there is no such field.
+    """
+    names = {}
+    for pair in pairs:
+        field, equals, name = pair.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"{flag}: expected FIELD=NAME, such as {next(iter(fields))}=name, got {pair!r}")
+        if field.strip() not in fields:
+            raise ValueError(f"{flag}: unknown field {field.strip()!r}; fields are {', '.join(fields)}")
+        names[field.strip()] = name.strip()
+    return names
+
+
+def image_pattern(names: Names) -> str:
+    """Returns the rule that `--map image=…` gives instead of a field, such as `{id}*`, "" if it gives none."""
+    value = names.get("image", "")
+    return value if value == NO_IMAGES or re.search(r"[{*]", value) else ""
+
+
+def without_pattern(names: Names) -> Names:
+    """Returns names of fields without a rule for images."""
+    return {field: name for field, name in names.items() if field != "image"} if image_pattern(names) else names
+
+
+def field_of(row: Mapping[str, Any], field: str, names: Names) -> tuple[str, Any]:
+    """Returns the name of a field in a row and its value, which is `None` if the row has no such field.
+
+    The name is the one in `names`, or else the first of the usual ones (`GUESSES`) that has a value. If there is both a
+    title and a name, it is the name, since the title is then a person's rank or an epithet.
+    """
+    if field in names:
+        name = names[field]
+        return name, row[name] if name in row else _inside(row, name.split("."))
+    given = [name for name in _usual_names(field, tuple(row)) if row.get(name) not in (None, "", [], {})]
+    if not given:
+        return field, None
+    if [folded(name) for name in given[:2]] == ["title", "name"]:
+        title, name = (row[one] for one in given[:2])
+        if isinstance(title, str) and isinstance(name, str) and not _is_code(name, title):
+            return given[1], name
+    return given[0], row[given[0]]
+
+
+def _inside(value: Any, path: list[str]) -> Any:
+    """Returns the value at a path of field names, or `None`; for a list, that of the first item with a value there.
+
+    List items may skip leading names of the path, because `<titles><title>` in XML is read as a list named `titles`.
+    """
+    if not path:
+        return value
+    if isinstance(value, Mapping):
+        return _inside(value.get(path[0]), path[1:])
+    if not isinstance(value, list | tuple):
+        return None
+    rests = (path[start:] for start in range(len(path) + 1))
+    found = (_inside(one, rest) for rest in rests for one in value if rest or isinstance(one, str | int | float))
+    return next((one for one in found if one is not None), None)
+
+
+def _is_code(name: str, title: str) -> bool:
+    """Returns whether a name is an identifier: `acme-rocket` for "Acme Rocket 2", `item-12`, `1984.21`, `ACTMCL`."""
+    if re.search(r"\s", name):
+        return False
+    if re.fullmatch("[A-Z]{3,8}", name):
+        return not title.isupper()
+    words = re.split(r"[-_./]", name.lower())
+    says_the_same = folded(name) == folded(title) or (name.islower() and all(word in title.lower() for word in words))
+    return says_the_same or (name == name.lower() and re.search(r"[\d_]", name) is not None)
+
+
+def images_of(row: Mapping[str, Any], where: str, names: Names) -> tuple[str, list[str]]:
+    """Returns the field that names a row's images, and the images; ("", []) if there is none.
+
+    Of the usual names, the first counts whose value is an image's name or URL: a `logo` may be a word. A file's name
+    without its extension has a figure, a hyphen or an underscore, as words rarely have: `poland-1935`.
+
+    Raises:
+        ValueError: The value of the field given in `names` has another type.
+    """
+    if "image" in names:
+        name, value = field_of(row, "image", names)
+        return name, images_in(value, where, name)
+    for name in _usual_names("image", tuple(row)):
+        with suppress(ValueError):  # the value is something else, such as a number
+            found = [one for one in images_in(row.get(name), where, name) if _names_file(name, one)]
+            if found:
+                return name, found
+    return "", []
+
+
+def _names_file(field: str, value: str) -> bool:
+    stem = folded(field) not in _ALSO_WORDS and _STEM.fullmatch(value) is not None
+    return stem or re.search(r"[./]", value) is not None
+
+
+@lru_cache(maxsize=1024)
+def _usual_names(field: str, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the keys of a row that may be a field, likeliest first; `Body (HTML)` may be `body`."""
+    found = {folded(re.sub(r"\s*\([^()]*\)$", "", key)): key for key in reversed(keys)}
+    found |= {folded(key): key for key in reversed(keys)}
+    names = (guess if guess in keys else found.get(folded(guess)) for guess in GUESSES[field])
+    return tuple(dict.fromkeys(name for name in names if name is not None))
+
+
+@lru_cache(maxsize=4096)
+def folded(name: str) -> str:
+    """Normalizes the name of a field: ignores case, spaces, `_` and `-`."""
+    return re.sub(r"[\s_-]+", "", name).casefold()
+
+
+def looks_like_image(value: str) -> bool:
+    """Returns whether a text is the name or the URL of an image."""
+    return len(value) < 2048 and _IMAGE_NAME.fullmatch(value.strip()) is not None
+
+
+def images_in_html(value: str) -> list[str]:
+    """Returns the addresses of the images in HTML, except embedded ones."""
+    return _IN_HTML.findall(value) if "<" in value else []
+
+
+def string_of(value: object, where: str, field: str) -> str:
+    """Returns a text or a whole number as text, "" for null.
+
+    Raises:
+        ValueError: The value has another type.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return check_text(value, where, field)
+
+
+def images_in(value: object, where: str, field: str) -> list[str]:
+    """Returns the URLs or paths in the value of an image field: text, an object with `url` or `path`, or a list.
+
+    Raises:
+        ValueError: The value has another type.
+    """
+    if isinstance(value, list | tuple):
+        return [name for one in value for name in images_in(one, where, field)]
+    if isinstance(value, Mapping):
+        usual = (value[key] for key in _SIZES if value.get(key) and isinstance(value[key], str | Mapping))
+        given = {key: one for key, one in value.items() if isinstance(one, str)}
+        named = (one for one in given.values() if looks_like_image(one))
+        called = (one for key, one in given.items() if "://" in one and re.search("image|img|photo|picture", key, re.I))
+        value = next((one for found in (usual, named, called) for one in found), None)
+        if isinstance(value, Mapping):
+            return images_in(value, where, field)
+    name = "" if value is None else check_text(value, where, field).strip()
+    return images_in_html(name) or ([name] if name else [])
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns a JSON object's members as a dict; an `object_pairs_hook`.
+
+    Raises:
+        ValueError: A key occurs twice; `json` would silently keep the last.
+    """
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice in one object")
+    return result
+
+
+def text(row: object, field: str, where: str, required: bool = True) -> str:
+    """Returns a text field, "" if it is absent or null and not required.
+
+    Raises:
+        ValueError: The field is missing or has another type.
+    """
+    value = _field(row, field, where, required)
+    return "" if value is None else check_text(value, where, field)
+
+
+def items(row: object, field: str, where: str, required: bool = True) -> list[Any]:
+    """Returns a list field, [] if it is absent or null and not required.
+
+    Raises:
+        ValueError: The field is missing or has another type.
+    """
+    value = _field(row, field, where, required)
+    if not isinstance(value, list | None):
+        raise ValueError(f"{where}: field {field!r}: expected a list, but found {kind(value)}")
+    return value or []
+
+
+def texts(row: object, field: str, where: str, required: bool = True) -> list[str]:
+    """Returns a field that is a list of texts, [] if it is absent or null and not required.
+
+    Raises:
+        ValueError: The field is missing, or it or one of its items has another type.
+    """
+    values = items(row, field, where, required)
+    return [check_text(value, where, f"{field}[{position}]") for position, value in enumerate(values)]
+
+
+def check_text(value: object, where: str, field: str) -> str:
+    """Returns `value` if it is text.
+
+    Raises:
+        ValueError: It is not text, or contains an unpaired surrogate, which JSON can express but no tokenizer accepts.
+    """
+    if not isinstance(value, str):
+        raise ValueError(f"{where}: field {field!r}: expected text, but found {kind(value)}")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{where}: field {field!r}: not valid Unicode ({error.reason})") from error
+    return value
+
+
+def check_position(value: object, where: str, field: str) -> int | None:
+    """Returns a section's number, or `None` for null.
+
+    Raises:
+        ValueError: The value is not a whole number.
+    """
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise ValueError(f"{where}: field {field!r}: expected a whole number, but found {kind(value)}")
+    return value
+
+
+def kind(value: object) -> str:
+    """Describes the type of a JSON value in words."""
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _field(row: object, field: str, where: str, required: bool) -> Any:
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: expected an object, but found {kind(row)}")
+    if row.get(field) is None and required:
+        raise ValueError(f"{where}: field {field!r} is missing")
+    return row.get(field)

@@ -1,0 +1,307 @@
+"""An HTML page as an article: sections by its headings, the facts of its infoboxes, and images that are not icons."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from indexes.knowledge.formats.fields import looks_like_image
+from indexes.knowledge.formats.html_text import Heading, Image, Piece, heading_of, lines_in, parse, pieces_of, prepare
+from indexes.knowledge.formats.images import ICON, LARGE, SMALLEST, image_path, photos_first, sides_of
+from indexes.knowledge.formats.infobox import INFOBOX, read_infobox
+from indexes.knowledge.formats.losses import Losses, words_in
+from indexes.knowledge.formats.outline import outlined, split_article
+from indexes.knowledge.formats.page_images import base_of, reveal_images, source_of
+from indexes.knowledge.formats.page_parts import (
+    attribute,
+    canonical,
+    clean,
+    content,
+    count_around,
+    decode,
+    drop_unlikely,
+    is_inside,
+    meta,
+    remove,
+)
+from indexes.knowledge.formats.reading import Reading
+from indexes.knowledge.sections import FACTS
+from retriever.types import ArticleImage, Entity, Section
+
+_WIKI = "#mw-content-text, body.mediawiki, .mw-parser-output, meta[name=generator][content^=MediaWiki]"
+_CITATION = re.compile(r"\[(?:\d{1,3}|[a-z]|(?:note|nb|n|fn) ?\d+|citation needed|clarification needed)\]")
+_SEPARATOR = re.compile(r"\s+[-|\u2013\u2014·:»]+\s|\s*[|\u2013\u2014·»]|:+\s")
+_RIGHTS = re.compile(r"©|\(c\) ?\d{4}|\bcopyright\b|\ball rights reserved\b|\bpowered by\b", re.IGNORECASE)
+_LONGEST_RIGHTS = 200
+"""Most characters in a line of rights."""
+
+
+class Furniture(NamedTuple):
+    """What many pages of a file share: titles, navigation and logos, and images in their bodies."""
+
+    titles: frozenset[str] = frozenset()
+    links: frozenset[str] = frozenset()
+    images: frozenset[str] = frozenset()
+
+
+class Page(NamedTuple):
+    """The content of a page: its sections, images by path, and which is the main one.
+
+    `links` are lines and images that are navigation if many pages share them: links, and what is above the title.
+    """
+
+    title: str
+    canonical: str
+    sections: tuple[Section, ...]
+    images: tuple[ArticleImage, ...]
+    main: str | None
+    links: frozenset[str] = frozenset()
+
+    def entity(self, id: str) -> Entity:
+        """Returns the page as an entity."""
+        return Entity(id, self.title, self.sections, self.main, self.canonical, self.images)
+
+
+Measure = Callable[[str], tuple[int, int]]
+"""Returns the width and height of an image in the file, (0, 0) if it is not there."""
+Resolve = Callable[[str, str], str]
+"""Returns the path of an image, or its URL if it is remote, from what a page names and the path of the page."""
+
+
+def read_page(
+    html: bytes,
+    path: str,
+    title: str,
+    measure: Measure,
+    reading: Reading,
+    furniture: Furniture | None = None,
+    resolve: Resolve = image_path,
+) -> Page | None:
+    """Returns the article in a page, or `None` if the page has no text or only redirects to another one.
+
+    References and navigation are left out, and so are icons: images that the page shows with fewer pixels per side than
+    `SMALLEST`. Remote images are only used if the page states their size, or as its `og:image`.
+
+    Args:
+        html: The page.
+        path: The path of the page in its file; the paths of its images are relative to it.
+        title: Its title, "" if unknown.
+        measure: Returns the size of an image if the page does not state it.
+        reading: How to read it; `names` are those of `<meta>` tags for title, image or URL.
+        furniture: Boilerplate to leave out.
+        resolve: Returns the path in the file of an image that a page names.
+
+    Raises:
+        ValueError: The page is nested too deeply.
+    """
+    source, losses = decode(html), reading.losses
+    if not source.lstrip().startswith("<"):  # scripts are often served as text/html
+        losses.leave_out("files that are no pages", path, unit="files")
+        return None
+    tree = parse(source)
+    if tree.body is None or any(map(_is_redirect, tree.css("meta"))):
+        losses.leave_out("pages without text" if tree.body is None else "pages that lead to others", path, unit="files")
+        return None
+    furniture = furniture or Furniture()
+    given = {field: meta(tree, name) for field, name in reading.names.items()}
+    url = given.get("url") or canonical(tree)
+    shared = meta(tree, "og:image")
+    is_wiki = tree.css_first(_WIKI) is not None
+    shared_title = _one_line(meta(tree, "og:title"))
+    base = base_of(tree, path)
+    reveal_images(tree)
+    clean(tree, losses, is_wiki, reading.keep_navigation)
+    prepare(tree.body, losses)
+    root = content(tree)
+    inside = {node.mem_id for node in root.css("h1")}
+    titles = (heading_of(node) for node in (*root.css("h1"), *tree.css("h1"), *tree.css("title")))
+    own_titles = [name for name in titles if name and name not in furniture.titles]  # not the name of the site
+    title = given.get("title") or _title(title, shared_title, own_titles) or path
+    remove([node for node in tree.css("h1") if node.mem_id not in inside and heading_of(node) == title])
+    count_around(root, tree.body, losses)
+    if not (is_wiki or reading.keep_navigation):
+        drop_unlikely(root, losses)
+    article = _Article(base, title, measure, furniture, reading, is_wiki, resolve)
+    nodes = [box for box in root.css(INFOBOX) if not is_inside(box, "infobox")]
+    boxes = [read_infobox(box, title, losses) for box in nodes]
+    for box in boxes:
+        article.take(box.images)
+    own = next(iter(photos_first(image.url for image in article.images)), None)
+    remove(nodes)
+    pieces = pieces_of(root, losses)
+    article.read(pieces if is_wiki or reading.keep_navigation else _without_edges(pieces, losses))
+    facts = FACTS, "\n".join(line for box in boxes for line in box.lines)
+    sections = split_article([*article.sections(), facts], title, losses)
+    if not sections:
+        losses.leave_out("pages without text", title, unit="files")
+        return None
+    named = [resolve(src, base) for src in (given.get("image"), shared) if src]
+    named = [name for name in named if name not in furniture.links | furniture.images]
+    remote = [name for name in named if "//" in name]
+    own = own if "image" not in given else None
+    large = [name for name in named if min(measure(name)) >= SMALLEST]
+    main = own or next(iter(large), None) or article.first_large() or next(iter(remote), None)
+    return Page(title, url, sections, tuple(article.images), main, frozenset(article.links))
+
+
+class _Article:
+    """Collects sections and images in the order of the page."""
+
+    def __init__(
+        self,
+        path: str,
+        title: str,
+        measure: Measure,
+        furniture: Furniture,
+        reading: Reading,
+        is_wiki: bool,
+        resolve: Resolve,
+    ) -> None:
+        self.images: list[ArticleImage] = []
+        self.links: set[str] = set()
+        self._sections: list[tuple[int, str, list[str]]] = [(1, title, [])]
+        self._path, self._title, self._measure, self._furniture = path, title, measure, furniture
+        self._reading, self._losses, self._is_wiki = reading, reading.losses, is_wiki
+        self._resolve = resolve
+        self._sizes: dict[str, int] = {}
+        self._is_above = False  # the heading with the title
+
+    def sections(self) -> list[tuple[str, str]]:
+        """Returns (title, text) of each section; those of a wiki without those below one that is left out."""
+        if not self._is_wiki:
+            return outlined([(level, title, "\n".join(lines)) for level, title, lines in self._sections], self._losses)
+        found, inside = [], 0
+        for level, title, lines in self._sections:
+            if inside and level > inside:
+                self._losses.leave_out("sections below others that are left out", "\n".join((title, *lines)))
+                found.append(("", ""))
+                continue
+            inside = level if level > 1 and self._reading.dropped(title) else 0
+            found.append((title, "\n".join(lines)))
+        return found
+
+    def first_large(self) -> str | None:
+        """Returns the first large image, or else the first image; those that many pages share come last."""
+        names = photos_first(one.url for one in self.images)
+        names.sort(key=lambda name: (name in self._furniture.images, self._sizes[name] < LARGE))
+        return next(iter(names), None)
+
+    def read(self, pieces: Iterable[Heading | Piece]) -> None:
+        """Adds the parts of the page."""
+        pieces = list(pieces)
+        self._is_above = any(one == Heading(1, self._title) for one in pieces)
+        for piece in pieces:
+            if isinstance(piece, Heading):
+                self._is_above = self._is_above and piece != Heading(1, self._title)
+                self._begin(piece.level, piece.text)
+                continue
+            for line in piece.text.split("\n") if piece.text else ():
+                self._add(line, piece.is_links)
+            self.take(piece.images)
+
+    def take(self, images: Iterable[Image]) -> None:
+        """Adds images, except icons; without its images, the caption of a figure is text."""
+        captions = {image.caption: False for image in images if image.caption}
+        for image in images:
+            if self._take(image) and image.caption:
+                captions[image.caption] = True
+        for caption, is_taken in captions.items():
+            if is_taken:
+                self._losses.keep(caption)
+            else:
+                self._add(caption, False)
+
+    def _take(self, image: Image) -> bool:
+        name = self._resolve(source_of(image.attributes), self._path)
+        if not name or name in self._sizes:
+            return bool(name)
+        if name in self._furniture.links or ICON.search(posixpath.basename(name)):
+            self._losses.leave_out("icons and images that many pages share", name, unit="images")
+            return False
+        sides = list(sides_of(image.attributes))
+        if looks_like_image(image.link) and min(self._measure(full := self._resolve(image.link, self._path))) >= LARGE:
+            name, sides = full, []  # a link to the whole image
+        if len(sides) < 2:
+            sides += self._measure(name)
+        if min(sides) < (SMALLEST if self._is_wiki else LARGE):
+            self._losses.leave_out("small images", name, unit="images")
+            return False
+        if self._is_above or (image.link and not self._is_wiki and not looks_like_image(image.link)):
+            self.links.add(name)
+        self._sizes[name] = int(min(sides))
+        caption = self._without_marks(image.caption) or _one_line(image.attributes.get("alt") or "")
+        self.images.append(ArticleImage(name, len(self._sections) - 1, caption))
+        return True
+
+    def _add(self, line: str, is_links: bool) -> None:
+        line = self._without_marks(line)
+        if is_links or self._is_above or (len(line) < _LONGEST_RIGHTS and _RIGHTS.search(line)):
+            if line in self._furniture.links:
+                self._losses.leave_out("navigation", line)
+                return
+            self.links.add(line)
+        self._sections[-1][2].extend([line] if line else [])
+
+    def _without_marks(self, line: str) -> str:
+        """Returns a line without the footnote marks of wikis."""
+        text = " ".join(_CITATION.sub("", line).split()) if self._is_wiki and "[" in line else line
+        if text is not line:
+            self._losses.leave_out("footnote marks and references", line, words_in([line]) - words_in([text]))
+        return text
+
+    def _begin(self, level: int, title: str) -> None:
+        _, lead, lines = self._sections[0]
+        if level == 1 and title == self._title:
+            return
+        if title in self._furniture.titles:
+            self._losses.leave_out("navigation", title)
+        elif level == 1 and len(self._sections) == 1 and not lines:
+            if lead != self._title:
+                self._losses.leave_out("headings without text", lead)
+            self._sections[0] = (level, title, lines)
+        else:
+            self._sections.append((level, title, []))
+
+
+def _is_redirect(meta: Any) -> bool:
+    """Returns whether a `<meta>` tag leads to another page; without an address, it loads the same one again."""
+    return attribute(meta, "http-equiv").lower() == "refresh" and "url" in attribute(meta, "content").lower()
+
+
+def _without_edges(pieces: list[Heading | Piece], losses: Losses) -> list[Heading | Piece]:
+    """Returns the parts of a page without the links before its first words, and after its last ones."""
+    own = [number for number, piece in enumerate(pieces) if isinstance(piece, Heading) or not _is_link(piece)]
+    if not own:
+        return pieces
+    first, end = own[0], own[-1] + 1
+    last = pieces[end - 1]
+    if isinstance(last, Heading) or last.text.endswith(":"):
+        end = len(pieces)
+    for piece in (*pieces[:first], *pieces[end:]):
+        losses.leave_out("navigation", piece.text)
+    return pieces[first:end]
+
+
+def _is_link(piece: Piece) -> bool:
+    return piece.is_links and not piece.images
+
+
+def _title(given: str, shared: str, headings: list[str]) -> str:
+    """Returns the title of a page, without the name of its site.
+
+    Args:
+        given: The title in the file, "" if none.
+        shared: The title in the page's `og:title`, "" if none.
+        headings: Its first-level headings, then the content of its `<title>`.
+    """
+    for whole in filter(None, (given, shared, *headings[-1:])):
+        own = [one for one in headings if whole.casefold().startswith(one.casefold()) and one != whole]
+        if own and _SEPARATOR.match(whole[len(max(own, key=len)) :]):
+            return max(own, key=len)
+    return given or (headings[0] if headings and (not shared or headings[0] in shared) else shared)
+
+
+def _one_line(text: str) -> str:
+    return lines_in(text).replace("\n", " ")

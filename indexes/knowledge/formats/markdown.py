@@ -1,0 +1,292 @@
+"""A folder of Markdown files with their images: one article per file."""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from indexes.knowledge.entity_keys import OWN_FILE
+from indexes.knowledge.file_names import sorted_files
+from indexes.knowledge.formats.embeds import is_drawing, part_of, without_drawing
+from indexes.knowledge.formats.encodings import BEGINNING, encoding_of, not_utf8
+from indexes.knowledge.formats.facts import as_sections, plain, short_values
+from indexes.knowledge.formats.fields import Names, field_of, looks_like_image, string_of
+from indexes.knowledge.formats.front_matter import (
+    facts_in,
+    property_facts,
+    resources_in,
+    split_front_matter,
+    without_links,
+)
+from indexes.knowledge.formats.html_text import Heading, Image, Piece
+from indexes.knowledge.formats.images import BADGE, photos_first
+from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.formats.markdown_text import is_icon, note_name, parse
+from indexes.knowledge.formats.outline import outlined, split_article
+from indexes.knowledge.formats.page_images import source_of
+from indexes.knowledge.formats.reading import Reading
+from indexes.knowledge.formats.row_images import row_images
+from indexes.knowledge.formats.site_markup import Note, without_site_markup
+from indexes.knowledge.formats.skipped import Entry, SeenHashes, attempt
+from indexes.knowledge.ids import hash_id
+from indexes.knowledge.image_files import ImageFiles
+from retriever.types import ArticleImage, Entity
+
+logger = logging.getLogger(__name__)
+
+_SUFFIXES = (".md", ".markdown", ".mdx", ".qmd", ".rmd")
+_PROJECT_FILES = frozenset(
+    {
+        "LICENSE",
+        "LICENCE",
+        "CONTRIBUTING",
+        "CODE_OF_CONDUCT",
+        "CHANGELOG",
+        "SECURITY",
+        "SUPPORT",
+        "GOVERNANCE",
+        "SUMMARY",
+    }
+    | {"PULL_REQUEST_TEMPLATE", "ISSUE_TEMPLATE", "AUTHORS", "CONTRIBUTORS", "AGENTS", "CLAUDE"}
+)
+"""Files about a repository, with names in capitals, that are not part of its content."""
+_SAMPLE, _FEWEST = 60, 6
+_UNNAMED = ("index", "_index", "readme")
+"""Names of files that are named by their folder instead."""
+
+
+def read_markdown(path: Path, reading: Reading) -> Iterator[Entry]:
+    """Yields the articles of the Markdown files under a folder, sorted by path.
+
+    A heading of any level begins a section. An image belongs to its section; the first image is the main one, unless
+    the front matter names another. Title, id and URL come from the front matter. Without them, the title is the heading
+    above all others, or else the name of the file or its folder, and the id is the path without extension.
+
+    Raises:
+        ValueError: The folder contains no Markdown file.
+    """
+    files = article_files(path)
+    if not files:
+        raise ValueError(f"{path}: no Markdown file (*.md) in this folder")
+    files = list(filter(reading.has_file, files))
+    names, losses = reading.names, reading.losses
+    notes = _Notes(path, files, reading, ImageFiles(path))
+    shared = notes.shared_by(files[:: max(len(files) // _SAMPLE, 1)])
+    ids, unseen = SeenHashes(), set(names)
+    for file in files:
+        losses.at(str(file))
+        where, entry = attempt(str(file), partial(notes.read, file, shared, reading))
+        if isinstance(entry, Entity):
+            unseen -= {field for field in unseen if notes.has(field)}
+            if not entry.sections and entry.image is None:
+                losses.leave_out("notes without text and image", unit="files")
+                continue  # only settings
+            if not ids.add(hash_id(entry.id)):
+                entry = replace(entry, id=posixpath.splitext(file.relative_to(path).as_posix())[0])
+        yield where, entry
+    for field in sorted(unseen):
+        logger.warning("%s: --map %s=%s: no front matter has it", path, field, names[field])
+
+
+def article_files(path: Path) -> list[Path]:
+    """Returns the Markdown files under a folder in order; hidden files and folders are left out."""
+    if not path.is_dir():
+        raise ValueError(f"{path}: not a folder; Markdown is read from a folder of *.md files")
+    return [file for file in sorted_files(path, _SUFFIXES) if file.stem not in _PROJECT_FILES]
+
+
+class _Notes:
+    """The notes in a folder.
+
+    Args:
+        folder: The folder.
+        files: The notes in it.
+        reading: How to read them.
+        images: Finds images.
+    """
+
+    def __init__(self, folder: Path, files: Sequence[Path], reading: Reading, images: ImageFiles) -> None:
+        self._folder, self._reading, self._images = folder, reading, images
+        self._is_vault = (folder / ".obsidian").is_dir()  # in which a note's title is its file name
+        self._files = {note_name(file.name): file for file in reversed(files)}
+        self._named = frozenset(self._files)
+        self._settings: dict[str, Any] = {}
+        self._fields: list[tuple[str, str]] = []
+
+    def has(self, field: str) -> bool:
+        """Returns whether the most recently read note has a field in its front matter."""
+        return field_of(self._settings, field, self._reading.names)[1] is not None
+
+    def shared_by(self, files: Sequence[Path]) -> frozenset[str]:
+        """Returns the lines of links that at least half of the given notes share; none for fewer than six notes."""
+        counts: Counter[str] = Counter()
+        for file in files if len(files) >= _FEWEST and not self._reading.keep_navigation else ():
+            with suppress(ValueError):  # reported when it is read
+                pieces = self._pieces(file, _text_of(file), Losses())
+                counts.update({one.text for one in pieces if isinstance(one, Piece) and one.is_links})
+        return frozenset(line for line, count in counts.items() if line and count >= max(len(files) / 2, 3))
+
+    def read(self, file: Path, shared: frozenset[str], reading: Reading) -> Entity:
+        """Returns the article in a file, without the lines in `shared`.
+
+        Raises:
+            ValueError: The file cannot be read, or is not UTF-8.
+        """
+        name = file.relative_to(self._folder).as_posix()
+        text, losses, names = _text_of(file), reading.losses, reading.names
+        losses.at(str(file), text)
+        pieces = self._pieces(file, text, losses)
+        settings = self._settings
+        if is_drawing(settings) and not any(isinstance(one, Piece) and one.text for one in pieces):
+            return Entity(posixpath.splitext(name)[0], "", ())
+        title = without_links(plain(_setting(settings, "title", str(file), names)))
+        first = _title_heading(pieces)
+        called = _name(name, self._folder.resolve().name)
+        if not title and self._is_vault and any(map(str.isalpha, called)):
+            title = called
+        elif not title:
+            title = _as_words(called) if first is None else pieces[first].text
+        lead = title if first is None else pieces[first].text
+        sections: list[tuple[int, str, list[str]]] = [(0, lead, [])]
+        found: list[ArticleImage] = []
+        for number, piece in enumerate(pieces):
+            if isinstance(piece, Heading):
+                if number != first:
+                    sections.append((piece.level, piece.text, []))
+                continue
+            if piece.text in shared:
+                losses.leave_out("navigation", piece.text)
+            elif piece.text:
+                sections[-1][2].append(piece.text)
+            for target, caption in filter(None, map(_link, piece.images)):
+                url = self._images.path_of(target, name)
+                if "//" in url and BADGE.search(url):
+                    losses.leave_out("badges", url, unit="images")
+                elif url:
+                    found.append(ArticleImage(url, len(sections) - 1, caption))
+        texts = outlined([(level, heading, "\n".join(lines)) for level, heading, lines in sections], losses)
+        used = []
+        if not any(text.strip() for _, text in texts):  # a page with only a description
+            texts[0] = title, plain(_setting(settings, "text", str(file), names))
+            used = [field_of(settings, "text", names)[0]]
+        shown = row_images(settings, str(file), names, losses)
+        named = {self._images.path_of(one, name): said for one, said in shown.captions.items() if _is_image(one)}
+        given = list(named) or [self._images.path_of(one, name) for one in resources_in(settings)]
+        facts = list(facts_in(settings, {*used, *shown.fields}, names, losses))
+        facts += [
+            fact for field, value in (*self._fields, *shown.texts) for fact in property_facts(field, value, losses)
+        ]
+        inside = [image.url for image in found]
+        main = next(iter(photos_first([*given, *inside])), None)
+        more = [one for one in given if one not in inside and (one != main or named.get(one))]
+        found += [ArticleImage(one, None, named.get(one, "")) for one in more]
+        return Entity(
+            id=_setting(settings, "id", str(file), {"id": "id"} | dict(names)) or posixpath.splitext(name)[0],
+            title=title,
+            sections=split_article([*texts, *as_sections(facts, losses)], title, losses),
+            image=main,
+            url=_setting(settings, "url", str(file), names),
+            images=tuple(found),
+            names=tuple(_aliases(settings.get("aliases"))),
+            named_after=((OWN_FILE, name), *short_values(settings)),
+        )
+
+    def _pieces(self, file: Path, text: str, losses: Losses) -> list[Heading | Piece]:
+        """Returns the parts of a note, and keeps its settings and the properties in its text."""
+        self._settings, body = split_front_matter(text)
+        brought: dict[Path, set[int]] = {file: set(range(text.count("\n") + 1))}
+
+        def embedded(target: str) -> str:
+            name, _, part = target.partition("#")
+            other = self._files.get(note_name(name)) if name.strip() else file
+            text = ""
+            if other is not None:
+                settings, body = split_front_matter(_text_of(other))
+                body = without_drawing(settings, body, Losses())
+                text = part_of(body, part, brought.setdefault(other, set()))
+            losses.leave_out("embedded notes that are missing or repeat", "" if text else target)
+            return text
+
+        note = Note(losses, embedded)
+        body = without_drawing(self._settings, body, losses)
+        text = without_site_markup(body, note, components=file.suffix.lower() == ".mdx")
+        self._fields = [(name, " ".join(map(_words, parse(value, Losses())))) for name, value in note.fields]
+        return parse(text, losses, self._named)
+
+
+def _words(piece: Heading | Piece) -> str:
+    return " ".join(piece.text.split())
+
+
+def _is_image(named: str) -> bool:
+    return looks_like_image(named) or "://" in named
+
+
+def _link(image: Image) -> tuple[str, str] | None:
+    """Returns the target of an image and its caption, `None` for an icon."""
+    given = image.attributes
+    target = source_of(given)
+    if not target or is_icon(given.get("width") or given.get("height") or ""):
+        return None
+    return target, image.caption or " ".join((given.get("alt") or "").split())
+
+
+def _text_of(file: Path) -> str:
+    try:
+        content = file.read_bytes()
+        text = content.decode(encoding_of(content[:BEGINNING]))
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        raise not_utf8(f"{file}: byte {error.start}", file, error) from error
+    except OSError as error:
+        raise ValueError(f"{file}: cannot be read: {error.strerror}") from error
+
+
+def _setting(settings: dict[str, Any], field: str, where: str, names: Names) -> str:
+    """Returns a text from the front matter; "" for other values, which may be meant for other programs."""
+    name, value = field_of(settings, field, names)
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        return " ".join(string_of(value, where, name).split())
+    return ""
+
+
+def _aliases(value: Any) -> Iterator[str]:
+    """Yields the aliases of a note, which are a list or separated by commas, as in Obsidian."""
+    aliases = value.split(",") if isinstance(value, str) else value
+    for alias in aliases if isinstance(aliases, list) else ():
+        if isinstance(alias, str) and alias.strip():
+            yield " ".join(alias.split())
+
+
+def _title_heading(pieces: list[Heading | Piece]) -> int | None:
+    """Returns the position of the heading that is the article's title: the first one, if it is above all others.
+
+    A first-level heading before any text is the title even if other first-level headings follow.
+    """
+    headings = [(number, piece.level) for number, piece in enumerate(pieces) if isinstance(piece, Heading)]
+    if not headings:
+        return None
+    number, level = headings[0]
+    if not any(map(str.isalnum, pieces[number].text)):  # a template, whose words are elsewhere
+        return None
+    leads = not any(isinstance(piece, Piece) and piece.text for piece in pieces[:number])
+    highest = [one for _, one in headings].count(level) == 1 and level == min(one for _, one in headings)
+    return number if (level == 1 and leads) or (highest and (leads or level == 1)) else None
+
+
+def _as_words(name: str) -> str:
+    """Returns the name of a file as words: GitHub wikis write `Gold-Pan`, and sites `gold_pan`."""
+    return name if re.search(r"\s", name) else re.sub(r"(?<=[^\W\d_])[-_]+(?=\w)|(?<=\w)[-_]+(?=[^\W\d_])", " ", name)
+
+
+def _name(path: str, folder: str) -> str:
+    parts = posixpath.splitext(path)[0].split("/")
+    return parts[-1] if parts[-1].lower() not in _UNNAMED else [folder, *parts][-2]

@@ -1,0 +1,172 @@
+"""Writes tables as lines: one per row, each value with the name of its column. The tables of all formats come here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from indexes.knowledge.formats.losses import Losses, words_in
+
+_MOST_COLUMNS, _MOST_ROWS = 200, 10_000
+"""Largest spans; browsers limit them as well."""
+_NOTHING = "\u2013"
+_VALUE = frozenset(
+    {
+        "value",
+        "values",
+        "data",
+        "details",
+        "info",
+        "information",
+        "wert",
+        "werte",
+        "valeur",
+        "valeurs",
+        "valor",
+        "valore",
+    }
+    | {"valores", "valori", "waarde", "värde", "verdi", "værdi", "wartość", "hodnota", "érték", "arvo", "değer"}
+    | {"значение", "значення", "τιμή", "القيمة", "ערך", "值", "数值", "値", "값", "giá trị", "nilai"}
+)
+"""Names of a second column that say nothing about its values, in lower case."""
+
+
+def one_line(lines: Iterable[str]) -> str:
+    """Returns the lines of a cell on one line, separated by commas."""
+    found = [line for line in lines if line.strip(" ,.;:|-\u2013") or len(line.strip()) == 1]
+    return found[0].strip() if len(found) == 1 else ", ".join(line.strip(" ,") for line in found)
+
+
+class Cell(NamedTuple):
+    """A cell of a table.
+
+    Attributes:
+        text: Its text on one line.
+        header: Whether it names a column or a row.
+        rows: Number of rows that it spans.
+        columns: Number of columns that it spans.
+    """
+
+    text: str
+    header: bool = False
+    rows: int = 1
+    columns: int = 1
+
+
+def table_lines(rows: Sequence[Sequence[Cell]], losses: Losses) -> list[str]:
+    """Returns a line per row: `Part: Spire, Height: 12 m`; rows of two columns without names are facts: `Height: 12 m`.
+
+    Values without text are left out; the others keep the names of their columns. A cell that spans rows is part of each
+    of them; one that spans columns has all their names. A header that spans the table is put before the rows below it.
+
+    Args:
+        rows: The cells of each row, as they are written: spans are not repeated.
+        losses: Counts the names of columns that are not used, and words that are repeated.
+    """
+    grid = _grid(rows)
+    width = max(map(len, grid), default=0)
+    titles, names, begin = _head(grid, width)
+    unused = list[str]()
+    lines, group, used = [title for title in titles if title], "", set[str]()
+    if width == 2 and begin == len(titles) + 1 and names[1].casefold().strip(" :") in _VALUE:
+        unused, names = names, ["", ""]
+    elif width == 2 and begin == len(titles) + 1 and _is_fact(grid[begin:], names):
+        names, begin = ["", ""], begin - 1
+    filled = (column for row in grid[begin:] for column, cell in enumerate(row) if cell is not None and cell.text)
+    empty = set(range(width)).difference(filled)
+    for row in grid[begin:]:
+        cells = _distinct(row)
+        if len(cells) == 1 and width > 1 and cells[0][0].header:
+            lines += [group] if group and group not in used else []
+            group = cells[0][0].text
+        elif parts := _parts(cells, names, width, used, empty):
+            lines.append(", ".join([group, *parts] if group else parts))
+            used.add(group)
+    lines += [group] if group and group not in used else []
+    unused += [name for name in dict.fromkeys(names) if name not in used]
+    for name in filter(None, unused):
+        losses.leave_out("names of columns without values", name)
+    losses.repeat(words_in(lines) + words_in(unused) - words_in(cell.text for row in rows for cell in row))
+    return lines
+
+
+def _grid(rows: Sequence[Sequence[Cell]]) -> list[list[Cell | None]]:
+    """Returns the cell at each place of a table: the same object where it spans several, `None` where there is none."""
+    grid: list[list[Cell | None]] = [[] for _ in rows]
+    for number, row in enumerate(rows):
+        column = 0
+        for cell in row:
+            while column < len(grid[number]) and grid[number][column] is not None:
+                column += 1
+            span = max(1, min(cell.columns, _MOST_COLUMNS - column))
+            for line in grid[number : number + min(max(cell.rows, 1), _MOST_ROWS)]:
+                line += [None] * (column + span - len(line))
+                line[column : column + span] = [cell] * span
+            column += span
+    width = max(map(len, grid), default=0)
+    for line in grid:
+        line += [None] * (width - len(line))
+    return grid
+
+
+def _head(grid: Sequence[Sequence[Cell | None]], width: int) -> tuple[list[str], list[str], int]:
+    """Returns the headers above a table that span it, the name of each column, and the number of rows with either."""
+    titles, names, begin = list[str](), [list[str]() for _ in range(width)], 0
+    for row in grid:
+        cells = [cell for cell, _ in _distinct(row)]
+        if not all(cell.header for cell in cells if cell.text):
+            break
+        if len(cells) == 1 and width > 1:
+            if any(names):
+                break
+            titles.append(cells[0].text)
+        else:
+            for column, cell in enumerate(row):
+                if cell is not None and cell.text and cell.text not in names[column]:
+                    names[column].append(cell.text)
+        begin += 1
+    if begin == len(grid):  # only headers, which are then values
+        begin, names = len(titles), []
+    return titles, [", ".join(one) for one in names] or [""] * width, begin
+
+
+def _is_fact(rows: Sequence[Sequence[Cell | None]], names: Sequence[str]) -> bool:
+    """Returns whether the names of two columns are a fact, as in Markdown, where a table must begin with names."""
+
+    def has_digit(text: str) -> bool:
+        return any(map(str.isdigit, text))
+
+    values = [row[1].text for row in rows if row[1] is not None]
+    return has_digit(names[1]) and not has_digit(names[0]) and not all(map(has_digit, values))
+
+
+def _distinct(row: Iterable[Cell | None]) -> list[tuple[Cell, list[int]]]:
+    """Returns the cells of a row, each with its columns."""
+    found: dict[int, tuple[Cell, list[int]]] = {}
+    for column, cell in enumerate(row):
+        if cell is not None:
+            found.setdefault(id(cell), (cell, []))[1].append(column)
+    return list(found.values())
+
+
+def _parts(
+    cells: Sequence[tuple[Cell, list[int]]], names: Sequence[str], width: int, used: set[str], empty: set[int]
+) -> list[str]:
+    """Returns the values of a row with their names; an unnamed first value names an unnamed second one.
+
+    Among values without names, `_NOTHING` keeps the place of an empty cell, unless its column is `empty`.
+    """
+    parts, called = list[str](), list[str]()
+    last = max((columns[0] for cell, columns in cells if cell.text), default=0)
+    for cell, columns in cells:
+        if not cell.text and 0 < columns[0] < last and width > 2 and not any(names) and not empty & set(columns):
+            called.append("")
+            parts.append(_NOTHING)
+        if cell.text:
+            own = list(dict.fromkeys(name for column in columns if (name := names[column])))
+            used.update(own)
+            called.append(", ".join(own).rstrip(" :"))
+            parts.append(f"{called[-1]}: {cell.text}" if own else cell.text)
+    if len(parts) > 1 and not any(called[:2]) and (width == 2 or cells[0][0].header):
+        parts[:2] = [f"{parts[0].rstrip(' :')}: {parts[1]}"]
+    return parts

@@ -1,0 +1,245 @@
+"""Inspects a knowledge base as it is read: counts, problems, and some entities as an index would contain them."""
+
+from __future__ import annotations
+
+import random
+import time
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from indexes.knowledge.formats import guess_format, read_knowledge_base
+from indexes.knowledge.formats.fields import Names, image_pattern
+from indexes.knowledge.formats.losses import Losses, summary_of, table_of
+from indexes.knowledge.formats.skipped import SeenHashes, SkippedEntries
+from indexes.knowledge.ids import hash_id
+from indexes.knowledge.images import advice_on, thumbnail
+from indexes.knowledge.languages import is_foreign
+from indexes.knowledge.matching import MatchReport, rule_lines, with_matched_images
+from indexes.knowledge.sections import FACTS
+from indexes.knowledge.sources import ImageSource, find_main, images_beside, main_candidates, open_images, why_missing
+from indexes.progress import progress_bar
+from retriever.images import ImageError
+from retriever.types import Entity
+from retriever.unspaced import count_words
+from retriever.wording import counted
+
+LISTED = 5
+"""Number of examples shown for each problem."""
+_START, _PAGE_START = 160, 1200
+
+
+@dataclass(frozen=True, slots=True)
+class Specimen:
+    """An entity as it was read, with its main image: its name, its size, or what is wrong with it."""
+
+    entity: Entity
+    image: str | None = None
+    size: tuple[int, int] | None = None
+    problem: str | None = None
+    thumbnail: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(slots=True)
+class Inspection:
+    """The counts and problems of a knowledge base, with some of its entities."""
+
+    path: Path
+    format: str
+    entities: int = 0
+    sections: int = 0
+    without_text: int = 0
+    named: int = 0
+    found: int = 0
+    repeated_titles: int = 0
+    not_english: int = 0
+    seconds: float = 0.0
+    skipped: SkippedEntries = field(default_factory=lambda: SkippedEntries(1))
+    losses: Losses = field(default_factory=Losses)
+    missing: list[str] = field(default_factory=list)
+    matched: MatchReport = field(default_factory=MatchReport)
+    specimens: list[Specimen] = field(default_factory=list)
+
+    def counts(self) -> dict[str, Any]:
+        """Returns the counts and the problems, for JSON."""
+        return {
+            "format": self.format,
+            "entities": self.entities,
+            "sections": self.sections,
+            "without_text": self.without_text,
+            "repeated_titles": self.repeated_titles,
+            "not_english": self.not_english,
+            "images_named": self.named,
+            "images_found": self.found,
+            "images_missing": self.missing,
+            "image_rules": self.matched.to_json(),
+            "image_files_refused": self.matched.refused[:LISTED],
+            "entries_skipped": self.skipped.count,
+            "skipped": self.skipped.listed[:LISTED],
+            **self.ledger(),
+        }
+
+    def ledger(self) -> dict[str, Any]:
+        """Converts the account of kept and left-out content to JSON values."""
+        self.losses.images |= self.matched.counts() | {"found": self.found}
+        return self.losses.to_json()
+
+
+def inspect_knowledge_base(
+    path: Path,
+    images: Path | None = None,
+    *,
+    format: str | None = None,
+    names: Names | None = None,
+    count: int = 10,
+    seed: int = 0,
+    progress: bool = True,
+) -> Inspection:
+    """Reads a knowledge base as a build would and returns the findings; writes nothing.
+
+    Args:
+        path: The knowledge base.
+        images: The folder or ZIM file with its images; by default those in the knowledge base, or the folder it is in.
+        format: The format of the knowledge base; guessed by default.
+        names: The names of an entity's fields there, if they differ from the usual ones.
+        count: Number of entities to return.
+        seed: Seed for choosing them.
+        progress: Whether to show a progress bar.
+
+    Raises:
+        ValueError: The file cannot be read at all, or its format is unknown.
+    """
+    started = time.monotonic()
+    format = format or guess_format(path)
+    source = open_images(images or images_beside(path, format), path, format)
+    result = Inspection(path, format, losses=Losses(str(path)))
+    draw = random.Random(seed)
+    chosen: list[tuple[int, Entity]] = []
+    titles = SeenHashes()
+    entities: Iterable[Entity] = read_knowledge_base(
+        path, format, names=names, skipped=result.skipped, losses=result.losses
+    )
+    entities = with_matched_images(entities, source, image_pattern(names or {}), result.matched)
+    for entity in progress_bar(entities, desc="read", unit="entity", shown=progress):
+        result.entities += 1
+        result.sections += len(entity.sections)
+        result.without_text += not entity.sections
+        result.repeated_titles += not titles.add(hash_id(entity.title))
+        result.not_english += is_foreign(section.text for section in entity.sections if section.title != FACTS)
+        _look_up(entity, source, result)
+        if len(chosen) < count:
+            chosen.append((result.entities, entity))
+        elif (place := draw.randrange(result.entities)) < count:  # reservoir sampling
+            chosen[place] = result.entities, entity
+    result.specimens = [_specimen(entity, source) for _, entity in sorted(chosen, key=lambda one: one[0])]
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def text_lines(result: Inspection) -> Iterator[str]:
+    """Yields the findings as lines for a terminal."""
+    for specimen in result.specimens:
+        entity = specimen.entity
+        yield f"{entity.title}  [{entity.id}]"
+        if entity.url and entity.url != entity.id:
+            yield f"  url    {entity.url}"
+        if entity.names:
+            yield f"  names  {_start('; '.join(entity.names), _START)}"
+        yield f"  image  {_image_words(specimen)}"
+        for section in entity.sections:
+            start, words = _start(section.text, _START), _words(section.text)
+            yield f"  {section.index:>5}  {section.title}: {start} ({words})"
+        yield ""
+    ledger = result.ledger()
+    if ledger["left_out"]:
+        yield from (*table_of(ledger), "")
+    yield from _summary_lines(result)
+
+
+def _summary_lines(result: Inspection) -> Iterator[str]:
+    """Yields the counts and the problems, with examples."""
+    yield (
+        f"{result.path} ({result.format}): {counted(result.entities, 'entity')}, "
+        f"{counted(result.sections, 'section')}, {result.named:,} with an image, {result.found:,} of them found "
+        f"({result.seconds:.1f} s)"
+    )
+    yield summary_of(result.ledger())
+    if result.without_text:
+        yield f"{counted(result.without_text, 'entity')} without text"
+    if result.repeated_titles:
+        repeated = counted(result.repeated_titles, "title")
+        yield f"{repeated} already used by an earlier entity; choose another field with --map title=…"
+    if result.not_english:
+        few = counted(result.not_english, "entity")
+        yield f"{few} not in English: the extractive reader answers English questions only (docs/models.md#languages)"
+    if result.missing:
+        hint = advice_on(result.missing)
+        yield f"{counted(result.named - result.found, 'image')} missing, such as {'; '.join(result.missing)}{hint}"
+    yield from rule_lines(result.matched)
+    if result.skipped.count:
+        listed = "; ".join(f"{one['place']}: {one['reason']}" for one in result.skipped.listed[:LISTED])
+        yield f"{result.skipped.count} of {result.skipped.total} entries cannot be used: {listed}"
+
+
+def html_page(result: Inspection) -> bytes:
+    """Returns the findings as an HTML page with its images embedded."""
+    environment = Environment(
+        loader=PackageLoader("indexes.knowledge", "."), autoescape=True, undefined=StrictUndefined
+    )
+    cards = [
+        {
+            "entity": specimen.entity,
+            "image": _image_words(specimen),
+            "data": None if specimen.thumbnail is None else b64encode(specimen.thumbnail).decode(),
+            "sections": [(one, _start(one.text, _PAGE_START), _words(one.text)) for one in specimen.entity.sections],
+        }
+        for specimen in result.specimens
+    ]
+    template = environment.get_template("inspection.html")
+    return template.render(
+        name=result.path.name, summary=list(_summary_lines(result)), ledger=result.ledger(), cards=cards
+    ).encode()
+
+
+def _look_up(entity: Entity, source: ImageSource | None, result: Inspection) -> None:
+    first = next(iter(main_candidates(entity)), None)
+    if first is None:
+        return
+    result.named += 1
+    if source is not None and find_main(source, entity) is not None:
+        result.found += 1
+    elif len(result.missing) < LISTED:
+        why = "" if source is None else f" ({why_missing(source, entity)})"
+        result.missing.append(f"{first} of {entity.id}{why}")
+
+
+def _specimen(entity: Entity, source: ImageSource | None) -> Specimen:
+    first = next(iter(main_candidates(entity)), None)
+    name = None if source is None else find_main(source, entity)
+    if first is None or source is None or name is None:
+        return Specimen(entity, first, problem=None if first is None else "missing")
+    try:
+        image = source.load(name)
+    except ImageError as error:
+        return Specimen(entity, name, problem=error.reason)
+    return Specimen(entity, name, image.size, thumbnail=thumbnail(image))
+
+
+def _image_words(specimen: Specimen) -> str:
+    if specimen.image is None:
+        return "none"
+    size = "" if specimen.size is None else f" ({specimen.size[0]} x {specimen.size[1]})"
+    return f"{specimen.image}{size}" + ("" if specimen.problem is None else f": {specimen.problem}")
+
+
+def _start(text: str, length: int) -> str:
+    text = " ".join(text.split()) if length == _START else text
+    return text if len(text) <= length else f"{text[:length].rsplit(' ', 1)[0]} …"
+
+
+def _words(text: str) -> str:
+    return counted(count_words(text), "word")

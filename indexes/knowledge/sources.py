@@ -1,0 +1,266 @@
+"""Sources of a knowledge base's images: a folder, or the ZIM file or data set that the articles come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from threading import Lock
+from typing import Protocol
+
+from PIL import Image
+
+from indexes.knowledge.formats import OWN_IMAGES
+from indexes.knowledge.formats.huggingface import open_dataset
+from indexes.knowledge.formats.zim import is_zim, open_zim
+from indexes.knowledge.image_files import ImageFiles
+from indexes.knowledge.svg import load_any
+from retriever.images import ImageError
+from retriever.types import Entity
+
+
+class ImageSource(Protocol):
+    """Finds images by their URLs and reads them; thread-safe."""
+
+    def find(self, url: str) -> str | None:
+        """Returns the name of the image at a URL or path, or `None` if there is none."""
+
+    def why_missing(self, url: str) -> str:
+        """Returns the reason why `find` returns nothing, for the report of a build; examples follow a colon."""
+
+    def content(self, name: str) -> Path | bytes:
+        """Returns the file of an image that `find` named, or its bytes if it has no file of its own."""
+
+    def load(self, name: str) -> Image.Image:
+        """Returns an image that `find` named, in RGB.
+
+        Raises:
+            ImageError: The image is unreadable.
+        """
+
+
+class FolderImages:
+    """Images in a folder.
+
+    Args:
+        folder: The folder.
+        listed: Whether an image may be anywhere in the folder, see `ImageFiles`.
+    """
+
+    def __init__(self, folder: Path, listed: bool = True) -> None:
+        self.files = ImageFiles(folder, listed)
+
+    def find(self, url: str) -> str | None:
+        """Returns the image's path relative to the folder."""
+        return self.files.find(url).name
+
+    def why_missing(self, url: str) -> str:
+        """Returns why there is no file, and which names are similar."""
+        return self.files.find(url).note
+
+    def content(self, name: str) -> Path:
+        """Returns the image's file."""
+        return self.files.folder / name
+
+    def load(self, name: str) -> Image.Image:
+        """Returns the image in RGB."""
+        return load_any(self.files.folder / name)
+
+
+class ZimImages:
+    """Images in a ZIM file, found by their path there.
+
+    Args:
+        path: The file.
+
+    Raises:
+        ValueError: libzim is not installed, or the file is not a ZIM file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._archive = path, open_zim(path)
+        self._reading = Lock()  # libzim does not promise thread safety
+
+    def __reduce__(self) -> tuple[type[ZimImages], tuple[Path]]:
+        """Lets another process open the same file."""
+        return ZimImages, (self._path,)
+
+    def find(self, url: str) -> str | None:
+        """Returns the path in the file; redirects are not resolved."""
+        with self._reading:
+            return url if url and self._archive.has_entry_by_path(url) else None
+
+    def why_missing(self, url: str) -> str:
+        """Returns why there is no image."""
+        return "no entry in the ZIM file at that path"
+
+    def content(self, name: str) -> bytes:
+        """Returns the image's bytes, none if they are damaged."""
+        try:
+            return self._read(name)
+        except ImageError:
+            return b""
+
+    def load(self, name: str) -> Image.Image:
+        """Returns the image in RGB."""
+        return load_any(self._read(name), f"{self._path}: entry {name!r}")
+
+    def _read(self, name: str) -> bytes:
+        try:
+            with self._reading:
+                return bytes(self._archive.get_entry_by_path(name).get_item().content)
+        except (RuntimeError, KeyError) as error:
+            called = f"{self._path}: entry {name!r}"
+            raise ImageError("unreadable", f"damaged in the ZIM file ({error})", called) from error
+
+
+class DatasetImages:
+    """Images in a Hugging Face data set, found by column and row.
+
+    Args:
+        path: The TOML file that names the data set.
+
+    Raises:
+        ValueError: datasets is not installed, or the data set cannot be loaded.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._rows = path, open_dataset(path)
+        self._reading = Lock()
+
+    def __reduce__(self) -> tuple[type[DatasetImages], tuple[Path]]:
+        """Lets another process open the same data set."""
+        return DatasetImages, (self._path,)
+
+    def find(self, url: str) -> str | None:
+        """Returns the column and row, such as `image/12`."""
+        return None if self._content(url) is None else url
+
+    def why_missing(self, url: str) -> str:
+        """Returns why there is no image."""
+        return "no image in that column and row of the data set"
+
+    def content(self, name: str) -> bytes:
+        """Returns the image's bytes, none if it cannot be read."""
+        return self._content(name) or b""
+
+    def load(self, name: str) -> Image.Image:
+        """Returns the image in RGB."""
+        return load_any(self.content(name), f"{self._path}: {name}")
+
+    def _content(self, name: str) -> bytes | None:
+        column, _, number = name.rpartition("/")
+        if column not in self._rows.images or not number.isdecimal() or int(number) >= len(self._rows):
+            return None
+        with self._reading:
+            try:
+                return self._rows.image(column, int(number))
+            except OSError:
+                return None
+
+
+class OwnAndOtherImages:
+    """The images in a knowledge base itself, then those in a folder, such as downloaded remote images.
+
+    Args:
+        own: The images in the knowledge base.
+        other: The images in the folder; their names begin with `images:`.
+    """
+
+    def __init__(self, own: ImageSource, other: ImageSource) -> None:
+        self.own, self.other = own, other
+
+    def find(self, url: str) -> str | None:
+        """Returns the name of the image in the knowledge base, or else of that in the folder."""
+        if url.startswith(_OTHER):
+            return None if (other := self.other.find(url.removeprefix(_OTHER))) is None else f"{_OTHER}{other}"
+        if (name := self.own.find(url)) is not None:
+            return name
+        other = self.other.find(url)
+        return None if other is None else f"{_OTHER}{other}"
+
+    def why_missing(self, url: str) -> str:
+        """Returns why neither has the image."""
+        return " and ".join(dict.fromkeys((self.own.why_missing(url), self.other.why_missing(url))))
+
+    def content(self, name: str) -> Path | bytes:
+        """Returns the image's file or bytes."""
+        source, name = self._of(name)
+        return source.content(name)
+
+    def load(self, name: str) -> Image.Image:
+        """Returns the image in RGB."""
+        source, name = self._of(name)
+        return source.load(name)
+
+    def _of(self, name: str) -> tuple[ImageSource, str]:
+        return (self.other, name.removeprefix(_OTHER)) if name.startswith(_OTHER) else (self.own, name)
+
+
+_OTHER = "images:"
+_PUBLISHED = frozenset({"evqa", "infoseek", "wiki6m", "mediawiki"})
+"""Formats of encyclopedias with millions of images, which are at the paths of their URLs."""
+
+
+def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | None:
+    """Returns the image source of a knowledge base, or `None` if it has none.
+
+    Args:
+        images: A folder or a ZIM file, used in addition to the images in the knowledge base itself.
+        kb: The knowledge base.
+        kb_format: Its format.
+
+    Raises:
+        ValueError: `images` is neither a folder nor a ZIM file.
+    """
+    other = None if images is None else _source(images, listed=kb_format not in _PUBLISHED)
+    packed = kb_format == "parquet" and kb.is_file() and bool(open_dataset(kb).images)
+    if kb_format not in OWN_IMAGES and not packed:
+        return other
+    if kb_format == "zim" and not is_zim(kb):
+        raise ValueError(f"{kb}: not a ZIM file; is it damaged, or is its download incomplete?")
+    own = DatasetImages(kb) if packed or kb_format == "huggingface" else _source(kb)
+    if other is None or (images is not None and images.resolve() == kb.resolve()):
+        return own
+    return OwnAndOtherImages(own, other)
+
+
+def _source(images: Path, listed: bool = True) -> ImageSource:
+    if images.is_dir():
+        return FolderImages(images, listed)
+    if is_zim(images):
+        return ZimImages(images)
+    raise ValueError(f"images: {images} is neither a folder nor a ZIM file")
+
+
+def images_beside(kb: Path, kb_format: str) -> Path | None:
+    """Returns the knowledge base's folder, where its images may be, or `None` if its format contains the images."""
+    if kb_format in OWN_IMAGES:
+        return None
+    kb = kb.resolve()
+    return kb if kb.is_dir() else kb.parent
+
+
+def listings(source: ImageSource) -> list[tuple[str, ImageFiles]]:
+    """Returns the folders of a source whose files may belong to entities that do not name them.
+
+    Each comes with the prefix that the names of its images have in the source.
+    """
+    if isinstance(source, OwnAndOtherImages):
+        return [*listings(source.own), *((f"{_OTHER}{prefix}", files) for prefix, files in listings(source.other))]
+    return [("", source.files)] if isinstance(source, FolderImages) and source.files.listed else []
+
+
+def find_main(source: ImageSource, entity: Entity) -> str | None:
+    """Returns the name of an entity's main image: `Entity.image`, else the first of `Entity.images` that is found."""
+    return next((name for url in main_candidates(entity) if (name := source.find(url)) is not None), None)
+
+
+def why_missing(source: ImageSource, entity: Entity) -> str:
+    """Returns the reason why the first image that an entity names is not found."""
+    return source.why_missing(next(iter(main_candidates(entity))))
+
+
+def main_candidates(entity: Entity) -> Iterable[str]:
+    """Returns the possible URLs of an entity's main image, in order of preference, without duplicates."""
+    first = () if entity.image is None else (entity.image,)
+    return dict.fromkeys((*first, *(image.url for image in entity.images)))

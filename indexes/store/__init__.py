@@ -1,0 +1,1 @@
+"""An index on disk: its files, its manifest, and the search in it."""

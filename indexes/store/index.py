@@ -1,0 +1,389 @@
+"""An open index: entity search, articles, summaries, section tokens, thumbnails."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypedDict, TypeVar, Unpack
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from indexes.knowledge.ids import hash_id, other_ids, spellings
+from indexes.lines import Articles, Lines
+from indexes.store.entity_index import open_search
+from indexes.store.generations import settled_files
+from indexes.store.keys import IMAGE_WEIGHT, as_query, load_owners
+from indexes.store.labeled_keys import labeled_owners
+from indexes.store.manifest import (
+    IMAGE_OWNERS,
+    KEY_IDS,
+    REBUILD,
+    SEARCH,
+    THUMBNAILS,
+    Candidates,
+    Manifest,
+    check_files,
+    read_manifest,
+)
+from indexes.store.published import fetch_index, push_index, save_index
+from indexes.store.residency import Residency
+from indexes.store.row_file import RowFile
+from indexes.store.search import BestKeySearch, GpuSearch
+from indexes.store.section_files import EncodedSections, SectionVectors
+from indexes.store.thumbnails import check_thumbnails
+from indexes.store.tokens import HostTokens, TokenStore
+from retriever.identity import is_hash
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.types import Entity, FloatArray, IntArray, StoredTokens
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+_CACHED_ENTITIES = 4096
+
+
+class OpenOptions(TypedDict, total=False):
+    """How an index is opened.
+
+    Attributes:
+        encoder: Step 1's model; the index must have been built with it.
+        fusion: Step 2's model; the index must have been built with it.
+        sections: Step 3's encoder; the index must have been built with it, or have no vectors of sections.
+        device: The device for search and MaxSim, by default "cpu".
+        image_weight: Weight of the main image, in 0..1, if step 1 searches main image and summary together; by default
+            `IMAGE_WEIGHT`.
+        gpu_search: The library that searches if the device is a GPU, by default "torch".
+    """
+
+    encoder: DualEncoder | None
+    fusion: FusionEncoder | None
+    sections: SectionEncoder | None
+    device: str
+    image_weight: float
+    gpu_search: GpuSearch
+
+
+class Index:
+    """A read-only, thread-safe index (implements `retriever.protocols.EntityIndex`).
+
+    Only vectors are held in memory; articles, summaries and tokens are read from files on demand. If the device is a
+    GPU, the vectors are on the GPU, and so are the tokens if they fit (`residency`).
+
+    Args:
+        folder: A complete index.
+        manifest: Its manifest, as checked by `open`.
+        device: The device for search and MaxSim.
+        image_weight: Weight of the main image in a combined key, see `indexes.store.keys.as_query`.
+        gpu_search: The library that searches on a GPU, see `indexes.store.entity_index.open_search`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        device: str = "cpu",
+        image_weight: float = IMAGE_WEIGHT,
+        gpu_search: GpuSearch = "torch",
+    ) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        self.device, self.gpu_search = device, gpu_search
+        self.image_weight = image_weight
+        self._articles = Articles(folder / "entities.jsonl")
+        self._summaries = Lines(folder / "summaries.jsonl")
+        self._ids: IntArray = _load(folder / "entity_ids.npy")
+        self._token_offsets: IntArray = _load(folder / "token_offsets.npy")
+        self._labeled_owners = labeled_owners(folder, manifest)
+        self._image_owners = _load(folder / IMAGE_OWNERS) if manifest.counts.image_tokens else np.empty(0, np.int64)
+        self._search = open_search(folder, manifest.search, device, gpu_search)  # the tokens get the remaining memory
+        if manifest.counts.further_keys:
+            self._search = BestKeySearch(self._search, manifest.counts.entities, load_owners(folder, manifest))
+        tokens, scales = _open(RowFile, folder / "tokens.npy"), _open(RowFile, folder / "token_scales.npy")
+        self._cached_entity = lru_cache(_CACHED_ENTITIES)(self._articles.__getitem__)
+        self._sections = SectionVectors(folder, manifest) if manifest.inputs.sections is not None else None
+        self._check_shapes(tokens, scales)
+        self.token_store = TokenStore(manifest.inputs.codec, tokens, scales, device)
+        logger.info("%s: %s", folder, self.residency)
+
+    @classmethod
+    def open(cls, folder: Path, *, verify: bool = False, **options: Unpack[OpenOptions]) -> Index:
+        """Opens the index in `folder`; an index with live changes needs a `LiveIndex`.
+
+        Args:
+            folder: The folder that `build_index` wrote.
+            verify: Whether to verify the checksum of every file; by default, only the size of large files is checked.
+            **options: The models that it is for, and how it is searched.
+
+        Raises:
+            ValueError: The index is incomplete or damaged, does not match a model, or has changes that are not in its
+                files; the message says what to do.
+        """
+        return cls.open_files(settled_files(folder), verify=verify, **options)
+
+    @classmethod
+    def open_files(cls, folder: Path, *, verify: bool = False, **options: Unpack[OpenOptions]) -> Index:
+        """Opens the files in `folder` without later changes; otherwise like `open`."""
+        encoder, fusion, sections = options.get("encoder"), options.get("fusion"), options.get("sections")
+        manifest = read_manifest(folder)
+        check_files(folder, manifest, verify=verify)
+        if verify:
+            check_thumbnails(folder, manifest)
+        if encoder is not None:
+            _check_fit(folder, "encoder", manifest.inputs.encoder, encoder.fingerprint)
+            _check_fit(folder, "encoder dimension", manifest.dimension, encoder.dimension)
+        if fusion is not None:
+            _check_fit(folder, "fusion encoder", manifest.inputs.fusion, fusion.fingerprint)
+            _check_fit(folder, "fusion token shape", manifest.token_shape, tuple(fusion.token_shape))
+        if sections is not None and manifest.inputs.sections is not None:
+            advice = f"{REBUILD}, which makes only the vectors of sections again,"
+            _check_fit(folder, "encoder of sections", manifest.inputs.sections, sections.fingerprint, advice)
+        device, gpu = options.get("device", "cpu"), options.get("gpu_search", "torch")
+        return Index(folder, manifest, device, options.get("image_weight", IMAGE_WEIGHT), gpu)
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str | Path, *, revision: str | None = None, token: str | None = None, **options: Any
+    ) -> Index:
+        """Opens the index in a folder or in a dataset repository on the hub, fetching missing files.
+
+        All checksums are verified after a download.
+
+        Args:
+            name: A folder, `org/name` or `org/name@revision`.
+            revision: A commit, a branch or a tag.
+            token: A hub token; by default the one saved by `hf auth login`.
+            **options: Passed to `open`.
+
+        Raises:
+            ValueError: The files are not available or damaged, or as in `open`; the message says what to do.
+        """
+        return cls.open(fetch_index(name, revision, token), **options)
+
+    def save_pretrained(self, folder: str | Path, *, license: str | None = None) -> None:
+        """Copies the index to a folder, with a card; a handwritten card is kept.
+
+        Args:
+            folder: A new folder, another index to replace, or the index's own folder, which then only gets the card.
+            license: For the card, a license identifier of the hub such as `cc-by-sa-4.0`.
+
+        Raises:
+            ValueError: The folder contains something else.
+        """
+        save_index(self.folder, Path(folder), self.manifest, license)
+
+    def push_to_hub(
+        self,
+        repo: str,
+        *,
+        private: bool | None = None,
+        token: str | None = None,
+        message: str | None = None,
+        license: str | None = None,
+    ) -> str:
+        """Publishes the index as a dataset repository in one commit; returns `org/name@commit`.
+
+        Files are streamed, and repeating a killed upload resumes it.
+
+        Args:
+            repo: `org/name`, created if it does not exist.
+            private: Whether to create it as private; by default the organization's setting.
+            token: A hub token with write access; by default the one saved by `hf auth login`.
+            message: The commit message.
+            license: As in `save_pretrained`.
+
+        Raises:
+            ValueError: The hub refuses the upload; the message says what to do.
+        """
+        return push_index(self.folder, repo, self.manifest, private, token, message, license)
+
+    @property
+    def name(self) -> str:
+        """The name of the knowledge base that the index was built from."""
+        return self.manifest.name
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of what a search finds: of the manifest, with the checksums of all files, and of `image_weight`."""
+        return hashlib.sha256(self.manifest.to_json() + repr(self.image_weight).encode()).hexdigest()[:16]
+
+    def __len__(self) -> int:
+        """Returns the number of entities."""
+        return len(self._articles)
+
+    def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
+        """Returns scores float32 and rows int64, both [B, k], best first.
+
+        A score is the inner product of the image's vector and the entity's or, with combined keys, the weighted mean of
+        two (`indexes.store.keys.as_query`); if an entity has several keys, the best one counts. If fewer than `k`
+        entities are searchable, the remaining rows are -1 and their scores minus infinity.
+
+        Raises:
+            ValueError: `vectors` is not [B, dimension], or `k` is below 1.
+        """
+        if vectors.ndim != 2 or vectors.shape[1] != self.manifest.dimension:
+            raise ValueError(f"vectors must have shape (B, {self.manifest.dimension}), got {tuple(vectors.shape)}")
+        if k < 1:
+            raise ValueError(f"k must be at least 1, got {k}")
+        return self._search.search(as_query(vectors, self.manifest.inputs.candidates, self.image_weight), k)
+
+    def entity(self, row: int) -> Entity:
+        """Returns the article at `row`; recently read articles are cached.
+
+        Raises:
+            IndexError: There is no such row.
+        """
+        return self._cached_entity(int(row))
+
+    def summary(self, row: int) -> str:
+        """Returns the summary of the article at `row`.
+
+        Raises:
+            IndexError: There is no such row.
+        """
+        return str(self._summaries.read(row)["summary"])
+
+    def row_of(self, entity_id: str) -> int | None:
+        """Returns the row of an entity, or `None` if it is not in the index.
+
+        The entity is also found by its other names and by the canonical spelling of a URL: `%27` finds `'`.
+        """
+        rows = map(self._row_of, spellings(entity_id))
+        return next((row for row in rows if row is not None), None)
+
+    def _row_of(self, entity_id: str) -> int | None:
+        hashes, rows = self._ids
+        key = np.int64(hash_id(entity_id))
+        equal = slice(np.searchsorted(hashes, key), np.searchsorted(hashes, key, side="right"))
+        for row in sorted(rows[equal].tolist(), reverse=True):  # ids before other names
+            entity = self.entity(row if row >= 0 else ~row)
+            if entity_id == entity.id if row >= 0 else entity_id in other_ids(entity):
+                return row if row >= 0 else int(~row)
+        return None
+
+    def image_path(self, row: int) -> Path | None:
+        """Returns the path of the main image's thumbnail (JPEG, at most 320 pixels per side), or `None`."""
+        path = self.folder / THUMBNAILS / f"{row}.jpg"
+        return path if path.is_file() else None
+
+    def token_rows(self, row: int) -> range:
+        """Returns the rows of an entity's tokens: those of its sections, then of its images, labeled ones last.
+
+        An article's images have tokens of their own if `search.image_keys` is above 1. Without a readable main image,
+        an entity has no tokens.
+
+        Raises:
+            IndexError: There is no such row.
+        """
+        if not 0 <= row < len(self):
+            raise IndexError(f"row must be within 0 to {len(self) - 1}, got {row}")
+        return range(int(self._token_offsets[row]), int(self._token_offsets[row + 1]))
+
+    def section_rows(self, row: int) -> range:
+        """Returns the rows of an entity's section tokens, in the order of `Entity.sections`; raises as `token_rows`."""
+        rows = self.token_rows(row)
+        return rows[: len(rows) - _count(self._image_owners, row) - _count(self._labeled_owners, row)]
+
+    def labeled_rows(self, row: int) -> range:
+        """Returns the rows of the tokens of an entity's labeled images, the last ones; raises as `token_rows`."""
+        rows = self.token_rows(row)
+        return rows[len(rows) - _count(self._labeled_owners, row) :]
+
+    @property
+    def residency(self) -> Residency:
+        """Where the tokens are, and why."""
+        return self.token_store.residency
+
+    def gather(self, spans: Sequence[range]) -> StoredTokens:
+        """Returns stored tokens; each span is the `token_rows` of an entity or a prefix of them."""
+        return self.token_store.gather(spans)
+
+    def tokens(self, rows: IntArray) -> torch.Tensor:
+        """Returns stored tokens, decoded, float32 [len(rows), tokens, H], normalized over H up to rounding.
+
+        Raises:
+            IndexError: A row is out of range.
+        """
+        return self.token_store.read(rows)
+
+    def stored_tokens(self, rows: range) -> HostTokens:
+        """Returns tokens as stored: values [len(rows), M, W] and scales [len(rows), M], or [0, 0] without scales."""
+        return self.token_store.stored(rows)
+
+    def section_vectors(self, row: int) -> list[NDArray[np.int8]] | None:
+        """Returns the windows [windows, dimension] of each section of an entity; `None` if the index has no vectors.
+
+        Raises:
+            IndexError: There is no such row.
+        """
+        encoded = self.encoded_sections(row)
+        return None if encoded is None else encoded.split(len(self.entity(row).sections))
+
+    def encoded_sections(self, row: int) -> EncodedSections | None:
+        """Returns the windows of an entity's sections as stored; `None` if the index has no vectors."""
+        return None if self._sections is None else self._sections.of(row)
+
+    def _check_shapes(self, tokens: RowFile, scales: RowFile) -> None:
+        counts = self.manifest.counts
+        for name, found, expected in [
+            ("entities.jsonl", len(self._articles), counts.entities),
+            ("summaries.jsonl", len(self._summaries), counts.entities),
+            ("entity_ids.npy", (len(self._ids), int((self._ids[1] >= 0).sum())), (2, counts.entities)),
+            ("token_offsets.npy", self._token_offsets.shape, (counts.entities + 1,)),
+            ("tokens.npy", tokens.dtype, self.manifest.inputs.codec.dtype),
+            ("tokens.npy", tokens.shape, self.manifest.stored_shape),
+            ("token_scales.npy", scales.shape, self.manifest.scales_shape),
+            (
+                SEARCH if SEARCH in self.manifest.files else KEY_IDS,
+                self._search.shape,
+                (counts.searchable + counts.further_keys, self.manifest.key_length),
+            ),
+        ]:
+            if found != expected:
+                raise ValueError(f"{self.folder / name}: {found}, but the manifest says {expected}; {REBUILD}")
+
+
+def _load(path: Path) -> NDArray[Any]:
+    return _open(lambda path: np.asarray(np.load(path, mmap_mode="r", allow_pickle=False)), path)
+
+
+def _open(read: Callable[[Path], T], path: Path) -> T:
+    try:
+        return read(path)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}; {REBUILD}") from error
+
+
+def _check_fit(folder: Path, what: str, built_with: object, given: object, advice: str = f"{REBUILD},") -> None:
+    if built_with != given:
+        values = f"{given!r} now, {built_with!r} when it was built"
+        if is_hash(given) and is_hash(built_with):
+            values = "with other weights or settings than when it was built"
+        raise ValueError(
+            f"{folder}: does not match this profile: {what} {values}; {advice} or use the profile it was built with"
+        )
+
+
+def check_candidates(index: Index, candidates: Candidates) -> None:
+    """Checks that an index was built for a profile's `search.candidates`.
+
+    Raises:
+        ValueError: It was built for other candidates.
+    """
+    built_with = index.manifest.inputs.candidates
+    if built_with != candidates:
+        raise ValueError(
+            f"{index.folder}: was built with search.candidates = {built_with!r}, but this profile has {candidates!r}; "
+            f"{REBUILD}, or pass --set search.candidates={built_with}"
+        )
+
+
+def _count(owners: IntArray, row: int) -> int:
+    """Returns how often `row` occurs in an ascending array."""
+    if not len(owners):  # true of most indexes, and called twenty times per query
+        return 0
+    first, last = np.searchsorted(owners, [row, row + 1]).tolist()
+    return int(last - first)

@@ -1,0 +1,281 @@
+"""`manifest.json`: an index's inputs and files. It is written last; an index without one does not open."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+from indexes.knowledge.article_images import ImageUse
+from indexes.knowledge.sections import DROPPED_BY_REFERENCE
+from retriever.files import sha256_of
+from retriever.token_codec import TokenCodec
+from retriever.wording import counted
+
+FORMAT_VERSION = 3
+"""Version 2, which can still be opened, has no `vectors.npy` and always searches a flat float32 index."""
+MANIFEST = "manifest.json"
+SEARCH, VECTORS = "entities.faiss", "vectors.npy"
+THUMBNAILS = "images"
+RECOGNITION = "recognition.json"
+"""What an index found about its own recognition (`omgm.self_calibration`); it belongs to the manifest's content."""
+REPORT, IMAGE_PROBLEMS = "report.json", "image_problems.jsonl"
+FILES = (
+    "entities.jsonl",
+    "entities.offsets.npy",
+    "entity_ids.npy",
+    "summaries.jsonl",
+    "summaries.offsets.npy",
+    SEARCH,
+    VECTORS,
+    "tokens.npy",
+    "token_scales.npy",
+    "token_offsets.npy",
+    REPORT,
+    IMAGE_PROBLEMS,
+)
+"""The files of every index, besides its manifest and the thumbnails in `images/`; some have those below, too."""
+OWNERS = "key_owners.npy"
+"""Present if some entities have several keys: the entity of each further key."""
+LABELED_KEYS = "labeled_keys.npy"
+"""Present if there are labeled images: the numbers of their keys."""
+IMAGE_OWNERS = "image_owners.npy"
+"""Present if images of articles have their own tokens: the entity of each."""
+KEY_IDS = "key_ids.npy"
+"""Takes the place of `entities.faiss` if the keys are in Milvus: their ids there."""
+SECTION_VECTORS, SECTION_WINDOWS = "section_vectors.npy", "section_windows.npy"
+"""Present if step 3 compares vectors: those of sections, in windows, and the section of each window."""
+ALL_FILES = (*FILES, OWNERS, LABELED_KEYS, IMAGE_OWNERS, KEY_IDS, SECTION_VECTORS, SECTION_WINDOWS)
+
+SMALL = 1 << 20
+"""Files up to this size, in bytes, have their checksum verified whenever the index is opened."""
+
+REBUILD = "rebuild with `omgm build-index --overwrite`"
+
+Candidates = Literal["summary", "title", "article", "image", "combined"]
+"""What step 1 compares the query image with: summaries (the paper's method); titles, whole articles or main images, for
+comparison; or main image and summary together."""
+
+
+def keys_are_images(candidates: Candidates) -> bool:
+    """Returns whether step 1 compares the query image with images, alone or together with texts."""
+    return candidates in ("image", "combined")
+
+
+SearchKind = Literal["flat", "sq8", "hnsw", "ivf-pq", "milvus"]
+"""How step 1 searches: exactly ("flat"), or approximately with FAISS or Milvus, followed by exact rescoring of the best
+candidates."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Inputs(_Model):
+    """The inputs that determine the content of an index: two builds with equal inputs are byte-identical.
+
+    `pictures` is a hash over the names and contents of each entity's images, `tokens` the name of a codec. `search` is
+    the kind of entity index; its parameters are tuned for the `image_weight` at build time. `image_keys` and
+    `section_images` specify which images are used (`ImageUse`); `labeled` is a hash over the labeled images of each entity, or "none". `sections` is the fingerprint of the encoder of sections, `None` if the
+    index has no vectors of them. Of a chat model that wrote the summaries, `summarizer_settings` are its limits, and
+    `summarizer_server` is a hash of what its server reported of it; both are empty if unknown.
+    """
+
+    knowledge_base: str
+    kb_format: str
+    drop_sections: tuple[str, ...] = DROPPED_BY_REFERENCE
+    keep_navigation: bool = False
+    pictures: str
+    summarizer: str
+    candidates: Candidates
+    encoder: str
+    fusion: str | None
+    tokens: str = "float16"
+    search: SearchKind | Literal[""] = "flat"
+    image_keys: int = 1
+    section_images: bool = False
+    labeled: str = "none"
+    sections: str | None = None
+    summarizer_settings: str = ""
+    summarizer_server: str = ""
+
+    @property
+    def image_use(self) -> ImageUse:
+        """Which images of an article are used."""
+        return ImageUse(self.image_keys, self.section_images, self.labeled != "none")
+
+    @property
+    def codec(self) -> TokenCodec:
+        """How the tokens are stored."""
+        return TokenCodec.parse(self.tokens)
+
+    @field_validator("tokens")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return TokenCodec.parse(name).name
+
+
+class Counts(_Model):
+    """The size of an index.
+
+    `searchable` entities have a key, and `further_keys` counts their keys beyond the first. `token_sections` sections
+    have tokens, and so do `image_tokens` images of articles and `labeled_tokens` labeled images; see
+    `keys_with_tokens` (`indexes.knowledge.article_images`). An index of an older version has fewer of them.
+    `section_windows` counts the vectors of sections.
+    """
+
+    entities: int
+    sections: int
+    with_image: int
+    searchable: int
+    token_sections: int
+    further_keys: int = 0
+    labeled_tokens: int = 0
+    image_tokens: int = 0
+    section_windows: int = 0
+
+
+class SearchRecord(_Model):
+    """The entity index as it was built and measured.
+
+    Attributes:
+        kind: How step 1 searches.
+        faiss: FAISS's factory string.
+        parameters: FAISS's search parameters, which are also stored in `entities.faiss`.
+        rescored: Candidates per result that are rescored exactly with `vectors.npy`; 0 for exact search.
+        recall: Share of the `k` best by the stored vectors that the search finds, averaged over held-out queries;
+            `None` without entities.
+        k: Number of results that the recall was measured with.
+        queries: A description of the held-out queries.
+        uri: Where Milvus is, see `indexes.store.search_milvus.Collection`.
+        collection: The name of the collection there.
+    """
+
+    kind: SearchKind
+    faiss: str
+    parameters: dict[str, int] = {}
+    rescored: int = 0
+    recall: float | None = None
+    k: int = 20
+    queries: str = ""
+    uri: str = ""
+    collection: str = ""
+
+    def __str__(self) -> str:
+        """Returns a one-line description."""
+        settings = "".join(f", {name} {value}" for name, value in self.parameters.items())
+        rescored = f", {counted(self.rescored, 'candidate')} rescored per result" if self.rescored else ""
+        measured = "" if self.recall is None else f", recall@{self.k} {self.recall:.4f} on {self.queries}"
+        where = f"{self.collection} at {self.uri}" if self.collection else self.faiss
+        return f"{self.kind} ({where}{settings}){rescored}{measured}"
+
+
+class File(_Model):
+    """A file's size in bytes and SHA-256."""
+
+    bytes: int
+    sha256: str
+
+
+class Manifest(_Model):
+    """The manifest of an index. Its tokens are normalized over their last dimension, as the score modes expect."""
+
+    format: Literal["omgm-index"] = "omgm-index"
+    format_version: int = FORMAT_VERSION
+    name: str
+    created_with: str
+    inputs: Inputs
+    counts: Counts
+    dimension: int
+    token_shape: tuple[int, int]
+    thumbnails: str
+    search: SearchRecord | None = None
+    files: dict[str, File]
+    changes: int = 0
+    """Number of entities changed since the index was built; see `indexes.live`."""
+
+    @property
+    def key_length(self) -> int:
+        """Length of the vectors that step 1 searches."""
+        return 2 * self.dimension if self.inputs.candidates == "combined" else self.dimension
+
+    @property
+    def stored_shape(self) -> tuple[int, int, int]:
+        """Shape of the values in `tokens.npy`."""
+        rows = self.counts.token_sections + self.counts.image_tokens + self.counts.labeled_tokens
+        return rows, *self.inputs.codec.stored_shape(self.token_shape)
+
+    @property
+    def scales_shape(self) -> tuple[int, int]:
+        """Shape of the scales in `token_scales.npy`; (0, 0) for a codec without scales."""
+        return self.stored_shape[:2] if self.inputs.codec.scaled else (0, 0)
+
+    def to_json(self) -> bytes:
+        """Returns the file's content, without times and paths, so that equal builds have equal manifests."""
+        return (json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Returns the manifest of an index.
+
+    Raises:
+        ValueError: The manifest is missing, damaged or of an unsupported format version.
+    """
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise ValueError(f"{folder}: no {MANIFEST}: not an index, or its build did not finish; run `omgm build-index`")
+    try:
+        raw = json.loads(path.read_bytes())
+        version = raw["format_version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: damaged ({error!r}); {REBUILD}") from error
+    if version not in (2, FORMAT_VERSION):
+        raise ValueError(f"{path}: format version {version}, this release reads 2 and {FORMAT_VERSION}; {REBUILD}")
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        fields = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise ValueError(f"{path}: {fields}; {REBUILD}") from error
+
+
+def describe_files(folder: Path) -> dict[str, File]:
+    """Returns size and checksum of every file of an index."""
+    absent = SEARCH if (folder / KEY_IDS).is_file() else ""
+    names = [name for name in ALL_FILES if name in FILES or (folder / name).is_file()]
+    return {name: describe_file(folder / name) for name in names if name != absent}
+
+
+def describe_file(path: Path) -> File:
+    """Returns size and checksum of a file."""
+    return File(bytes=path.stat().st_size, sha256=sha256_of(path))
+
+
+def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
+    """Compares the files of an index with its manifest: sizes and checksums of small files or, with `verify`, of all.
+
+    Raises:
+        ValueError: A file is missing, has another size, or has changed.
+    """
+    names = {*FILES, OWNERS} if manifest.counts.further_keys else set(FILES)
+    if manifest.inputs.labeled != "none":
+        names.add(LABELED_KEYS)
+    if manifest.counts.image_tokens:
+        names.add(IMAGE_OWNERS)
+    if manifest.inputs.sections is not None:
+        names |= {SECTION_VECTORS, SECTION_WINDOWS}
+    if manifest.search is not None and manifest.search.kind == "milvus":
+        names = names - {SEARCH} | {KEY_IDS}
+    listed = {*manifest.files, IMAGE_PROBLEMS}  # older versions did not write the latter
+    if listed != names - ({VECTORS} if manifest.format_version == 2 else set()):
+        raise ValueError(f"{folder / MANIFEST}: does not list the files of an index; {REBUILD}")
+    for name, expected in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            raise ValueError(f"{path}: missing; {REBUILD}")
+        size = path.stat().st_size
+        if size != expected.bytes:
+            raise ValueError(f"{path}: {size} bytes, but the manifest says {expected.bytes}; {REBUILD}")
+        if (verify or size <= SMALL) and sha256_of(path) != expected.sha256:
+            raise ValueError(f"{path}: content differs from its checksum; {REBUILD}")

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from indexes.live.counting import count
+from indexes.live.index import LiveIndex
+from indexes.store.generations import current_files
+from indexes.store.index import Index
+from tests.fakes.builds import KILLED, Fuse, build
+from tests.fakes.knowledge_base import write_kb
+from tests.fakes.live import BASE, World, article, data_of
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSections, FakeSummarizer
+from tests.fakes.plans import build_index
+from tests.paths import contents
+
+
+class FusedSections(FakeSections):
+    """Fails at the n-th batch, and at those that are encoded ahead of it."""
+
+    fuse = Fuse(-1)
+
+    def encode_passages(self, passages: Sequence[str]) -> list[NDArray[np.int8]]:
+        if self.fuse.calls == 0:
+            raise RuntimeError(KILLED)
+        self.fuse.burn()
+        return super().encode_passages(passages)
+
+
+def test_an_index_has_the_vectors_of_all_sections(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    index = build(kb, images, tmp_path / "index", sections=FakeSections())
+    assert index.manifest.inputs.sections == "fake-sections-1"
+    windows = 0
+    for row in range(len(index)):
+        sections, vectors = index.entity(row).sections, index.section_vectors(row)
+        assert vectors is not None and len(vectors) == len(sections)
+        for section, own in zip(sections, vectors, strict=True):
+            [expected] = FakeSections().encode_passages([section.text])
+            assert own.dtype == np.int8 and np.array_equal(own, expected)
+            windows += len(own)
+    assert index.section_vectors(index.row_of("https://e.example/wiki/Empty") or 0) == []
+    assert index.manifest.counts.section_windows == windows == 8
+    assert {"section_vectors.npy", "section_windows.npy"} <= index.manifest.files.keys()
+    assert np.load(index.folder / "section_vectors.npy").shape == (windows, 16)
+    Index.open(index.folder, sections=FakeSections(), verify=True)
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+def test_a_resumed_build_equals_an_uninterrupted_one(calls: int, tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    build(kb, images, tmp_path / "whole", sections=FakeSections())
+    sections = FusedSections()
+    sections.fuse = Fuse(calls)
+    with pytest.raises(RuntimeError, match=KILLED):
+        build(kb, images, tmp_path / "resumed", sections=sections)
+    sections.fuse = Fuse(-1)
+    before = sections.encoded
+    build(kb, images, tmp_path / "resumed", sections=sections)
+    assert contents(tmp_path / "resumed") == contents(tmp_path / "whole")
+    # Eight sections in batches of two entities; at most the last batch is encoded again.
+    assert sections.encoded - before <= 8 - before + 3
+
+
+def test_live_changes_equal_a_fresh_build(tmp_path: Path) -> None:
+    world = World(tmp_path, BASE, sections=FakeSections())
+    editor = world.editor(sections=FakeSections())
+    changed, added, empty = article("b", 7, sections=3), article("f", 2), article("g", image=None, sections=0)
+    world.put(editor, changed, added, empty)
+    editor.remove(["kb/c"])
+    final = [BASE[0], changed, *BASE[3:], added, empty]
+    fresh = world.build(final, tmp_path / "fresh")
+
+    def check(index: LiveIndex | Index) -> None:
+        for row, entity in enumerate(final):
+            own = index.row_of(entity.id)
+            assert own is not None
+            vectors, expected = index.section_vectors(own), fresh.section_vectors(row)
+            assert vectors is not None and expected is not None and len(vectors) == len(expected)
+            assert all(np.array_equal(one, other) for one, other in zip(vectors, expected, strict=True))
+
+    check(editor.index)
+    check(world.open(sections=FakeSections()))  # a reader, from the log
+    counted = count(editor.index.version).section_windows
+    assert counted == fresh.manifest.counts.section_windows == 2 + 3 + 2 + 2 + 2
+    assert editor.index.compact()
+    check(editor.index)
+    editor.index.close()
+    assert data_of(current_files(world.index)) == data_of(tmp_path / "fresh")
+    Index.open(world.index, verify=True)
+
+
+def test_an_index_without_vectors(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    index = build(kb, images, tmp_path / "index")
+    assert index.manifest.inputs.sections is None and index.manifest.counts.section_windows == 0
+    assert not (index.folder / "section_vectors.npy").exists()
+    manifest = json.loads((index.folder / "manifest.json").read_bytes())
+    del manifest["inputs"]["sections"], manifest["counts"]["section_windows"]  # as written by an older version
+    (index.folder / "manifest.json").write_text(json.dumps(manifest))
+    opened = Index.open(index.folder, sections=FakeSections())
+    assert opened.section_vectors(0) is None
+    with pytest.raises(
+        ValueError, match=r"inputs \(encoder of sections was not given and is now .fake-sections-1.\).*--over"
+    ):
+        build(kb, images, tmp_path / "index", sections=FakeSections())
+    built = build(kb, images, tmp_path / "index", sections=FakeSections(), overwrite=True)
+    assert built.section_vectors(0) is not None
+
+
+def test_vectors_of_another_encoder_are_refused(tmp_path: Path) -> None:
+    world = World(tmp_path, BASE, sections=FakeSections("one"))
+    for opened in (Index, LiveIndex):
+        with pytest.raises(ValueError, match="encoder of sections 'two' now, 'one' when it was built"):
+            opened.open(world.index, sections=FakeSections("two"))
+    with pytest.raises(ValueError, match=r"vectors of sections, which this profile cannot compute.*kind=hybrid"):
+        world.editor()
+
+
+def test_a_changed_byte_is_found(tmp_path: Path) -> None:
+    kb, images = write_kb(tmp_path)
+    folder = build(kb, images, tmp_path / "index", sections=FakeSections()).folder
+    path = folder / "section_vectors.npy"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(ValueError, match=r"section_vectors\.npy: content differs from its checksum"):
+        Index.open(folder, verify=True)
+    path.unlink()
+    with pytest.raises(ValueError, match=r"section_vectors\.npy: missing"):
+        Index.open(folder)
+
+
+def test_without_any_section(tmp_path: Path) -> None:
+    kb = tmp_path / "kb.jsonl"
+    kb.write_text('{"id": "a", "title": "A", "sections": []}\n')
+    options = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion(), "progress": False}
+    (tmp_path / "images").mkdir()
+    index = build_index(kb, tmp_path / "images", tmp_path / "index", sections=FakeSections(), **options)
+    assert index.section_vectors(0) == [] and index.manifest.counts.section_windows == 0

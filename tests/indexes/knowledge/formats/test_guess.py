@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from indexes.knowledge.formats import guess_format, read_knowledge_base
+from indexes.knowledge.formats.skipped import SkippedEntries
+
+KML = """<?xml version="1.0"?><kml xmlns="http://a.example/kml"><Document><name>Walks</name>
+<Placemark><name>Tower</name><description><![CDATA[<img src="tower.jpg"> It is tall.]]></description></Placemark>
+<Placemark><name>Bridge</name><description>It is old.</description></Placemark></Document></kml>"""
+BLOB = "\n".join(["iVBORw0KGgo" * 7] * 4 + ["iVBORw0K="])
+NOTES = f"""<?xml version="1.0"?><en-export><note><title>Fox</title><content>&lt;p&gt;It is red.&lt;/p&gt;</content>
+<resource><data encoding="base64">{BLOB}</data>
+<mime>image/png</mime></resource></note><note><title>Hen</title><content>Brown.</content></note></en-export>"""
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "format", "title", "text"),
+    [
+        ("walks.kml", KML, "xml", "Tower", "It is tall."),
+        ("notes.enex", NOTES, "xml", "Fox", "It is red."),
+        ("taxon.txt", "taxonID\tscientificName\trank\n7\tVulpes vulpes\tspecies\n", "csv", "Vulpes vulpes", ""),
+        ("old.tab", "id|label|rank\r\r7|Fox|species\r", "csv", "Fox", ""),
+        ("foxes.txt", "id,name,rank\n7,Fox,species\n", "csv", "Fox", ""),
+        ("a.geojson", '{"features": [{"properties": {"name": "Den", "text": "A hole."}}]}', "jsonl", "Den", "A hole."),
+        ("a.jsonld", '[{"@type": "Thing", "name": "Den", "description": "A hole."}]', "jsonl", "Den", "A hole."),
+    ],
+)
+def test_files_of_other_extensions_are_known_by_their_content(
+    tmp_path: Path, name: str, content: str, format: str, title: str, text: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8", newline="")
+    assert guess_format(path) == format
+    first = next(iter(read_knowledge_base(path, skipped=SkippedEntries(0))))
+    assert first.title == title
+    assert not text or first.sections[0].text == text
+    assert not any("iVBOR" in section.text for section in first.sections)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("fox.md", "one article; name the folder that it is in"),
+        ("guide.adoc", "AsciiDoc; make pages of it, as with: asciidoctor --destination-dir pages guide.adoc"),
+        ("guide.rst", "pandoc guide.rst --to gfm --extract-media . --output guide.md"),
+        ("book.epub", "a book; unpack it, and name the folder: unzip book.epub -d book"),
+        ("kb.tar.gz", "an archive; unpack it"),
+        ("notes.txt", r"unknown extension; known are folders of Markdown \(.md\) or pages"),
+    ],
+)
+def test_what_is_not_read_says_what_to_do(tmp_path: Path, name: str, advice: str) -> None:
+    (tmp_path / name).write_text("A fox.\nIt is red.\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=advice):
+        guess_format(tmp_path / name)
+
+
+def test_a_folder_of_articles_that_are_not_read(tmp_path: Path) -> None:
+    for name in ("a.rst", "b.rst", "index.html", ".hidden/c.org"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("<p>Hi</p>", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"holds 2 files \*\.rst, reStructuredText; build its pages"):
+        guess_format(tmp_path)
+
+
+def test_a_readme_beside_what_it_is_about(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("# Foxes\n\nData of foxes.", encoding="utf-8")
+    assert guess_format(tmp_path) == "markdown"
+    (tmp_path / "foxes.json").write_text('[{"name": "Red fox"}]', encoding="utf-8")
+    assert guess_format(tmp_path) == "jsonl"
+    (tmp_path / "metadata.csv").write_text("file_name,text\na.jpg,A fox\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"name the file in it: .*metadata\.csv"):
+        guess_format(tmp_path)
+    (tmp_path / "den.md").write_text("A hole.", encoding="utf-8")
+    assert guess_format(tmp_path) == "markdown"
+
+
+def test_a_folder_of_tables_beside_what_describes_them(tmp_path: Path) -> None:
+    """Such as a Darwin Core archive."""
+    for name in ("meta.xml", "eml.xml"):
+        (tmp_path / name).write_text("<archive/>", encoding="utf-8")
+    (tmp_path / "media.txt").write_text("id\turl\n7\ta.jpg\n", encoding="utf-8")
+    (tmp_path / "taxon.txt").write_text("id\tscientificName\n7\tVulpes vulpes\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"name one of its 4 files, such as .*taxon\.txt$"):
+        guess_format(tmp_path)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexes.knowledge.formats import read_knowledge_base
+from indexes.knowledge.formats.losses import MOST_REASONS, OTHER, Losses, summary_of, table_of, warning_of, words_in
+from indexes.knowledge.formats.skipped import SkippedEntries
+from retriever.types import Entity, Section
+from retriever.unspaced import count_words
+
+
+@given(st.lists(st.text(alphabet="ab é\u2013\n\t漢ひก한हи😀", max_size=12)))
+def test_words_are_counted_as_by_their_definition(texts: list[str]) -> None:
+    assert words_in(texts) == sum(map(count_words, texts))
+
+
+def test_each_word_is_kept_or_left_out() -> None:
+    losses = Losses("kb")
+    losses.at("kb/a.md", "# Fox\n\nOne two.\nBuy now!\n\nBuy now!\n")
+    losses.leave_out("repeated items", "Buy now!")
+    losses.leave_out("repeated items", "Buy now!")
+    losses.leave_out("navigation", "One two.")
+    losses.leave_out("badges", "b.svg", unit="images")
+    losses.leave_out("templates", "")  # nothing
+    losses.keep_entity(Entity("a", "Fox", (Section("Fox", "One two.", 0), Section("Diet", "Part: A; Part: B", 1))))
+    losses.repeat(1)  # a column's name
+    assert losses.to_json() == {
+        "words": {"source": 10, "kept": 6},
+        "pictures": {"files": 0, "found": 0, "rule": ""},
+        "left_out": [
+            {"reason": "repeated items", "unit": "words", "count": 4, "places": 2, "example": "a.md:4: Buy now!"},
+            {"reason": "navigation", "unit": "furniture", "count": 2, "places": 1, "example": "a.md:3: One two."},
+            {"reason": "badges", "unit": "images", "count": 1, "places": 1, "example": "a.md: b.svg"},
+        ],
+    }
+    assert summary_of(losses.to_json()) == (
+        "kept 60.0 % of 10 words; left out: repeated items 4 words in 2 places, e.g. a.md:4: Buy now!; "
+        "navigation 2 words in 1 place, e.g. a.md:3: One two.; "
+        "badges 1 image, e.g. a.md: b.svg"
+    )
+    assert [line.split() for line in table_of(losses.to_json())][1:] == [
+        ["repeated", "items", "4", "words", "2", "a.md:4:", "Buy", "now!"],
+        ["navigation", "2", "furniture", "1", "a.md:3:", "One", "two."],
+        ["badges", "1", "images", "1", "a.md:", "b.svg"],
+    ]
+
+
+def test_a_build_speaks_of_many_words_and_of_any_image_or_entity() -> None:
+    losses = Losses()
+    losses.keep("word " * 98)
+    losses.leave_out("templates", "two words")
+    losses.leave_out("navigation", "ten words " * 5)
+    assert not warning_of(losses.to_json())
+    losses.leave_out("templates", "one")
+    assert warning_of(losses.to_json()).startswith("kept 97.0 % of 101 words; left out: navigation 10 words in 1 place")
+    for unit in ("images", "entities"):
+        losses = Losses()
+        losses.leave_out("things", "x", unit=unit)
+        assert warning_of(losses.to_json())
+
+
+def test_the_number_of_reasons_is_limited() -> None:
+    losses = Losses()
+    for number in range(MOST_REASONS + 5):
+        losses.leave_out(f"template {number}", "two words")
+    found = losses.to_json()["left_out"]
+    assert len(found) == MOST_REASONS + 1
+    assert (found[-1]["reason"], found[-1]["count"]) == (OTHER, 10)
+
+
+def test_dropped_sections_and_unusable_entries_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "kb.json"
+    row = {"title": "A", "section_titles": ["A", "Past", "External links"], "section_texts": ["a b", "c d e", "f g"]}
+    path.write_text(json.dumps({"a": row, "b": {"title": "B"}}))
+    losses = Losses(str(path))
+    assert len(list(read_knowledge_base(path, skipped=SkippedEntries(1), losses=losses))) == 1
+    assert losses.to_json()["words"] == {"source": 10, "kept": 6}  # with the titles of sections
+    assert [(one["reason"], one["unit"], one["count"]) for one in losses.to_json()["left_out"]] == [
+        ("sections titled External links", "words", 4),
+        ("entries that cannot be used", "entities", 1),
+    ]
+    assert losses.left_out["sections titled External links"].example == "entry 1 ('a'): f g"
+    again = tmp_path / "rows.jsonl"
+    again.write_text('{"id": "x", "title": "X", "text": "one two"}\n{"id": "x", "title": "Y", "text": "three"}\n')
+    losses = Losses(str(again))
+    assert len(list(read_knowledge_base(again, skipped=SkippedEntries(1), losses=losses))) == 1
+    assert losses.to_json()["words"] == {"source": 3, "kept": 2}
+
+
+@pytest.mark.parametrize("text", ["", "  \n"])
+def test_nothing_is_no_word(text: str) -> None:
+    assert words_in([text]) == words_in([]) == 0

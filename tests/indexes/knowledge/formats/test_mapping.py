@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexes.knowledge.formats import guess_format, hash_knowledge_base
+from indexes.knowledge.formats.fields import parse_names
+from retriever.types import ArticleImage, Section
+from tests.fakes.reading import read
+from tests.fakes.rows import write_jsonl
+
+WIKIPEDIA = {"id": "12", "url": "https://en.wikipedia.org/wiki/Fox", "title": "Fox", "text": "A fox.\n\nIt is red."}
+
+
+def parquet(path: Path, *rows: dict[str, Any]) -> Path:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path)
+    return path
+
+
+@pytest.mark.parametrize("write", [write_jsonl, parquet])
+def test_the_columns_of_wikimedia_wikipedia(tmp_path: Path, write: Any) -> None:
+    (fox,) = read(write(tmp_path / ("kb.jsonl" if write is write_jsonl else "kb.parquet"), WIKIPEDIA))
+    assert (fox.id, fox.title, fox.url) == ("12", "Fox", "https://en.wikipedia.org/wiki/Fox")
+    assert fox.sections == (Section("Fox", "A fox.\nIt is red.", 0),)
+
+
+@pytest.mark.parametrize("write", [write_jsonl, parquet])
+def test_whole_numbers_as_ids_and_usual_names(tmp_path: Path, write: Any) -> None:
+    rows = [
+        {"id": 7, "Label": "Fox", "text": "Red.", "logo": {"path": "fox.png", "bytes": None}},
+        {"id": 8, "Label": "Hen", "text": "White.", "logo": {"path": "hen.png", "bytes": None}},
+    ]
+    fox, hen = read(write(tmp_path / ("kb.jsonl" if write is write_jsonl else "kb.parquet"), *rows))
+    assert (fox.id, fox.title, fox.image, hen.id) == ("7", "Fox", "fox.png", "8")
+
+
+def test_dates_and_decimal_numbers_of_parquet_are_facts(tmp_path: Path) -> None:
+    row = {"title": "Fox", "born": date(1990, 5, 1), "seen": datetime(2020, 1, 2, 3, 4, 5), "weight": Decimal("4.50")}
+    (fox,) = read(parquet(tmp_path / "kb.parquet", row))
+    assert fox.sections == (Section("Facts", "Born: 1990-05-01\nSeen: 2020-01-02 03:04:05\nWeight: 4.50", 0),)
+
+
+@pytest.mark.parametrize(
+    ("title", "name", "taken"),
+    [
+        ("Professor", "Ann Potter", "Ann Potter"),
+        ("Sprout of Rebirth", "Collei", "Collei"),
+        ("Mouse", "pikachu", "pikachu"),
+        ("Astromech droid", "R2-D2", "R2-D2"),
+        ("Kiwix", "kiwix", "Kiwix"),
+        ("Red fox", "RedFox", "Red fox"),
+        ("ACME Rocket 2", "acme-rocket", "ACME Rocket 2"),
+        ("Bowl", "1984.21", "Bowl"),
+        ("Bowl", "item_12", "Bowl"),
+        ("Spotted sandpiper", "ACTMCL", "Spotted sandpiper"),
+        ("GREEK GOD", "ARES", "ARES"),
+        ("Bowl", "", "Bowl"),
+        ("Bowl", {"en": "A", "fr": "B"}, "Bowl"),
+    ],
+)
+def test_of_a_title_and_a_name_that_is_taken_which_people_use(
+    tmp_path: Path, title: str, name: str | dict[str, str], taken: str
+) -> None:
+    (entity,) = read(write_jsonl(tmp_path / "kb.jsonl", {"title": title, "name": name, "text": "Text."}))
+    assert entity.title == taken
+    (mapped,) = read(write_jsonl(tmp_path / "kb.jsonl", {"title": title, "name": name, "text": "Text."}), title="title")
+    assert mapped.title == title
+    (own,) = read(write_jsonl(tmp_path / "kb.jsonl", {"id": "1", "title": title, "name": name, "sections": []}))
+    assert own.title == title
+
+
+def test_names_of_ones_own(tmp_path: Path) -> None:
+    row = {"key": 3, "title": "wrong", "names": {"en": "Fox"}, "pics": ["a.png", "b.png"], "about": "== Diet ==\nMice."}
+    path = write_jsonl(tmp_path / "kb.jsonl", row)
+    (fox,) = read(path, id="key", title="names.en", image="pics", text="about")
+    assert (fox.id, fox.title, fox.image) == ("3", "Fox", "a.png")
+    assert fox.images == (ArticleImage("b.png"),)
+    assert fox.sections == (Section("Diet", "Mice.", 0), Section("Facts", "Title: wrong", 1))
+    with pytest.raises(ValueError, match=r"kb\.jsonl: --map image=pix: no entry has it; fields are key, title, "):
+        read(path, image="pix")
+    with pytest.raises(ValueError, match=r"line 1 \('3'\): field 'nme' is missing; .*; it has key, title"):
+        read(path, id="key", title="nme")
+
+
+def test_names_in_the_formats_of_the_data_sets(tmp_path: Path) -> None:
+    entry = {"title": "T", "label": "L", "section_titles": [], "section_texts": [], "thumb": "t.png"}
+    (tmp_path / "kb.json").write_text(json.dumps({"a": entry}))
+    (entity,) = read(tmp_path / "kb.json", title="label", image="thumb")
+    assert (entity.id, entity.title, entity.image) == ("a", "L", "t.png")
+    page = {"wikidata_id": "Q1", "wikipedia_title": "T", "label": "L", "wikipedia_content": "Text."}
+    (entity,) = read(write_jsonl(tmp_path / "wiki.jsonl", page), title="label")
+    assert (entity.id, entity.title) == ("Q1", "L")
+
+
+def test_json_arrays_and_json_lines_under_the_name_json(tmp_path: Path) -> None:
+    path = tmp_path / "kb.json"
+    path.write_text("\ufeff" + json.dumps([WIKIPEDIA, WIKIPEDIA | {"id": 13}], indent=1), encoding="utf-8")
+    assert guess_format(path) == "jsonl" and [entity.id for entity in read(path)] == ["12", "13"]
+    path.write_text(json.dumps([WIKIPEDIA, {"id": 13}]))
+    with pytest.raises(ValueError, match=r"kb\.json: item 2 \('13'\): no title; .* pass --map title=NAME; it has id$"):
+        read(path)
+    path.write_text(json.dumps([WIKIPEDIA])[:-9])
+    with pytest.raises(ValueError, match=r"kb\.json: item 1: byte \d+: .*cut short"):
+        read(path)
+    assert guess_format(write_jsonl(path, WIKIPEDIA, WIKIPEDIA | {"id": "13"})) == "jsonl"
+    assert len(read(path)) == 2
+    path.write_text(json.dumps({"a": {"title": "T", "section_titles": [], "section_texts": []}}))
+    assert guess_format(path) == "evqa"
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        ("title", "expected FIELD=NAME, such as id=name, got 'title'"),
+        ("title=", "expected FIELD=NAME"),
+        ("heading=name", "unknown field 'heading'; fields are id, title, url, image, text"),
+    ],
+)
+def test_bad_maps(pair: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse_names([pair])
+    assert parse_names(["title=display_name", "image=a.b=c"]) == {"title": "display_name", "image": "a.b=c"}
+
+
+def test_names_are_part_of_what_an_index_is_made_from(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "kb.jsonl", WIKIPEDIA)
+    plain = hash_knowledge_base(path, "jsonl")
+    assert hash_knowledge_base(path, "jsonl", {}) == plain
+    mapped = hash_knowledge_base(path, "jsonl", {"title": "id", "url": "id"})
+    assert mapped != plain and mapped == hash_knowledge_base(path, "jsonl", {"url": "id", "title": "id"})
+
+
+def test_other_names_of_an_entity(tmp_path: Path) -> None:
+    fox, hen = read(
+        write_jsonl(tmp_path / "kb.jsonl", WIKIPEDIA | {"names": ["Foxes", "Vulpes"]}, WIKIPEDIA | {"id": "2"})
+    )
+    assert (fox.names, hen.names) == (("Foxes", "Vulpes"), ())
+    (other,) = read(
+        write_jsonl(tmp_path / "kb.jsonl", WIKIPEDIA | {"names": {"de": "Fuchs"}})
+    )  # another format's field
+    assert other.names == ()

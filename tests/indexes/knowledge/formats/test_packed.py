@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import gzip
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from indexes.knowledge.formats import guess_format, name_of, read_knowledge_base
+from retriever.types import ArticleImage, Section
+from tests.fakes.rows import write_jsonl
+
+ENTRY: dict[str, Any] = {"title": "T", "section_titles": ["T"], "section_texts": ["text"]}
+KB = {"a": ENTRY, "b": ENTRY | {"title": "U", "section_texts": [" ".join(map(str, range(3000)))]}}
+ROWS: list[dict[str, Any]] = [
+    {"id": "a", "title": "A", "sections": [{"title": "A", "text": "one"}, {"title": "References", "text": "[1]"},
+                                           {"title": "B", "text": "two"}],
+     "image": None, "images": [{"url": "a.jpg", "section": 2, "caption": None}], "url": "https://e.example/a"},
+    {"id": "b", "title": "B", "sections": [], "image": "b.jpg", "images": None, "url": None},
+]  # fmt: skip
+
+
+def test_zip_and_gzip_are_read_as_they_are(tmp_path: Path) -> None:
+    plain = tmp_path / "kb.json"
+    plain.write_text(json.dumps(KB))
+    whole = list(read_knowledge_base(plain))
+    (tmp_path / "kb.json.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    with zipfile.ZipFile(tmp_path / "kb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(plain, "folder/encyclopedic_kb_wiki.json")
+        archive.writestr("__MACOSX/._encyclopedic_kb_wiki.json", b"x")
+    for name in ("kb.json.gz", "kb.zip"):
+        assert guess_format(tmp_path / name) == "evqa" and name_of(tmp_path / name) == "kb"
+        assert list(read_knowledge_base(tmp_path / name)) == whole
+    (tmp_path / "kb.jsonl.gz").write_bytes(gzip.compress(b'{"wikidata_id": "Q1", "wikipedia_title": "T"}\n'))
+    assert guess_format(tmp_path / "kb.jsonl.gz") == "wiki6m"
+    assert [entity.id for entity in read_knowledge_base(tmp_path / "kb.jsonl.gz")] == ["Q1"]
+
+
+def test_damaged_archives(tmp_path: Path) -> None:
+    packed = gzip.compress(json.dumps(KB).encode())
+    path = tmp_path / "kb.json.gz"
+    for data in (packed[:-20], b"{}", packed[:200] + b"\xff\xff" + packed[202:]):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=r"kb\.json\.gz: "):
+            list(read_knowledge_base(path))
+    path = tmp_path / "kb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("kb.json", json.dumps(KB))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"kb\.zip: damaged or cut short .*fetch it again"):
+        list(read_knowledge_base(path))
+    path.write_bytes(whole.replace(b"1234", b"1235"))  # no longer matches its checksum
+    with pytest.raises(ValueError, match=r"kb\.zip: damaged or cut short"):
+        list(read_knowledge_base(path))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("second.json", "{}")
+    with pytest.raises(ValueError, match=r"kb\.zip: must contain one file, got 2"):
+        list(read_knowledge_base(path))
+
+
+def write_parquet(path: Path, rows: list[dict[str, Any]]) -> Path:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=1)
+    return path
+
+
+def test_parquet_has_the_fields_of_jsonl(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "kb.parquet", ROWS)
+    write_jsonl(tmp_path / "kb.jsonl", *ROWS)
+    found = list(read_knowledge_base(path))
+    assert found == list(read_knowledge_base(tmp_path / "kb.jsonl"))
+    assert found[0].sections == (Section("A", "one", 0), Section("References", "[1]", 1), Section("B", "two", 2))
+    assert found[0].images == (ArticleImage("a.jpg", 2, ""),) and found[0].image == "a.jpg"
+    assert (found[1].image, found[1].images, found[1].url) == ("b.jpg", (), "")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([ROWS[0], ROWS[1] | {"title": None}], r"row 2 \('b'\): field 'title' is missing"),
+        ([{"title": "t", "sections": []}], "row 1: field 'id' is missing"),
+        ([ROWS[0], ROWS[1], ROWS[0]], r"row 3 \('a'\).*second time"),
+    ],
+)
+def test_parquet_errors_name_the_row(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
+    path = write_parquet(tmp_path / "kb.parquet", rows)
+    with pytest.raises(ValueError, match=r"kb\.parquet: " + message):
+        list(read_knowledge_base(path))
+
+
+def test_damaged_parquet(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "kb.parquet", ROWS)
+    whole = path.read_bytes()
+    for data in (b"", b"text", whole[:-40], whole[40:]):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=r"kb\.parquet: after row 0: damaged, or not a Parquet file"):
+            list(read_knowledge_base(path))
+    with pytest.raises(FileNotFoundError):
+        list(read_knowledge_base(tmp_path / "absent.parquet"))
+
+
+def test_parquet_of_another_encoding(tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    data = np.frombuffer(b"ab\xe9", np.uint8)
+    offsets = np.array([0, 1, 3], np.int32)
+    ids = pyarrow.StringArray.from_buffers(2, pyarrow.py_buffer(offsets), pyarrow.py_buffer(data))
+    parquet.write_table(pyarrow.table({"id": ids}), tmp_path / "kb.parquet")
+    with pytest.raises(ValueError, match=r"kb\.parquet: after row 0: not UTF-8"):
+        list(read_knowledge_base(tmp_path / "kb.parquet"))

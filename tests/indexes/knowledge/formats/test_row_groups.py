@@ -1,0 +1,190 @@
+"""Rows that are one thing, and what fields of rows are: images, text, sections, facts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexes.knowledge.formats import read_knowledge_base
+from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.formats.skipped import SkippedEntries
+from retriever.types import ArticleImage, Entity
+from tests.fakes.reading import facts, read, texts, written
+
+
+def images(entity: Entity) -> list[str]:
+    return [*filter(None, [entity.image]), *(one.url for one in entity.images)]
+
+
+def test_children_of_a_compound_object(tmp_path: Path) -> None:
+    (tmp_path / "kb.csv").write_text(
+        "objectid,parentid,filename,title,format,description\n"
+        "azul_rules,azul,azul_rules.jpg,,image/jpeg,\n"  # before its parent
+        "azul,,,Azul,compound_object,A tile game.\n"
+        "azul_box,azul,azul_box.jpg,The box,image/jpeg,Front\n"  # an image with a title of its own
+        "azul_corner,azul_box,azul_corner.jpg,,image/jpeg,\n"
+        "go,,go.jpg,Go,image/jpeg,Stones.\n"
+        "stones,go,stones.jpg,Stones,image/jpeg,\n"  # an image of an image is a thing of its own
+        "lost,gone,lost.jpg,,image/jpeg,\n"
+    )
+    skipped = SkippedEntries(1)
+    azul, go, stones = read_knowledge_base(tmp_path / "kb.csv", skipped=skipped)
+    assert (azul.id, images(azul)) == ("azul", ["azul_rules.jpg", "azul_box.jpg", "azul_corner.jpg"])
+    assert azul.images[0] == ArticleImage("azul_box.jpg", None, "The box Front")
+    assert texts(azul) == [("Azul", "A tile game.")]
+    assert (images(go), images(stones)) == (["go.jpg"], ["stones.jpg"])
+    assert [one["reason"][:8] for one in skipped.listed] == ["no title"]  # its parent does not exist
+
+
+def test_a_taxonomy_keeps_its_entries(tmp_path: Path) -> None:
+    rows = [{"id": 1, "name": "Animals"}, {"id": 2, "parent_id": 1, "name": "Fox", "image": "fox.jpg"}]
+    assert [one.title for one in read(written(tmp_path / "kb.json", rows))] == ["Animals", "Fox"]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"id": "f", "name": "Fox", "photo": "1.jpg"}, {"id": "f", "name": "Fox", "photo": "2.jpg"}],
+        [{"id": "f", "name": "Fox", "photo": "1.jpg"}, {"id": "f", "name": "", "photo": "2.jpg"}],
+        [{"name": "Fox", "color": "red", "photo": "1.jpg"}, {"name": "Fox", "color": "red", "photo": "2.jpg"}],
+        [{"name": "Fox", "color": "red", "photo": "1.jpg"}, {"name": "Fox", "color": "", "photo": "2.jpg"}],
+    ],
+)
+def test_a_row_for_each_image(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    (fox,) = read(written(tmp_path / "kb.json", rows))
+    assert (fox.title, images(fox)) == ("Fox", ["1.jpg", "2.jpg"])
+
+
+def test_other_things_of_the_same_title_stay(tmp_path: Path) -> None:
+    rows = [{"name": "Cup", "year": 1800, "photo": "1.jpg"}, {"name": "Cup", "year": 1900, "photo": "2.jpg"}]
+    assert [one.id for one in read(written(tmp_path / "kb.json", rows))] == ["Cup", "Cup (2)"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("'a.png'", ["a.png"]),
+        ("['a.png', 'b.png']", ["a.png", "b.png"]),
+        ('["a.png", "b.png"]', ["a.png", "b.png"]),
+        ("a.png;b.png", ["a.png", "b.png"]),
+        ("a.png, b.png", ["a.png", "b.png"]),
+        ("a.png\nb.png", ["a.png", "b.png"]),
+        ("a.png b.png", ["a.png", "b.png"]),
+        ("a.png|b.png", ["a.png", "b.png"]),
+        ("a b.png", ["a b.png"]),
+        ("a, b.png", ["a, b.png"]),
+        (" a.png ", ["a.png"]),
+    ],
+)
+def test_lists_of_images_in_one_value(tmp_path: Path, value: str, expected: list[str]) -> None:
+    (fox,) = read(written(tmp_path / "kb.json", [{"name": "Fox", "image": value}]))
+    assert images(fox) == expected
+
+
+def test_the_images_of_all_fields(tmp_path: Path) -> None:
+    row = {
+        "name": "Fox",
+        "thumb": "t/fox.jpg",
+        "front": "front.jpg",
+        "back": "back.jpg",
+        "gallery": ["g1.jpg", "g2.jpg"],
+        "image": "main.jpg",
+        "author_photo": "ann.jpg",
+        "manual": "docs/fox.pdf",
+        "color": "red",
+    }
+    (fox,) = read(written(tmp_path / "kb.json", [row]))
+    assert images(fox) == ["main.jpg", "front.jpg", "back.jpg", "g1.jpg", "g2.jpg", "t/fox.jpg"]
+    assert facts(fox) == ["Color: red"]
+    (ann,) = read(written(tmp_path / "kb.json", [{"name": "Ann", "avatar": "ann.jpg"}]))
+    assert images(ann) == ["ann.jpg"]  # all that there is
+
+
+def test_without_a_usual_name_the_longest_prose_is_the_text(tmp_path: Path) -> None:
+    rows = [
+        {
+            "name": name,
+            "note": "Every row says the same words about where all of this was read and when it was read.",
+            "habitat": f"{name} is found in open woods, on sunny slopes and beside old roads of the north.",
+            "leaves": "Long and thin.",
+        }
+        for name in ("Iris", "Phlox", "Aster")
+    ]
+    iris = read(written(tmp_path / "kb.json", rows))[0]
+    assert texts(iris)[0] == ("Iris", "Iris is found in open woods, on sunny slopes and beside old roads of the north.")
+    assert facts(iris)[1:] == ["Leaves: Long and thin."]
+    (fox,) = read(written(tmp_path / "kb.json", [{"name": "Fox", "blurb": "Red.", "habitat": rows[0]["habitat"]}]))
+    assert texts(fox)[0] == ("Fox", "Red.")  # a usual name goes before length
+
+
+def test_a_field_is_a_section_or_a_fact_for_all_alike(tmp_path: Path) -> None:
+    rows = [
+        {"name": f"Thing {number}", "text": "Text.", "history": "It is old. " * length, "color": "red"}
+        for number, length in enumerate((1, 1, 40))
+    ]
+    for number, entity in enumerate(read(written(tmp_path / "kb.json", rows))):
+        assert [title for title, _ in texts(entity)] == [f"Thing {number}", "History", "Facts"]
+        assert facts(entity) == ["Color: red"]
+    rows = [{"name": f"Thing {number}", "text": "Text.", "size": "word " * 20} for number in range(60)]
+    rows[55]["size"] = "word " * 60  # 300 characters, after the rows that decide
+    entities = read(written(tmp_path / "kb.json", rows))
+    assert [title for title, _ in texts(entities[55])] == ["Thing 55", "Facts"]
+
+
+def test_what_is_no_fact_is_counted(tmp_path: Path) -> None:
+    row = {
+        "id": 7,
+        "name": "Fox",
+        "layout": "item",
+        "slug": "red-fox",
+        "format": "image/jpeg",
+        "object_location": "/objects/a/fox.tif",
+        "audio": "bark.mp3",
+        "rights": "CC0",
+        "ratio": "3/4",
+        "scale": "and/or",
+    }
+    losses = Losses()
+    (fox,) = read_knowledge_base(written(tmp_path / "kb.json", [row]), losses=losses)
+    assert facts(fox) == ["Ratio: 3/4", "Scale: and/or"]
+    assert {reason: loss.count for reason, loss in losses.left_out.items()} == {
+        "settings": 2,
+        "names and types of files": 2,
+        "licenses and rights": 1,
+    }
+
+
+def test_objects_that_describe_images(tmp_path: Path) -> None:
+    about = {"common_name": "Red fox", "summary": "Its winter coat is much longer than that of summer.", "lat": 4.5}
+    photos = [
+        {"src": "fox-1.jpg", "caption": "In snow", "view": "side", "credit": "Ann Potter", "detail": about},
+        {"src": "fox-2.jpg", "alt": "Asleep", "width": 400},
+    ]
+    losses = Losses()
+    path = written(tmp_path / "kb.json", [{"name": "Fox", "cover": "fox.jpg", "photos": photos}])
+    (fox,) = read_knowledge_base(path, losses=losses)
+    assert images(fox) == ["fox-1.jpg", "fox-1.jpg", "fox-2.jpg", "fox.jpg"]
+    assert [one.caption for one in fox.images] == ["In snow", "Asleep", ""]
+    assert texts(fox) == [("Photos", "Red fox: Its winter coat is much longer than that of summer. (lat: 4.5)")]
+    assert losses.left_out["details of images"].count == 4  # side Ann Potter 400
+    assert losses.to_json()["words"] == {"source": 16, "kept": 16}  # with captions, without labels
+
+
+def test_images_of_parts_and_other_languages_are_counted(tmp_path: Path) -> None:
+    parts = [{"name": {"en": "Gin", "fr": "Genièvre"}, "image": "gin.jpg", "vegan": True}, {"name": "Ice"}]
+    losses = Losses()
+    (drink,) = read_knowledge_base(written(tmp_path / "kb.json", [{"name": "Fizz", "parts": parts}]), losses=losses)
+    assert (drink.image, facts(drink)) == (None, ["Parts: Gin (vegan: yes), Ice"])
+    assert losses.left_out["images of parts"].example.endswith("gin.jpg")
+    assert losses.left_out["texts in other languages"].count == 1
+
+
+def test_parts_without_images_keep_their_text(tmp_path: Path) -> None:
+    rows = [
+        {"objectid": "go", "title": "Go", "parentid": "", "note": "Two players."},
+        {"objectid": "go-2", "title": "", "parentid": "go", "description": "The board has nineteen lines."},
+    ]
+    (go,) = read(written(tmp_path / "kb.json", rows))
+    assert "The board has nineteen lines." in " ".join(text for _, text in texts(go))

@@ -1,0 +1,131 @@
+"""Which entries are read: patterns, one of several languages, and pages about a site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from indexes.knowledge.formats import read_knowledge_base
+from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.formats.selection import advice, other_languages, site_pages
+from indexes.knowledge.inspection import inspect_knowledge_base, text_lines
+from tests.fakes.images import write_image
+from tests.fakes.reading import written
+
+DOCUSAURUS = "i18n/fr/docusaurus-plugin-content-docs/current/fox.md"
+
+
+@pytest.mark.parametrize(
+    ("paths", "others"),
+    [
+        (["fox.html", "de/fox.html", "fr/fox.html"], {"de/fox.html": "de", "fr/fox.html": "fr"}),
+        (["en/fox.html", "de/fox.html"], {"de/fox.html": "de"}),
+        (["es/fox.html", "es/hen.html", "de/fox.html"], {"de/fox.html": "de"}),  # most pages
+        (["docs/fox.md", "docs/de/fox.md", "docs/de/hen.md"], {"docs/de/fox.md": "de"}),  # the hen is only there
+        (["fox.md", "fox.de.md", "fox.pt-br.md"], {"fox.de.md": "de", "fox.pt-br.md": "pt-br"}),
+        (["docs/fox.md", DOCUSAURUS], {DOCUSAURUS: "fr"}),
+        (["it/server.md", "it/router.md", "fox.md"], {}),  # the department, not the language
+        (["no/a.md", "no/b.md", "no/c.md", "a.md"], {}),  # a third in common
+        (["fox.min.html", "v1.2/fox.html", "us/fox.html"], {}),
+        ([], {}),
+    ],
+)
+def test_one_of_several_languages(paths: list[str], others: dict[str, str]) -> None:
+    assert other_languages(paths) == others
+
+
+def test_a_language_with_translated_folders() -> None:
+    names = ["fox", "hen", "elk", "owl", "bat", "eel"]
+    own = [f"animals/{name}/index.html" for name in names]
+    german = [f"de/tiere/{name}/index.html" for name in names] + ["de/ueber/index.html"]
+    assert other_languages([*own, *german]) == dict.fromkeys(german, "de")
+    few = german[:4] + [f"de/tiere/{name}/index.html" for name in ("dachs", "fuchs")]  # 4 of 6 are called the same
+    assert other_languages([*own, *few]) == {}
+
+
+def test_lists_and_pages_about_a_site() -> None:
+    things = ["fish/angelfish/index.html", "fish/about-face.html", "ore/index.md", "contact-lens.md"]
+    pages = [
+        "index.html",
+        "fish/index.html",
+        "keyboards/_index.md",
+        "about.html",
+        "privacy-policy/index.html",
+        "404.html",
+    ]
+    assert site_pages([*things, *pages, "keyboards/lily.md"]) == set(pages)
+
+
+def test_advice_names_the_options() -> None:
+    paths = [f"fish/{n}.html" for n in range(20)] + [f"articles/{n}.html" for n in range(5)] + ["about.html"]
+    shown = [True] * 20 + [False] * 6
+    assert list(advice(paths, shown)) == [
+        "1 of 26 entities may be lists or pages about the site, such as about.html; --skip pages leaves them out",
+        "5 entities have hardly any image, in articles; to read only the others: --only 'fish/*'",
+    ]
+    assert list(advice([f"content/{path}" for path in paths[:25]], shown[:25])) == [
+        "5 entities have hardly any image, in content/articles; to read only the others: --only 'content/fish/*'"
+    ]
+    assert (
+        not list(advice(paths[:25], [False] * 25))
+        and not list(advice(paths[:20], shown[:20]))
+        and not list(advice([], []))
+    )
+
+
+def notes(folder: Path) -> Path:
+    for name in ("animals/fox", "animals/hen", "plants/iris", "about", "de/animals/fox", "drafts/elk"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.md").write_text(f"# {name}\n\nWords about it.\n")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("names", "ids"),
+    [
+        ({}, ["about", "animals/fox", "animals/hen", "drafts/elk", "plants/iris"]),
+        ({"only": "animals/*"}, ["animals/fox", "animals/hen"]),
+        ({"only": "animals\nplants"}, ["animals/fox", "animals/hen", "plants/iris"]),
+        ({"only": "de/*"}, ["de/animals/fox"]),
+        ({"only": "animals/*", "skip": "*/hen*"}, ["animals/fox"]),
+        ({"skip": "drafts\npages"}, ["animals/fox", "animals/hen", "plants/iris"]),
+    ],
+)
+def test_chosen_notes(tmp_path: Path, names: dict[str, str], ids: list[str]) -> None:
+    losses = Losses()
+    assert [one.id for one in read_knowledge_base(notes(tmp_path), names=names, losses=losses)] == ids
+    assert sum(loss.count for loss in losses.left_out.values() if loss.unit == "entities") == 6 - len(ids)
+    assert "words" not in {loss.unit for loss in losses.left_out.values()}  # what is not read is not counted in words
+
+
+def test_chosen_rows(tmp_path: Path) -> None:
+    kb = written(
+        tmp_path / "kb.json", [{"id": f"{kind}-{n}", "name": f"{kind} {n}"} for kind in ("a", "b") for n in (1, 2)]
+    )
+    assert [one.id for one in read_knowledge_base(kb, names={"only": "a-*", "skip": "*-2"})] == ["a-1"]
+    for name in ("bottles", "glasses"):
+        (tmp_path / "data").mkdir(exist_ok=True)
+        written(tmp_path / "data" / f"{name}.json", [{"id": f"{name}{n}", "name": f"{name} {n}"} for n in (1, 2)])
+    found = read_knowledge_base(tmp_path / "data", names={"only": "bottles.json"})
+    assert [one.id for one in found] == ["bottles1", "bottles2"]
+
+
+def test_files_in_linked_folders_are_counted(tmp_path: Path) -> None:
+    kb = notes(tmp_path / "kb")
+    notes(tmp_path / "more")
+    (kb / "linked").symlink_to(tmp_path / "more")
+    (kb / "again").symlink_to(kb / "animals")  # read where they are
+    losses = Losses()
+    assert len(list(read_knowledge_base(kb, names={"only": "animals/*"}, losses=losses))) == 2
+    ((count, example),) = [(one.count, one.example) for reason, one in losses.left_out.items() if "linked" in reason]
+    assert count == 6 and example.startswith("linked leads to ")
+
+
+def test_inspection_says_what_is_not_read(tmp_path: Path) -> None:
+    write_image(notes(tmp_path) / "animals" / "fox.png", "red", 80)
+    said = "\n".join(text_lines(inspect_knowledge_base(tmp_path, progress=False)))
+    assert "pages in de, also there in another language (--only 'de/*' reads them) 1 entity" in said
+    assert (
+        "1 of 5 entities may be lists or pages about the site, such as about.md; --skip pages leaves them out" in said
+    )

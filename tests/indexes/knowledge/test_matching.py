@@ -1,0 +1,240 @@
+"""Image files that belong to entities though nothing names them: which rule gives them, and what is said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from indexes.build.report import read_report
+from indexes.knowledge.file_keys import BEGINS, ENDS, NAME, keys_of, loose_key, without_size
+from indexes.knowledge.inspection import inspect_knowledge_base, text_lines
+from indexes.knowledge.matching import MatchReport, rule_lines, with_matched_images
+from indexes.knowledge.sources import FolderImages
+from retriever.types import ArticleImage, Entity
+from tests.fakes.images import write_image
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
+from tests.fakes.reading import written
+
+
+def matched(
+    folder: Path, entities: Sequence[Entity], *names: str, pattern: str = "", required: bool = False
+) -> tuple[dict[str, list[str]], MatchReport]:
+    """Returns the images of each entity by its id, the main one first, and the report."""
+    for name in names:
+        write_image(folder / name, "red")
+    report = MatchReport()
+    found = with_matched_images(entities, FolderImages(folder), pattern, report, required=required)
+    images = {
+        one.id: list(dict.fromkeys([*filter(None, [one.image]), *(image.url for image in one.images)])) for one in found
+    }
+    return images, report
+
+
+def entity(id: str, title: str = "", *named_after: tuple[str, str], image: str | None = None) -> Entity:
+    return Entity(id, title or id, (), image=image, named_after=named_after)
+
+
+@pytest.mark.parametrize(
+    ("stem", "names", "begins", "ends"),
+    [
+        ("red-fox", {"redfox"}, {"red"}, {"fox"}),
+        ("Red_Fox_front-2", {"redfox", "redfoxfront", "redfoxfront2"}, {"red"}, {"foxfront2"}),
+        ("fox02", {"fox02", "fox"}, set(), set()),
+        ("IMG_fox", {"imgfox", "fox"}, {"img"}, set()),
+        ("fox-1024x768@2x", {"fox", "fox1024x768", "fox1024x768-2x"}, set(), set()),
+        ("fox-scaled", {"fox", "foxscaled"}, set(), set()),
+        ("fox (1)", {"fox", "fox1"}, set(), set()),
+        ("photo-12-front", {"photo12", "photo12front", "12"}, {"photo"}, set()),
+        ("1-10", {"1-10"}, {"1"}, {"10"}),
+        ("007", {"7"}, set(), set()),
+        ("wappen Zürich", {"wappenzurich"}, {"wappen"}, {"zurich"}),
+        ("ポーランド", {"ポーランド"}, set(), set()),
+        ("", set(), set(), set()),
+    ],
+)
+def test_the_keys_of_a_file_name(stem: str, names: set[str], begins: set[str], ends: set[str]) -> None:
+    found = keys_of(stem)
+    assert len(found.texts) == len(found.kinds) == len(found.words)
+    for kind, expected in {NAME: names, BEGINS: begins, ENDS: ends}.items():
+        assert {text for text, one in zip(found.texts, found.kinds, strict=True) if one == kind} == expected
+
+
+def test_loose_names() -> None:
+    assert loose_key("Red Fox") == loose_key("red-fox") == loose_key("red_fox.") == "redfox"
+    assert (loose_key("Citroën"), loose_key("007"), loose_key("0"), loose_key("1-10")) == ("citroen", "7", "0", "1-10")
+    assert loose_key("किताब") != loose_key("कताब")  # a vowel sign is part of a word
+    assert (without_size("fox-700.jpg", True), without_size("fox-700.jpg", False)) == ("fox", "fox700")
+    assert without_size("thumb.jpg", True) == "thumb"
+
+
+def test_file_names_that_begin_with_the_id(tmp_path: Path) -> None:
+    foxes = [entity("red-fox", "Vulpes vulpes"), entity("fox", "Another"), entity("hen", "Chicken")]
+    names = ["red-fox-closeup.jpg", "red-fox-in-snow.jpg", "fox-asleep.jpg", "hen-running.jpg", "hen.jpg", "tree.jpg"]
+    images, report = matched(tmp_path, foxes, *names)
+    assert images == {
+        "red-fox": ["red-fox-closeup.jpg", "red-fox-in-snow.jpg"],  # the longest id counts
+        "fox": ["fox-asleep.jpg"],
+        "hen": ["hen.jpg", "hen-running.jpg"],  # no more than the id comes first
+    }
+    assert report.used()[0] == "3 of 3 entities by file names that begin with the id: 5 images"
+    assert (report.files, report.given, report.lacking) == (6, 5, 3)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["fox-1.jpg", "fox-2.jpg", "hen.jpg"],
+        ["fox_front.webp", "fox_back.webp", "hen_front.webp"],
+        ["Fox (1).png", "fox 2.png", "HEN.png"],
+        ["img_fox.jpg", "thumb/fox-source.jpg", "img_hen.jpg"],
+        ["fox/1.jpg", "fox/2.jpg", "hen/x.jpg"],
+        ["photos/Fox/DSC1.jpg", "photos/Fox/DSC2.jpg", "photos/Hen/DSC3.jpg"],
+        ["of-a-fox.jpg", "big-red-fox.jpg", "of-a-hen.jpg"],
+    ],
+)
+def test_ways_in_which_people_name_files(tmp_path: Path, names: list[str]) -> None:
+    images, _ = matched(tmp_path, [entity("fox"), entity("hen")], *names, "unrelated/tree.jpg", "unrelated/house.jpg")
+    assert {id: sorted(found) for id, found in images.items()} == {"fox": sorted(names[:2]), "hen": names[2:]}
+
+
+def test_fields_need_more_evidence_than_ids_and_titles(tmp_path: Path) -> None:
+    coins = [
+        entity(str(n), f"Coin {n}", ("code", code), ("country", "Ghana")) for n, code in enumerate(["A7", "B9", "C3"])
+    ]
+    images, report = matched(tmp_path, coins, "B9.jpg", "a7_reverse.jpg", "c3.png", "ghana.png")
+    assert images == {"0": ["a7_reverse.jpg"], "1": ["B9.jpg"], "2": ["c3.png"]}
+    assert [(rule.pattern, rule.entities, rule.conflicts, rule.used) for rule in report.rules if rule.kind == NAME] == [
+        ("{code}", 3, 0, True),
+        ("{country}", 0, 1, False),  # of three coins, so that it belongs to none
+    ]
+    fewer, _ = matched(tmp_path / "fewer", coins[:2], "B9.jpg", "a7.jpg")
+    assert fewer == {"0": [], "1": []}  # two may be coincidence
+    chosen, _ = matched(tmp_path / "fewer", coins[:2], pattern="{code}")
+    assert chosen == {"0": ["a7.jpg"], "1": ["B9.jpg"]}
+
+
+def test_numbers_need_more_evidence_than_words(tmp_path: Path) -> None:
+    pages = [entity(str(n), f"Page {n}") for n in range(10)]
+    names = [f"scan-{n}.jpg" for n in range(30, 50)]
+    images, report = matched(tmp_path, pages, "3.jpg", *names)
+    assert not any(images.values()) and [rule.pattern for rule in report.rules if rule.used] == []
+    images, _ = matched(tmp_path / "all", pages, *(f"{n:03d}.jpg" for n in range(10)))
+    assert images == {str(n): [f"{n:03d}.jpg"] for n in range(10)}
+
+
+def test_a_file_of_several_entities_is_in_conflict(tmp_path: Path) -> None:
+    cups = [entity("c1", "Cup"), entity("c2", "Cup"), entity("c3", "Bowl")]
+    images, report = matched(tmp_path, cups, "cup.jpg", "bowl.jpg")
+    assert images == {"c1": [], "c2": [], "c3": []}  # one of two files cannot be given
+    (rule,) = [rule for rule in report.rules if rule.pattern == "{title}"]
+    assert (rule.entities, rule.files, rule.conflicts, rule.used) == (1, 1, 1, False)
+    lines = "\n".join(rule_lines(report))
+    assert "images of 3 entities for which none is named and there (--map image=RULE)" in lines and "{title} " in lines
+
+
+def test_page_bundles(tmp_path: Path) -> None:
+    pages = [("keyboards/ore/index.md", "Ore 60"), ("keyboards/lily/index.md", "Lily"), ("about.md", "About")]
+    entities = [entity(file.removesuffix(".md"), title, ("", file)) for file, title in pages]
+    files = [
+        "keyboards/ore/b.jpg",
+        "keyboards/ore/cover.jpg",
+        "keyboards/lily/img/a.jpg",
+        "keyboards/lily/feature-x.png",
+    ]
+    images, report = matched(tmp_path, entities, *files)
+    assert images == {
+        "keyboards/ore/index": ["keyboards/ore/cover.jpg", "keyboards/ore/b.jpg"],
+        "keyboards/lily/index": ["keyboards/lily/feature-x.png", "keyboards/lily/img/a.jpg"],
+        "about": [],
+    }
+    assert report.used() == ["2 of 3 entities by folders that are called like the id: 4 images"]
+    assert [(rule.pattern, rule.files, rule.new) for rule in report.rules if rule.used][:2] == [
+        ("{id}/*", 4, 4),
+        ("./*", 4, 0),  # gives the same
+    ]
+
+
+def test_a_folder_with_several_pages_gives_its_images_to_none(tmp_path: Path) -> None:
+    entities = [
+        entity("tools/saw", "Saw", ("", "tools/saw.md")),
+        entity("tools/index", "Tools", ("", "tools/index.md")),
+    ]
+    images, _ = matched(tmp_path, entities, "tools/a.jpg", "tools/img/b.jpg", "tools/img/c.jpg")
+    assert images == {"tools/saw": [], "tools/index": []}
+
+
+def test_named_images_stay_and_others_are_added(tmp_path: Path) -> None:
+    named = Entity("fox", "Fox", (), "main.jpg", images=(ArticleImage("main.jpg"), ArticleImage("gone.jpg")))
+    lost = entity("hen", image="https://a.example/lost.jpg")
+    images, _ = matched(tmp_path, [named, lost], "main.jpg", "fox-2.jpg", "hen-1.jpg")
+    assert images == {
+        "fox": ["main.jpg", "gone.jpg", "fox-2.jpg"],
+        "hen": ["hen-1.jpg"],  # its named one is not there
+    }
+
+
+def test_of_several_sizes_the_largest_is_used(tmp_path: Path) -> None:
+    for side in (700, 1400):
+        Image.effect_noise((side, side // 2), 50).save(tmp_path / f"fox-{side}.png")
+        Image.effect_noise((side, side // 2), 50).save(tmp_path / f"fox-bay-{side}.png")
+    write_image(tmp_path / "small" / "hen_sm.jpg", "red", 20)
+    write_image(tmp_path / "large" / "hen_lg.jpg", "red", 200)
+    images, _ = matched(tmp_path, [entity("fox"), entity("hen")])
+    assert images == {"fox": ["fox-1400.png", "fox-bay-1400.png"], "hen": ["large/hen_lg.jpg"]}
+    for number in (100, 101, 102):  # no sizes
+        write_image(tmp_path / "more" / f"elk-{number}.png", "red", 30)
+    images, _ = matched(tmp_path / "more", [entity("elk")])
+    assert images == {"elk": ["elk-100.png", "elk-101.png", "elk-102.png"]}
+
+
+def test_the_order_of_the_fields_is_that_of_the_images(tmp_path: Path) -> None:
+    slots = [("images.slot", "hero"), ("images.key", "fox-z"), ("images.key", "fox-a")]
+    images, _ = matched(tmp_path, [entity("fox", "Fox", *slots)], "fox-a.jpg", "fox-b.jpg", "fox-z.jpg")
+    assert images == {"fox": ["fox-z.jpg", "fox-a.jpg", "fox-b.jpg"]}
+
+
+def test_no_image_while_files_are_there_is_an_error(tmp_path: Path) -> None:
+    entities = [entity(f"e{n}", f"Thing number {n}") for n in range(6)]
+    files = ["e1-of-summer.jpg", "a.jpg", "b.jpg", "c.jpg", "favicon.png"]
+    with pytest.raises(
+        ValueError, match=r"none of 6 entities has an image, but there are 4 image files: a\.jpg"
+    ) as error:
+        matched(tmp_path, entities, *files, required=True)
+    assert "nearest to a rule are file names that begin with the id, with 1 entity and 0 conflicts: " in str(
+        error.value
+    )
+    assert "--map 'image={id}*'" in str(error.value) and "--map image=none" in str(error.value)
+    images, _ = matched(tmp_path, entities, pattern="{id}*", required=True)
+    assert images["e1"] == ["e1-of-summer.jpg"]
+    images, _ = matched(tmp_path, entities, pattern="none", required=True)
+    assert not any(images.values())
+    matched(tmp_path / "icons", entities, "icons/home.png", "apple-touch-icon.png", required=True)  # only of the site
+    matched(tmp_path / "empty", entities, required=True)
+
+
+def test_inspection_and_build_say_what_a_rule_gives(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"id": name, "name": name.title(), "text": "Text."} for name in ("fox", "hen", "elk")]
+    kb = written(tmp_path / "kb.json", rows)
+    for name in ("fox-1", "fox-2", "hen-1"):
+        write_image(tmp_path / "photos" / f"{name}.png", "red", 80)
+    said = "\n".join(text_lines(inspect_knowledge_base(kb, progress=False)))
+    assert "3 entities, 3 sections, 2 with an image, 2 of them found" in said
+    assert (
+        "images of 2 of 3 entities by file names that are the id, apart from a number, a size or a view: 3 images"
+        in said
+    )
+    assert "{id}*                    2         3         0  yes   photos/fox-1.png" in said
+    models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
+    index = build_index(kb, tmp_path, tmp_path / "index", **models, progress=False, image_keys=2, candidates="combined")
+    assert [index.entity(row).image for row in range(3)] == ["photos/fox-1.png", "photos/hen-1.png", None]
+    assert (index.manifest.counts.with_image, index.manifest.counts.further_keys) == (2, 1)
+    found = read_report(index.folder)["pictures"]
+    assert (found["files"], found["found"]) == (3, 2)
+    assert found["rule"].startswith("2 of 3 entities by file names that ")
+    again = build_index(kb, tmp_path, tmp_path / "index", **models, progress=False, image_keys=2, candidates="combined")
+    assert again.manifest == index.manifest

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from indexes.knowledge.formats import read_knowledge_base
+from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.formats.outline import outlined
+from indexes.knowledge.sections import DROPPED, DROPPED_BY_REFERENCE, WORDS, parts_of, title_rule
+from retriever.unspaced import count_words
+
+LISTS = [
+    *("References", "EXTERNAL LINKS", "See also", "Notes", "Notes and references", "Bibliography", "Further reading"),
+    *("Sources", "Citations", "Works cited", "Footnotes", "References:", " external  links "),
+]
+PROSE = [
+    *("Habitat preferences", "Host preferences", "Cultural references", "Field notes", "Energy sources", "Legacy"),
+    *("Music citations and awards", "References in popular culture", "", "[1]", ".*"),
+]
+
+
+@pytest.mark.parametrize("title", LISTS)
+def test_lists_are_dropped(title: str) -> None:
+    assert title_rule(DROPPED)(title)
+
+
+@pytest.mark.parametrize("title", PROSE)
+def test_prose_is_kept(title: str) -> None:
+    assert not title_rule(DROPPED)(title)
+
+
+def test_the_rule_of_the_papers_code() -> None:
+    dropped = title_rule(DROPPED_BY_REFERENCE)
+    for title in ("References", "Notes and References", "External links (selection)", "Habitat preferences"):
+        assert dropped(title)
+    for title in ("See also", "Notes", "Bibliography"):
+        assert not dropped(title)
+
+
+def test_titles_of_ones_own() -> None:
+    dropped = title_rule(["Einzelnachweise", "Tabelle *", "a.b"])
+    assert dropped("EINZELNACHWEISE") and dropped("Tabelle 3") and dropped("A.B")
+    assert not any(map(dropped, ("References", "Tabelle", "axb", "Die Tabelle 3")))
+    assert not title_rule([])("References")
+
+
+def write(folder: Path, titles: list[str], form: str) -> Path:
+    if form == "evqa":
+        entry = {"title": "Fox", "section_titles": titles, "section_texts": ["text"] * len(titles), "image_urls": []}
+        (folder / "kb.json").write_text(json.dumps({"fox": entry}))
+        return folder / "kb.json"
+    row = {"id": "fox", "title": "Fox", "sections": [{"title": title, "text": "text"} for title in titles]}
+    (folder / "kb.jsonl").write_text(json.dumps(row) + "\n")
+    return folder / "kb.jsonl"
+
+
+TITLES = ["Fox", "Habitat preferences", "See also", "References", "Diet"]
+
+
+@pytest.mark.parametrize(
+    ("form", "kept"),
+    [
+        ("jsonl", [(title, number) for number, title in enumerate(TITLES)]),  # one's own
+        ("evqa", [("Fox", 0), ("See also", 2), ("Diet", 4)]),
+    ],
+)
+def test_each_format_has_its_rule_and_sections_keep_their_numbers(
+    tmp_path: Path, form: str, kept: list[tuple[str, int]]
+) -> None:
+    (fox,) = read_knowledge_base(write(tmp_path, TITLES, form))
+    assert [(section.title, section.index) for section in fox.sections] == kept
+
+
+@pytest.mark.parametrize("form", ["jsonl", "evqa"])
+def test_a_rule_of_ones_own_holds_for_every_format(tmp_path: Path, form: str) -> None:
+    (fox,) = read_knowledge_base(write(tmp_path, TITLES, form), drop_sections=["diet", "see also"])
+    assert [section.index for section in fox.sections] == [0, 1, 3]
+
+
+def test_what_is_under_the_articles_own_title_is_kept(tmp_path: Path) -> None:
+    row = {
+        "id": "n",
+        "title": "Notes",
+        "sections": [{"title": "Notes", "text": "A musical."}, {"title": "References", "text": "[1]"}],
+    }
+    (tmp_path / "kb.jsonl").write_text(json.dumps(row) + "\n")
+    (notes,) = read_knowledge_base(tmp_path / "kb.jsonl", drop_sections=DROPPED)
+    assert [section.title for section in notes.sections] == ["Notes"]
+
+
+def test_a_fact_in_a_paragraph_of_9000_words_is_found(tmp_path: Path) -> None:
+    filler = " ".join("River stone field market bridge winter harbor road church." for _ in range(500))
+    text = f"{filler} The mill was built by Ada Quist in 1734. {filler}"
+    rows = [
+        {"id": "a", "title": "A", "text": text},
+        {"id": "b", "title": "B", "sections": [{"title": "Past", "text": text}, {"title": "Now", "text": "Short."}]},
+    ]
+    (tmp_path / "kb.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for entity in read_knowledge_base(tmp_path / "kb.jsonl"):
+        texts = [section.text for section in entity.sections]
+        assert max(len(one.split()) for one in texts) <= WORDS
+        assert " ".join(texts).split() == (text if entity.id == "a" else f"{text} Short.").split()
+        (found,) = [one for one in texts if "Ada Quist" in one]
+        assert "The mill was built by Ada Quist in 1734." in found and found[0] == "R" and found[-1] == "."
+    assert {section.index for section in entity.sections[:-1]} == {0} and entity.sections[-1].index == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("桥建于1750年。" * 100, None),  # Chinese has no spaces
+        ("ชาวบ้านปลูกข้าว" * 100, None),  # Thai has no marks between sentences, either
+        ("بني الجسر عام 1750 على يد سالم. " * 100, None),
+        ("word " * 1000, None),
+        ("x" * 5000, ["x" * 5000]),  # one word
+        ("", []),
+    ],
+)
+def test_texts_in_any_language_are_divided(text: str, parts: list[str] | None) -> None:
+    found = [part for part in parts_of(text) if part]
+    assert parts in (None, found)
+    assert all(count_words(part) <= WORDS for part in found)
+    assert "".join("".join(found).split()) == "".join(text.split())
+
+
+def test_sections_of_research_data_keep_their_size(tmp_path: Path) -> None:
+    entry = {"title": "A", "section_titles": ["A"], "section_texts": ["word " * 2000], "image_urls": []}
+    (tmp_path / "kb.json").write_text(json.dumps({"a": entry}))
+    (entity,) = read_knowledge_base(tmp_path / "kb.json")
+    assert len(entity.sections) == 1
+
+
+def test_headings_without_text_say_something(tmp_path: Path) -> None:
+    text = "# Fox\n\n## It eats mice and hens.\n\n## Height: 40 cm\n\n## Past\n\n### Old\n\nText.\n"
+    (tmp_path / "a.md").write_text(text)
+    (fox,) = read_knowledge_base(tmp_path)
+    assert [(one.title, one.text) for one in fox.sections] == [
+        *(("Fox", "It eats mice and hens.\nHeight: 40 cm"), ("Past: Old", "Text.")),
+    ]
+
+
+def test_outlines() -> None:
+    losses = Losses()
+    sections = [(0, "A", ""), (2, "B", ""), (3, "C", "c"), (3, "D", "d"), (2, "E", ""), (3, "F", ""), (4, "G", "")]
+    found = outlined([*sections, (2, "H", "h"), (3, "I", ""), (1, "J", "")], losses)
+    assert found == [
+        *(("A", "J"), ("", ""), ("B: C", "c"), ("B: D", "d"), ("", ""), ("E: F", "G"), ("", "")),
+        *(("H", "h\nI"), ("", ""), ("", "")),
+    ]
+    losses.keep(*(text for pair in found for text in pair))
+    assert losses.to_json()["words"]["source"] == 13
