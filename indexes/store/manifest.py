@@ -78,9 +78,10 @@ class Inputs(_Model):
 
     `pictures` is a hash over the names and contents of each entity's images, `tokens` the name of a codec. `search` is
     the kind of entity index; its parameters are tuned for the `image_weight` at build time. `image_keys` and
-    `section_images` specify which images are used (`ImageUse`); `labeled` is a hash over the labeled images of each entity, or "none". `sections` is the fingerprint of the encoder of sections, `None` if the
-    index has no vectors of them. Of a chat model that wrote the summaries, `summarizer_settings` are its limits, and
-    `summarizer_server` is a hash of what its server reported of it; both are empty if unknown.
+    `section_images` specify which images are used (`ImageUse`); `labeled` is a hash over the labeled images of each
+    entity, or "none". `sections` is the fingerprint of the encoder of sections, `None` if the index has no vectors of
+    them. Of a chat model that wrote the summaries, `summarizer_settings` are its limits, and `summarizer_server` is a
+    hash of what its server reported of it; both are empty if unknown.
     """
 
     knowledge_base: str

@@ -1,9 +1,9 @@
 """Entity search with FAISS on a GPU: `search.gpu = "faiss"`.
 
-Of this project's kinds of entity index, "ivf-pq" keeps its codes on the GPU (`indexes.store.byte_codes`), in a small part
-of the memory of its vectors; the best candidates are rescored from `vectors.npy`. The other kinds become float16 vectors
-that are searched exactly and need no rescoring: FAISS has no 8-bit vectors on a GPU, and its graphs there, with cuVS,
-would have to be built at every start and hold the vectors as well.
+Of this project's kinds of entity index, "ivf-pq" keeps its codes on the GPU (`indexes.store.byte_codes`), in a small
+part of the memory of its vectors; the best candidates are rescored from `vectors.npy`. The other kinds become float16
+vectors that are searched exactly and need no rescoring: FAISS has no 8-bit vectors on a GPU, and its graphs there, with
+cuVS, would have to be built at every start and hold the vectors as well.
 """
 
 from __future__ import annotations
