@@ -1,4 +1,4 @@
-"""Spans of a section as answers: whole words of one line; quantities keep their units, signs and both ends."""
+"""Spans of a section as answers: whole words of one sentence; quantities keep their units, signs and both ends."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ LONGEST = 48
 """Maximum length of an answer in tokens."""
 LABELED = 2.0
 """Nats that a value gains whose label has exactly the question's words."""
+_SENTENCE_END = re.compile(
+    r"""\n|(?:(?<![A-Z])[a-z]{3}|\d|[)\]"\u201d])[.!?]["\u201d')\]]*\s+(?=["\u201c'(\[]*[A-Z])"""
+)
+"""Ends of lines and sentences, which no answer crosses; the period of a short word may be that of an abbreviation."""
 _TRIED = 64
 """Best spans of a window that are looked at for one that is allowed."""
 _WORD = re.compile(r"(?:[^\W_]|(?<=\d)[.,:/](?=\d)|(?<=\w)[-'\u2019.&_@](?=\w))+")
@@ -85,9 +89,11 @@ def best_span(window: Window, scores: FloatArray, question: str, text: str, titl
     pairs = starts[:, None] + ends[None, :]
     pairs[np.tril_indices(count, -1)] = -np.inf
     pairs[np.triu_indices(count, LONGEST)] = -np.inf
-    line = np.array([text.count("\n", 0, start) for start, _ in window.places], int)
-    pairs[line[:, None] != line[None, :]] = -np.inf
     if count:
+        ends_before = [found.end() for found in _SENTENCE_END.finditer(text)]
+        sentence = np.searchsorted(ends_before, [start for start, _ in window.places], side="right")
+        pairs[sentence[:, None] != sentence[None, :]] = -np.inf
+        line = np.array([text.count("\n", 0, start) for start, _ in window.places])
         matches, ends = _label_matches(text, question)
         behind = np.array([start for start, _ in window.places]) >= ends[line]
         pairs += LABELED * (matches[line] * behind)[:, None]

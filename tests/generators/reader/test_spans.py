@@ -106,3 +106,21 @@ def test_the_value_with_the_questions_label_gains() -> None:
     assert found is not None and text[found.start : found.end] == "29" and found.margin == 2
     found = best_span(window(text, pieces), scores, "What is the climate?", text, "")
     assert found is not None and text[found.start : found.end] == "mild"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The Times appeared daily. Later the Sunday Times", "Sunday Times"),
+        ('He "left the bus." Then the Sunday Times', "Sunday Times"),
+        ("Dr. St. John met the Sunday Times", "Dr. St. John met the Sunday Times"),
+        ("to Prof. Smith of the Sunday Times", "to Prof. Smith of the Sunday Times"),
+        ("about 4.2 Times of old Sunday Times", "about 4.2 Times of old Sunday Times"),
+    ],
+)
+def test_no_answer_crosses_the_end_of_a_sentence(text: str, expected: str) -> None:
+    pieces = text.split()
+    scores = np.zeros((len(pieces) + 2, 2), np.float32)
+    scores[1, 0], scores[-3, 0], scores[-2, 1] = 3, 2, 3  # starts: the first word, less likely "Sunday"
+    span = best_span(window(text, pieces), scores, "Who?", text, "")
+    assert span is not None and text[span.start : span.end] == expected
