@@ -20,8 +20,8 @@ class EncoderSettings(_Table):
 
     Attributes:
         model: The dual encoder: CLIP, SigLIP, EVA-CLIP, open_clip or the embedded one.
-        long_texts: How to encode a text that is too long for the model: `cut` drops the rest, `windows` averages the
-            vectors of its pieces.
+        long_texts: `cut` drops the end of a text that is too long for the model, `windows` averages the vectors of its
+            pieces.
         key_sizes: Sizes in pixels at which an entity's images are encoded; their mean vector is searched. By default
             the encoder's own size. Only this project's encoders support it.
         fp8: Whether the linear layers of EVA-CLIP's image tower run in FP8, for GPUs of compute capability 8.9 or
@@ -39,8 +39,8 @@ class SearchSettings(_Table):
 
     Attributes:
         k: Number of candidates that step 1 retrieves.
-        candidates: The part of an entity that the image is compared with: `summary` (as in the paper), `title`,
-            `article`, `image` (its main image), or `combined` (main image and summary).
+        candidates: What the image is compared with: `summary` (as in the paper), `title`, `article`, `image` (the main
+            image), or `combined` (main image and summary).
         image_weight: With `combined`, the weight of the main image, 0 to 1: `sim_c` is `image_weight * image + (1 -
             image_weight) * summary`.
         image_keys: With `image` or `combined`, the maximum number of images searched per entity; the best one counts.
@@ -114,7 +114,7 @@ class RecognitionSettings(_Table):
     Attributes:
         fitted_to: A hash of the models and settings that the coefficients were fitted for. If it differs, nothing is
             declined.
-        general: Whether the coefficients were fitted to several knowledge bases, so that an index's own are better.
+        general: Whether an index's own coefficients are better.
         threshold: Questions below this probability are declined; 0 declines nothing.
         crop_threshold: With `search.crops`, the best part of an image counts from this probability on; 1 counts none.
         bias: The constant.
@@ -122,7 +122,7 @@ class RecognitionSettings(_Table):
         sim_m: Coefficient of its score in step 2.
         lead_c: Coefficient of its lead over the others in step 1 (negative if step 1 ranked another entity first).
         lead: Coefficient of its lead over the next one in the fused score.
-        distance: Coefficient of its distance from the mean of the others' fused scores, in their standard deviations.
+        distance: Coefficient of its distance from the others' mean fused score, in standard deviations.
     """
 
     fitted_to: str = ""
@@ -258,23 +258,23 @@ class AgentSettings(_Table):
     """Search agents: the limits of a run, and what it may search. The chat model of the generator does the planning.
 
     Attributes:
-        rounds: Maximum number of rounds in a run; by default the policy's own.
-        tokens: Maximum number of tokens in a run, prompts and replies together.
-        seconds: Maximum duration of a run, in seconds.
-        money: Maximum cost of a run, in the currency of the prices; by default unlimited.
+        rounds: Most rounds in a run; by default the policy's own.
+        tokens: Most tokens in a run, prompts and replies together.
+        seconds: Longest run, in seconds.
+        money: Highest cost of a run, in the currency of the prices.
         prompt_price: Price of a million prompt tokens.
         completion_price: Price of a million completion tokens.
-        context_tokens: The model's context length, in tokens.
-        runs: Maximum number of concurrent runs in the service; more are rejected with 429.
+        context_tokens: Context length of the model, in tokens.
+        runs: Most concurrent runs in the service.
         prices: Price per tool call, or per query for searches, by tool name: `{web_search = 0.015}`.
         calls: Maximum number of calls per run, by tool name: `{web_search = 5}`; by default unlimited.
         search_engine: Search engine of `web_search`: `searxng`, `serpapi` (key in `SERPAPI_API_KEY`) or `duckduckgo`.
-        searxng_url: Address of a SearXNG server, which becomes the default engine.
-        publish_dir: For reverse image search with SerpAPI: a folder that your web server publishes.
-        publish_url: The folder's public address.
-        contact: Your email address for the user agent; without it, no web pages are opened.
-        screenshots: Whether agents can take screenshots of web pages; needs Chromium and `agents.contact`.
-        allow_private: Hosts of web pages (`name` or `name:port`) that may be on a private network.
+        searxng_url: Address of a SearXNG server.
+        publish_dir: A folder that your web server publishes, for reverse image search with SerpAPI.
+        publish_url: Its public address.
+        contact: Your email address for the user agent; needed to open web pages.
+        screenshots: Whether agents can take screenshots of web pages.
+        allow_private: Hosts (`name` or `name:port`) that may be on a private network.
         web_corpus: A folder written by `omgm web record`, replayed instead of the web.
         propose_regions: Whether regions are proposed for an image without any.
         boxes: Coordinates of the model's boxes: `pixels`, `thousandths`, `percent` or `unit`; `auto` goes by the

@@ -35,34 +35,31 @@ class ServingSettings(BaseModel):
     """Limits and switches of one service; docs/settings.md lists them.
 
     Attributes:
-        max_image_bytes: Maximum size of an uploaded image, in bytes.
-        max_image_pixels: Maximum width times height, as the image's header declares them.
-        max_image_side: Larger images are shrunk to this longest side in pixels, to bound memory.
-        max_question_chars: Maximum length of a question, in characters.
-        max_k: Maximum `k` of a request.
-        max_batch: Maximum number of queries per batch; 8 in the embedded profile.
-        max_wait_s: Maximum estimated wait for the models, in seconds; requests that would wait longer are rejected.
-        max_queue: Maximum number of waiting requests, to bound memory.
-        timeout_s: Maximum time from the end of the upload to the answer, in seconds.
-        header_timeout_s: Maximum time for a request's headers, in seconds (no effect with `--replicas`).
-        upload_timeout_s: Maximum time for an upload, and for which a client may leave its response unread, in seconds
-            (the latter not with `--replicas`).
+        max_image_bytes: Largest upload of an image, in bytes.
+        max_image_pixels: Largest width times height of an image.
+        max_image_side: Larger images are shrunk to this longest side, in pixels.
+        max_question_chars: Longest question, in characters.
+        max_k: Largest `k` of a request.
+        max_batch: Most queries per batch; 8 in the embedded profile.
+        max_wait_s: Longest estimated wait for the models, in seconds; other requests are rejected.
+        max_queue: Most waiting requests.
+        timeout_s: Longest time from the end of the upload to the answer, in seconds.
+        header_timeout_s: Longest time for a request's headers, in seconds (not with `--replicas`).
+        upload_timeout_s: Longest time for an upload, and for which a client may leave its response unread, in seconds.
         model_threads: CPU threads per model, by default one per core; 1 in the embedded profile.
-        decode_threads: Number of images decoded in parallel, separately for questions and changes.
-        cache_mib: Size of the cache of decoded and encoded images in MiB, which speeds up further questions about an
-            image; 0 disables it.
-        evidence_sections: Number of the best entity's sections in a response; the generator reads only the first.
-        image_hosts: Hosts from which images may be fetched by URL: `host`, or `host:port` for a nonstandard port.
-        read_keys: SHA-256 digests of the keys that may ask; without any, anyone may.
+        decode_threads: Number of images decoded in parallel.
+        cache_mib: Size of the cache of decoded and encoded images, in MiB.
+        evidence_sections: Number of sections in a response; the generator reads the first.
+        image_hosts: Hosts (`host` or `host:port`) from which images may be fetched by URL.
+        read_keys: SHA-256 digests of the keys that may ask.
         write_keys: SHA-256 digests of the keys that may change the index.
         hosts: Domain names accepted by a service on 127.0.0.1 without read keys.
         requests_per_minute: Rate limit per key or, without keys, per address; 0 means no limit.
-        cors_origins: Origins of other sites (`https://example.org`) whose pages may use the service; `*` means all.
+        cors_origins: Origins (`https://example.org`) whose pages may use the service; `*` means all.
         log_format: `text`, or `json` for one object per line.
-        compact_after: Number of changed entities after which the index is compacted in the background; 0 leaves it to
-            `omgm index compact`.
-        examples_dir: Folder with `queries/*.jpg` and `test.csv` (E-VQA's columns), shown as examples on the page;
-            `--examples` sets it too.
+        compact_after: Number of changed entities after which the index is compacted; 0 leaves it to `omgm index
+            compact`.
+        examples_dir: Folder with `queries/*.jpg` and `test.csv`, shown as examples on the page.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
