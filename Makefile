@@ -31,7 +31,7 @@ gpu_ready = $(if $(filter $(BIN)/python,$(GPU_PYTHON)),.venv/$(1).stamp)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test test-wheel test-archives test-gpu test-lavis test-engine lint build-index train-encoder train-sections mine-negatives train-reranker \
+.PHONY: help setup lock demo test test-wheel test-ways test-archives test-gpu test-lavis test-engine lint build-index train-encoder train-sections mine-negatives train-reranker \
 	train-generator eval sweep calibrate serve bench gpu-day bench-gpu bench-load bench-hostile bench-scale bench-train bench-maxsim weights
 
 help:  ## list the targets
@@ -50,6 +50,9 @@ test: .venv/dev.stamp  ## run the tests in two processes; others: make test ARGS
 
 test-wheel:  ## build the wheel, install it into a clean environment and use it outside the repository
 	./tests/wheel.sh "$(PYTHON)"
+
+test-ways:  ## try the README's four ways in from nothing: seconds and megabytes of each; one of them: ARGS=docker
+	$(PYTHON) -m tests.ways_in $(ARGS)
 
 test-gpu: $(call gpu_ready,dev)  ## run the tests that need a CUDA device; without one, they are skipped
 	$(GPU_PYTHON) -m pytest -m gpu -W default tests/gpu --junitxml $(OUT)/test-gpu.xml $(ARGS)

@@ -8,7 +8,7 @@ export function showReply(turn, reply) {
   const missing = failed
     ? "No answer: the generator failed"
     : reply.declined
-      ? "The image was not recognized: the closest match is below. If the collection has it, go closer until it fills the frame"
+      ? "The image was not recognized: the closest match is below. If the collection has it, go closer until it fills the frame."
       : reply.trail?.stopped
         ? `No answer: stopped by its limit of ${reply.trail.stopped}`
         : `No answer: ${reply.reason ?? "nothing found fits"}`;

@@ -93,14 +93,16 @@ class MatchReport:
 
 
 def rule_lines(report: MatchReport) -> Iterator[str]:
-    """Yields lines for a terminal: what the used rules give and, if images are still lacking, a table of all rules."""
+    """Yields lines for a terminal: what the used rules give and, if images are still lacking, a table of the others, too."""
     yield from report.notes()
-    if not report.lacking or not report.rules:
+    pairs = zip(report.rules, report.examples, strict=True)
+    rows = [(rule, example) for rule, example in pairs if rule.used or rule.entities or rule.conflicts]
+    if not report.lacking or not rows:
         return
     lacking = counted(report.lacking, "entity")
     yield f"rules for the images of {lacking} for which none is named and there (--map image=RULE):"
     yield f"  {'rule':<16} {'entities':>9} {'images':>9} {'conflicts':>9}  used  example"
-    for rule, example in islice(zip(report.rules, report.examples, strict=True), _SHOWN):
+    for rule, example in rows[:_SHOWN]:
         numbers = f"{rule.entities:>9,} {rule.files:>9,} {rule.conflicts:>9,}"
         yield f"  {rule.pattern:<16} {numbers}  {'yes' if rule.used else 'no':<4}  {example}"
 

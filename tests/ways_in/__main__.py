@@ -1,8 +1,9 @@
 """Tries the README's four ways in from nothing: `python -m tests.ways_in [clone wheel docker notebook]`.
 
-Each starts in an empty folder, from what is committed, without pip's cache or ours. Printed are seconds, megabytes to
-download (packages, by pip's log, and for `clone` the files of the repository), megabytes on disk without pip's cache,
-and the exit status. TORCH_CPU_INDEX names another index of PyTorch's builds for the CPU. The logs are kept.
+Each starts in an empty folder, from what is committed, without pip's cache or ours. Printed are seconds; CPU seconds,
+which are about the same on a busy machine; megabytes to download, which are packages, by pip's log, and for `clone`
+the repository as well; megabytes on disk without pip's cache; and the exit status. TORCH_CPU_INDEX names another index
+of PyTorch's builds for the CPU. The logs are kept.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
 import socket
 import subprocess
@@ -44,7 +46,6 @@ class Way:
     folder: Path
     source: Path
     dist: Path
-    python: str
     index: str
     log: Path
     pip_log: Path
@@ -69,7 +70,7 @@ def clone(way: Way) -> None:
     way.run("git", "clone", "--quiet", way.source.as_uri(), "omgm")  # not --local, so that .git is what a server sends
     repository = way.folder / "omgm"
     way.more = sum(path.stat().st_size for path in (repository / ".git").rglob("*") if path.is_file())
-    way.run("make", "demo", f"PYTHON={way.python}", f"PORT={free_port()}", "ARGS=--once", cwd=repository)
+    way.run("make", "demo", f"PYTHON={sys.executable}", f"PORT={free_port()}", "ARGS=--once", cwd=repository)
 
 
 def wheel(way: Way) -> None:
@@ -107,7 +108,7 @@ def docker(way: Way) -> None:
 
 def install(way: Way) -> tuple[str, ...]:
     """Creates an environment in the folder; returns how pip is called there."""
-    way.run(way.python, "-m", "venv", "env")
+    way.run(sys.executable, "-m", "venv", "env")
     return "env/bin/pip", "install", "--quiet"
 
 
@@ -122,51 +123,56 @@ def free_port() -> int:
 WAYS: dict[str, Callable[[Way], None]] = {"clone": clone, "wheel": wheel, "docker": docker, "notebook": notebook}
 
 
-def tried(name: str, work: Path, python: str) -> bool:
+def tried(name: str, work: Path) -> bool:
     """Tries a way in, prints its row, and removes what it installed; returns whether it led to an answer."""
     folder, caches = work / name, work / "caches" / name
     folder.mkdir()
     caches.mkdir(parents=True)
     log, pip_log = work / f"{name}.log", work / f"{name}.pip.log"
     index = os.environ.get("TORCH_CPU_INDEX", CPU_INDEX)
-    way = Way(folder, work / "source", work / "dist", python, index, log, pip_log)
+    way = Way(folder, work / "source", work / "dist", index, log, pip_log)
     ours = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_CACHE_DIR", "HF_HOME", "TORCH_HOME"}
     way.environment = {key: value for key, value in os.environ.items() if key not in ours}
     way.environment |= {"XDG_CACHE_HOME": str(folder / "cache"), "PIP_CACHE_DIR": str(caches), "PIP_LOG": str(pip_log)}
     way.environment |= {"TORCH_CPU_INDEX": index, "JUPYTER_DATA_DIR": str(folder / "jupyter")}
-    start, status = time.monotonic(), "0"
+    start, computed, status = time.monotonic(), cpu_seconds(), "0"
     try:
         WAYS[name](way)
     except subprocess.CalledProcessError as error:
         status = str(error.returncode)
     except (OSError, ValueError) as error:
         status = f"1: {error}"
-    seconds = way.seconds or time.monotonic() - start
+    seconds, computed = way.seconds or time.monotonic() - start, cpu_seconds() - computed
     disk = int(subprocess.run(["du", "-smx", folder], capture_output=True, text=True, check=True).stdout.split()[0])
     downloaded = (sum(loaded(pip_log).values()) + way.more) / 1e6
-    print(f"{name:10} {seconds:8.0f} {downloaded:12.0f} {disk:9} {status:>7}", flush=True)
+    print(f"{name:10} {seconds:8.0f} {computed:8.0f} {downloaded:12.0f} {disk:9} {status:>7}", flush=True)
     shutil.rmtree(folder)
     shutil.rmtree(caches)
     return status == "0"
+
+
+def cpu_seconds() -> float:
+    """Returns the CPU time of all commands that ended so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def main() -> int:
     """Tries the ways in; returns 0 if each led to an answer."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ways", nargs="*", metavar="WAY", help=f"one of {', '.join(WAYS)}; by default all")
-    parser.add_argument("--python", default=sys.executable, help="the Python to install with (this one)")
     args = parser.parse_args()
     if unknown := set(args.ways) - set(WAYS):
         parser.error(f"{', '.join(sorted(unknown))} is no way in: {', '.join(WAYS)} are")
     work = Path(tempfile.mkdtemp(prefix="ways-in-"))
     subprocess.run(["git", "clone", "--quiet", ROOT, work / "source"], check=True)
-    packing = [args.python, "-m", "pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={work / 'dist'}"]
+    packing = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={work / 'dist'}"]
     subprocess.run([*packing, str(work / "source")], check=True)
     described = ["git", "-C", work / "source", "log", "-1", "--format=%h %cd", "--date=short"]
     commit = subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()
     print(f"commit {commit}, logs in {work}")
-    print(f"{'way':10} {'seconds':>8} {'MB to load':>12} {'MB kept':>9} {'status':>7}", flush=True)
-    return 0 if all([tried(name, work, args.python) for name in args.ways or WAYS]) else 1
+    print(f"{'way':10} {'seconds':>8} {'CPU s':>8} {'MB to load':>12} {'MB kept':>9} {'status':>7}", flush=True)
+    return 0 if all([tried(name, work) for name in args.ways or WAYS]) else 1
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -180,7 +181,9 @@ class _Notes:
         shown = row_images(settings, str(file), names, losses)
         named = {self._images.path_of(one, name): said for one, said in shown.captions.items() if _is_image(one)}
         given = list(named) or [self._images.path_of(one, name) for one in resources_in(settings)]
-        facts = list(facts_in(settings, {*used, *shown.fields}, names, losses))
+        keys = (key for key in settings if key.lower() in ("alias", "aliases"))
+        aliases = {key: others for key in keys if (others := list(_aliases(settings[key])))}
+        facts = list(facts_in(settings, {*used, *aliases, *shown.fields}, names, losses))
         facts += [
             fact for field, value in (*self._fields, *shown.texts) for fact in property_facts(field, value, losses)
         ]
@@ -195,7 +198,7 @@ class _Notes:
             image=main,
             url=_setting(settings, "url", str(file), names),
             images=tuple(found),
-            names=tuple(_aliases(settings.get("aliases"))),
+            names=tuple(chain.from_iterable(aliases.values())),
             named_after=((OWN_FILE, name), *short_values(settings)),
         )
 

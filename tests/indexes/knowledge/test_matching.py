@@ -137,6 +137,14 @@ def test_a_file_of_several_entities_is_in_conflict(tmp_path: Path) -> None:
     assert "images of 3 entities for which none is named and there (--map image=RULE)" in lines and "{title} " in lines
 
 
+def test_rules_that_give_nothing_are_not_shown(tmp_path: Path) -> None:
+    """A note without an image beside one that names its image is no reason to explain rules."""
+    cup = entity("cup", "Cup", image="cup.jpg")
+    images, report = matched(tmp_path, [cup, entity("list", "List")], "cup.jpg")
+    assert images == {"cup": ["cup.jpg"], "list": []} and report.lacking == 1
+    assert [*rule_lines(report)] == [] and all(rule.entities == 0 for rule in report.rules) and report.rules
+
+
 def test_page_bundles(tmp_path: Path) -> None:
     pages = [("keyboards/ore/index.md", "Ore 60"), ("keyboards/lily/index.md", "Lily"), ("about.md", "About")]
     entities = [entity(file.removesuffix(".md"), title, ("", file)) for file, title in pages]

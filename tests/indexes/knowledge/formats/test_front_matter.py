@@ -106,6 +106,13 @@ def facts(folder: Path, settings: str, text: str = "Text.") -> tuple[Entity, Los
     return entity, losses
 
 
+def test_other_names_are_kept_and_not_counted_as_left_out(tmp_path: Path) -> None:
+    entity, losses = facts(tmp_path / "a", 'Aliases: ["Alp cheese", Old]\nalias: Wheel, Round\naliases:')
+    assert entity.names == ("Alp cheese", "Old", "Wheel", "Round") and not losses.left_out
+    entity, losses = facts(tmp_path / "b", "alias: {no: name}")
+    assert entity.names == () and losses.left_out["settings of site generators"].count == 1
+
+
 def test_an_authors_own_keys_are_facts_and_settings_are_counted(tmp_path: Path) -> None:
     own = "category: mammal\nstatus: rare\ntype: animal\ninfo:\n  legs: 4\ndescription: A tale.\nweight: 5 kg"
     entity, losses = facts(tmp_path / "a", f"{own}\nlayout: post\nlicense: CC0\norder: 3\nsee: b/c.md\ndraft: true")
