@@ -93,7 +93,7 @@ class MatchReport:
 
 
 def rule_lines(report: MatchReport) -> Iterator[str]:
-    """Yields lines for a terminal: what the used rules give and, if images are still lacking, a table of the others, too."""
+    """Yields lines for a terminal: what the used rules give; if images are lacking, a table of those that give any."""
     yield from report.notes()
     pairs = zip(report.rules, report.examples, strict=True)
     rows = [(rule, example) for rule, example in pairs if rule.used or rule.entities or rule.conflicts]

@@ -168,7 +168,7 @@ def main() -> int:
     subprocess.run(["git", "clone", "--quiet", ROOT, work / "source"], check=True)
     packing = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={work / 'dist'}"]
     subprocess.run([*packing, str(work / "source")], check=True)
-    described = ["git", "-C", work / "source", "log", "-1", "--format=%h %cd", "--date=short"]
+    described = ["git", "-C", str(work / "source"), "log", "-1", "--format=%h %cd", "--date=short"]
     commit = subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()
     print(f"commit {commit}, logs in {work}")
     print(f"{'way':10} {'seconds':>8} {'CPU s':>8} {'MB to load':>12} {'MB kept':>9} {'status':>7}", flush=True)
