@@ -1,0 +1,1 @@
+"""Builds an index from a knowledge base, in stages that resume after a kill."""
