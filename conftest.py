@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import shutil
+from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 
 # Ray reads the mode only once, on import, so either all of its clusters in a process have a token or none has.
 # Without a token from us, it would write one to the user's home folder.
@@ -31,14 +34,32 @@ _IMPORTED = {
 collect_ignore = [module for module, package in _IMPORTED.items() if find_spec(package) is None]
 
 
+# Test modules import PyTorch and much else, which stays: nothing there is garbage.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collects garbage from here on, except what has been imported."""
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Looks for examples only in the docstrings of modules that have some, because it imports and inspects them."""
+    collectors = yield
+    if file_path.suffix == ".py" and b">>> " not in file_path.read_bytes():
+        return [collector for collector in collectors if not isinstance(collector, DoctestModule)]
+    return collectors
+
+
 @pytest.fixture(scope="session")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a small index, its knowledge base, an image and questions; see tests/examples.py."""
     from tests.examples import write_examples  # not at the top, because it imports PyTorch, which many tests avoid
+    from tests.once import written_once
 
-    folder = tmp_path_factory.mktemp("examples")
-    write_examples(folder)
-    return folder
+    return written_once(tmp_path_factory, "examples", write_examples)
 
 
 @pytest.fixture

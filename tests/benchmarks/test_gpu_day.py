@@ -29,7 +29,7 @@ def small_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def environment(python: Path, **more: str) -> dict[str, str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "OMP_NUM_THREADS") if name in os.environ}
     return kept | {"GPU_PYTHON": str(python), "CUDA_VISIBLE_DEVICES": ""} | more
 
 

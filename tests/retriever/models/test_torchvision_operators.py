@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,15 +18,49 @@ def nms(dets, scores, iou_threshold): return dets
 """A stand-in for `import torchvision`, which fails unless the operator already exists."""
 
 
-def run(code: str, path: Path | None = None) -> str:
-    """Runs `code` in a fresh interpreter that searches `path` first; returns its output."""
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(str(p) for p in (path, ROOT) if p))
-    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+CASES = {
+    "side effects": """\
+before = list(sys.meta_path)
+import retriever.pipeline, retriever.fusion
+print(sys.meta_path == before, 'torchvision' in sys.modules, 'retriever.models' in sys.modules)""",
+    "real": """\
+before = list(sys.meta_path)
+import retriever.models
+print(sys.meta_path == before)
+import torchvision; print(torch.ops.torchvision.nms)""",
+    "no library": "sys.path.insert(0, fake); import retriever.models, torchvision; print(torchvision.__file__)",
+    "operators exist": """\
+sys.path.insert(0, fake)
+torch.library.define('torchvision::nms', '(Tensor a, Tensor b, float c) -> Tensor')
+import retriever.models, torchvision; print(torch.ops.torchvision.nms.default._schema)""",
+    "CUDA build": """\
+sys.path.insert(0, fake)
+torch.version.cuda = '13.0'; import retriever.models
+print(hasattr(torch.ops.torchvision, 'nms'))""",
+}
+APART = """\
+import json, os, sys, torch
+cases, fake = json.loads(sys.argv[1]), sys.argv[2]
+for name, code in cases.items():
+    print(f'== {name}', flush=True)
+    if not (child := os.fork()):
+        exec(code); sys.stdout.flush(); os._exit(0)
+    assert not os.waitpid(child, 0)[1]
+"""
+"""Runs each case in a process that has imported PyTorch and nothing else."""
+
+
+def run(code: str, *arguments: str) -> str:
+    """Runs `code` in a fresh interpreter; returns its output."""
+    result = subprocess.run([sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
 
-def fake_torchvision(folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a torchvision whose library does not load."""
+    folder = tmp_path_factory.mktemp("fake")
     package = folder / "torchvision"
     package.mkdir()
     (package / "_C.so").write_bytes(b"not a library")
@@ -33,34 +68,36 @@ def fake_torchvision(folder: Path) -> Path:
     return folder
 
 
-def test_importing_the_package_has_no_side_effects() -> None:
-    code = "import sys; before = list(sys.meta_path); import retriever.pipeline, retriever.fusion\n"
-    code += "print(sys.meta_path == before, 'torchvision' in sys.modules, 'retriever.models' in sys.modules)"
-    assert run(code) == "True False False\n"
+@pytest.fixture(scope="module")
+def outputs(fake: Path) -> dict[str, str]:
+    """What each case prints."""
+    cases = {name: code for name, code in CASES.items() if name != "real" or find_spec("torchvision")}
+    parts = run(APART, json.dumps(cases), str(fake)).split("== ")[1:]
+    return dict(part.split("\n", 1) for part in parts)
 
 
-def test_models_and_what_needs_torchvision_import() -> None:
+def test_importing_the_package_has_no_side_effects(outputs: dict[str, str]) -> None:
+    assert outputs["side effects"] == "True False False\n"
+
+
+def test_models_and_what_needs_torchvision_import(outputs: dict[str, str]) -> None:
     pytest.importorskip("torchvision")
-    code = "import sys; before = list(sys.meta_path); import retriever.models; print(sys.meta_path == before)\n"
-    code += "import torchvision, torch; from transformers import CLIPModel; print(torch.ops.torchvision.nms)"
-    assert run(code) == "True\ntorchvision.nms\n"
+    assert outputs["real"] == "True\ntorchvision.nms\n"
+    from transformers import CLIPModel  # in this process, too, retriever.models came first: see tests/conftest.py
+
+    assert CLIPModel.__module__ == "transformers.models.clip.modeling_clip"
 
 
-def test_a_library_that_does_not_load_is_replaced_by_declarations(tmp_path: Path) -> None:
-    code = "import retriever.models, torchvision; print(torchvision.__file__)"
-    assert run(code, fake_torchvision(tmp_path)).startswith(str(tmp_path))
+def test_a_library_that_does_not_load_is_replaced_by_declarations(outputs: dict[str, str], fake: Path) -> None:
+    assert outputs["no library"].startswith(str(fake))
 
 
-def test_operators_that_exist_are_not_declared_again(tmp_path: Path) -> None:
-    code = "import torch; torch.library.define('torchvision::nms', '(Tensor a, Tensor b, float c) -> Tensor')\n"
-    code += "import retriever.models, torchvision; print(torch.ops.torchvision.nms.default._schema)"
-    assert run(code, fake_torchvision(tmp_path)) == "torchvision::nms(Tensor a, Tensor b, float c) -> Tensor\n"
+def test_operators_that_exist_are_not_declared_again(outputs: dict[str, str]) -> None:
+    assert outputs["operators exist"] == "torchvision::nms(Tensor a, Tensor b, float c) -> Tensor\n"
 
 
-def test_a_cuda_build_of_pytorch_is_left_alone(tmp_path: Path) -> None:
-    code = "import torch; torch.version.cuda = '13.0'; import retriever.models\n"
-    code += "print(hasattr(torch.ops.torchvision, 'nms'))"
-    assert run(code, fake_torchvision(tmp_path)) == "False\n"
+def test_a_cuda_build_of_pytorch_is_left_alone(outputs: dict[str, str]) -> None:
+    assert outputs["CUDA build"] == "False\n"
 
 
 def test_nothing_happens_without_torchvision() -> None:
