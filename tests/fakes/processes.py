@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -28,3 +31,27 @@ def kill_omgm_when(reached: Callable[[], bool], arguments: Sequence[str]) -> Non
             time.sleep(0.005)
         assert process.poll() is None, process.stderr and process.stderr.read()
         process.send_signal(signal.SIGKILL)
+
+
+def run_in_two(target: Callable[..., None], *arguments: object) -> None:
+    """Calls a function in two processes, started as by torchrun; neither may fail.
+
+    A server forks them once it has imported the function's module, which takes longer than many a training.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([target.__module__])
+    processes = [context.Process(target=_run_as, args=(rank, port, target, arguments)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+        assert process.exitcode == 0
+
+
+def _run_as(rank: int, port: int, target: Callable[..., None], arguments: Sequence[object]) -> None:
+    """Calls a function with the environment that torchrun sets."""
+    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
+    os.environ |= {name: str(value) for name, value in names.items()} | {"MASTER_ADDR": "127.0.0.1"}
+    target(*arguments)

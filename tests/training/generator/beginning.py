@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -12,10 +11,8 @@ from training.generator import train
 from training.generator.config import GeneratorTrainingConfig
 
 
-def begin_as(rank: int, port: int, out: Path) -> None:
+def begin_slowly(out: Path) -> None:
     """Starts a run in a folder of another one, as one of two processes of torchrun, of which the first is slow."""
-    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
-    os.environ |= {name: str(value) for name, value in names.items()} | {"MASTER_ADDR": "127.0.0.1"}
     arguments = train._arguments(out / train.CHECKPOINTS, GeneratorTrainingConfig())
     if arguments.should_save:
         time.sleep(1)

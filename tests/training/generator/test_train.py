@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-import multiprocessing
-import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +16,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import Trainer
 
-from tests.training.generator.beginning import begin_as
+from tests.fakes.processes import run_in_two
+from tests.training.generator.beginning import begin_slowly
 from training.generator import train as module
 from training.generator.config import GeneratorTrainingConfig
 from training.generator.lora import add_adapter, language_linears, load_base, require_peft, save_adapter
@@ -310,14 +309,6 @@ def test_the_other_processes_wait_until_the_first_has_removed_what_it_replaces(t
     (tmp_path / "checkpoints" / "checkpoint-2").mkdir(parents=True)
     (tmp_path / "checkpoints" / "checkpoint-2" / "trainer_state.json").write_text("{}")
     (tmp_path / "checkpoints" / "run.json").write_text('{"samples": "old"}')
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=begin_as, args=(rank, port, tmp_path)) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-        assert process.exitcode == 0
+    run_in_two(begin_slowly, tmp_path)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["run.json"]
     assert json.loads((tmp_path / "checkpoints" / "run.json").read_text()) == {"samples": "new"}

@@ -6,9 +6,6 @@ import copy
 import csv
 import json
 import math
-import multiprocessing
-import os
-import socket
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +17,7 @@ from torch import Tensor
 from evaluation.datasets import Question
 from retriever.models.bm25 import BM25
 from retriever.models.qformer import QFormerFusion
+from tests.fakes.processes import run_in_two
 from tests.fakes.training_world import TrainingWorld
 from training import checkpoint, loop
 from training.questions import is_held_out
@@ -163,7 +161,7 @@ def test_two_processes_equal_one_with_twice_the_batch(world: TrainingWorld, tmp_
     )
     run(world, tmp_path / "alone", replace(config, batch_size=8))
     run(world, tmp_path / "parts", replace(config, accumulate=2))
-    train_in_two(world, tmp_path / "two", config)
+    run_in_two(train_in_one_thread, world, tmp_path / "two", config)
     # The last weights, because the best ones can be the initial ones.
     expected, *others = (last_weights(tmp_path / name) for name in ("alone", "parts", "two"))
     for found in others:
@@ -181,7 +179,7 @@ def test_two_processes_average_their_gradients(
     config = RerankerTrainingConfig(
         recipe="in-batch", steps=3, batch_size=6, precision="float32", validation_share=0.25, tokens_per_forward=512
     )
-    train_in_two(world, tmp_path / "two", config)
+    run_in_two(train_in_one_thread, world, tmp_path / "two", config)
     make = InBatchMaker.__call__
 
     def make_as_two(self: InBatchMaker, number: int) -> InBatch:
@@ -208,24 +206,8 @@ def last_weights(out: Path) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in stored.items() if name.startswith(prefix)}
 
 
-def train_in_two(world: TrainingWorld, out: Path, config: RerankerTrainingConfig) -> None:
-    """Trains in two processes, started as by torchrun."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=train_as, args=(rank, port, world, out, config)) for rank in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-        assert process.exitcode == 0
-
-
-def train_as(rank: int, port: int, world: TrainingWorld, out: Path, config: RerankerTrainingConfig) -> None:
-    """Trains as one of two processes, with the environment that torchrun sets."""
+def train_in_one_thread(world: TrainingWorld, out: Path, config: RerankerTrainingConfig) -> None:
     torch.set_num_threads(1)
-    names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_PORT": port}
-    os.environ |= {name: str(value) for name, value in names.items()} | {"MASTER_ADDR": "127.0.0.1"}
     run(world, out, config)
 
 
