@@ -28,12 +28,12 @@ def best_evidence(index: EntityIndex, candidates: Sequence[Candidate]) -> Eviden
     return _section(index, candidates[0], 0)
 
 
-def other_sections(index: EntityIndex, candidates: Sequence[Candidate], most: int = OTHERS) -> tuple[OtherSection, ...]:
-    """Returns the sections of the first candidate after its best one, at most `most`; none if they have no scores."""
+def other_sections(index: EntityIndex, candidates: Sequence[Candidate]) -> tuple[OtherSection, ...]:
+    """Returns the sections of the first candidate after its best one, at most `OTHERS`; none if they have no scores."""
     best = candidates[0].sections if candidates else []
     return tuple(
         OtherSection(_section(index, candidates[0], rank), scored.score - best[0].score)
-        for rank, scored in enumerate(best[: most + 1])
+        for rank, scored in enumerate(best[: OTHERS + 1])
         if rank and scored.score is not None and best[0].score is not None
     )
 

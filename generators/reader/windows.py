@@ -32,10 +32,8 @@ class Window(NamedTuple):
     places: list[tuple[int, int]]
 
 
-def windows(
-    tokenizer: Tokenizer, question: str, title: str, text: str, length: int = LENGTH, overlap: int = OVERLAP
-) -> list[Window]:
-    """Returns the windows of a section, none if its text has no tokens.
+def windows(tokenizer: Tokenizer, question: str, title: str, text: str, length: int = LENGTH) -> list[Window]:
+    """Returns the windows of a section, of which neighbors share `OVERLAP` tokens; none if its text has no tokens.
 
     Args:
         tokenizer: BERT's tokenizer.
@@ -43,7 +41,6 @@ def windows(
         title: Titles of the article and the section, which help to judge the text but are no answers.
         text: The section.
         length: Maximum number of tokens in a window.
-        overlap: Number of tokens that neighboring windows share.
     """
     classify, separate = tokenizer.encode("").ids  # [CLS] and [SEP]
     whole = [part.encode("utf-8", "replace").decode() for part in (question, f"{title}:", text)]  # no lone surrogates
@@ -51,7 +48,7 @@ def windows(
     head = [classify, *asked.ids[:QUESTION], separate]
     types = [0] * len(head)
     head += titled.ids[-TITLE:]
-    size, starts = _cut(len(read.ids), length - len(head) - 1, overlap)
+    size, starts = _cut(len(read.ids), length - len(head) - 1, OVERLAP)
     return [
         Window(
             [*head, *read.ids[start : start + size], separate],

@@ -183,21 +183,6 @@ class QFormerFusion(Published, nn.Module):
         }
         write_folder(folder, settings, tensors, self.tokenizer, self.pixels)
 
-    def use_vision(self, vision: SmallVision, vision_config: SmallCLIPConfig, pixels: PixelPreparation) -> None:
-        """Replaces the image tower and its image preparation; the Q-Former must then be trained for it.
-
-        Raises:
-            ValueError: The length of the tower's vectors does not match the Q-Former.
-        """
-        if vision_config.vision_width != self.config.encoder_hidden_size:
-            raise ValueError(
-                f"image tower: the Q-Former reads vectors of length {self.config.encoder_hidden_size}, "
-                f"got {vision_config.vision_width}"
-            )
-        self.vision = vision.to(self.query_tokens.device).eval()
-        self.vision_settings = small_settings(vision_config)
-        self.pixels = pixels
-
     @property
     def token_shape(self) -> tuple[int, int]:
         """The number of fused tokens and their length, (32, H)."""
