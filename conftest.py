@@ -23,7 +23,7 @@ if processes := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
 
 _IMPORTED = {
-    "indexes/build/cluster.py": "ray",
+    "indexes/builder/cluster.py": "ray",
     "omgm/integrations/langchain.py": "langchain_core",
     "omgm/integrations/llamaindex.py": "llama_index",
     "omgm/mcp_server.py": "mcp",

@@ -36,10 +36,10 @@ import torch
 from PIL import Image
 
 from benchmarks.frame import arguments, write_report
-from indexes.build.build import build_index
-from indexes.build.plan import BuildPlan, IndexDesign
-from indexes.build.report import read_report
-from indexes.build.summarizers import ExtractiveSummarizer
+from indexes.builder.build import build_index
+from indexes.builder.plan import BuildPlan, IndexDesign
+from indexes.builder.report import read_report
+from indexes.builder.summarizers import ExtractiveSummarizer
 from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.knowledge.labeled_images import LabeledImage
 from indexes.knowledge.sources import FolderImages

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.frame import arguments
 from evaluation.datasets import Question, find_query_image
 from evaluation.metrics import percentile
-from indexes.build.stages import section_texts
+from indexes.builder.stages import section_texts
 from indexes.store.index import Index
 from omgm.commands.common import add_index, add_json, add_profile, add_questions, load_questions, profile_of
 from omgm.opening import open_retriever

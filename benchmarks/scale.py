@@ -46,8 +46,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.frame import arguments, commit, write_report
 from benchmarks.made_up import FreeModels, write_knowledge_base
 from benchmarks.meter import Meter
-from indexes.build import build as building
-from indexes.build.plan import BuildPlan
+from indexes.builder import build as building
+from indexes.builder.plan import BuildPlan
 from indexes.growing import release
 from indexes.knowledge.article_images import MainImage
 from indexes.knowledge.knowledge_base import KnowledgeBase

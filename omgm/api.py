@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from chat_models.background import BackgroundLoop
-from indexes.build.report import encoder_warning, read_report
-from indexes.build.summarizers import Summarizer
+from indexes.builder.report import encoder_warning, read_report
+from indexes.builder.summarizers import Summarizer
 from indexes.knowledge.formats.skipped import MAX_BAD
 from indexes.store.index import Index
 from omgm import indexing, opening, parts

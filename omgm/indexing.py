@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexes.build.build import build_index
-from indexes.build.estimate import SAMPLE, Estimate, estimate_build
-from indexes.build.plan import BuildPlan, IndexDesign
-from indexes.build.summarizers import Summarizer
+from indexes.builder.build import build_index
+from indexes.builder.estimate import SAMPLE, Estimate, estimate_build
+from indexes.builder.plan import BuildPlan, IndexDesign
+from indexes.builder.summarizers import Summarizer
 from indexes.knowledge.formats import OWN_IMAGES, guess_format
 from indexes.knowledge.formats.fields import GUESSES, Names
 from indexes.knowledge.formats.selection import ONLY, SKIP
@@ -78,7 +78,7 @@ def build(
         **options: `kb_format`, `names` and `max_bad` of the knowledge base, and other attributes of `BuildPlan`.
 
     Raises:
-        ValueError: The input is invalid (see `indexes.build.build`), or the cluster or extra `ray` is missing.
+        ValueError: The input is invalid (see `indexes.builder.build`), or the cluster or extra `ray` is missing.
     """
     options["kb_format"] = _checked_format(kb, images, options.get("kb_format"), options.get("names"))
     if cluster is not None:  # other machines have other working folders
@@ -112,7 +112,7 @@ def _workers(
         yield LocalWorkers
         return
     try:
-        from indexes.build.cluster import RayWorkers, connected
+        from indexes.builder.cluster import RayWorkers, connected
     except ModuleNotFoundError as error:
         if error.name not in ("ray", "pyarrow", "pandas"):
             raise
@@ -130,7 +130,7 @@ def estimate(profile: Profile, kb: Path, *, images: Path | None = None, **option
     """Estimates the cost of building an index by measuring a sample; see `build` for the arguments.
 
     Raises:
-        ValueError: The input is invalid; see `indexes.build.estimate.estimate_build`.
+        ValueError: The input is invalid; see `indexes.builder.estimate.estimate_build`.
     """
     options["kb_format"] = _checked_format(kb, images, options.get("kb_format"), options.get("names"))
     chat = profile.summarizer.kind == "openai"

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from indexes.build.report import problem_lines, read_report
+from indexes.builder.report import problem_lines, read_report
 from indexes.knowledge.formats import guess_format, name_of
 from indexes.knowledge.formats.sql import hash_sql
 from indexes.knowledge.formats.zim import zim_parts

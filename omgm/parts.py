@@ -19,9 +19,9 @@ from chat_models.prompts import style_for
 from generators.guard import GuardedGenerator
 from generators.reader.process import ReaderProcess
 from generators.reader.reader import ExtractiveReader
-from indexes.build.chat_summarizer import ChatSummarizer
-from indexes.build.summarizers import ExtractiveSummarizer, Summarizer
-from indexes.build.summary_cache import SummaryCache, default_cache
+from indexes.builder.chat_summarizer import ChatSummarizer
+from indexes.builder.summarizers import ExtractiveSummarizer, Summarizer
+from indexes.builder.summary_cache import SummaryCache, default_cache
 from omgm.devices import device_of, sees_gpu
 from omgm.downloads.hub import local_folder
 from omgm.profile import is_folder

@@ -10,7 +10,7 @@ from PIL import Image, ImageColor
 from torch import Tensor
 from torch.nn import functional
 
-from indexes.build.grounds import COLORS
+from indexes.builder.grounds import COLORS
 from omgm.demo.photo import to_pixels
 from pretraining.camera import Camera, soften
 from pretraining.design_batches import DesignBatch, alike, photograph_squares

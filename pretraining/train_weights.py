@@ -18,7 +18,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from indexes.build.summarizers import ExtractiveSummarizer
+from indexes.builder.summarizers import ExtractiveSummarizer
 from indexes.knowledge.formats import read_knowledge_base
 from omgm.demo.articles import articles
 from omgm.demo.facts import countries, url_of

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from indexes.build.summarizers import Summarizer
+from indexes.builder.summarizers import Summarizer
 from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.knowledge.labeled_images import LabeledImage, with_known_entities
 from indexes.knowledge.sources import find_main

@@ -25,9 +25,9 @@ from evaluation.tables.variants import (
     clip_itc,
     qformer_itc,
 )
-from indexes.build.build import build_index
-from indexes.build.plan import BuildPlan, IndexDesign
-from indexes.build.summarizers import ExtractiveSummarizer, Summarizer
+from indexes.builder.build import build_index
+from indexes.builder.plan import BuildPlan, IndexDesign
+from indexes.builder.summarizers import ExtractiveSummarizer, Summarizer
 from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.store.index import Index, check_candidates
 from indexes.store.manifest import Candidates

@@ -111,7 +111,7 @@ def choose_further(
     """Returns the further images of an entity, in the order of its article; none without a readable main image.
 
     If the main image has no background, the first further key is the main image on several ones, see
-    `indexes.build.grounds`.
+    `indexes.builder.grounds`.
 
     Args:
         entity: The entity.

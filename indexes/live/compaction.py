@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from indexes.build.reindex import stored_keys
-from indexes.build.report import PROBLEMS, Report, image_problem, read_problems, read_report, write_report
+from indexes.builder.reindex import stored_keys
+from indexes.builder.report import PROBLEMS, Report, image_problem, read_problems, read_report, write_report
 from indexes.growing import new_array, save_array
 from indexes.knowledge.formats.losses import texts_of, words_in
 from indexes.knowledge.ids import hash_id, other_ids, save_ids

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from indexes.build.chat_summarizer import ChatSummarizer
-from indexes.build.grounds import has_no_ground
-from indexes.build.image_stage import FURTHER_KEYS, MAIN_KEYS, SCALES, TOKENS, EntityImages, ImageModels
-from indexes.build.key_stage import candidate_text
-from indexes.build.section_vectors import encode_sections
-from indexes.build.stages import finite, section_texts
-from indexes.build.summarizers import Summarizer
+from indexes.builder.chat_summarizer import ChatSummarizer
+from indexes.builder.grounds import has_no_ground
+from indexes.builder.image_stage import FURTHER_KEYS, MAIN_KEYS, SCALES, TOKENS, EntityImages, ImageModels
+from indexes.builder.key_stage import candidate_text
+from indexes.builder.section_vectors import encode_sections
+from indexes.builder.stages import finite, section_texts
+from indexes.builder.summarizers import Summarizer
 from indexes.knowledge.article_images import (
     LABELED,
     MAIN_ONLY,

@@ -28,7 +28,7 @@ from omgm.commands.common import (
 from retriever.wording import counted, duration, gigabytes
 
 if TYPE_CHECKING:
-    from indexes.build.estimate import Estimate
+    from indexes.builder.estimate import Estimate
 
 logger = logging.getLogger(__name__)
 
@@ -64,8 +64,8 @@ def run(args: argparse.Namespace) -> None:
     kb = existing(args.kb, "--kb")
     images = images_of(args)
 
-    from indexes.build.chat_summarizer import ChatSummarizer
-    from indexes.build.report import counts_of, encoder_warning, ledger_of, problem_lines, read_report
+    from indexes.builder.chat_summarizer import ChatSummarizer
+    from indexes.builder.report import counts_of, encoder_warning, ledger_of, problem_lines, read_report
     from indexes.store.manifest import IMAGE_PROBLEMS, REPORT, keys_are_images
     from omgm import indexing, parts
     from training.config import TrainingConfig

@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError("--ids says whose the vectors are; name them with --faiss")
     kb = existing(args.kb, "--kb")
 
-    from indexes.build.given_vectors import GivenSummaries, GivenVectors, read_ids, read_summaries
+    from indexes.builder.given_vectors import GivenSummaries, GivenVectors, read_ids, read_summaries
     from indexes.knowledge.image_tables import ImageTable
     from indexes.knowledge.sources import FolderImages
     from omgm import indexing

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks import scale
-from indexes.build import build
+from indexes.builder import build
 
 SMALL = ["--entities", "1200", "--dimension", "32"]
 

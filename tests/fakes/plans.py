@@ -6,8 +6,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from indexes.build import build
-from indexes.build.plan import BuildPlan, IndexDesign
+from indexes.builder import build
+from indexes.builder.plan import BuildPlan, IndexDesign
 from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.store.index import Index
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from indexes.build.summarizers import ExtractiveSummarizer
+from indexes.builder.summarizers import ExtractiveSummarizer
 from indexes.store.index import Index
 from omgm.demo.articles import articles
 from omgm.demo.draw import draw

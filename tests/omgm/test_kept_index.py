@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from indexes.build.self_retrieval import SelfRetrieval
+from indexes.builder.self_retrieval import SelfRetrieval
 from indexes.store.index import Index
 from omgm import OMGM, indexing
 from omgm.__main__ import parser
@@ -63,7 +63,7 @@ def test_the_warning_of_a_build_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     found = SelfRetrieval(20, 0.5, 0.9, "the encoder confuses the images")
-    monkeypatch.setattr("indexes.build.build.measure_self_retrieval", lambda *arguments: found)
+    monkeypatch.setattr("indexes.builder.build.measure_self_retrieval", lambda *arguments: found)
     kb, said = write_notes(tmp_path / "notes"), list[str]()
     keep_index(load_profile("embedded"), kb, tmp_path / "index", say=said.append)
     assert [line for line in [*said, *caplog.messages] if "confuses" in line] == [f"warning: {found.warning}"]

@@ -28,7 +28,7 @@ from evaluation.tables.variants import (
 )
 from evaluation.tables.write import as_json, as_markdown, write
 from generators.reader.reader import ExtractiveReader
-from indexes.build.plan import IndexDesign
+from indexes.builder.plan import IndexDesign
 from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.store.index import Index
 from indexes.store.manifest import read_manifest

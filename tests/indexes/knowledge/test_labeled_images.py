@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from indexes.build.estimate import estimate_build
+from indexes.builder.estimate import estimate_build
 from indexes.knowledge.formats import read_knowledge_base
 from indexes.knowledge.labeled_images import LabeledImage, LabeledSource
 from indexes.knowledge.sources import FolderImages

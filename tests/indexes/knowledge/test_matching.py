@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from indexes.build.report import read_report
+from indexes.builder.report import read_report
 from indexes.knowledge.file_keys import BEGINS, ENDS, NAME, keys_of, loose_key, without_size
 from indexes.knowledge.inspection import inspect_knowledge_base, text_lines
 from indexes.knowledge.matching import MatchReport, rule_lines, with_matched_images

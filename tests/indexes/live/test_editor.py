@@ -8,8 +8,8 @@ from collections.abc import Generator, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from chat_models.chat import ChatClient
-from indexes.build.chat_summarizer import ChatSummarizer
-from indexes.build.summarizers import Summarizer
+from indexes.builder.chat_summarizer import ChatSummarizer
+from indexes.builder.summarizers import Summarizer
 from indexes.live.editor import Editor
 from retriever.types import Entity
 from tests.fakes.live import World, article

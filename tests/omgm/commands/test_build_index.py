@@ -151,7 +151,7 @@ def test_a_cluster_needs_its_extra(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kb, images = write_kb(tmp_path)
-    monkeypatch.delitem(sys.modules, "indexes.build.cluster", raising=False)
+    monkeypatch.delitem(sys.modules, "indexes.builder.cluster", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     assert build(kb, images, tmp_path / "index", "--cluster", "auto") == 2
     assert 'error: --cluster needs the extra ray: pip install "omgm[ray]"' in capsys.readouterr().err

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from indexes.build.report import read_problems
+from indexes.builder.report import read_problems
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
 from indexes.store.index import Index

@@ -112,7 +112,7 @@ def test_killed_while_reading_articles(tmp_path: Path) -> None:
         (folder / f"{name}.md").write_text(f"# Red {name}\nRed.\n![]({name}.png)\n## Use\nNone.\n")
     script = (
         "import os, pathlib, signal, sys\n"
-        "from indexes.build import stages\n"
+        "from indexes.builder import stages\n"
         "from tests.fakes.builds import build\n"
         "written, calls = stages.to_row, []\n"
         "def stop(entity):\n"

@@ -9,10 +9,10 @@ import pytest
 import torch
 from PIL import Image
 
-from indexes.build import self_retrieval
+from indexes.builder import self_retrieval
+from indexes.builder.report import problem_lines
+from indexes.builder.self_retrieval import FEWEST, is_unadapted, measure_self_retrieval, slightly_changed
 from indexes.knowledge.images import thumbnail
-from indexes.build.report import problem_lines
-from indexes.build.self_retrieval import FEWEST, is_unadapted, measure_self_retrieval, slightly_changed
 from retriever.models.encoder import ClipEncoder
 from tests.fakes.models import FakeEncoder
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from indexes.build.summary_cache import SummaryCache, default_cache, question_hash
+from indexes.builder.summary_cache import SummaryCache, default_cache, question_hash
 
 
 def test_a_question_is_answered_once_for_all_processes(tmp_path: Path) -> None:

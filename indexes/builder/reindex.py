@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from indexes.build.claim import claim, publish
+from indexes.builder.claim import claim, publish
+from indexes.builder.section_vectors import write_section_vectors
+from indexes.builder.stages import BuildRun
+from indexes.lines import Articles
 from indexes.store.entity_index import write_entity_index
 from indexes.store.keys import Keys, load_owners
-from indexes.lines import Articles
 from indexes.store.manifest import (
     ALL_FILES,
     FORMAT_VERSION,
@@ -26,8 +28,6 @@ from indexes.store.manifest import (
 )
 from indexes.store.search import StoredVectors, load_vectors
 from indexes.store.search_kinds import write_vectors
-from indexes.build.section_vectors import write_section_vectors
-from indexes.build.stages import BuildRun
 from indexes.workers import Workers
 from retriever.files import write_whole
 from retriever.protocols import DualEncoder

@@ -12,19 +12,28 @@ from pathlib import Path
 
 import numpy as np
 
-from indexes.build.chat_summarizer import ChatSummarizer
-from indexes.build.claim import PARTS, UNKNOWN, claim, publish, resumable
-from indexes.store.entity_index import write_entity_index
-from indexes.build.existing import existing_index, with_images
+from indexes.builder.chat_summarizer import ChatSummarizer
+from indexes.builder.claim import PARTS, UNKNOWN, claim, publish, resumable
+from indexes.builder.existing import existing_index, with_images
+from indexes.builder.image_stage import store_images
+from indexes.builder.key_stage import write_keys
+from indexes.builder.plan import BuildPlan
+from indexes.builder.reindex import change_search, change_sections
+from indexes.builder.report import image_problems, log_problems, read_reading, write_reading, write_report
+from indexes.builder.section_vectors import write_section_vectors
+from indexes.builder.self_retrieval import measure_self_retrieval
+from indexes.builder.stages import ARTICLE_FILES, BuildRun, write_articles
+from indexes.builder.summary_file import summarize_all
+from indexes.growing import save_array
 from indexes.knowledge.formats import dropped_titles
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.skipped import SkippedEntries
-from indexes.growing import save_array
-from indexes.build.image_stage import store_images
-from indexes.build.key_stage import write_keys
-from indexes.store.keys import Keys
+from indexes.knowledge.matching import MatchReport
 from indexes.lines import Articles, offsets_path, save_offsets
+from indexes.store.entity_index import write_entity_index
 from indexes.store.generations import is_live
+from indexes.store.index import Index
+from indexes.store.keys import Keys
 from indexes.store.lock import LockedError, locked
 from indexes.store.manifest import (
     IMAGE_OWNERS,
@@ -37,16 +46,7 @@ from indexes.store.manifest import (
     SearchRecord,
     describe_files,
 )
-from indexes.knowledge.matching import MatchReport
-from indexes.build.plan import BuildPlan
-from indexes.build.reindex import change_search, change_sections
-from indexes.build.report import image_problems, log_problems, read_reading, write_reading, write_report
 from indexes.store.search_kinds import choose_kind
-from indexes.build.section_vectors import write_section_vectors
-from indexes.build.self_retrieval import measure_self_retrieval
-from indexes.build.stages import ARTICLE_FILES, BuildRun, write_articles
-from indexes.store.index import Index
-from indexes.build.summary_file import summarize_all
 from indexes.store.thumbnails import checksum, hash_thumbnails, plain_images, shared_images
 from retriever.files import write_whole
 from retriever.types import Entity

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from indexes.builder.stages import BuildRun
 from indexes.lines import Articles
 from indexes.store.section_files import EncodedSections, SectionFiles, no_vectors
-from indexes.build.stages import BuildRun
 from indexes.workers import in_batches
 from retriever.protocols import SectionEncoder
 from retriever.texts import section_passage

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from indexes.build.summary_file import summarize_all
+from indexes.builder.summary_file import summarize_all
 from retriever.types import Entity, Section
 from tests.fakes.models import FakeSummarizer
 

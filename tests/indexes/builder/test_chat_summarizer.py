@@ -13,9 +13,9 @@ import uvicorn
 from fastapi import FastAPI, HTTPException
 
 from chat_models.chat import ChatClient, ChatError
-from indexes.build.chat_summarizer import ChatSummarizer, SummaryCounts, article_text, summary_messages
-from indexes.build.summary_cache import SummaryCache
-from indexes.build.summary_file import summarize_all
+from indexes.builder.chat_summarizer import ChatSummarizer, SummaryCounts, article_text, summary_messages
+from indexes.builder.summary_cache import SummaryCache
+from indexes.builder.summary_file import summarize_all
 from retriever.types import Entity
 from tests.fakes.articles import COUNTRY, entity
 from tests.fakes.chat_server import FakeChatServer

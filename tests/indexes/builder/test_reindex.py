@@ -37,11 +37,11 @@ def test_the_kind_of_entity_index_is_an_input(tmp_path: Path, monkeypatch: pytes
 def test_the_entity_index_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kb, images = write_kb(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("indexes.build.build.write_report", lambda *args: Fuse(1).burn())
+        patch.setattr("indexes.builder.build.write_report", lambda *args: Fuse(1).burn())
         with pytest.raises(RuntimeError, match=KILLED):
             build(kb, images, tmp_path / "index")
     with monkeypatch.context() as patch:
-        patch.delattr("indexes.build.build.write_entity_index")
+        patch.delattr("indexes.builder.build.write_entity_index")
         build(kb, images, tmp_path / "index")
     build(kb, images, tmp_path / "whole")
     assert contents(tmp_path / "index") == contents(tmp_path / "whole")

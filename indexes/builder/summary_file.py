@@ -8,9 +8,9 @@ from contextlib import closing
 from itertools import chain, islice, tee
 from pathlib import Path
 
+from indexes.builder.summarizers import Summarizer
 from indexes.growing import GrowingLines
 from indexes.progress import progress_bar
-from indexes.build.summarizers import Summarizer
 from retriever.types import Entity
 
 

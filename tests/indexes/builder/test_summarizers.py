@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexes.build.summarizers import ExtractiveSummarizer
+from indexes.builder.summarizers import ExtractiveSummarizer
 from tests.fakes.articles import COUNTRY, entity
 
 

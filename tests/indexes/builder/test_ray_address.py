@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from indexes.build import ray_address
-from indexes.build.ray_address import check_address
+from indexes.builder import ray_address
+from indexes.builder.ray_address import check_address
 from tests.fakes.processes import run_python
 
 
@@ -58,7 +58,7 @@ def test_who_lacks_the_token_is_told_so(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     environment |= {"HOME": str(tmp_path), "RAY_AUTH_MODE": "token"}
     with listening(speak_http2) as address:
-        call = f"from indexes.build.ray_address import connect; connect({address!r}, 'RAY_ADDRESS')"
+        call = f"from indexes.builder.ray_address import connect; connect({address!r}, 'RAY_ADDRESS')"
         done = run_python("-c", call, environment=environment)
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith(f"ValueError: RAY_ADDRESS {address}: not connected (") and "no authentication token" in last

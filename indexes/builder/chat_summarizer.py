@@ -14,7 +14,7 @@ from chat_models.context import CHARACTERS_PER_TOKEN, Cut, cut_characters
 from chat_models.messages import Message
 from chat_models.replies import shortened
 from chat_models.thoughts import part
-from indexes.build.summary_cache import SummaryCache, question_hash
+from indexes.builder.summary_cache import SummaryCache, question_hash
 from retriever.types import Entity
 from retriever.wording import counted
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.nn import functional
 
+from indexes.builder.stages import finite
 from indexes.knowledge.article_images import GROUNDS
-from indexes.build.stages import finite
 from retriever.borders import MARGIN
 from retriever.images import ALPHA, GROUND
 from retriever.pooling import pool_tokens

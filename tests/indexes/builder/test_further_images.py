@@ -11,20 +11,20 @@ import pytest
 import torch
 from PIL import Image
 
+from indexes.builder.estimate import estimate_build
+from indexes.builder.image_records import ImageRecords
+from indexes.builder.report import read_report
 from indexes.knowledge import sources
 from indexes.knowledge.article_images import FurtherImages, ImageUse, MainImage, choose_further
-from indexes.store.entity_index import open_search
-from indexes.build.estimate import estimate_build
-from indexes.build.image_records import ImageRecords
-from indexes.store.keys import Keys
+from indexes.knowledge.svg import load_any
 from indexes.lines import save_offsets
+from indexes.store.entity_index import open_search
+from indexes.store.index import Index
+from indexes.store.keys import Keys
 from indexes.store.manifest import FILES, IMAGE_OWNERS, OWNERS
 from indexes.store.recall import HeldOutQueries
-from indexes.build.report import read_report
 from indexes.store.search import BestKeySearch, best_of_each
 from indexes.store.search_kinds import write_search
-from indexes.store.index import Index
-from indexes.knowledge.svg import load_any
 from omgm.profile import load_profile
 from retriever.pipeline import Retriever
 from retriever.protocols import Step

@@ -7,14 +7,14 @@ import logging
 from collections.abc import Iterator
 from itertools import tee
 
+from indexes.builder.claim import UNKNOWN, check_inputs
+from indexes.builder.plan import BuildPlan
 from indexes.knowledge.article_images import MAIN_ONLY
-from indexes.build.claim import UNKNOWN, check_inputs
+from indexes.knowledge.sources import ImageSource, find_main
 from indexes.lines import Articles
 from indexes.store.generations import current_files
-from indexes.store.manifest import MANIFEST, Inputs, read_manifest
-from indexes.build.plan import BuildPlan
-from indexes.knowledge.sources import ImageSource, find_main
 from indexes.store.index import Index
+from indexes.store.manifest import MANIFEST, Inputs, read_manifest
 from retriever.digests import digests_of
 from retriever.files import as_line
 

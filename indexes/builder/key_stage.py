@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexes.build.image_records import ImageRecords
-from indexes.build.image_stage import FURTHER_KEYS, MAIN_KEYS
-from indexes.build.stages import BuildRun, finite
+from indexes.builder.image_records import ImageRecords
+from indexes.builder.image_stage import FURTHER_KEYS, MAIN_KEYS
+from indexes.builder.stages import BuildRun, finite
 from indexes.growing import GrowingArray, GrowingRows, release
 from indexes.lines import Articles, Lines
 from indexes.store.keys import NO_OWNERS, Keys
@@ -29,7 +29,7 @@ _COPIED = 65536
 def write_keys(run: BuildRun, images: ImageRecords) -> Keys:
     """Returns the keys of all entities, rounded to float16, memory-mapped from files of the unfinished build.
 
-    Encodes texts; images have been encoded by `indexes.build.image_stage`.
+    Encodes texts; images have been encoded by `indexes.builder.image_stage`.
 
     With "image", an entity without a readable main image has no key; with "combined", its summary takes the place of
     the image. Each further image is one more key, combined with the same summary for "combined".

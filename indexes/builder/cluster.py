@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ray import cloudpickle
 from ray.exceptions import RayError
 
-from indexes.build.ray_address import connect, last_line
+from indexes.builder.ray_address import connect, last_line
 from indexes.workers import ModelName, R, Work, run_ahead
 from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 
@@ -32,7 +32,7 @@ def connected(address: str) -> Iterator[None]:
         address: `host:port` of its head, or "auto" for the cluster that this machine is part of.
 
     Raises:
-        ValueError: As in `indexes.build.ray_address.connect`.
+        ValueError: As in `indexes.builder.ray_address.connect`.
     """
     logging.getLogger("ray.data").setLevel(logging.ERROR)  # it logs the plan of every stage
     connect(address)

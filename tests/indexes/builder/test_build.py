@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from indexes.build.report import read_problems
+from indexes.builder.report import read_problems
 from indexes.knowledge.sections import DROPPED_BY_REFERENCE
 from indexes.store.index import Index
 from retriever.images import FORMATS

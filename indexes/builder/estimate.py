@@ -13,18 +13,18 @@ from typing import TypeVar
 from PIL import Image
 
 from chat_models.context import CHARACTERS_PER_TOKEN
-from indexes.build.chat_summarizer import ChatSummarizer
+from indexes.builder.chat_summarizer import ChatSummarizer
+from indexes.builder.image_stage import store_images
+from indexes.builder.key_stage import write_keys
+from indexes.builder.plan import BuildPlan
+from indexes.builder.section_vectors import write_section_vectors
+from indexes.builder.stages import BuildRun, write_articles
+from indexes.builder.summary_file import summarize_all
 from indexes.knowledge.formats.skipped import SkippedEntries
-from indexes.build.image_stage import store_images
-from indexes.build.key_stage import write_keys
 from indexes.lines import Lines, save_offsets
-from indexes.store.manifest import THUMBNAILS, SearchKind
-from indexes.build.plan import BuildPlan
 from indexes.progress import progress_bar
+from indexes.store.manifest import THUMBNAILS, SearchKind
 from indexes.store.search_kinds import bytes_per_key, choose_kind
-from indexes.build.section_vectors import write_section_vectors
-from indexes.build.stages import BuildRun, write_articles
-from indexes.build.summary_file import summarize_all
 from indexes.workers import LocalWorkers
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.types import Entity

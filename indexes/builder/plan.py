@@ -8,22 +8,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import get_args
 
+from indexes.builder.given_vectors import GivenVectors
+from indexes.builder.summarizers import Summarizer
 from indexes.knowledge.article_images import ImageUse, note_unsearched
 from indexes.knowledge.formats import FORMATS, name_of
 from indexes.knowledge.formats.fields import image_pattern
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.skipped import SkippedEntries
-from indexes.build.given_vectors import GivenVectors
 from indexes.knowledge.image_tables import ImageTable
-from indexes.store.keys import IMAGE_WEIGHT
 from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.knowledge.labeled_images import LabeledImage, LabeledSource
-from indexes.store.manifest import Candidates, keys_are_images
 from indexes.knowledge.matching import MatchReport, with_matched_images
-from indexes.store.search_kinds import SearchChoice
 from indexes.knowledge.sources import ImageSource, open_images
 from indexes.store.index import Index
-from indexes.build.summarizers import Summarizer
+from indexes.store.keys import IMAGE_WEIGHT
+from indexes.store.manifest import Candidates, keys_are_images
+from indexes.store.search_kinds import SearchChoice
 from indexes.workers import LocalWorkers, Workers
 from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 from retriever.token_codec import TokenCodec
@@ -91,7 +91,7 @@ class BuildPlan:
             only their vectors are made again.
         batch_size: Entities per batch; a kill loses at most one batch, or only the unfinished summaries.
         progress: Whether to show progress bars.
-        workers: Creates the workers that run the models: in this process, or on a cluster (`indexes.build.cluster`).
+        workers: Creates the workers that run the models: in this process, or on a cluster (`indexes.builder.cluster`).
     """
 
     knowledge: KnowledgeBase

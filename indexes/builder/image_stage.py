@@ -15,6 +15,10 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from indexes.builder.grounds import has_no_ground, key_vectors, on_grounds, section_tokens
+from indexes.builder.image_records import IMAGES, ImageRecord, ImageRecords, read_records
+from indexes.builder.stages import BuildRun, section_texts
+from indexes.growing import GrowingLines, GrowingRows, save_array
 from indexes.knowledge.article_images import (
     GROUNDS,
     FurtherImages,
@@ -24,14 +28,10 @@ from indexes.knowledge.article_images import (
     is_labeled,
     keys_with_tokens,
 )
-from indexes.build.grounds import has_no_ground, key_vectors, on_grounds, section_tokens
-from indexes.growing import GrowingLines, GrowingRows, save_array
-from indexes.build.image_records import IMAGES, ImageRecord, ImageRecords, read_records
 from indexes.knowledge.images import thumbnail
+from indexes.knowledge.sources import ImageSource, find_main, main_candidates, why_missing
 from indexes.lines import Articles, save_offsets
 from indexes.store.manifest import THUMBNAILS, keys_are_images
-from indexes.knowledge.sources import ImageSource, find_main, main_candidates, why_missing
-from indexes.build.stages import BuildRun, section_texts
 from indexes.workers import ModelName, in_batches
 from retriever.codecs import encode_tokens
 from retriever.files import naming

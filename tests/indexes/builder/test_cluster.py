@@ -50,7 +50,7 @@ def cluster() -> Iterator[Any]:
     """A head node and another node with one core each; this process is connected to the head."""
     from ray.cluster_utils import Cluster
 
-    from indexes.build.cluster import connected
+    from indexes.builder.cluster import connected
 
     node = {"num_cpus": 1, "object_store_memory": 100 * 2**20}
     cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
@@ -83,7 +83,7 @@ def build(folder: Path, out: str, **changes: Any) -> dict[str, bytes]:
 def test_an_index_built_while_a_node_dies_equals_that_of_one_machine(
     tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from indexes.build import cluster as clusters
+    from indexes.builder import cluster as clusters
 
     monkeypatch.setattr(clusters, "_BATCHES", 1)
     watch = tmp_path / "watch"
@@ -108,7 +108,7 @@ def test_an_index_built_while_a_node_dies_equals_that_of_one_machine(
 
 @pytest.mark.usefixtures("cluster")
 def test_what_a_node_lacks_is_named(tmp_path: Path) -> None:
-    from indexes.build.cluster import RayWorkers
+    from indexes.builder.cluster import RayWorkers
 
     absent = tmp_path / "elsewhere"
     with pytest.raises(ValueError, match=rf"on node .*: {absent}: does not exist; share it at this path"):
@@ -126,7 +126,7 @@ import ray
 from ray.cluster_utils import Cluster
 os.environ["RAY_AUTH_MODE"] = "disabled"  # of what this process starts
 cluster = Cluster(initialize_head=True, head_node_args={{"num_cpus": 1, "object_store_memory": {100 * 2**20}}})
-from indexes.build.cluster import connected
+from indexes.builder.cluster import connected
 try:
     with connected(cluster.address):
         print("connected")

@@ -8,14 +8,14 @@ import pytest
 from PIL import Image
 
 from chat_models.chat import ChatClient
-from indexes.build.chat_summarizer import ChatSummarizer
-from indexes.build.estimate import SAMPLE, Estimate, estimate_build
+from indexes.builder.chat_summarizer import ChatSummarizer
+from indexes.builder.estimate import SAMPLE, Estimate, estimate_build
+from indexes.builder.summary_cache import SummaryCache
 from indexes.knowledge.formats import read_knowledge_base
+from indexes.knowledge.sources import FolderImages
 from indexes.store.keys import Keys
 from indexes.store.recall import HeldOutQueries, mixed_queries
 from indexes.store.search_kinds import bytes_per_key, write_search
-from indexes.knowledge.sources import FolderImages
-from indexes.build.summary_cache import SummaryCache
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
