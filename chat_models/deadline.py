@@ -1,24 +1,29 @@
-"""The time that a caller has left for the requests to a chat server within a block."""
+"""A time limit of a block, which the requests to a chat server in it know of."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 
 _END: ContextVar[float | None] = ContextVar("deadline", default=None)
 
 
-@contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """Lets chat clients know that the requests of this block are of use only for so many seconds.
+@asynccontextmanager
+async def within(seconds: float) -> AsyncIterator[None]:
+    """Ends a block after so many seconds.
 
-    They wait that long for a slow model, and give up at once if a server asks them to wait longer.
+    Its chat clients wait that long for a slow model, and give up at once if a server asks them to wait longer.
+
+    Raises:
+        TimeoutError: The time is over.
     """
     token = _END.set(time.monotonic() + seconds)
     try:
-        yield
+        async with asyncio.timeout(seconds):
+            yield
     finally:
         _END.reset(token)
 

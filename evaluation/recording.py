@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evaluation.datasets import Question
 from evaluation.journal import Row, read_rows, repeated_lines
@@ -79,12 +79,8 @@ def make_record(
         if question.section_index is None
         else evidence is not None and _is_right_section(question, evidence.entity_id, evidence.section_index),
         section_ranks=_section_ranks(question, index, candidates),
-        answer=answer,
-        confidence=None if generation is None else _number(generation.confidence),
-        span=None if generation is None else generation.span,
+        **_generated(generation),
         unanswered=with_generator and failed is None and answer is None,
-        ending="complete" if generation is None else generation.ending,
-        thoughts="" if generation is None else generation.thoughts,
         answer_scores=dict(scores or {}),
         answer_correct=_is_right(scores),
         timings_ms=timings_ms,
@@ -108,6 +104,14 @@ def judge_again(path: Path, questions: Sequence[Question], bem: Bem | None) -> N
     for file in (path, repeated_lines(path)):
         if file.is_file():
             write_lines(file, judged(file))
+
+
+def _generated(generation: Generation | None) -> dict[str, Any]:
+    """Returns what a record takes from the generator's answer: the fields of the same names."""
+    if generation is None:
+        return {}
+    names = {field.name for field in fields(Generation)} & {field.name for field in fields(QueryRecord)} - {"evidence"}
+    return {name: getattr(generation, name) for name in names} | {"confidence": _number(generation.confidence)}
 
 
 def _is_right(scores: Scores | None) -> bool | None:

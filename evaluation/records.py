@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, fields
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
 
 from evaluation.judge import Scores
 from evaluation.metrics import Outcome
@@ -23,6 +25,10 @@ class SectionRecord:
     sim_m: float | None = None
     sim_t: float | None = None
     score: float | None = None
+
+
+def _of_list(section: Any) -> Any:
+    return SectionRecord(*section) if isinstance(section, list) else section
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,7 @@ class CandidateRecord:
     sim_m: float | None = None
     score: float | None = None
     lead: int | None = None
-    sections: Sequence[SectionRecord] = ()
+    sections: Sequence[Annotated[SectionRecord, BeforeValidator(_of_list), PlainSerializer(astuple)]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +135,12 @@ class QueryRecord:
         return self.image_id, self.question
 
 
-_FIELDS = {field.name for field in fields(QueryRecord)}
+_FORM = TypeAdapter(QueryRecord)
 
 
 def to_json(record: QueryRecord) -> dict[str, Any]:
     """Returns a record in the form of `queries.jsonl`; a section becomes a list `[index, sim_m, sim_t, score]`."""
-    row = asdict(record)
-    for candidate, written in zip(record.candidates, row["candidates"], strict=True):
-        written["sections"] = [astuple(section) for section in candidate.sections]
+    row: dict[str, Any] = _FORM.dump_python(record, mode="json")
     return row
 
 
@@ -144,22 +148,13 @@ def from_json(row: Mapping[str, Any]) -> QueryRecord:
     """Returns the record in a line of `queries.jsonl`, including lines written by older versions.
 
     Raises:
-        KeyError: A field is missing.
-        TypeError: A field has the wrong type.
+        ValueError: A field is missing or has the wrong type.
     """
-    candidates = [
-        CandidateRecord(**candidate | {"sections": [SectionRecord(*section) for section in candidate["sections"]]})
-        for candidate in row["candidates"]
-    ]
-    rankings = {step: [(entity, score) for entity, score in ranking] for step, ranking in row["rankings"].items()}
-    typed = {
-        "gold": GoldRecord(**row["gold"]),
-        "candidates": candidates,
-        "rankings": rankings,
-        "evidence": None if row["evidence"] is None else Evidence(**row["evidence"]),
-        "span": None if row["span"] is None else tuple(row["span"]),
-    }
-    return QueryRecord(**{name: value for name, value in {**row, **typed}.items() if name in _FIELDS})
+    try:
+        return _FORM.validate_python(row)
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        raise ValueError(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
 
 
 def read_records(path: Path | str) -> Iterator[QueryRecord]:
@@ -172,9 +167,8 @@ def read_records(path: Path | str) -> Iterator[QueryRecord]:
         for number, line in enumerate(file, start=1):
             try:
                 yield from_json(json.loads(line))
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                reason = f"{type(error).__name__}: {error}"
-                raise ValueError(f"{path}: line {number}: not a record of omgm evaluate ({reason})") from error
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{path}: line {number}: not a record of omgm evaluate ({error})") from error
 
 
 def outcome_of(record: QueryRecord) -> Outcome:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import AfterValidator
+
 from chat_models.harmless import harmless
 from omgm.results import Answer, CandidateRow, Retrieval
 from retriever.protocols import EntityIndex
-from retriever.types import Crop, Ending
-from search_agents.records import Observation, Source
+from retriever.types import Crop, Ending, Entity
+from retriever.views import View
+from search_agents.records import Observation
 from search_agents.trail import AgentAnswer
-from serving.schemas import ResponseModel
+
+Harmless = Annotated[str, AfterValidator(harmless)]
+"""A text of an article, which cannot speak as the conversation."""
 
 
-class EntityResult(ResponseModel):
+class EntityResult(View):
     """An entity of the encyclopedia."""
 
     id: str
-    title: str
+    title: Harmless
     url: str
 
 
@@ -30,22 +37,22 @@ class RankedEntity(EntityResult):
     """The score that entities are ranked by."""
 
 
-class EntitiesResult(ResponseModel):
+class EntitiesResult(View):
     """Entities, best first."""
 
     entities: list[RankedEntity]
 
 
-class SectionResult(ResponseModel):
+class SectionResult(View):
     """A section of an article."""
 
-    title: str
-    text: str
+    title: Harmless
+    text: Harmless
     score: float | None
     """The score that sections are ranked by; null if they are not scored."""
 
 
-class SectionsResult(ResponseModel):
+class SectionsResult(View):
     """The article of the best entity, its sections best first."""
 
     entity: EntityResult | None
@@ -53,7 +60,7 @@ class SectionsResult(ResponseModel):
     sections: list[SectionResult]
 
 
-class ExcerptResult(ResponseModel):
+class ExcerptResult(View):
     """An excerpt of an article or a web page."""
 
     title: str
@@ -64,7 +71,7 @@ class ExcerptResult(ResponseModel):
     text: str
 
 
-class ExcerptsResult(ResponseModel):
+class ExcerptsResult(View):
     """Excerpts, best first."""
 
     excerpts: list[ExcerptResult]
@@ -72,7 +79,7 @@ class ExcerptsResult(ResponseModel):
     """Further information, such as the sections of an article."""
 
 
-class AnswerResult(ResponseModel):
+class AnswerResult(View):
     """An answer with its source."""
 
     answer: str | None
@@ -110,89 +117,51 @@ class SimilarImage(EntityResult):
     has_thumbnail: bool
 
 
-class SimilarResult(ResponseModel):
+class SimilarResult(View):
     """Entities, most similar first."""
 
     images: list[SimilarImage]
 
 
-def entity_of(index: EntityIndex, entity_id: str) -> EntityResult:
-    """Returns an entity of an index."""
-    row = index.row_of(entity_id)
-    if row is None:
-        raise KeyError(entity_id)
-    entity = index.entity(row)
-    return EntityResult(id=entity.id, title=harmless(entity.title), url=entity.url)
+def _entity(index: EntityIndex, row: CandidateRow) -> Entity:
+    number = index.row_of(row.entity)
+    if number is None:
+        raise KeyError(row.entity)
+    return index.entity(number)
 
 
 def entities_result(index: EntityIndex, found: Retrieval, limit: int) -> EntitiesResult:
     """Returns the best candidates."""
     return EntitiesResult(
-        entities=[
-            RankedEntity(**dict(entity_of(index, row.entity)), sim_c=row.sim_c, sim_m=row.sim_m, score=row.fused)
-            for row in found.candidates[:limit]
-        ]
+        entities=[RankedEntity.of(_entity(index, row), row, score=row.fused) for row in found.candidates[:limit]]
     )
 
 
 def sections_result(found: Retrieval, limit: int) -> SectionsResult:
     """Returns the best sections of the best entity."""
-    sections = [
-        SectionResult(title=harmless(row.title), text=harmless(row.text), score=row.score)
-        for row in found.sections[:limit]
-    ]
-    return SectionsResult(entity=_best(found), sections=sections)
+    return SectionsResult.of(found, sections=found.sections[:limit])
 
 
 def answer_result(found: Answer) -> AnswerResult:
-    """Returns an answer with its source."""
-    return AnswerResult(
-        answer=found.answer,
-        grounded=found.grounded,
-        abstained=found.abstained,
-        confidence=found.confidence,
-        recognized=found.recognized,
-        crop=found.crop,
-        declined=found.declined,
-        reason=found.reason,
-        ending=found.ending,
-        entity=_best(found),
-        evidence=next(iter(sections_result(found, 1).sections), None) if found.evidence else None,
-    )
+    """Returns an answer with the section that it is from."""
+    number = found.evidence and found.evidence.section_index
+    source = next((row for row in found.sections if row.index == number), None)
+    return AnswerResult.of(found, evidence=source)
 
 
 def agent_result(found: AgentAnswer) -> AnswerResult:
     """Returns an agent's answer with the sources that it cites."""
     cited = sorted({number for claim in found.claims for number in claim.sources})
-    return AnswerResult(
-        answer=found.answer,
-        grounded=None,
-        abstained=found.abstained,
-        confidence=None,
-        recognized=None,
-        declined=False,
-        entity=None,
-        evidence=None,
-        sources=tuple(_excerpt(found.sources[number - 1]) for number in cited),
-        stopped=found.stopped,
-    )
+    unknown = dict.fromkeys(("grounded", "confidence", "recognized", "entity", "evidence"))
+    return AnswerResult.of(found, **unknown, declined=False, sources=[found.sources[number - 1] for number in cited])
 
 
 def excerpts_result(seen: Observation) -> ExcerptsResult:
     """Returns the excerpts that an agent's tool found."""
-    return ExcerptsResult(excerpts=[_excerpt(source) for source in seen.sources], note=seen.text)
+    return ExcerptsResult(excerpts=[ExcerptResult.of(source) for source in seen.sources], note=seen.text)
 
 
 def similar_image(index: EntityIndex, row: CandidateRow) -> SimilarImage:
     """Returns an entity that step 1 found."""
     has_thumbnail = row.image is not None and row.image.is_file()
-    return SimilarImage(**dict(entity_of(index, row.entity)), similarity=row.fused, has_thumbnail=has_thumbnail)
-
-
-def _excerpt(source: Source) -> ExcerptResult:
-    return ExcerptResult(title=source.title, section=source.section, url=source.url, text=source.text)
-
-
-def _best(found: Retrieval) -> EntityResult | None:
-    entity = found.entity
-    return None if entity is None else EntityResult(id=entity.id, title=harmless(entity.title), url=entity.url)
+    return SimilarImage.of(_entity(index, row), similarity=row.fused, has_thumbnail=has_thumbnail)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from html import escape
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from PIL import Image
 from indexes.knowledge.images import thumbnail
 from retriever.evidence import answer_span, best_evidence
 from retriever.protocols import EntityIndex
-from retriever.types import Candidate, Crop, Ending, Entity, Evidence, Generation, Query, RetrievalResult
+from retriever.types import Candidate, Crop, Entity, Evidence, Generation, Query, RetrievalResult
 
 _SHOWN_CANDIDATES = 5
 _THUMBNAIL_SIDE = 160
@@ -65,7 +65,7 @@ class SectionRow:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieval:
     """The retrieval result for a question about an image.
 
@@ -97,34 +97,17 @@ class Retrieval:
         return _as_html(self, None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer(Retrieval):
-    """An answer with its retrieval result; `evidence` is the section that the answer is from.
+@dataclass(frozen=True, kw_only=True)
+class Answer(Generation, Retrieval):
+    """A generator's answer with its retrieval result.
 
     Attributes:
-        answer: The answer; `None` if the generator abstained.
-        confidence: From 0 to 1; `None` if the generator reports none.
+        evidence: The section that the answer is from.
         span: Start and end of the answer in `evidence.text`, in characters; `None` if it does not occur there.
-        truncated: Whether the evidence was cut to fit into the generator's context.
-        declined: Whether the question was declined because the image was not recognized.
-        reason: Why there is no answer, as the end of a sentence; `None` with an answer.
-        ending: How a chat model's reply ended: "complete", "cut" at its maximum length, "refused" or "filtered".
-        thoughts: What a reasoning model thought before it answered; no part of the answer.
     """
 
-    answer: str | None
-    confidence: float | None
-    span: tuple[int, int] | None = field(repr=False)
-    truncated: bool = field(repr=False)
-    declined: bool = False
-    reason: str | None = None
-    ending: Ending = "complete"
-    thoughts: str = field(default="", repr=False)
-
-    @property
-    def abstained(self) -> bool:
-        """Whether there is no answer."""
-        return self.answer is None
+    evidence: Evidence | None
+    span: tuple[int, int] | None = field(default=None, repr=False)
 
     @property
     def grounded(self) -> bool | None:
@@ -155,25 +138,13 @@ def make_retrieval(index: EntityIndex, query: Query, result: RetrievalResult) ->
 def make_answer(retrieval: Retrieval, generation: Generation, generate_ms: float) -> Answer:
     """Combines a retrieval result with the generator's answer."""
     evidence = generation.evidence or retrieval.evidence
-    return Answer(
-        question=retrieval.question,
-        image=retrieval.image,
-        entity=retrieval.entity,
-        evidence=evidence,
-        candidates=retrieval.candidates,
-        sections=retrieval.sections,
-        timings_ms={**retrieval.timings_ms, "generate": generate_ms},
-        recognized=retrieval.recognized,
-        crop=retrieval.crop,
-        answer=generation.answer,
-        confidence=generation.confidence,
-        span=None if evidence is None else answer_span(generation, evidence.text),
-        truncated=generation.truncated,
-        declined=generation.declined,
-        reason=generation.reason,
-        ending=generation.ending,
-        thoughts=generation.thoughts,
-    )
+    given = {one.name: getattr(part, one.name) for part in (retrieval, generation) for one in fields(part)}
+    own = {
+        "evidence": evidence,
+        "span": None if evidence is None else answer_span(generation, evidence.text),
+        "timings_ms": {**retrieval.timings_ms, "generate": generate_ms},
+    }
+    return Answer(**given | own)
 
 
 def _candidate_row(index: EntityIndex, rank: int, candidate: Candidate) -> CandidateRow:

@@ -193,9 +193,9 @@ NOT_RECOGNIZED = "the image was not recognized; if the index has what it shows, 
 """Why a question is declined and what helps, as the end of a sentence."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, so that a class can inherit from it and from another one with fields
 class Generation:
-    """A generator's answer.
+    """A generator's answer; whoever shows results takes its fields by name (`retriever.views`).
 
     Attributes:
         answer: The answer, or `None` when it abstains.
@@ -214,13 +214,13 @@ class Generation:
     answer: str | None
     confidence: float | None = None
     span: tuple[int, int] | None = None
-    truncated: bool = False
+    truncated: bool = field(default=False, repr=False)
     declined: bool = False
-    limitation: str | None = None
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    limitation: str | None = field(default=None, repr=False)
+    prompt_tokens: int | None = field(default=None, repr=False)
+    completion_tokens: int | None = field(default=None, repr=False)
     ending: Ending = "complete"
-    thoughts: str = ""
+    thoughts: str = field(default="", repr=False)
     evidence: Evidence | None = None
 
     @property

@@ -133,20 +133,16 @@ class Engine:
         rounds = policy.rounds if budget.rounds is None else budget.rounds
         abstains, stopped = False, ""
         try:
-            seconds = budget.seconds * run.spending.share
-            with within(seconds):
-                async with asyncio.timeout(seconds):
-                    answer, abstains, stopped = await self._rounds(policy, run, rounds)
+            async with within(budget.seconds * run.spending.share):
+                answer, abstains, stopped = await self._rounds(policy, run, rounds)
         except (OutOfBudget, TimeoutError, ChatError, NotRecorded) as error:
             stopped, failure = _reason(error), error if isinstance(error, ChatError | NotRecorded) else None
         if answer is None and not abstains and failure is None:
             run.spending.share = 1.0
             run.rounds.append(Round(len(run.rounds) + 1))
             try:
-                seconds = max(0.0, end - time.monotonic())
-                with within(seconds):
-                    async with asyncio.timeout(seconds):
-                        answer = await policy.conclude(run)
+                async with within(max(0.0, end - time.monotonic())):
+                    answer = await policy.conclude(run)
             except (OutOfBudget, TimeoutError, ChatError, NotRecorded) as error:
                 stopped = stopped if stopped == _reason(error) else f"{stopped}, then {_reason(error)}"
                 failure = error if isinstance(error, ChatError | NotRecorded) else None

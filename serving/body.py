@@ -108,10 +108,8 @@ async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) ->
     if declared_length(scope) > LINGER_BYTES or "expect" in Headers(scope=scope):
         error.headers["Connection"] = "close"
     error.note(scope)
-    text, left = json.dumps(error.body()).encode(), LINGER_BYTES
-    headers = {"content-type": "application/json", "content-length": str(len(text)), **error.headers}
-    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": error.status, "headers": raw})
+    (headers, text), left = error.raw(), LINGER_BYTES
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
     await send({"type": "http.response.body", "body": text, "more_body": True})
     with suppress(TimeoutError):
         async with asyncio.timeout(LINGER_S):

@@ -9,7 +9,8 @@ from pydantic_core import PydanticCustomError
 
 from retriever.texts import is_unicode
 from retriever.types import Ending
-from serving.schemas import AnswerOptions, AnswerOut, OnGeneratorError, RequestModel, ResponseModel
+from retriever.views import View
+from serving.schemas import AnswerOptions, AnswerOut, OnGeneratorError, RequestModel
 
 MODEL = "omgm"
 """Name and owner of the only model of this service; lets `omgm doctor` tell it from a generator's server."""
@@ -132,7 +133,7 @@ def _can_stop(text: Any) -> bool:
     return isinstance(text, str) and 0 < len(text) <= LONGEST_STOP and is_unicode(text)
 
 
-class ChatMessageOut(ResponseModel):
+class ChatMessageOut(View):
     """The answer as a message."""
 
     role: Literal["assistant"] = "assistant"
@@ -140,7 +141,7 @@ class ChatMessageOut(ResponseModel):
     """The answer, or a sentence that explains why there is none."""
 
 
-class ChatChoiceOut(ResponseModel):
+class ChatChoiceOut(View):
     """The only choice."""
 
     index: int = 0
@@ -149,7 +150,7 @@ class ChatChoiceOut(ResponseModel):
     """`length` if the answer was cut at its maximum length."""
 
 
-class UsageOut(ResponseModel):
+class UsageOut(View):
     """The generator's tokens, 0 if nobody counts them: some clients cannot read a completion without `usage`."""
 
     prompt_tokens: int = 0
@@ -163,7 +164,7 @@ def usage_of(answer: AnswerOut) -> UsageOut:
     return UsageOut(prompt_tokens=read, completion_tokens=written, total_tokens=read + written)
 
 
-class ChatCompletionOut(ResponseModel):
+class ChatCompletionOut(View):
     """A chat completion with the evidence for its answer."""
 
     id: str
@@ -176,7 +177,7 @@ class ChatCompletionOut(ResponseModel):
     """What `POST /answer` returns."""
 
 
-class ModelOut(ResponseModel):
+class ModelOut(View):
     """A model of this service."""
 
     id: str = MODEL
@@ -185,7 +186,7 @@ class ModelOut(ResponseModel):
     owned_by: str = MODEL
 
 
-class ModelsOut(ResponseModel):
+class ModelsOut(View):
     """The models of this service."""
 
     object: Literal["list"] = "list"

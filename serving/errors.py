@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import re
@@ -76,6 +77,12 @@ class ApiError(Exception):
     def note(self, scope: Scope) -> None:
         """Records in the scope that the request is answered with this error, for `error_code`."""
         scope.setdefault("state", {})["error_code"] = self.code
+
+    def raw(self) -> tuple[list[tuple[bytes, bytes]], bytes]:
+        """Returns the headers and the body of the error as a response."""
+        text = json.dumps(self.body()).encode()
+        headers = {"content-type": "application/json", "content-length": str(len(text)), **self.headers}
+        return [(name.lower().encode(), value.encode()) for name, value in headers.items()], text
 
     def response(self, scope: Scope) -> JSONResponse:
         """Returns the error as the response to a request."""

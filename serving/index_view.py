@@ -10,12 +10,10 @@ from retriever.protocols import EntityIndex
 from retriever.types import Candidate
 from serving.schemas import (
     ArticleOut,
-    ArticleSectionOut,
     CandidateOut,
     EntityOut,
     EvidenceOut,
     IndexOut,
-    SectionScores,
 )
 
 
@@ -41,43 +39,29 @@ class IndexView:
 
     def article(self, row: int) -> ArticleOut:
         """Returns an article."""
-        entity = self._index.entity(row)
-        sections = [ArticleSectionOut(title=one.title, text=one.text, index=one.index) for one in entity.sections]
-        return ArticleOut(id=entity.id, title=entity.title, url=entity.url, image=self._image(row), sections=sections)
+        return ArticleOut.of(self._index.entity(row), image=self._image(row))
 
     def entity(self, row: int) -> EntityOut:
         """Returns an entity."""
-        entity = self._index.entity(row)
-        return EntityOut(id=entity.id, title=entity.title, url=entity.url, image=self._image(row))
+        return EntityOut.of(self._index.entity(row), image=self._image(row))
 
     def evidence(self, best: Candidate, most: int) -> list[EvidenceOut]:
         """Returns the sections of the best candidate, at most `most`, best first."""
         entity, sections = self.entity(best.row), self._index.entity(best.row).sections
         return [
-            EvidenceOut(
-                entity=entity,
-                section=sections[scored.position].title,
-                section_index=sections[scored.position].index,
-                text=sections[scored.position].text,
-                scores=SectionScores(sim_m=scored.sim_m, sim_t=scored.sim_t, score=scored.score),
-            )
+            EvidenceOut.of(section, entity=entity, section=section.title, section_index=section.index, scores=scored)
             for scored in best.sections[:most]
+            for section in [sections[scored.position]]
         ]
 
     def candidates(self, candidates: Sequence[Candidate]) -> list[CandidateOut]:
         """Returns the candidates with their scores, in order."""
-        entities = [self._index.entity(candidate.row) for candidate in candidates]
         return [
-            CandidateOut(
-                entity_id=entity.id,
-                title=entity.title,
-                url=entity.url,
-                sim_c=candidate.sim_c,
-                sim_m=candidate.sim_m,
-                fused=candidate.score,
-                image=self._image(candidate.row),
+            CandidateOut.of(
+                candidate, entity, entity_id=entity.id, fused=candidate.score, image=self._image(candidate.row)
             )
-            for candidate, entity in zip(candidates, entities, strict=True)
+            for candidate in candidates
+            for entity in [self._index.entity(candidate.row)]
         ]
 
     def _image(self, row: int) -> str | None:

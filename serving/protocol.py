@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import Callable, MutableMapping
 from functools import partial
@@ -246,12 +245,10 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._limit(self.rest_s)
 
     def _write(self, error: ApiError, close: bool) -> None:
-        text = json.dumps(error.body()).encode()
-        lines = [STATUS_LINE[error.status], *(b"%s: %s\r\n" % one for one in self.server_state.default_headers)]
-        lines += [b"%s: %s\r\n" % (name.lower().encode(), value.encode()) for name, value in error.headers.items()]
-        lines += [b"content-type: application/json\r\ncontent-length: %d\r\n" % len(text)]
-        lines += [b"connection: close\r\n\r\n" if close else b"\r\n", text]
-        self.transport.write(b"".join(lines))
+        headers, text = error.raw()
+        headers += [(b"connection", b"close")] if close else []
+        lines = [b"%s: %s\r\n" % header for header in (*self.server_state.default_headers, *headers)]
+        self.transport.write(b"".join([STATUS_LINE[error.status], *lines, b"\r\n", text]))
 
     def _limit(self, seconds: float, call: Callable[[], None] | None = None) -> None:
         self._unlimit()

@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from retriever.views import View
 from serving.chat_schemas import MODEL, ChatOptions
-from serving.schemas import AnswerOut, RequestModel, ResponseModel
+from serving.schemas import AnswerOut, RequestModel
 
 RESPONSES_IGNORED = frozenset(
     {
@@ -82,7 +83,7 @@ class ResponsesFields(RequestModel):
     """Options of the retrieval."""
 
 
-class OutputTextOut(ResponseModel):
+class OutputTextOut(View):
     """The text of the answer."""
 
     type: Literal["output_text"] = "output_text"
@@ -92,7 +93,7 @@ class OutputTextOut(ResponseModel):
     logprobs: list[Any] = Field(default=[])
 
 
-class OutputMessageOut(ResponseModel):
+class OutputMessageOut(View):
     """The answer as a message."""
 
     id: str
@@ -102,20 +103,20 @@ class OutputMessageOut(ResponseModel):
     content: list[OutputTextOut]
 
 
-class InputDetailsOut(ResponseModel):
+class InputDetailsOut(View):
     """Details of the input's tokens."""
 
     cached_tokens: int = 0
     cache_write_tokens: int = 0
 
 
-class OutputDetailsOut(ResponseModel):
+class OutputDetailsOut(View):
     """Details of the output's tokens."""
 
     reasoning_tokens: int = 0
 
 
-class ResponsesUsageOut(ResponseModel):
+class ResponsesUsageOut(View):
     """The generator's tokens, 0 if nobody counts them: some clients cannot read a response without `usage`."""
 
     input_tokens: int = 0
@@ -125,13 +126,13 @@ class ResponsesUsageOut(ResponseModel):
     total_tokens: int = 0
 
 
-class IncompleteDetailsOut(ResponseModel):
+class IncompleteDetailsOut(View):
     """Why a response is incomplete."""
 
     reason: IncompleteReason
 
 
-class ResponsesOut(ResponseModel):
+class ResponsesOut(View):
     """A response with the evidence for its answer.
 
     Fields that are always null or empty are for clients that read them.

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from retriever.types import Crop, Ending
+from retriever.views import View
 from search_agents.schemas import TrailOut
 
 OnGeneratorError = Literal["degrade", "fail"]
@@ -78,13 +79,7 @@ class RequestFields(RequestOptions):
     """The question about the image."""
 
 
-class ResponseModel(BaseModel):
-    """A part of a response; the docstrings of its fields are their descriptions in OpenAPI."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-
-class EntityOut(ResponseModel):
+class EntityOut(View):
     """An entity of the knowledge base."""
 
     id: str
@@ -94,7 +89,7 @@ class EntityOut(ResponseModel):
     """Path of its main image on this service, null without one."""
 
 
-class SectionScores(ResponseModel):
+class SectionScores(View):
     """Scores of a section; null if a step did not score it."""
 
     sim_m: float | None
@@ -105,7 +100,7 @@ class SectionScores(ResponseModel):
     """The score that sections are ranked by."""
 
 
-class EvidenceOut(ResponseModel):
+class EvidenceOut(View):
     """A section of the best entity."""
 
     entity: EntityOut
@@ -119,7 +114,7 @@ class EvidenceOut(ResponseModel):
     scores: SectionScores
 
 
-class CandidateOut(ResponseModel):
+class CandidateOut(View):
     """A candidate entity with its scores; null if a step did not score it."""
 
     entity_id: str
@@ -135,7 +130,7 @@ class CandidateOut(ResponseModel):
     """Path of its main image on this service, null without one."""
 
 
-class IndexOut(ResponseModel):
+class IndexOut(View):
     """The index that was searched."""
 
     name: str
@@ -143,7 +138,7 @@ class IndexOut(ResponseModel):
     """Number of entities in it."""
 
 
-class RetrieveOut(ResponseModel):
+class RetrieveOut(View):
     """The result of retrieval."""
 
     entity: EntityOut | None
@@ -164,7 +159,7 @@ class RetrieveOut(ResponseModel):
     index: IndexOut
 
 
-class ErrorDetail(ResponseModel):
+class ErrorDetail(View):
     """An error."""
 
     message: str
@@ -237,7 +232,7 @@ class ArticleFields(BaseModel):
     skipped."""
 
 
-class ArticleSectionOut(ResponseModel):
+class ArticleSectionOut(View):
     """A section of an article."""
 
     title: str
@@ -246,7 +241,7 @@ class ArticleSectionOut(ResponseModel):
     """Its position in the article as published."""
 
 
-class ArticleOut(ResponseModel):
+class ArticleOut(View):
     """An article of the index."""
 
     id: str
@@ -257,7 +252,7 @@ class ArticleOut(ResponseModel):
     sections: list[ArticleSectionOut]
 
 
-class ChangeOut(ResponseModel):
+class ChangeOut(View):
     """A change that is on disk and visible to every later search."""
 
     id: str
@@ -266,13 +261,13 @@ class ChangeOut(ResponseModel):
     index: IndexOut
 
 
-class ErrorOut(ResponseModel):
+class ErrorOut(View):
     """The shape of every error."""
 
     error: ErrorDetail
 
 
-class ExampleOut(ResponseModel):
+class ExampleOut(View):
     """An example image with a question."""
 
     image: str
@@ -280,7 +275,7 @@ class ExampleOut(ResponseModel):
     question: str
 
 
-class ReadyOut(ResponseModel):
+class ReadyOut(View):
     """The state of a service that accepts requests."""
 
     status: str
@@ -293,7 +288,7 @@ class ReadyOut(ResponseModel):
     """Number of requests in the queue."""
 
 
-class LimitsOut(ResponseModel):
+class LimitsOut(View):
     """Limits of requests; see docs/settings.md."""
 
     max_image_bytes: int
@@ -303,7 +298,7 @@ class LimitsOut(ResponseModel):
     timeout_s: float
 
 
-class InfoOut(ResponseModel):
+class InfoOut(View):
     """Description of this service."""
 
     version: str

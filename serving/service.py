@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import time
@@ -97,12 +96,11 @@ class Service:
         timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}
         self.traces.stages(timings, time.perf_counter())
         best = result.candidates[0] if result.candidates else None
-        response = RetrieveOut(
+        response = RetrieveOut.of(
+            result,
             entity=None if best is None else self.view.entity(best.row),
             evidence=[] if best is None else self.view.evidence(best, self.settings.evidence_sections),
             candidates=self.view.candidates(result.candidates),
-            recognized=result.recognized,
-            crop=result.crop,
             timings_ms=_rounded({**timings, "total": _ms(started)}),
             request_id=request_id,
             index=self.view.about(),
@@ -145,12 +143,15 @@ class Service:
         result = await self.retrieve_query(query)
         request = generation_request(self.index, query, result)
         try:
-            with within(self.settings.timeout_s):
-                async with asyncio.timeout(self.settings.timeout_s):
-                    [generation] = await self.generator.generate([request])
+            generation = await self._generate(request, self.settings.timeout_s)
         except Exception as error:
             raise ValueError(self.generator_failure(error, query.id).message) from error
         return generation.answer, result
+
+    async def _generate(self, request: GenerationRequest, seconds: float) -> Generation:
+        async with within(seconds):
+            [generation] = await self.generator.generate([request])
+        return generation
 
     def _decode(self, data: bytes) -> tuple[Image.Image, float]:
         """Returns the image and the seconds that decoding took."""
@@ -176,10 +177,7 @@ class Service:
         started = time.perf_counter()
         try:
             with self.admission.answering():
-                left = self.time_left(pending)
-                with within(left):
-                    async with asyncio.timeout(left):
-                        [generation] = await self.generator.generate([pending.request])
+                generation = await self._generate(pending.request, self.time_left(pending))
         except Exception as error:
             failure = self.generator_failure(error, pending.response.request_id)
             if on_error == "fail":
@@ -200,10 +198,8 @@ class Service:
         try:
             with self.admission.answering() as pause:
                 while True:
-                    left = self.time_left(pending)
-                    with within(left):
-                        async with asyncio.timeout(left):
-                            piece = await anext(pieces, None)
+                    async with within(self.time_left(pending)):
+                        piece = await anext(pieces, None)
                     if piece is None:
                         break
                     if isinstance(piece, Generation):
@@ -257,19 +253,16 @@ class Service:
         timings |= {"generate": _ms(started), "total": _ms(pending.started)}
         self.metrics.answer(generation, failure is not None, timings["generate"] / 1000)
         self.traces.stage("generate", started, time.perf_counter())
-        return AnswerOut(
-            **{**dict(pending.response), "evidence": evidence, "timings_ms": _rounded(timings)},
-            answer=generation.answer,
+        return AnswerOut.of(
+            generation,
+            pending.response,
+            evidence=evidence,
+            timings_ms=_rounded(timings),
             grounded=span is not None if generation.answer else None,
-            confidence=generation.confidence,
             abstained=generation.abstained and failure is None,
-            declined=generation.declined,
             reason=None if failure else generation.reason,
             context_truncated=generation.truncated,
             generator=self.generator.name,
-            prompt_tokens=generation.prompt_tokens,
-            completion_tokens=generation.completion_tokens,
-            ending=generation.ending,
             thoughts=generation.thoughts if pending.thoughts else None,
             generator_error=ErrorDetail.model_validate(failure.body()["error"]) if failure else None,
         )

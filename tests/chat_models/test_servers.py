@@ -33,7 +33,7 @@ def ask(
         async with ChatClient(f"{server.url}{path}", "m", **{"backoff": 0.01, **settings}) as client:
             if seconds is None:
                 return [(await client.converse(QUESTION, 16)).text for _ in range(times)]
-            with within(seconds):
+            async with within(seconds):
                 return [(await client.converse(QUESTION, 16)).text for _ in range(times)]
 
     return asyncio.run(run())
