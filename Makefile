@@ -90,7 +90,7 @@ train-encoder: .venv/base.stamp $(KB)  ## adapt step 1 to KB and TRAIN_QUERIES
 		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
 
 train-sections: index  ## adapt step 3's encoder of questions to INDEX and TRAIN_QUERIES
-	$(OMGM) train-sections --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
+	$(OMGM) train-encoder --sections --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
 		--queries $(TRAIN_QUERIES) --out $(OUT) $(ARGS)
 
 mine-negatives: index  ## mine hard negatives of TRAIN_QUERIES with step 1
@@ -114,7 +114,7 @@ sweep: index  ## tune alpha and beta on QUERIES
 		--queries $(QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
 
 calibrate: index  ## calibrate recognition on QUERIES
-	$(OMGM) calibrate --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
+	$(OMGM) sweep --recognition --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
 		--queries $(QUERIES) --query-images $(QUERY_IMAGES) --out $(OUT) $(ARGS)
 
 # table2 ... table14, figure3 ... figure5

@@ -58,7 +58,7 @@ def main() -> None:
     build(profile, write_rest(args.kb, args.out), args.out / "index", images=args.images)
     retriever = open_retriever(profile, args.out / "index")
     if retriever.recognition is None:
-        parser.error(f"profile {profile.name} is not calibrated; run omgm calibrate")
+        parser.error(f"profile {profile.name} is not calibrated; run omgm sweep --recognition")
     held: list[bool] = []
     absent: list[bool] = []
     questions = load_questions(args)[::2]

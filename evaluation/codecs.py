@@ -1,4 +1,4 @@
-"""Measures what token codecs cost (`omgm tokens measure`), using one float16 index for all of them.
+"""Measures what token codecs cost (`omgm index tokens`), using one float16 index for all of them.
 
 Steps 1 and 2 encode every question once. For each codec, the tokens of its candidates are re-encoded in memory, and
 steps 2 and 3 run again. Only the sections of candidates are touched, however large the index is.

@@ -1,4 +1,4 @@
-"""The command line: `omgm COMMAND`, one module of `omgm.commands` each."""
+"""The command line: `omgm COMMAND`; `omgm.commands` lists the commands, one module each."""
 
 from __future__ import annotations
 
@@ -7,42 +7,15 @@ import importlib
 import logging
 import os
 import select
+import shutil
 import signal
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
 
 from omgm import __version__
-
-COMMANDS = (
-    "demo",
-    "doctor",
-    "download",
-    "push",
-    "images",
-    "kb",
-    "build-index",
-    "index",
-    "train-encoder",
-    "train-sections",
-    "mine-negatives",
-    "train-reranker",
-    "train-generator",
-    "import-encoder",
-    "import-reranker",
-    "import-index",
-    "dataset",
-    "evaluate",
-    "compare",
-    "sweep",
-    "calibrate",
-    "tokens",
-    "tables",
-    "ask",
-    "web",
-    "serve",
-    "key",
-    "mcp",
-)
+from omgm.commands import ACTIONS, COMMANDS, GROUPS, RENAMED, REPLACED_FLAGS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,7 +23,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     As usual, it exits silently with 130 after Ctrl-C, and with 141 if the reader of its output has closed the pipe.
     """
-    args = parser().parse_args(argv)
+    words = _by_new_name(sys.argv[1:] if argv is None else argv)
+    top = parser(words[0] if words else "")
+    args, unknown = top.parse_known_args(words)
+    if unknown:
+        _refuse(top, unknown)
     logging.basicConfig(level=logging.INFO if args.verbose else logging.WARNING, format="%(levelname)s %(message)s")
     try:
         args.run(args)
@@ -65,6 +42,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _by_new_name(words: Sequence[str]) -> list[str]:
+    """Returns the words of a command line, of a renamed command under its new name, which is then said."""
+    for count in (2, 1):
+        old = " ".join(words[:count])
+        if new := RENAMED.get(old):
+            print(f"omgm: `omgm {old}` is now `omgm {new}`", file=sys.stderr)
+            return [*new.split(), *words[count:]]
+    return list(words)
+
+
+def _refuse(top: argparse.ArgumentParser, unknown: Sequence[str]) -> NoReturn:
+    """Exits because of words that a command does not know; for a flag that is a setting now, says which."""
+    flags = [word.partition("=")[0] for word in unknown]
+    replaced = [f"{flag} is now {REPLACED_FLAGS[flag]}" for flag in flags if flag in REPLACED_FLAGS]
+    if replaced:
+        top.exit(2, f"omgm: error: {'; '.join(replaced)}\n")
+    top.error(f"unrecognized arguments: {' '.join(unknown)}")
 
 
 def _nobody_reads() -> bool:
@@ -92,19 +88,77 @@ def _explained(error: Exception) -> str:
     return f"{path}: {error.strerror}"
 
 
-def parser() -> argparse.ArgumentParser:
-    """Returns the parser of all commands. Heavy imports are deferred until a command runs."""
-    top = argparse.ArgumentParser(prog="omgm", description="Answers questions about images from an encyclopedia.")
+def parser(command: str | None = None) -> argparse.ArgumentParser:
+    """Returns the parser of all commands.
+
+    Args:
+        command: Only this command gets its arguments, so that the modules of the others need not be imported.
+    """
+    top = _Top(
+        prog="omgm",
+        description="Answers questions about images from an encyclopedia.",
+        usage="omgm COMMAND … (omgm COMMAND --help lists its arguments)",
+    )
     top.add_argument("--version", action="version", version=f"omgm {__version__}")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        module = importlib.import_module(f"omgm.commands.{name.replace('-', '_')}")
-        summary = (module.__doc__ or "").strip()
-        command = commands.add_parser(name, help=summary.rstrip("."), description=summary)
-        module.add_arguments(command)
-        command.add_argument("--verbose", action="store_true", help="print log messages")
-        command.set_defaults(run=module.run)
+    top.add_argument("--completion", choices=("bash", "zsh", "fish"), action=_Completion, help="print a script")
+    commands = top.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", prog="omgm", parser_class=argparse.ArgumentParser
+    )
+    for name, about in COMMANDS.items():
+        one = commands.add_parser(name, description=f"{about}.")
+        if command is not None and command != name:
+            continue
+        if name not in ACTIONS:
+            _fill(one, name)
+            continue
+        actions = one.add_subparsers(dest="action", required=True, metavar="ACTION")
+        for action, what in ACTIONS[name].items():
+            _fill(actions.add_parser(action, help=what, description=f"{what}."), f"{name} {action}")
     return top
+
+
+def _fill(command: argparse.ArgumentParser, name: str) -> None:
+    """Adds the arguments of a command, from its module."""
+    module = importlib.import_module(f"omgm.commands.{name.replace(' ', '_').replace('-', '_')}")
+    module.add_arguments(command)
+    command.add_argument("--verbose", action="store_true", help="print log messages")
+    command.set_defaults(run=module.run)
+
+
+class _Top(argparse.ArgumentParser):
+    """The parser of the command's name, whose help groups the commands by what people do."""
+
+    def format_help(self) -> str:
+        """Returns the help of `omgm`."""
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, [], [])
+        formatter.add_text(self.description)
+        text = formatter.format_help()
+        for group, commands in GROUPS.items():
+            text += f"\n{group}:\n" + _listed({name: about + _actions_of(name) for name, about in commands.items()})
+        flags = {"--version": "print the version", "--completion SHELL": "print a script for bash, zsh or fish"}
+        return text + "\n" + _listed(flags)
+
+
+class _Completion(argparse.Action):
+    """Prints the script that completes commands and flags in a shell, and exits."""
+
+    def __call__(self, top: argparse.ArgumentParser, _space: Any, shell: Any, _flag: str | None = None) -> NoReturn:
+        from omgm.completion import script
+
+        print(script(parser(), shell), end="")
+        top.exit()
+
+
+def _actions_of(command: str) -> str:
+    return f": {', '.join(ACTIONS[command])}" if command in ACTIONS else ""
+
+
+def _listed(rows: Mapping[str, str]) -> str:
+    width = min(shutil.get_terminal_size().columns, 120)
+    indent = " " * 21
+    wrap = textwrap.TextWrapper(width, initial_indent=indent, subsequent_indent=indent)
+    return "".join(f"  {name:<19}{wrap.fill(about)[len(indent) :]}\n" for name, about in rows.items())
 
 
 if __name__ == "__main__":

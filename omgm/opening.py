@@ -63,7 +63,8 @@ def _build_recognition(
     if settings.fitted_to != key:
         logger.warning(
             "profile %s: recognition was fitted to other models or weights, or to another number of image keys or "
-            "other tokens than the index has (%d, %s), so no question is declined; fit it again with omgm calibrate",
+            "other tokens than the index has (%d, %s), so no question is declined; fit it again with "
+            "omgm sweep --recognition",
             profile.name,
             image_keys,
             tokens,

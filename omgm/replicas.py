@@ -6,7 +6,6 @@ restarts those that die, and with a range of replicas adds some while requests a
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import signal
@@ -32,22 +31,6 @@ _NAME = "omgm"
 _ROUTING = {"RAY_SERVE_PROXY_PREFER_LOCAL_NODE_ROUTING": "0"}
 """By default, a machine passes its requests to its own replica as long as that accepts any. Ours accepts all, to refuse
 some by their expected wait, so it would refuse requests while the replicas of other machines are idle."""
-
-
-def replica_range(text: str) -> tuple[int, int]:
-    """Parses a number of replicas, such as "2", or a range, such as "1-4".
-
-    Raises:
-        argparse.ArgumentTypeError: The text is neither.
-    """
-    least, dash, most = text.partition("-")
-    try:
-        numbers = int(least), int(most if dash else least)
-    except ValueError:
-        numbers = 0, 0
-    if not 1 <= numbers[0] <= numbers[1]:
-        raise argparse.ArgumentTypeError(f"expected a number of replicas or a range such as 1-4, got {text!r}")
-    return numbers
 
 
 @contextmanager

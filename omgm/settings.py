@@ -109,7 +109,7 @@ class FusionSettings(_Table):
 
 
 class RecognitionSettings(_Table):
-    """When an image counts as recognized, as fitted by `omgm calibrate` (see `retriever.recognition`).
+    """When an image counts as recognized, as fitted by `omgm sweep --recognition` (see `retriever.recognition`).
 
     Attributes:
         fitted_to: A hash of the models and settings that the coefficients were fitted for. If it differs, nothing is
@@ -275,7 +275,7 @@ class AgentSettings(_Table):
         contact: Your email address for the user agent; needed to open web pages.
         screenshots: Whether agents can take screenshots of web pages.
         allow_private: Hosts (`name` or `name:port`) that may be on a private network.
-        web_corpus: A folder written by `omgm web record`, replayed instead of the web.
+        web_corpus: A folder written by `omgm download --queries`, replayed instead of the web.
         propose_regions: Whether regions are proposed for an image without any.
         boxes: Coordinates of the model's boxes: `pixels`, `thousandths`, `percent` or `unit`; `auto` goes by the
             model's family.

@@ -103,7 +103,9 @@ def web_of(settings: AgentSettings, corpus: Corpus | None = None) -> WebSettings
         raise ValueError('agents.publish_dir and agents.publish_url belong together, with search_engine = "serpapi"')
     if corpus is None and settings.web_corpus:
         if not Path(settings.web_corpus).is_dir():
-            raise ValueError(f"agents.web_corpus: {settings.web_corpus} is not a folder that `omgm web record` wrote")
+            raise ValueError(
+                f"agents.web_corpus: {settings.web_corpus} is not a folder that `omgm download --queries` wrote"
+            )
         corpus = Corpus(Path(settings.web_corpus))
     replays = corpus is not None and not corpus.record
     if settings.screenshots and not settings.contact and not replays:

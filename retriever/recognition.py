@@ -56,7 +56,7 @@ SIGNS = tuple(field.name for field in fields(Signs))
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """A logistic regression over the signs, fitted for one set of models by `omgm calibrate`.
+    """A logistic regression over the signs, fitted for one set of models by `omgm sweep --recognition`.
 
     Attributes:
         bias: The intercept.

@@ -21,7 +21,9 @@ def _form(pattern: str, message: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-Digest = Annotated[str, _form("[0-9a-f]{64}", "must be the SHA-256 digest that `omgm key` prints beside a key")]
+Digest = Annotated[
+    str, _form("[0-9a-f]{64}", "must be the SHA-256 digest that `omgm serve --new-key` prints beside a key")
+]
 Host = Annotated[str, _form(r"[^\s/*]+", "must be a host or host:port, such as example.org, without scheme or path")]
 Origin = Annotated[
     str,

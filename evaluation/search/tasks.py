@@ -14,7 +14,7 @@ from pathlib import Path
 from evaluation.datasets import find_query_image, load
 from evaluation.datasets.plain import NO_NAMES
 from evaluation.datasets.question import Question
-from evaluation.datasets.rows import Row, name, optional_text, text, texts
+from evaluation.datasets.rows import Row, json_lines, name, optional_text, text, texts
 from evaluation.search.rows import NO_IMAGES, RowImages, images_of, rows_of
 from indexes.knowledge.formats.fields import Names
 
@@ -145,3 +145,20 @@ def _questions(dataset: str, path: Path, folder: Path, names: Names, images: boo
             there = RowImages((), (question.image_id,)) if found is None else RowImages((found,))
         groups = {"question_type": question.question_type, "split": question.data_split, "category": question.category}
         yield SearchTask(question, there, "", groups)
+
+
+def read_regions(path: Path) -> dict[str, list[list[float]]]:
+    """Returns the boxes of each question's image: x1, y1, x2, y2 in its pixels.
+
+    Raises:
+        ValueError: A line has not the fields `id` and `boxes`.
+    """
+    regions: dict[str, list[list[float]]] = {}
+    for where, row in json_lines(path):
+        if isinstance(row, ValueError):
+            raise row
+        boxes = row.get("boxes")
+        if not isinstance(row.get("id"), str | int) or not isinstance(boxes, list):
+            raise ValueError(f'{where}: --regions needs lines such as {{"id": "q1", "boxes": [[x1, y1, x2, y2]]}}')
+        regions[str(row["id"])] = boxes
+    return regions

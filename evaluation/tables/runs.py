@@ -5,44 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.ablation import SectionChoice, choices
-from evaluation.bem import Bem
 from evaluation.datasets import Question
 from evaluation.records import RECORDS, QueryRecord, read_records
 from evaluation.run import evaluate
 from evaluation.sweep import best_section
-from evaluation.tables.variants import (
-    ArticleGenerator,
-    BlindedEncoder,
-    FirstTokenRerank,
-    RecordedRetriever,
-    clip_itc,
-    qformer_itc,
-)
-from indexes.builder.build import build_index
-from indexes.builder.plan import BuildPlan, IndexDesign
-from indexes.builder.summarizers import ExtractiveSummarizer, Summarizer
-from indexes.knowledge.knowledge_base import KnowledgeBase
-from indexes.store.index import Index, check_candidates
+from evaluation.tables.indexes import Components, IndexKind, QuestionSet, TableIndexes
+from evaluation.tables.variants import ArticleGenerator, FirstTokenRerank, RecordedRetriever, clip_itc, qformer_itc
+from indexes.store.index import Index
 from indexes.store.manifest import Candidates
-from indexes.store.search import GpuSearch
-from retriever.maxsim import ScoreMode
 from retriever.pipeline import Retriever
-from retriever.protocols import (
-    DualEncoder,
-    FusionEncoder,
-    Generator,
-    QueryRetriever,
-    SectionEncoder,
-    Step,
-    TextReranker,
-)
+from retriever.protocols import FusionEncoder, Generator, QueryRetriever, Step
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
@@ -53,77 +31,12 @@ _SIMILARITIES = {"clip": clip_itc, "qformer": qformer_itc}
 _CANDIDATES: dict[str, Candidates] = {name: name for name in ("summary", "title", "article", "image")}
 
 
-@dataclass(frozen=True, slots=True)
-class Components:
-    """The models and settings of a profile.
+class _RunPlan(NamedTuple):
+    """How a run is made: the kind of index that it searches, its retriever over that index, and what answers."""
 
-    Attributes:
-        settings: Describes them in reports.
-        bem: E-VQA's judge.
-        deviations: A sentence on each deviation from the published protocol, see `evaluation.protocol.Protocol`.
-        sections: Encodes sections for `reranker`, if it compares vectors.
-    """
-
-    profile: str
-    settings: Mapping[str, Any]
-    encoder: DualEncoder
-    fusion: FusionEncoder
-    reranker: TextReranker
-    summarizer: Summarizer
-    generator: Generator
-    k: int
-    alpha: float
-    beta: float
-    mode: ScoreMode
-    design: IndexDesign
-    trim_borders: bool = False
-    device: str = "cpu"
-    gpu_search: GpuSearch = "torch"
-    bem: Bem | None = None
-    deviations: Mapping[str, str] = field(default_factory=dict)
-    sections: SectionEncoder | None = None
-
-    @property
-    def candidates(self) -> Candidates:
-        """Which keys step 1 searches."""
-        return self.design.candidates
-
-
-@dataclass(frozen=True, slots=True)
-class QuestionSet:
-    """Questions with their knowledge base.
-
-    Attributes:
-        dataset: Name of the data set.
-        questions: The questions.
-        query_images: The folder of their images.
-        knowledge: The knowledge base; if `index` is given, only tables that need other indexes use it.
-        index: The profile's index of it; by default, it is built beside the runs.
-    """
-
-    dataset: str
-    questions: Sequence[Question] = field(repr=False)
-    query_images: Path
-    knowledge: KnowledgeBase | None = None
-    index: Path | None = None
-
-
-class _IndexKind(NamedTuple):
-    """What sets an index that a table needs apart from the profile's.
-
-    Attributes:
-        candidates: What step 1 searches.
-        sees: What its tokens are made from: the image ("I"), the text ("T"), both, or "none" for no tokens.
-        tokens: How they are stored; empty if as the profile says.
-    """
-
-    candidates: Candidates
-    sees: str = "IT"
-    tokens: str = ""
-
-    @property
-    def folder(self) -> str:
-        return "-".join(filter(None, self))
+    searches: IndexKind
+    retriever: Callable[[Index], QueryRetriever]
+    generator: Generator | None = None
 
 
 class TableRuns:
@@ -138,7 +51,7 @@ class TableRuns:
 
     def __init__(self, components: Components, questions: QuestionSet, out: Path, *, progress: bool = True) -> None:
         self.components, self.questions, self._out, self._progress = components, questions, out, progress
-        self._indexes: dict[_IndexKind, Index] = {}
+        self._indexes = TableIndexes(components, questions, out / "indexes", progress=progress)
         self._folder: Path | None = None
 
     def folder(self, name: str) -> Path:
@@ -153,10 +66,10 @@ class TableRuns:
         if (folder / "metrics.json").is_file():
             return folder
         logger.info("run %s", name)
-        retriever, generator = self._plan(name)
+        plan = self._plan(name)
         metrics = evaluate(
-            retriever,
-            generator,
+            plan.retriever(self._indexes.opened(plan.searches)),
+            plan.generator,
             self.questions.questions,
             self.questions.query_images,
             folder,
@@ -165,7 +78,7 @@ class TableRuns:
             settings={**self.components.settings, "variant": name},
             index_info=_describe(self.main),
             progress=self._progress,
-            bem=None if generator is None else self.components.bem,
+            bem=None if plan.generator is None else self.components.bem,
             deviations=self.components.deviations,
         )
         if metrics["n_failed"]:  # not retried later, because the runs that replay this one must match it
@@ -180,109 +93,104 @@ class TableRuns:
     @property
     def main(self) -> Index:
         """The profile's own index."""
-        return self._index(self._own)
+        return self._indexes.main
 
     def lacking(self, name: str) -> str:
         """Returns why a run cannot be made: its index is not the given one and there is no `kb` to build it from."""
-        if self.questions.knowledge is not None or self._searches(name) == self._own:
+        if self.questions.knowledge is not None or self._plan(name).searches == self._indexes.own:
             return ""
         return "this table needs indexes other than the profile's; pass the knowledge base to build them from (--kb)"
 
-    def _searches(self, name: str) -> _IndexKind:
-        """Returns the kind of index that a run searches."""
-        kind, _, variant = name.partition("-")
-        if kind == "search" and variant != self.components.candidates:  # else the profile's own index serves as well
-            return _IndexKind(_CANDIDATES[variant], "none")
-        if kind == "sees":
-            return _IndexKind(self.components.candidates, variant.partition("-")[2])
-        if kind == "compares" and variant in _SIMILARITIES and self.main.manifest.inputs.codec.pooled is not None:
-            return self._own._replace(tokens="float16")  # the profile's merges the first tokens with others
-        return self._own
+    def _plan(self, name: str) -> _RunPlan:
+        """Returns how a run is made; its name is the kind of run and, after the first "-", what it varies."""
+        kinds: dict[str, Callable[[str], _RunPlan]] = {
+            "full": self._full,
+            "alpha": self._alpha,
+            "k": self._k,
+            "search": self._search,
+            "sees": self._sees,
+            "compares": self._compares,
+            "beta": self._beta,
+            "answers": self._answers,
+        }
+        kind, _, varied = name.partition("-")
+        if kind not in kinds:
+            raise ValueError(f"there is no run named {name!r}")
+        return kinds[kind](varied)
 
-    @property
-    def _own(self) -> _IndexKind:
-        return _IndexKind(self.components.candidates)
+    def _full(self, _: str) -> _RunPlan:
+        """All three steps and the answers, as the profile says."""
+        parts = self.components
+        return self._own_index(
+            lambda index: [self._rerank(index), SectionRerank(parts.reranker, index, parts.beta)],
+            generator=parts.generator,
+        )
 
-    def _plan(self, name: str) -> tuple[QueryRetriever, Generator | None]:
-        """Returns the retriever and generator of a run; the part of its name after the first "-" is the variant."""
-        kind, _, variant = name.partition("-")
-        parts, index, generator = self.components, self._index(self._searches(name)), self.components.generator
-        if kind == "full":
-            step2 = FusionRerank(parts.fusion, index, parts.alpha, parts.mode)
-            return self._steps(index, step2, SectionRerank(parts.reranker, index, parts.beta)), generator
-        if kind == "alpha":
-            return self._steps(index, FusionRerank(parts.fusion, index, float(variant), parts.mode)), None
-        if kind == "k":
-            step2 = FusionRerank(parts.fusion, index, parts.alpha, parts.mode)
-            return self._steps(index, step2, k=int(variant)), None
-        if kind == "search":
-            return self._steps(index, k=max(20, parts.k)), None
-        if kind == "sees":
-            seeing = self._seeing(variant.partition("-")[0])
-            return self._steps(index, FusionRerank(seeing, index, 0.0, parts.mode)), None
-        if kind == "compares":
-            if variant == "compat":
-                return self._steps(index, FusionRerank(parts.fusion, index, 0.0, "compat")), None
-            return self._steps(index, FirstTokenRerank(parts.fusion, index, _SIMILARITIES[variant])), None
-        if kind == "beta":
-            return self._replay(partial(_by_beta, beta=float(variant))), generator
-        if kind == "answers":
-            if variant == "none":
-                return self._replay(lambda record: (None, None)), generator
-            reads = ArticleGenerator(generator, index) if variant == "1" else generator
-            return self._replay(lambda record: choices(record)[variant]), reads
-        raise ValueError(f"there is no run named {name!r}")
+    def _alpha(self, alpha: str) -> _RunPlan:
+        """Steps 1 and 2, with another weight of step 1."""
+        return self._own_index(lambda index: [self._rerank(index, alpha=float(alpha))])
+
+    def _k(self, k: str) -> _RunPlan:
+        """Steps 1 and 2, with another number of candidates."""
+        return self._own_index(lambda index: [self._rerank(index)], k=int(k))
+
+    def _search(self, candidates: str) -> _RunPlan:
+        """Step 1 alone, on other keys than the profile's or on the same."""
+        own = self._indexes.own
+        searches = own if candidates == own.candidates else IndexKind(_CANDIDATES[candidates], "none")
+        return _RunPlan(searches, partial(self._steps, k=max(20, self.components.k)))
+
+    def _sees(self, varied: str) -> _RunPlan:
+        """Step 2 alone, blind to some inputs: first those of questions, then those of the index, such as "I-IT"."""
+        query, _, index_sees = varied.partition("-")
+        seeing = self._indexes.seeing(query)
+        return _RunPlan(
+            IndexKind(self.components.candidates, index_sees),
+            lambda index: self._steps(index, self._rerank(index, alpha=0.0, fusion=seeing)),
+        )
+
+    def _compares(self, how: str) -> _RunPlan:
+        """Step 2 alone, comparing tokens as the reference code does ("compat"), as CLIP or as the Q-Former's ITC."""
+        own, fusion = self._indexes.own, self.components.fusion
+        if how == "compat":
+            return self._own_index(lambda index: [FusionRerank(fusion, index, 0.0, "compat")])
+        pooled = self.main.manifest.inputs.codec.pooled is not None  # merges the first tokens with others
+        return _RunPlan(
+            own._replace(tokens="float16") if pooled else own,
+            lambda index: self._steps(index, FirstTokenRerank(fusion, index, _SIMILARITIES[how])),
+        )
+
+    def _beta(self, beta: str) -> _RunPlan:
+        """Answers from the section that another weight of step 2 ranks first; no step runs again."""
+        return self._replay(partial(_by_beta, beta=float(beta)), self.components.generator)
+
+    def _answers(self, steps: str) -> _RunPlan:
+        """Answers without evidence ("none"), or from what the first steps alone find ("1", "1+2")."""
+        generator = self.components.generator
+        if steps == "none":
+            return self._replay(lambda record: (None, None), generator)
+        reads = ArticleGenerator(generator, self.main) if steps == "1" else generator
+        return self._replay(lambda record: choices(record)[steps], reads)
+
+    def _own_index(
+        self, later: Callable[[Index], list[Step]], *, k: int | None = None, generator: Generator | None = None
+    ) -> _RunPlan:
+        return _RunPlan(self._indexes.own, lambda index: self._steps(index, *later(index), k=k), generator)
+
+    def _replay(self, choose: Callable[[QueryRecord], SectionChoice], generator: Generator) -> _RunPlan:
+        def recorded(index: Index) -> RecordedRetriever:
+            return RecordedRetriever(index, read_records(self.folder("full") / RECORDS), choose)
+
+        return _RunPlan(self._indexes.own, recorded, generator)
 
     def _steps(self, index: Index, *later: Step, k: int | None = None) -> Retriever[Index]:
         parts = self.components
         first = EntitySearch(parts.encoder, index, k or parts.k)
         return Retriever([first, *later], index, trim_borders=parts.trim_borders, device=index.device)
 
-    def _replay(self, choose: Callable[[QueryRecord], SectionChoice]) -> RecordedRetriever:
-        return RecordedRetriever(self.main, read_records(self.folder("full") / RECORDS), choose)
-
-    def _seeing(self, what: str) -> FusionEncoder:
-        fusion = self.components.fusion
-        return fusion if what == "IT" else BlindedEncoder(fusion, image="I" in what, text="T" in what)
-
-    def _index(self, kind: _IndexKind) -> Index:
-        """Returns an index of a kind, which is built unless it was given."""
-        if kind in self._indexes:
-            return self._indexes[kind]
-        parts, given = self.components, self.questions
-        fusion = None if kind.sees == "none" else self._seeing(kind.sees)
-        sections = parts.sections if kind == self._own else None  # only runs on the profile's own index have step 3
-        folder = self._out / "indexes" / kind.folder
-        if kind == self._own and given.index is not None:
-            folder = given.index
-        if folder != given.index:
-            if given.knowledge is None:
-                raise ValueError(f"the index {folder} has to be built: name the knowledge base (--kb)")
-            tokens = kind.tokens or parts.design.tokens
-            plan = BuildPlan(
-                knowledge=given.knowledge,
-                out=folder,
-                # Only summaries that are searched are worth asking a server for.
-                summarizer=parts.summarizer if kind.candidates in ("summary", "combined") else ExtractiveSummarizer(),
-                encoder=parts.encoder,
-                fusion=fusion,
-                sections=sections,
-                design=replace(parts.design, candidates=kind.candidates, tokens=tokens),
-                progress=self._progress,
-            )
-            build_index(plan)
-        index = Index.open(
-            folder,
-            encoder=parts.encoder,
-            fusion=fusion,
-            sections=sections,
-            device=parts.device,
-            image_weight=parts.design.image_weight,
-            gpu_search=parts.gpu_search,
-        )
-        check_candidates(index, kind.candidates)
-        self._indexes[kind] = index
-        return index
+    def _rerank(self, index: Index, *, alpha: float | None = None, fusion: FusionEncoder | None = None) -> FusionRerank:
+        parts = self.components
+        return FusionRerank(fusion or parts.fusion, index, parts.alpha if alpha is None else alpha, parts.mode)
 
     def _identity(self) -> str:
         """Returns a hash of everything that the runs depend on."""

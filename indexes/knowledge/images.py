@@ -11,7 +11,7 @@ from PIL import Image
 from indexes.knowledge.image_files import ImageFiles
 from retriever.images import encoded
 
-_FETCHABLE = "omgm images fetch downloads those on the web"
+_FETCHABLE = "omgm kb images downloads those on the web"
 """What to do about missing images that are named by URLs."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omgm.commands.agents import OPTIONS, add_agent, agent_settings, refuse_without_mode, with_model
+from omgm.commands.agents import add_agent, refuse_without_mode
 from omgm.commands.common import add_index, add_json, add_profile, existing, print_json, profile_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     modes = "auto, mmsearch-plus, omnisearch, mmsearch or vsa"
     agent = add_agent(parser, modes, "replay searches, pages and replies recorded here")
     agent.add_argument("--region", action="append", default=[], metavar="X1,Y1,X2,Y2", help="a region; may be repeated")
-    agent.add_argument("--propose-regions", action="store_true", help="propose regions if none is given")
     agent.add_argument("--record", action="store_true", help="record results that the corpus lacks")
     agent.add_argument("--trail", type=Path, metavar="FILE", help="write the trail of the answer: .json or .svg")
     add_json(parser)
@@ -49,7 +48,7 @@ def run(args: argparse.Namespace) -> None:
             raise ValueError("--thoughts does not apply to agents, which print their thoughts by round; remove it")
         _ask_agent(args, profile, image)
         return
-    refuse_without_mode(args, (*OPTIONS, "region", "propose_regions", "record", "trail"))
+    refuse_without_mode(args, ("corpus", "region", "record", "trail"))
 
     from omgm.api import OMGM
 
@@ -80,12 +79,11 @@ def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) 
         raise ValueError(f"--trail: {args.trail} must end in .json or .svg")
     if args.record and args.corpus is None:
         raise ValueError("--record needs --corpus DIR")
-    planner = ChatPlanner(build_planner(with_model(profile, args.planner_url, args.model)))
+    planner, settings = ChatPlanner(build_planner(profile)), profile.agents
     corpus = None if args.corpus is None else Corpus(args.corpus, record=args.record)
-    settings = agent_settings(args, profile.agents)
     encoder = build_encoder(profile)
     boxes = [_corners(text) for text in args.region]
-    proposes = args.propose_regions or settings.propose_regions
+    proposes = settings.propose_regions
     if args.mode == "vsa" and not boxes:  # whose captions are correlated over regions
         proposes = proposes or can_propose(profile, encoder)
     propose = build_proposer(profile, encoder) if proposes else None

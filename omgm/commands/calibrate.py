@@ -1,4 +1,4 @@
-"""Calibrate recognition, and write a profile that declines images of unknown entities."""
+"""Calibrates recognition: `omgm sweep --recognition`."""
 
 from __future__ import annotations
 
@@ -6,27 +6,14 @@ import argparse
 from dataclasses import asdict
 
 from omgm.commands.common import print_json, profile_of, query_images_of
-from omgm.commands.evaluate import add_inputs, selected_questions
-from omgm.commands.numbers import probability
+from omgm.commands.evaluate import selected_questions
 from retriever.wording import counted
 
 CACHE_BYTES = 64 * 2**20
 """Size of the image cache of both models: every image is used twice, and takes about 0.7 MiB at the paper's sizes."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
-    add_inputs(parser)
-    parser.add_argument(
-        "--threshold",
-        type=probability,
-        default=0.5,
-        metavar="P",
-        help="decline images recognized with a lower probability (%(default)s)",
-    )
-
-
-def run(args: argparse.Namespace) -> None:
+def calibrate(args: argparse.Namespace) -> None:
     """Asks every question with and without its gold entities, fits, and writes `profile.toml`."""
     profile = profile_of(args)
     questions, images = selected_questions(args), query_images_of(args)
@@ -47,7 +34,8 @@ def run(args: argparse.Namespace) -> None:
         trials = list(collect(retriever, questions, images, done=bar.update))
     if not trials:
         raise ValueError(f"{images}: none of the questions' images can be read")
-    recognition, quality = fit(trials, args.threshold), report(trials, args.threshold)
+    threshold = profile.recognition.threshold
+    recognition, quality = fit(trials, threshold), report(trials, threshold)
     inputs = retriever.index.manifest.inputs
     found = {
         "recognition.fitted_to": recognition_key(profile, encoder, fusion, inputs.image_keys, inputs.tokens),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.numbers import natural, positive
+from retriever.wording import counted
 
 if TYPE_CHECKING:
     from evaluation.datasets import Question
@@ -20,15 +22,6 @@ if TYPE_CHECKING:
     from training.record import Provenance
 
 logger = logging.getLogger(__name__)
-
-
-def add_action(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, about: str
-) -> argparse.ArgumentParser:
-    """Adds an action of a command, such as `check` of `dataset`, with `--verbose`; returns its parser."""
-    action = actions.add_parser(name, help=about.rstrip("."), description=about)
-    action.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help="print log messages")
-    return action
 
 
 def add_index(parser: argparse.ArgumentParser) -> None:
@@ -51,9 +44,9 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_knowledge_base(parser: argparse.ArgumentParser, *, own_images: bool = False) -> None:
+def add_knowledge_base(parser: argparse.ArgumentParser, *, own_images: bool = False, required: bool = True) -> None:
     """Adds `--kb` and `--images`; the latter is optional if the knowledge base may contain its `own_images`."""
-    parser.add_argument("--kb", type=Path, required=True, metavar="FILE", help="the knowledge base")
+    parser.add_argument("--kb", type=Path, required=required, metavar="FILE", help="the knowledge base")
     about = "the folder with its images" + ("; Markdown, websites and ZIM hold their own" if own_images else "")
     parser.add_argument("--images", type=Path, required=not own_images, metavar="DIR", help=about)
 
@@ -166,6 +159,16 @@ def add_training(parser: argparse.ArgumentParser, length: str) -> None:
     add_overwrite(parser)
 
 
+def add_fields(parser: argparse._ActionsContainer, settings: type, about: Mapping[str, str]) -> None:
+    """Adds a flag for each field in `about` of a dataclass of settings, which checks the range of its values."""
+    for field in fields(settings):
+        if field.name in about:
+            shown = "" if field.default is None else f" ({field.default})"
+            number = float if "float" in str(field.type) else int
+            flag, help = f"--{field.name.replace('_', '-')}", f"{about[field.name]}{shown}"
+            parser.add_argument(flag, type=number, default=field.default, metavar="N", help=help)
+
+
 def add_overwrite(parser: argparse._ActionsContainer) -> None:
     """Adds `--overwrite`."""
     parser.add_argument("--overwrite", action="store_true", help="replace earlier work that was made from other inputs")
@@ -174,17 +177,6 @@ def add_overwrite(parser: argparse._ActionsContainer) -> None:
 def add_seed(parser: argparse.ArgumentParser | argparse._ArgumentGroup, about: str) -> None:
     """Adds `--seed`, which `seed_of` reads."""
     parser.add_argument("--seed", type=natural, metavar="N", help=f"{about} (that of the profile's training, else 0)")
-
-
-def add_allow_private(parser: argparse._ActionsContainer, about: str) -> None:
-    """Adds `--allow-private` for hosts whose addresses may be private; `about` names what is fetched from them."""
-    parser.add_argument(
-        "--allow-private",
-        action="append",
-        default=[],
-        metavar="HOST",
-        help=f"a host (name or name:port) of {about} that may be on a private network; may be repeated",
-    )
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -326,6 +318,19 @@ def describe(index: Index) -> dict[str, Any]:
         "inputs": manifest.inputs.model_dump(mode="json"),
         "search": None if manifest.search is None else manifest.search.model_dump(mode="json"),
     }
+
+
+def changes_left(index: Path, changes: int) -> str:
+    """Returns the end of a line on an index: how many changes are not compacted, and how to compact them."""
+    return f", {counted(changes, 'change')} not compacted (omgm index compact --index {index})" if changes else ""
+
+
+def report(args: argparse.Namespace, value: Any, text: str) -> None:
+    """Prints what a command has to report: `value` with `--json`, else `text`."""
+    if args.json:
+        print_json(value)
+    else:
+        print(text)
 
 
 def print_json(value: Any) -> None:

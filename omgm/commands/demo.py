@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
     if subprocess.run(omgm("build-index", *profile, *build)).returncode:
         raise ValueError("the index was not built; the message above says why")
     print("3/3  Starting the service", flush=True)
-    serve = ["--index", index, "--port", args.port, "--examples", args.data]
+    serve = ["--index", index, "--port", args.port, "--set", f"serving.examples_dir={args.data}"]
     service = subprocess.Popen(omgm("serve", *profile, *serve))
     url = f"http://127.0.0.1:{args.port}"
     try:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.common import add_json, add_profile, existing, print_json, profile_of
+from omgm.commands.download_web import record
+from omgm.commands.numbers import positive
 from retriever.wording import counted, gigabytes
 
 if TYPE_CHECKING:
@@ -28,6 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prompts-from", type=Path, metavar="PATH", help="take them from a clone of the repository or a text file"
     )
+    web = parser.add_argument_group("web", "searches and pages that agents replay (agents.web_corpus)")
+    web.add_argument("--queries", type=Path, metavar="FILE", help="record these queries, one per line, and their pages")
+    web.add_argument("--out", type=Path, metavar="DIR", help="where; results already there are not requested again")
+    web.add_argument("--pages", type=positive, default=5, metavar="N", help="pages opened per query (%(default)s)")
     add_json(parser)
 
 
@@ -37,6 +43,9 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         ValueError: Some models are not available; raised after the others have been fetched.
     """
+    if args.queries is not None:
+        record(args)
+        return
     if args.prompts is not None or args.prompts_from is not None:
         _prompts(args)
         return

@@ -15,7 +15,6 @@ from omgm.commands.common import (
     load_questions,
     profile_of,
 )
-from omgm.commands.numbers import positive
 from retriever.wording import counted
 
 
@@ -24,7 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_profile(parser)
     add_index(parser)
     add_questions(parser)
-    parser.add_argument("--k", type=positive, metavar="N", help="candidates per question (the profile's search.k)")
     parser.add_argument(
         "--images",
         type=Path,
@@ -56,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
         questions,
         finder(args),
         args.out,
-        k=args.k or profile.search.k,
+        k=profile.search.k,
         images=source,
         trim_borders=profile.search.trim_borders,
         overwrite=args.overwrite,

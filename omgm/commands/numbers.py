@@ -34,6 +34,22 @@ def probability(text: str) -> float:
     return _checked(number := float(text), 0 <= number <= 1, "between 0 and 1")
 
 
+def replica_range(text: str) -> tuple[int, int]:
+    """Parses a number of replicas, such as "2", or a range, such as "1-4".
+
+    Raises:
+        argparse.ArgumentTypeError: The text is neither.
+    """
+    least, dash, most = text.partition("-")
+    try:
+        numbers = int(least), int(most if dash else least)
+    except ValueError:
+        numbers = 0, 0
+    if not 1 <= numbers[0] <= numbers[1]:
+        raise argparse.ArgumentTypeError(f"expected a number of replicas or a range such as 1-4, got {text!r}")
+    return numbers
+
+
 def _checked(number: Number, valid: bool, what: str) -> Number:
     if not valid:
         raise argparse.ArgumentTypeError(f"must be {what}, got {number}")

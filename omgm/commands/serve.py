@@ -12,9 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omgm.addresses import check_address
-from omgm.commands.common import add_max_bad, add_profile, add_reading, existing, images_of, profile_of, reading_of
-from omgm.commands.numbers import port, positive
-from omgm.replicas import replica_range
+from omgm.commands.common import (
+    add_max_bad,
+    add_profile,
+    add_reading,
+    existing,
+    images_of,
+    profile_of,
+    reading_of,
+    report,
+)
+from omgm.commands.numbers import port, positive, replica_range
 
 if TYPE_CHECKING:
     from omgm.settings import Profile
@@ -40,7 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="Ray Serve replicas on one or several machines, or a range such as 1-4 to scale with the load",
     )
-    parser.add_argument("--examples", type=Path, metavar="DIR", help="a folder of example images for the page")
+    parser.add_argument("--new-key", action="store_true", help="print a random API key and its digest, and stop")
+    parser.add_argument("--json", action="store_true", help="print the key as JSON")
 
 
 def _add_kept_index(parser: argparse.ArgumentParser) -> None:
@@ -72,10 +81,12 @@ def kept_index(args: argparse.Namespace, profile: Profile) -> Path:
 
 def run(args: argparse.Namespace) -> None:
     """Runs the service until it is stopped."""
+    if args.new_key:
+        _print_key(args)
+        return
+    if args.json:
+        raise ValueError("--json prints a new key; add --new-key")
     profile = profile_of(args)
-    if args.examples is not None:
-        serving = profile.serving.model_copy(update={"examples_dir": args.examples.absolute()})
-        profile = profile.model_copy(update={"serving": serving})
     if profile.serving.log_format == "json":
         from serving.logs import log_json
 
@@ -97,6 +108,15 @@ def run(args: argparse.Namespace) -> None:
         run_workers(profile, index, args.workers, args.host, args.port, announce, verbose=args.verbose)
     else:
         _run_alone(args, profile, index, announce)
+
+
+def _print_key(args: argparse.Namespace) -> None:
+    """Prints a new key and its digest; neither is stored."""
+    from serving.keys import digest_of, new_key
+
+    key = new_key()
+    advice = "Give the key to its user, and the digest to the service: serving.read_keys or serving.write_keys."
+    report(args, {"key": key, "sha256": digest_of(key)}, f"key     {key}\nsha256  {digest_of(key)}\n{advice}")
 
 
 def _run_alone(args: argparse.Namespace, profile: Profile, index: Path, announce: Callable[[], None]) -> None:
@@ -132,7 +152,10 @@ def _run_replicas(args: argparse.Namespace, profile: Profile, index: Path, annou
 def warn_if_open(host: str, settings: ServingSettings) -> None:
     """Warns on standard error if the address may be reachable from other machines and there are no keys."""
     if host not in ("127.0.0.1", "::1", "localhost") and not settings.read_keys:
-        print("Anybody who can reach this address may ask: serving.read_keys is not set (omgm key)", file=sys.stderr)
+        print(
+            "Anybody who can reach this address may ask: serving.read_keys is not set (omgm serve --new-key)",
+            file=sys.stderr,
+        )
 
 
 def limit_threads(count: int | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from omgm.commands.calibrate import calibrate
 from omgm.commands.common import describe, existing, print_json, profile_of, query_images_of
 from omgm.commands.evaluate import add_inputs, selected_questions
 
@@ -15,11 +16,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_inputs(parser)
     for name in ("alphas", "betas"):
-        parser.add_argument(
-            f"--{name}", type=grid, default=grid(GRID), metavar="GRID", help=f"0.1,0.5,0.9 or FROM:TO:STEP ({GRID})"
-        )
+        parser.add_argument(f"--{name}", type=grid, metavar="GRID", help=f"0.1,0.5,0.9 or FROM:TO:STEP ({GRID})")
     parser.add_argument(
         "--report-queries", type=Path, metavar="FILE", help="another split to report on, not used for tuning"
+    )
+    parser.add_argument(
+        "--recognition",
+        action="store_true",
+        help="instead of alpha and beta, fit when an image counts as recognized, and decline those recognized with a "
+        "lower probability than recognition.threshold",
     )
 
 
@@ -40,6 +45,11 @@ def grid(text: str) -> list[float]:
 
 def run(args: argparse.Namespace) -> None:
     """Runs retrieval once per split, fuses the scores with every alpha and beta, and prints the tables."""
+    if args.recognition:
+        if args.alphas or args.betas or args.report_queries is not None:
+            raise ValueError("--alphas, --betas and --report-queries do not apply to --recognition; remove them")
+        calibrate(args)
+        return
     profile = profile_of(args)
     questions, images = {"tune": selected_questions(args)}, query_images_of(args)
     if args.report_queries is not None:
@@ -74,8 +84,8 @@ def run(args: argparse.Namespace) -> None:
     report = "report" in questions
     table = sweep(
         read_records(args.out / "tune" / RECORDS),
-        args.alphas,
-        args.betas,
+        args.alphas or grid(GRID),
+        args.betas or grid(GRID),
         tune_split=str(args.queries),
         report=read_records(args.out / "report" / RECORDS) if report else None,
         report_split=str(args.report_queries) if report else None,

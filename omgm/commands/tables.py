@@ -22,7 +22,7 @@ from omgm.commands.common import (
 from omgm.commands.numbers import positive
 
 if TYPE_CHECKING:
-    from evaluation.tables.runs import Components, QuestionSet
+    from evaluation.tables.indexes import Components, QuestionSet
     from omgm.settings import Profile
 
 NAMES = (*map(str, range(2, 15)), "figure3", "figure4", "figure5")
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _question_set(args: argparse.Namespace, profile: Profile) -> QuestionSet | None:
-    from evaluation.tables.runs import QuestionSet
+    from evaluation.tables.indexes import QuestionSet
     from indexes.knowledge.knowledge_base import KnowledgeBase
 
     if args.queries is None:
@@ -94,7 +94,7 @@ def _question_set(args: argparse.Namespace, profile: Profile) -> QuestionSet | N
 
 def _components(profile: Profile, bem: Path | None, dataset: str) -> Components:
     from evaluation.bem import load_bem
-    from evaluation.tables.runs import Components
+    from evaluation.tables.indexes import Components
     from omgm import indexing, parts
     from omgm.profile import deviations
     from retriever.models.hybrid import HybridReranker

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
+from omgm.commands import train_sections
 from omgm.commands.common import (
     add_knowledge_base,
     add_max_bad,
@@ -23,15 +25,22 @@ from omgm.commands.common import (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    add_knowledge_base(parser, own_images=True)
+    add_knowledge_base(parser, own_images=True, required=False)
     add_reading(parser)
     add_max_bad(parser, listed="")
     add_questions(parser, required=False)
-    add_training(parser, "20 times the square root of the number of images")
+    parser.add_argument("--sections", action="store_true", help="adapt step 3's encoder of questions to --queries")
+    parser.add_argument("--index", type=Path, metavar="INDEX", help="with --sections, the index with their sections")
+    add_training(parser, "20 times the square root of the number of images, or 6 times that of questions")
 
 
 def run(args: argparse.Namespace) -> None:
     """Trains the encoder and writes `profile.toml` beside the weights."""
+    if args.sections:
+        train_sections.train(args)
+        return
+    if args.kb is None or args.index is not None:
+        raise ValueError("name the knowledge base with --kb, or with --sections an index with --index")
     profile, labeled = profile_of(args), labeled_of(args)
 
     from omgm.parts import build_summarizer, model_folder, placement

@@ -8,10 +8,12 @@ import hashlib
 import logging
 import os
 import shlex
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from omgm.commands.common import (
+    add_fields,
     add_index,
     add_overwrite,
     add_profile,
@@ -21,12 +23,12 @@ from omgm.commands.common import (
     profile_of,
 )
 from omgm.commands.numbers import natural, positive
+from training.generator.config import GeneratorTrainingConfig
 
 if TYPE_CHECKING:
     from chat_models.prompts import Style
     from omgm.settings import Profile
     from retriever.protocols import QueryRetriever
-    from training.generator.config import GeneratorTrainingConfig
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +37,20 @@ SERVED = "omgm-adapter"
 _STEPS: tuple[Literal["encoder"], Literal["fusion"]] = ("encoder", "fusion")
 PORT = 8001
 """The port of vLLM in our documentation; `omgm serve` uses 8000."""
+
+_FIELDS = {
+    "epochs": "passes over all samples",
+    "steps": "stop after N steps instead",
+    "learning_rate": "peak learning rate",
+    "batch_size": "samples per GPU and forward pass",
+    "accumulate": "gradient accumulation steps",
+    "rank": "the adapter's rank",
+    "lora_alpha": "its scale",
+    "max_tokens": "longest sample; by default all it reads",
+    "save_every": "steps between checkpoints",
+    "workers": "processes that load images",
+}
+"""What the flags for fields of `GeneratorTrainingConfig` are for."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,32 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     samples.add_argument("--samples-only", action="store_true", help="stop before the training")
     training = parser.add_argument_group("training (by default with the paper's settings)")
-    training.add_argument(
-        "--epochs", type=positive, default=1, metavar="N", help="passes over all samples (%(default)s)"
-    )
-    training.add_argument("--steps", type=positive, metavar="N", help="stop after N steps instead")
-    training.add_argument(
-        "--learning-rate", type=float, default=2e-5, metavar="R", help="peak learning rate (%(default)s)"
-    )
-    training.add_argument(
-        "--batch-size", type=positive, default=4, metavar="N", help="samples per GPU and forward pass (%(default)s)"
-    )
-    training.add_argument(
-        "--accumulate", type=positive, default=32, metavar="N", help="gradient accumulation steps (%(default)s)"
-    )
-    training.add_argument("--rank", type=positive, default=128, metavar="R", help="the adapter's rank (%(default)s)")
-    training.add_argument("--lora-alpha", type=positive, default=256, metavar="A", help="its scale (%(default)s)")
-    training.add_argument("--max-tokens", type=positive, metavar="N", help="longest sample; by default all it reads")
+    add_fields(training, GeneratorTrainingConfig, _FIELDS)
     training.add_argument(
         "--gradient-checkpointing",
         action=argparse.BooleanOptionalAction,
         help="much less memory, about a third more computation; by default on a GPU",
-    )
-    training.add_argument(
-        "--save-every", type=positive, default=50, metavar="N", help="steps between checkpoints (%(default)s)"
-    )
-    training.add_argument(
-        "--workers", type=int, default=0, metavar="N", help="processes that load images (%(default)s)"
     )
 
 
@@ -174,25 +169,10 @@ def _base_folder(base: str) -> Path:
 
 def _config(args: argparse.Namespace, profile: Profile) -> GeneratorTrainingConfig:
     from omgm.parts import placement
-    from training.generator.config import GeneratorTrainingConfig
 
     device, dtype = placement(profile)
-    return GeneratorTrainingConfig(
-        epochs=args.epochs,
-        steps=args.steps,
-        learning_rate=args.learning_rate,
-        batch_size=args.batch_size,
-        accumulate=args.accumulate,
-        rank=args.rank,
-        lora_alpha=args.lora_alpha,
-        max_tokens=args.max_tokens,
-        seed=args.seed,
-        gradient_checkpointing=args.gradient_checkpointing,
-        save_every=args.save_every,
-        workers=args.workers,
-        device=device,
-        dtype=str(dtype).removeprefix("torch."),
-    )
+    given = {one.name: getattr(args, one.name) for one in fields(GeneratorTrainingConfig) if hasattr(args, one.name)}
+    return GeneratorTrainingConfig(**given, device=device, dtype=str(dtype).removeprefix("torch."))
 
 
 def _samples(args: argparse.Namespace, profile: Profile) -> Path:

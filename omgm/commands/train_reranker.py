@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 from omgm.commands.common import (
+    add_fields,
     add_knowledge_base,
     add_profile,
     add_questions,
@@ -21,9 +22,20 @@ from omgm.commands.common import (
     seed_of,
     write_trained,
 )
-from omgm.commands.numbers import positive
-from training.reranker.config import PRECISIONS
-from training.reranker.recipes import RECIPES
+from training.reranker.config import PRECISIONS, RerankerTrainingConfig
+
+_RECIPE = {
+    "epochs": "passes over all questions, without --steps (those of the recipe)",
+    "batch_size": "questions per process and accumulation step",
+    "accumulate": "gradient accumulation steps",
+    "learning_rate": "peak learning rate",
+    "warmup": "share of the run used for warm-up, in 0..1",
+}
+_MEMORY = {
+    "tokens_per_forward": "tokens that go through the Q-Former at once, at most (8192, or 32768 on a GPU)",
+    "workers": "processes that decode images; by default one per core beside a GPU",
+}
+"""What the flags for fields of `RerankerTrainingConfig` are for."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,32 +58,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "questions",
     )
     add_training(parser, "as many as the epochs take")
-    add = parser.add_argument_group("recipe", "a named recipe, and values that replace its own").add_argument
-    add("--recipe", choices=RECIPES, help="see docs/training.md (the profile's, or chosen for the model)")
-    add(
-        "--epochs",
-        type=float,
-        metavar="N",
-        help="passes over all questions, without --steps (those of the recipe)",
-    )
-    add("--batch-size", type=positive, metavar="N", help="questions per process and accumulation step")
-    add("--accumulate", type=positive, default=1, metavar="N", help="gradient accumulation steps (%(default)s)")
-    add("--learning-rate", type=float, metavar="R", help="peak learning rate")
-    add("--warmup", type=float, metavar="SHARE", help="share of the run used for warm-up, in 0..1")
-    add(
+    recipe = parser.add_argument_group("recipe", "values that replace those of fusion.recipe")
+    add_fields(recipe, RerankerTrainingConfig, _RECIPE)
+    recipe.add_argument(
         "--precision",
         choices=PRECISIONS,
         help="of matrix products (float32 on a CPU with a frozen tower or without AMX, else bfloat16)",
     )
-    add = parser.add_argument_group("memory and data").add_argument
-    add(
-        "--tokens-per-forward",
-        type=positive,
-        metavar="N",
-        help="tokens that go through the Q-Former at once, at most (8192, or 32768 on a GPU)",
-    )
-    add("--workers", type=int, metavar="N", help="processes that decode images; by default one per core beside a GPU")
-    add(
+    memory = parser.add_argument_group("memory and data")
+    add_fields(memory, RerankerTrainingConfig, _MEMORY)
+    memory.add_argument(
         "--max-bad",
         type=float,
         metavar="SHARE",
@@ -86,18 +82,13 @@ def run(args: argparse.Namespace) -> None:
     from indexes.knowledge.article_images import MAIN_ONLY, ImageUse
     from indexes.store.manifest import keys_are_images
     from omgm.parts import build_text_reranker, model_folder, placement
-    from training.reranker.config import RerankerTrainingConfig
     from training.reranker.data import RerankerData, Serving
     from training.reranker.train import train_reranker
 
-    names = ("steps", "minutes", "epochs", "batch_size", "learning_rate", "warmup", "precision", "tokens_per_forward")
-    given = {name: getattr(args, name) for name in (*names, "workers", "max_bad")}
+    names = ("steps", "minutes", "precision", "max_bad", *_RECIPE, *_MEMORY)
+    given = {name: value for name in names if (value := getattr(args, name)) is not None}
     config = RerankerTrainingConfig(
-        seed=seed_of(args, profile),
-        device=placement(profile)[0],
-        recipe=args.recipe or profile.fusion.recipe or None,
-        accumulate=args.accumulate,
-        **{name: value for name, value in given.items() if value is not None},
+        **given, seed=seed_of(args, profile), device=placement(profile)[0], recipe=profile.fusion.recipe or None
     )
     keyed = keys_are_images(profile.search.candidates)  # otherwise an index has tokens only of sections
     data = RerankerData(

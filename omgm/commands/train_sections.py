@@ -1,43 +1,26 @@
-"""Adapt step 3's encoder of questions to the sections of an index that answer them."""
+"""Adapts step 3's encoder of questions: `omgm train-encoder --sections`."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from omgm.commands.common import (
-    add_index,
-    add_profile,
-    add_query_map,
-    add_training,
-    load_rows,
-    profile_of,
-    provenance_of,
-    seed_of,
-    write_trained,
-)
+from omgm.commands.common import existing, load_rows, profile_of, provenance_of, seed_of, write_trained
+
+MAX_BAD = 0.05
+"""Share of bad questions that is accepted by default."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the command's arguments."""
-    add_profile(parser)
-    add_index(parser)
-    parser.add_argument(
-        "--dataset", default="evqa", metavar="NAME", help="evqa, evqa-all, infoseek or plain (%(default)s)"
-    )
-    parser.add_argument(
-        "--queries", type=Path, required=True, metavar="FILE", help="questions with their entities and sections"
-    )
-    add_query_map(parser)
-    add_training(parser, "6 times the square root of the number of questions")
-    parser.add_argument(
-        "--max-bad", type=float, default=0.05, metavar="SHARE", help="share of bad questions that is accepted (0.05)"
-    )
+def train(args: argparse.Namespace) -> None:
+    """Adapts the encoder to the sections of an index that answer the questions.
 
-
-def run(args: argparse.Namespace) -> None:
-    """Trains the encoder and writes `profile.toml` beside the weights, with the best weight of the cosine."""
-    profile = profile_of(args)
+    Writes `profile.toml` beside the weights, with the best weight of the cosine.
+    """
+    if args.index is None or args.queries is None:
+        raise ValueError("--sections needs --index, and --queries with their entities and sections")
+    if args.kb is not None or args.images is not None or args.query_images is not None:
+        raise ValueError("--kb, --images and --query-images do not apply to --sections; remove them")
+    index, profile = existing(args.index, "--index"), profile_of(args)
     if profile.sections.kind != "hybrid":
         raise ValueError(
             f'profile {profile.name}: sections.kind is "{profile.sections.kind}", which has no encoder to adapt; start '
@@ -52,14 +35,14 @@ def run(args: argparse.Namespace) -> None:
     model = profile.sections.model
     trained = train_sections(
         Path(model).expanduser() if is_folder(model) else model,
-        args.index,
+        index,
         load_rows(args),
         args.out,
         TrainingConfig(
             steps=args.steps, minutes=args.minutes, seed=seed_of(args, profile), device=placement(profile)[0]
         ),
         weight=profile.sections.cosine_weight,
-        max_bad=args.max_bad,
+        max_bad=MAX_BAD if args.max_bad is None else args.max_bad,
         provenance=provenance_of(model),
         overwrite=args.overwrite,
     )

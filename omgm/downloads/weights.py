@@ -193,7 +193,7 @@ def _remove(path: Path) -> None:
 def _without_safetensors(model: HubModel, names: Sequence[str]) -> str:
     pickled = [name for name in names if name.endswith(_PICKLED)]
     if model.key == "fusion.model":
-        advice = "import a .pth file with `omgm import-reranker` and set fusion.model to the folder it writes"
+        advice = "import a .pth file with `omgm import reranker` and set fusion.model to the folder it writes"
     else:
         advice = (
             "name a revision that has them (conversions are often open pull requests: "

@@ -145,7 +145,7 @@ class ClipEncoder(Published):
         if not hasattr(self.model, "save_pretrained"):
             raise ValueError(
                 f"{folder}: only transformers models can be saved, not {type(self.model).__name__}; copy its "
-                "folder, or publish it with `omgm push`"
+                "folder, or publish it with `omgm index push`"
             )
         state = self.model.state_dict()
         weights = {key: (v.to(dtype) if v.is_floating_point() else v).contiguous() for key, v in state.items()}

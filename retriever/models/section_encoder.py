@@ -152,7 +152,7 @@ def base_of(folder: Path) -> str:
     path = folder / "config.json"
     if not path.is_file():
         raise ValueError(
-            f"{folder}: has no config.json; name a folder that `omgm train-sections` wrote, or a base model"
+            f"{folder}: has no config.json; name a folder that `omgm train-encoder --sections` wrote, or a base model"
         )
     return find_base(str(read_object(path).get("base_model"))).name
 

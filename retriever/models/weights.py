@@ -34,7 +34,7 @@ def weight_files(folder: Path) -> list[Path]:
             raise ValueError(f"{file}: not found, but {INDEX_NAME} names it; download it again")
     if not files:
         raise ValueError(
-            f"{folder}: has no .safetensors file; `omgm import-encoder` and `omgm import-reranker` convert PyTorch "
+            f"{folder}: has no .safetensors file; `omgm import encoder` and `omgm import reranker` convert PyTorch "
             "checkpoints"
         )
     return files

@@ -48,8 +48,8 @@ def write_kb_of(urls: list[str], path: Path) -> Path:
 
 
 def fetch_command(web: FakeWeb, kb: Path, images: Path) -> list[str]:
-    """Returns the arguments of an `omgm images fetch` that gives up quickly."""
+    """Returns the arguments of an `omgm kb images` that gives up quickly."""
     return [
-        *("images", "fetch", "--kb", str(kb), "--images", str(images), "--contact", "test@example.org", "--json"),
+        *("kb", "images", "--kb", str(kb), "--images", str(images), "--contact", "test@example.org", "--json"),
         *("--allow-private", web.place, "--per-second", "100", "--retries", "1", "--timeout", "1"),
     ]

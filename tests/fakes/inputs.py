@@ -70,7 +70,16 @@ def encoder(world: Path, out: Path) -> list[str]:
 
 
 def reranker(world: Path, out: Path) -> list[str]:
-    recipe = ["--recipe", "mined", "--steps", "1", "--batch-size", "2", "--negatives", str(world / "negatives.json")]
+    recipe = [
+        "--set",
+        "fusion.recipe=mined",
+        "--steps",
+        "1",
+        "--batch-size",
+        "2",
+        "--negatives",
+        str(world / "negatives.json"),
+    ]
     return ["train-reranker", *profile(world), *kb(world), *questions(world), *recipe, "--out", str(out)]
 
 
@@ -80,7 +89,16 @@ def evaluate(world: Path, out: Path) -> list[str]:
 
 
 def calibrate(world: Path, out: Path) -> list[str]:
-    return ["calibrate", *profile(world), "--index", str(world / "index"), *questions(world), "--out", str(out)]
+    return [
+        "sweep",
+        "--recognition",
+        *profile(world),
+        "--index",
+        str(world / "index"),
+        *questions(world),
+        "--out",
+        str(out),
+    ]
 
 
 def negatives(world: Path, out: Path) -> list[str]:

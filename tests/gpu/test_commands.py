@@ -45,7 +45,7 @@ def test_build_then_ask(folder: Path, capsys: pytest.CaptureFixture[str], tokens
     )
     assert "Tokyo" in capsys.readouterr().out
     if tokens == "float16":
-        run("tokens", "measure", "--index", "built", *QUESTIONS, "--out", "codecs", "--codecs", "int8,bit1")
+        run("index", "tokens", "--index", "built", *QUESTIONS, "--out", "codecs", "--codecs", "int8,bit1")
 
 
 def test_changes_of_an_index(folder: Path) -> None:
@@ -59,7 +59,7 @@ def test_evaluation_and_tuning(folder: Path) -> None:
     run("evaluate", "--index", "index", *QUESTIONS, "--out", "run")
     assert json.loads(Path("run/metrics.json").read_text())["step2"]["recall@1"] == 1.0
     run("sweep", "--index", "index", *QUESTIONS, "--out", "sweep")
-    run("calibrate", "--index", "index", *LABELED, "--out", "calibrated")
+    run("sweep", "--recognition", "--index", "index", *LABELED, "--out", "calibrated")
 
 
 def test_trainings(folder: Path) -> None:

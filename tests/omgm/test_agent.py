@@ -24,6 +24,7 @@ from search_agents.regions import Box
 from search_agents.schemas import TrailOut
 from search_agents.tools.frozen import frozen_search
 from search_agents.tools.ocr import has_ocr
+from tests.fakes.options import planner, with_settings
 from tests.fakes.planner import calling, text_of
 from tests.fakes.scripted_server import ScriptedServer
 
@@ -112,10 +113,13 @@ def test_the_command_asks_a_frozen_web(examples: Path, tmp_path: Path, capsys: p
         calling("web_search", '{"queries": ["Niger", "Mali"]}'),
         "<answer>Niamey [1]</answer>",
     ]
-    command = ["ask", "--index", str(examples / "index"), "--mode", "mmsearch-plus", "--search-engine", "duckduckgo"]
-    command += ["--web-corpus", str(tmp_path / "web"), "--propose-regions", "--screenshots", "--search-price", "0.01"]
+    command = ["ask", "--index", str(examples / "index"), "--mode", "mmsearch-plus"]
+    command += with_settings(
+        "agents.search_engine=duckduckgo", f"agents.web_corpus={tmp_path / 'web'}", "agents.propose_regions=true",
+        "agents.screenshots=true", "agents.prices={web_search = 0.01}",
+    )  # fmt: skip
     with ScriptedServer(script) as server:
-        command += ["--planner-url", server.url, "--model", "scripted", "--json", str(examples / "photo.jpg"), QUESTION]
+        command += [*planner(server.url), "--json", str(examples / "photo.jpg"), QUESTION]
         assert main(command) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["answer"] == "Niamey" and answer["sources"][0]["url"] == "https://web/niger"
@@ -143,14 +147,14 @@ def play(messages: list[dict[str, Any]]) -> str | ChatReply:
 
 def test_the_command_records_and_replays(examples: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["ask", "--index", str(examples / "index"), "--mode", "auto", "--corpus", str(tmp_path / "corpus")]
-    command += ["--model", "scripted", str(examples / "photo.jpg"), QUESTION]
+    command += [str(examples / "photo.jpg"), QUESTION]
     with ScriptedServer(play) as server:
-        recording = ["--record", "--planner-url", server.url, "--trail", str(tmp_path / "recorded.json")]
+        recording = ["--record", *planner(server.url), "--trail", str(tmp_path / "recorded.json")]
         assert main([*command, *recording]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("Tokyo\n\n[1] Japan")
     assert 'open_page {"page": "Japan"} -> [' in printed
-    replaying = ["--planner-url", "http://127.0.0.1:9", "--trail", str(tmp_path / "replayed.json"), "--json"]
+    replaying = [*planner(), "--trail", str(tmp_path / "replayed.json"), "--json"]
     assert main([*command, *replaying]) == 0
     assert (tmp_path / "replayed.json").read_bytes() == (tmp_path / "recorded.json").read_bytes()
     trail = json.loads(capsys.readouterr().out)
@@ -167,7 +171,7 @@ def test_the_command_fails_if_the_model_fails(
 ) -> None:
     (tmp_path / "corpus").mkdir()
     command = ["ask", "--index", str(examples / "index"), "--mode", "omnisearch", "--corpus", str(tmp_path / "corpus")]
-    command += ["--planner-url", "http://127.0.0.1:9", "--model", "scripted", "--trail", str(tmp_path / "trail.json")]
+    command += [*planner(), "--trail", str(tmp_path / "trail.json")]
     assert main([*command, str(examples / "photo.jpg"), QUESTION]) == 2
     printed = capsys.readouterr()
     why = "this request to the model is not in the frozen corpus corpus"
@@ -182,14 +186,14 @@ def test_the_command_fails_if_the_model_fails(
         (["--trail", "a.json"], "--trail needs --mode"),
         (["--mode", "auto"], "generator.base_url is not set; an agent needs it"),
         (["--mode", "auto", "--trail", "a.png"], "--trail: a.png must end in .json or .svg"),
-        (["--screenshots"], "--screenshots needs --mode"),
+        (["--record"], "--record needs --mode"),
         (
-            ["--mode", "auto", "--planner-url", "http://a", "--model", "b", "--screenshots"],
-            "--screenshots needs --contact MAIL",
+            ["--mode", "auto", *planner(), "--set", "agents.screenshots=true"],
+            "agents.screenshots needs agents.contact",
         ),
         (["--mode", "auto", "--record"], "--record needs --corpus DIR"),
         (["--mode", "magic"], "--mode must be one of auto, "),
-        (["--mode", "auto", "--planner-url", "http://a", "--model", "b", "--region", "1;2"], "--region must be X1,Y1"),
+        (["--mode", "auto", *planner(), "--region", "1;2"], "--region must be X1,Y1"),
     ],
 )
 def test_the_command_tells_what_is_wrong(

@@ -3,16 +3,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from indexes.knowledge.formats import FORMATS
-from omgm.__main__ import COMMANDS, main, parser
+from omgm.__main__ import main, parser
+from omgm.commands import ACTIONS, COMMANDS, RENAMED, REPLACED_FLAGS
 from omgm.commands.sweep import grid
+from omgm.settings import Profile
 from tests.fakes.knowledge_base import write_kb
 from tests.fakes.processes import run_python
 from tests.paths import ROOT
@@ -20,46 +25,46 @@ from tests.paths import ROOT
 WEIGHTS = ROOT / "weights" / "embedded"
 FLAGS = {
     "demo": "--profile --set --data --index --port --questions --once",
+    "ask": "--profile --set --index --thoughts --mode --region --corpus --record --trail --json IMAGE QUESTION",
+    "serve": "--profile --set --index --kb --kb-format --map --images --max-bad --strict --host --port --new-key",
+    "mcp": "--profile --set --index --http --host --port",
     "doctor": "--profile --set --index --json",
-    "download": "--profile --set --dry-run --json",
-    "push": "FOLDER ORG/NAME --private --message --license",
-    "images": "fetch --kb --kb-format --images --all --contact --per-host --max-bytes --max-side --thumbnails --json",
-    "kb": "inspect",
+    "download": "--profile --set --dry-run --json --prompts --queries --out",
     "build-index": "--profile --set --kb --kb-format --map --images --out --overwrite --max-bad --strict --json",
-    "train-sections": "--profile --set --index --dataset --queries --query-map --out --steps --minutes --seed "
-    "--overwrite --max-bad",
+    "index add": "--index --profile --set --images --prune --json FILE",
+    "index remove": "--index --json ID",
+    "index calibrate": "--index --profile --json",
+    "index compact": "--index --json",
+    "index verify": "--index --json",
+    "index info": "--index --json",
+    "index tokens": "--index --queries --query-images --out --codecs --json",
+    "index push": "FOLDER ORG/NAME --private --message --license",
+    "kb inspect": "FILE --images --kb-format --map --html --json",
+    "kb images": "--kb --kb-format --images --all --contact --per-host --max-bytes --max-side --thumbnails --json",
+    "kb check": "--dataset --queries --query-map --query-images --index --kb --missing --json",
+    "import encoder": "--config --tokenizer --out --json FILE",
+    "import reranker": "--kind --base --tokenizer --out --json FILE",
+    "import index": "--profile --set --kb --images --kb-format --map --faiss --ids --summaries --image-table --out "
+    "--json",
+    "import questions": "--from --split --out",
     "train-encoder": "--kb --kb-format --images --dataset --queries --query-map "
-    "--query-images --out --steps --minutes --seed",
+    "--query-images --out --steps --minutes --seed --overwrite --max-bad --sections --index",
     "mine-negatives": "--profile --set --index --dataset --queries --query-map --query-images --images --out",
     "train-reranker": "--kb --kb-format --images --dataset --queries --query-map "
     "--query-images --negatives --out --steps "
-    "--minutes --seed --recipe --epochs --batch-size --accumulate --learning-rate --warmup --precision "
+    "--minutes --seed --epochs --batch-size --accumulate --learning-rate --warmup --precision "
     "--tokens-per-forward --workers --max-bad",
     "train-generator": "--profile --set --index --dataset --queries --query-map "
     "--query-images --base --out --seed --most "
     "--samples-only --epochs --steps --learning-rate --batch-size --accumulate --rank --lora-alpha --max-tokens "
     "--gradient-checkpointing --save-every --workers",
-    "import-encoder": "--config --tokenizer --out --json FILE",
-    "import-reranker": "--kind --base --tokenizer --out --json FILE",
-    "import-index": "--profile --set --kb --images --kb-format --map --faiss --ids --summaries --image-table --out "
-    "--json",
-    "dataset": "check export",
+    "sweep": "--profile --set --index --dataset --queries --query-map --query-images --out --json --alphas --betas "
+    "--recognition",
     "evaluate": "--profile --set --index --dataset --queries --query-map "
-    "--query-images --out --json --only-split --limit --bem --step1",
+    "--query-images --out --json --only-split --limit --bem --step1 --mode",
     "compare": "--out --resamples --seed --json RUN",
-    "sweep": "--profile --set --index --dataset --queries --query-map --query-images --out --json --alphas --betas",
-    "calibrate": "--profile --set --index --dataset --queries --query-map --query-images --out --json --threshold",
-    "index": "add remove compact verify info",
-    "tokens": "measure",
     "tables": "--profile --set --kb --images --index --dataset --queries --query-map --query-images --tuned-on --runs "
     "--out",
-    "ask": "--profile --set --index --thoughts --mode --planner-url --model --region --propose-regions --searxng "
-    "--search-engine --search-price --publish-images --contact --screenshots --allow-private --web-corpus --corpus "
-    "--record --trail --json IMAGE QUESTION",
-    "web": "record",
-    "serve": "--profile --set --index --kb --kb-format --map --images --max-bad --strict --host --port --examples",
-    "key": "--json",
-    "mcp": "--profile --set --index --http --host --port",
 }
 
 
@@ -67,14 +72,21 @@ def omgm(*arguments: object) -> subprocess.CompletedProcess[str]:
     return run_python("-m", "omgm", *arguments)
 
 
-def test_every_command_is_listed() -> None:
-    assert set(FLAGS) == set(COMMANDS)
+def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    actions = {f"{name} {action}" for name in ACTIONS for action in ACTIONS[name]}
+    assert set(FLAGS) == COMMANDS.keys() - ACTIONS.keys() | actions
+    assert len(COMMANDS) <= 18
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert re.findall(r"^(\w+):$", shown, re.MULTILINE) == ["ask", "build", "train", "evaluate"]
+    assert re.findall(r"^  ([a-z][\w-]*)", shown, re.MULTILINE) == list(COMMANDS)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", FLAGS)
 def test_help_names_every_flag(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
-        main([command, "--help"])
+        main([*command.split(), "--help"])
     assert stopped.value.code == 0
     shown = capsys.readouterr().out
     assert [flag for flag in FLAGS[command].split() if flag not in shown] == []
@@ -88,8 +100,68 @@ def test_help_names_every_format_of_a_knowledge_base(capsys: pytest.CaptureFixtu
 
 
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys, omgm.__main__ as m; m.parser(); print(sorted({'torch', 'numpy', 'PIL'} & set(sys.modules)))"
-    assert run_python("-c", code, check=True).stdout == "[]\n"
+    loaded = "print(sorted({'torch', 'numpy', 'PIL', 'pydantic', 'asyncio'} & set(sys.modules)))"
+    for command in ("", "None"):
+        code = f"import sys, omgm.__main__ as m; m.parser({command!r}); {loaded}"
+        assert run_python("-c", code, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_an_old_name_says_the_new_one(old: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([*old.split(), "--help"])
+    shown = capsys.readouterr()
+    assert (stopped.value.code, shown.err) == (0, f"omgm: `omgm {old}` is now `omgm {RENAMED[old]}`\n")
+    assert shown.out.startswith(f"usage: omgm {RENAMED[old].partition(' --')[0]} ")
+
+
+def test_a_flag_that_is_a_setting_now_says_which(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["ask", "--index", "i", "--planner-url=http://a", "--model", "m", "photo.jpg", "Who?"])
+    told = "--planner-url is now --set generator.base_url=URL; --model is now --set generator.model=NAME"
+    assert (stopped.value.code, capsys.readouterr().err) == (2, f"omgm: error: {told}\n")
+    for advice in REPLACED_FLAGS.values():
+        for key in re.findall(r"--set '?([\w.]+)=", advice):
+            assert default_of(key) is not None, key
+
+
+def default_of(key: str) -> object:
+    """Returns the annotation of a profile's setting."""
+    section, _, name = key.partition(".")
+    model = Profile.model_fields[section].annotation
+    assert isinstance(model, type) and issubclass(model, BaseModel)
+    return model.model_fields[name].annotation
+
+
+def completions(script: str, *words: str) -> list[str]:
+    """Returns what bash offers for a command line whose last word is not finished."""
+    line = f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _omgm; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", f"{script}\n{line}"], capture_output=True, text=True, check=True)
+    assert not done.stderr
+    return done.stdout.split()
+
+
+def test_bash_completes_commands_actions_and_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--completion", "bash"])
+    script = capsys.readouterr().out
+    assert completions(script, "omgm", "") == list(COMMANDS)
+    assert completions(script, "omgm", "index", "") == list(ACTIONS["index"])
+    assert completions(script, "omgm", "index", "add", "--pr") == ["--profile", "--prune"]
+    assert completions(script, "omgm", "ask", "--index", "") == []  # a file
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_the_script_of_another_shell_names_all_commands(
+    shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["--completion", shell])
+    script = capsys.readouterr().out
+    assert " ".join(COMMANDS) in script and " ".join(ACTIONS["index"]) in script
+    if shutil.which(shell) is not None:
+        (tmp_path / "script").write_text(script)
+        subprocess.run([shell, "-n", tmp_path / "script"], check=True)  # parses it
 
 
 @pytest.mark.parametrize(
@@ -119,7 +191,7 @@ def test_a_mistake_is_one_line(arguments: list[str], message: str, capsys: pytes
 def test_a_reader_that_leaves_ends_a_command_without_a_word() -> None:
     read, write = os.pipe()
     os.close(read)
-    command = [sys.executable, "-m", "omgm", "key"]
+    command = [sys.executable, "-m", "omgm", "serve", "--new-key"]
     with open(write, "w") as gone:
         done = subprocess.run(command, cwd=ROOT, stdout=gone, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (141, "")
@@ -189,7 +261,7 @@ def test_paths_that_cannot_be_written_are_told_without_numbers(
     assert "page.html.partial: No such file or directory\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["evaluate", "sweep", "calibrate", "tokens measure", "dataset check"])
+@pytest.mark.parametrize("command", ["evaluate", "sweep", "sweep --recognition", "index tokens", "kb check"])
 def test_query_images_in_a_tar_file_must_be_unpacked(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -197,7 +269,7 @@ def test_query_images_in_a_tar_file_must_be_unpacked(
     with tarfile.open(tmp_path / "images.tar", "w") as file:
         file.add(tmp_path / "q.jsonl", "a.jpg")
     inputs = ["--dataset", "plain", "--queries", str(tmp_path / "q.jsonl")]
-    index = [] if command == "dataset check" else ["--index", str(tmp_path), "--out", str(tmp_path / "out")]
+    index = [] if command == "kb check" else ["--index", str(tmp_path), "--out", str(tmp_path / "out")]
     assert main([*command.split(), *inputs, *index, "--query-images", str(tmp_path / "images.tar")]) == 2
     message = f"omgm: error: --query-images: {tmp_path / 'images.tar'} is not a folder; if it is a tar"
     assert capsys.readouterr().err.startswith(message)

@@ -23,8 +23,9 @@ import pytest
 import torch
 
 from omgm.__main__ import main
+from omgm.commands.numbers import replica_range
 from omgm.profile import load_profile
-from omgm.replicas import _options, _placed, replica_range, running_replicas
+from omgm.replicas import _options, _placed, running_replicas
 from omgm.served_app import READ_ONLY
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.listening import free_port

@@ -106,7 +106,7 @@ def test_a_build_calibrates_and_the_retriever_uses_it(index: Path, caplog: pytes
     assert strange[0].recognized is not None and strange[0].recognized < threshold
     own = load_profile("embedded", [*PLAIN, "recognition.general=false"])
     fitted = open_retriever(own, index).recognition
-    assert fitted is None or fitted.bias == own.recognition.bias  # what `omgm calibrate` found comes first
+    assert fitted is None or fitted.bias == own.recognition.bias  # what `omgm sweep --recognition` found comes first
     with caplog.at_level(logging.WARNING):
         (index / RECOGNITION).write_text(json.dumps(found | {"entities": 20}))
         assert open_retriever(profile, index).recognition is not None

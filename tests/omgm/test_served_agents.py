@@ -144,7 +144,10 @@ def test_regions_are_proposed(tmp_path: Path) -> None:
         ({"screenshots": True}, "agents.screenshots needs agents.contact"),
         ({"publish_dir": "a"}, "agents.publish_dir and agents.publish_url belong together"),
         ({"publish_dir": "a", "publish_url": "http://a"}, 'with search_engine = "serpapi"'),
-        ({"web_corpus": "/nowhere"}, "agents.web_corpus: /nowhere is not a folder that `omgm web record` wrote"),
+        (
+            {"web_corpus": "/nowhere"},
+            "/nowhere is not a folder that `omgm download --queries` wrote",
+        ),
         ({"prices": {"web_serach": 1}}, "agents.prices: there is no tool 'web_serach'; the tools are ask_index"),
         ({"calls": {"search": 1}}, "agents.calls: there is no tool 'search'"),
     ],

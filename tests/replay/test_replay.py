@@ -65,7 +65,7 @@ def evaluate(examples: Path, out: Path, play: Callable[[str], str], *arguments: 
         return play("\n".join(map(text_of, messages)))
 
     with ScriptedServer(answer) as server:
-        model = ["--planner-url", server.url, "--model", "m"]
+        model = planner(server.url)
         if not planner:
             settings = {"kind": "openai", "base_url": server.url, "model": "m", "max_tokens": "512"}
             model = [part for name, value in settings.items() for part in ("--set", f"generator.{name}={value}")]

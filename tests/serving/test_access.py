@@ -206,7 +206,7 @@ def test_other_sites(tmp_path: Path, client: httpx.Client) -> None:
 
 def test_settings_hold_digests() -> None:
     for wrong in (READ, digest_of(READ).upper(), digest_of(READ)[:-1], ""):
-        with pytest.raises(ValidationError, match="the SHA-256 digest that `omgm key` prints"):
+        with pytest.raises(ValidationError, match="the SHA-256 digest that `omgm serve --new-key` prints"):
             ServingSettings(read_keys=(wrong,))
     with pytest.raises(ValueError, match=r"serving\.read_keys\.0: must be the SHA-256 digest") as raised:
         load_profile("embedded", [f'serving.read_keys=["{READ}"]'])
@@ -238,10 +238,10 @@ def test_an_open_address_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["key", "--json"]) == 0
+    assert main(["serve", "--new-key", "--json"]) == 0
     made = json.loads(capsys.readouterr().out)
     assert made["sha256"] == digest_of(made["key"])
-    assert main(["key"]) == 0
+    assert main(["serve", "--new-key"]) == 0
     lines = capsys.readouterr().out.splitlines()
     key, digest = (shlex.split(line)[1] for line in lines[:2])
     assert digest == digest_of(key)

@@ -1,4 +1,4 @@
-r"""Writes public questions as a knowledge base with a file of questions, for `omgm train-sections`.
+r"""Writes public questions as a knowledge base with a file of questions, for `omgm train-encoder --sections`.
 
     python -m training.sections.public --squad new_wiki_v1.0.json train-v2.0.json \
         --infoboxes infotabs/data/tables --out public

@@ -110,7 +110,7 @@ def test_coverage_by_hand() -> None:
 
 def check(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str]:
     try:
-        status = main(["dataset", "check", *map(str, arguments)])
+        status = main(["kb", "check", *map(str, arguments)])
     except SystemExit as stopped:
         status = int(str(stopped.code))
     return status, capsys.readouterr().out
@@ -213,7 +213,7 @@ def test_a_data_set_of_the_hub_is_exported_as_plain_questions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, out = save(tmp_path / "saved", hub_rows(tmp_path)), tmp_path / "out"
-    assert main(["dataset", "export", "--from", str(source), "--out", str(out)]) == 0
+    assert main(["import", "questions", "--from", str(source), "--out", str(out)]) == 0
     assert capsys.readouterr().out.startswith("3 questions; for other commands: --dataset plain --queries ")
     rows = [json.loads(line) for line in (out / "questions.jsonl").read_text().splitlines()]
     assert [set(row) for row in rows] == [{"id", "image", "question", "answers", "entity"}] * 3
@@ -225,23 +225,23 @@ def test_a_data_set_of_the_hub_is_exported_as_plain_questions(
     with Image.open(blue) as image:
         assert image.getpixel((0, 0)) == (0, 0, 255)
     before = blue.stat().st_mtime_ns, (out / "questions.jsonl").read_bytes()
-    assert main(["dataset", "export", "--from", str(source), "--out", str(out)]) == 0
+    assert main(["import", "questions", "--from", str(source), "--out", str(out)]) == 0
     assert before == (blue.stat().st_mtime_ns, (out / "questions.jsonl").read_bytes())
 
 
 def test_exported_rows_without_ids_are_numbered(tmp_path: Path) -> None:
     rows = [{key: value for key, value in row.items() if key != "id"} for row in hub_rows(tmp_path)]
     source, out = save(tmp_path / "saved", rows), tmp_path / "out"
-    assert main(["dataset", "export", "--from", str(source), "--out", str(out)]) == 0
+    assert main(["import", "questions", "--from", str(source), "--out", str(out)]) == 0
     assert [question.id for question in load("plain", out / "questions.jsonl")] == ["0", "1", "2"]
 
 
 def test_export_of_a_split_and_of_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = save(tmp_path / "saved", [PLAIN, PLAIN | {"id": "b"}], splits=True, with_images=False)
     out = tmp_path / "out"
-    assert main(["dataset", "export", "--from", str(source), "--out", str(out), "--split", "test"]) == 0
+    assert main(["import", "questions", "--from", str(source), "--out", str(out), "--split", "test"]) == 0
     assert json.loads((out / "questions.jsonl").read_text()) == PLAIN
-    assert main(["dataset", "export", "--from", str(source), "--out", str(out)]) == 2
+    assert main(["import", "questions", "--from", str(source), "--out", str(out)]) == 2
     assert "has the splits train, test; pass one of them as --split" in capsys.readouterr().err
 
 
@@ -259,14 +259,14 @@ def test_export_names_bad_rows(
 ) -> None:
     first, second, _ = hub_rows(tmp_path)
     source, out = save(tmp_path / "saved", [first, second | change]), tmp_path / "out"
-    assert main(["dataset", "export", "--from", str(source), "--out", str(out)]) == 2
+    assert main(["import", "questions", "--from", str(source), "--out", str(out)]) == 2
     assert message in capsys.readouterr().err
     assert not (out / "questions.jsonl").exists()
 
 
 def test_export_of_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("datasets")
-    assert main(["dataset", "export", "--from", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert main(["import", "questions", "--from", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert "not a dataset that save_to_disk wrote" in capsys.readouterr().err
 
 

@@ -15,9 +15,10 @@ from torch import Tensor
 from evaluation.ablation import SectionChoice
 from evaluation.datasets import load
 from evaluation.records import RECORDS, read_records
+from evaluation.tables.indexes import Components, QuestionSet
 from evaluation.tables.make import MeasuredTable, make
 from evaluation.tables.paper import cell, tables
-from evaluation.tables.runs import Components, QuestionSet, TableRuns, refuse_tuned
+from evaluation.tables.runs import TableRuns, refuse_tuned
 from evaluation.tables.variants import (
     ArticleGenerator,
     BlindedEncoder,

@@ -45,6 +45,6 @@ def test_a_report_of_an_older_version_lists_all(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text(json.dumps(old))
     assert list(read_problems(tmp_path)) == [broken | {"problem": "unreadable"}, lost | {"problem": "missing"}]
     assert problem_lines(read_report(tmp_path)) == [
-        "1 image missing, the first of c: 1 x no file; omgm images fetch downloads those on the web",
+        "1 image missing, the first of c: 1 x no file; omgm kb images downloads those on the web",
         "1 image unreadable, the first of a: 1 x damaged",
     ]

@@ -84,7 +84,7 @@ def test_a_query_is_part_of_a_name_that_is_no_images(tmp_path: Path) -> None:
 
 
 def test_only_images_on_the_web_are_to_be_downloaded() -> None:
-    said = "; omgm images fetch downloads those on the web"
+    said = "; omgm kb images downloads those on the web"
     assert [advice_on([one]) for one in ("https://a.example/x.png of Fox", "HTTP://a/x", "//a.example/x.png")] == [
         said
     ] * 3

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 from huggingface_hub import DatasetCard
 
-from indexes.store import published
-from indexes.store.index import Index
+from indexes.store.index import Index, published
 from indexes.store.manifest import FILES, MANIFEST, RECOGNITION, read_manifest
 from tests.examples import python_blocks
 from tests.fakes.hub import UPLOADS_WARN, FakeHub, logged_in_hub

@@ -45,7 +45,7 @@ def test_unusable_images_are_counted_with_their_reasons(tmp_path: Path, capsys: 
         "e.g. entry 1 ('https://e.example/wiki/France'): [1]\n"
         "1 image missing, the first of https://e.example/wiki/Lost: "
         "1 x no file at any suffix of its path; "
-        "omgm images fetch downloads those on the web\n"
+        "omgm kb images downloads those on the web\n"
         "1 image unreadable, the first of https://e.example/wiki/Broken: "
         f"1 x not an image of a known format ({', '.join(FORMATS)})\n"
         "1 main image shared by 2 entities, which no photograph can tell apart; the most common, with 2 entities: "

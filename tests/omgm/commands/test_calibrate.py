@@ -42,7 +42,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def profile(world: Path) -> Path:
     arguments = ["--dataset", "plain", "--queries", str(world / "questions.jsonl"), "--query-images", str(world)]
     index = ["--index", str(world / "index")]
-    assert main(["calibrate", *index, *arguments, "--threshold", "0.4", "--out", str(world / "out"), "--json"]) == 0
+    assert main(["sweep", "--recognition", *index, *arguments, "--out", str(world / "out"), "--json"]) == 0
     return world / "out" / "profile.toml"
 
 
@@ -73,7 +73,7 @@ def test_other_weights_need_another_calibration(world: Path, profile: Path, capl
         OMGM.open(world / "index", profile=profile, settings={"fusion.alpha": 0.123}) as omgm,
     ):
         assert omgm.ask(world / "images" / "flag" / "France.png", QUESTION).recognized is None
-    assert "omgm calibrate" in caplog.text
+    assert "omgm sweep --recognition" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,14 @@ def test_the_shipped_calibration_is_of_the_shipped_models_and_settings() -> None
     assert shipped.recognition.fitted_to == key
 
 
-def test_a_threshold_is_a_probability(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["calibrate", "--index", "i", "--queries", "q", "--query-images", "d", "--out", "o", "--threshold", "2"])
-    assert "--threshold: must be between 0 and 1, got 2" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--set", "recognition.threshold=2"], "recognition.threshold: Input should be less than or equal to 1"),
+        (["--alphas", "0,1"], "--alphas, --betas and --report-queries do not apply to --recognition"),
+    ],
+)
+def test_wrong_options_are_told(options: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    inputs = ["--index", "i", "--queries", "q", "--query-images", "d", "--out", "o"]
+    assert main(["sweep", "--recognition", *inputs, *options]) == 2
+    assert told in capsys.readouterr().err

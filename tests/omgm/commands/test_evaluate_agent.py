@@ -15,6 +15,7 @@ from evaluation.datasets import forget_listings
 from omgm.__main__ import main
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.grounding_dino import write_grounding_dino
+from tests.fakes.options import planner
 from tests.fakes.planner import calling, text_of
 from tests.fakes.processes import kill_omgm_when
 from tests.fakes.question_files import DYNVQA
@@ -26,7 +27,7 @@ from tests.paths import contents
 
 def arguments(examples: Path, dataset: str, queries: Path, out: Path, *more: str) -> list[str]:
     inputs = ["--index", str(examples / "index"), "--dataset", dataset, "--queries", str(queries), "--out", str(out)]
-    return ["evaluate", *inputs, "--model", "scripted", *more]
+    return ["evaluate", *inputs, *more]
 
 
 def figures(out: Path) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def test_mmsearch(examples: Path, tmp_path: Path) -> None:
     pytest.importorskip("nltk", reason="needs the extra mmsearch")
     queries = write_mmsearch(tmp_path / "mmsearch", [(examples / "photo.jpg").read_bytes(), None], ["Tokyo", "Nairobi"])
     with ScriptedServer(pipeline) as server:
-        options = ["--planner-url", server.url, "--tolerant"]
+        options = [*planner(server.url), "--tolerant"]
         assert main(arguments(examples, "mmsearch", queries, tmp_path / "out", *options)) == 0
     metrics = figures(tmp_path / "out")
     # Question 1: no requery, none of eight websites chosen, a wrong answer.
@@ -88,7 +89,7 @@ def test_mmsearch_plus_is_judged(examples: Path, tmp_path: Path, capsys: pytest.
 
     options = ["--canary", "canary", "--judge-model", "scripted", "--concurrency", "2"]
     with ScriptedServer(play) as server:
-        command = arguments(examples, "mmsearch-plus", queries, tmp_path / "out", "--planner-url", server.url, *options)
+        command = arguments(examples, "mmsearch-plus", queries, tmp_path / "out", *planner(server.url), *options)
         assert main(command) == 0
     metrics = figures(tmp_path / "out")
     assert metrics["answer"]["metric"] == "llm_judge" and metrics["answer"]["accuracy"] == 2 / 3
@@ -125,7 +126,7 @@ def test_the_baselines_of_dynvqa(examples: Path, tmp_path: Path, mode: str, sear
 
     more = ["--query-images", str(tmp_path), "--mode", mode]
     with ScriptedServer(play) as server:
-        assert main(arguments(examples, "dynvqa", queries, tmp_path / "out", *more, "--planner-url", server.url)) == 0
+        assert main(arguments(examples, "dynvqa", queries, tmp_path / "out", *more, *planner(server.url))) == 0
     metrics = figures(tmp_path / "out")
     assert metrics["answer"]["token_f1" if "token_f1" in metrics["answer"] else "accuracy"] == pytest.approx(4 / 6)
     [record] = map(json.loads, (tmp_path / "out/queries.jsonl").read_text(encoding="utf-8").splitlines())
@@ -157,7 +158,7 @@ def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(examples
         return bodies
 
     with ScriptedServer(play) as server:
-        command = arguments(examples, "mmsearch-plus", queries, tmp_path / "killed", "--planner-url", server.url)
+        command = arguments(examples, "mmsearch-plus", queries, tmp_path / "killed", *planner(server.url))
         kill_omgm_when(held.is_set, command)
         killed.set()
         assert not (tmp_path / "killed/metrics.json").exists()
@@ -167,9 +168,7 @@ def test_a_killed_run_asks_nothing_twice_and_a_replayed_one_is_the_same(examples
         second = asked(server)
         assert len(second) == 1 + 3 and set(first) & set(second) == {first[-1]}
 
-    command = arguments(
-        examples, "mmsearch-plus", queries, tmp_path / "replayed", "--planner-url", "http://127.0.0.1:9"
-    )
+    command = arguments(examples, "mmsearch-plus", queries, tmp_path / "replayed", *planner())
     assert main([*command, "--corpus", str(tmp_path / "killed/corpus")]) == 0
     for folder in ("replayed", "killed"):  # one depends on the corpus, the other on the server
         for name in ("run.json", "run.npz"):
@@ -183,7 +182,7 @@ def test_regions_are_proposed_if_the_profile_says_so(examples: Path, tmp_path: P
     (tmp_path / "1.jpg").write_bytes((examples / "photo.jpg").read_bytes())
     options = ["--mode", "mmsearch-plus", "--query-images", str(tmp_path), "--set", "agents.propose_regions=true"]
     with ScriptedServer([calling("zoom_in", '{"region": 1}'), "<answer>x</answer>"]) as server:
-        command = arguments(examples, "plain", queries, tmp_path / "out", "--planner-url", server.url, *options)
+        command = arguments(examples, "plain", queries, tmp_path / "out", *planner(server.url), *options)
         assert main(command) == 0
         assert len(server.bodies[0]["messages"][1]["content"]) == 3  # image, overlay, question
     assert figures(tmp_path / "out")["trajectories"]["failed_calls"] == {}
@@ -205,7 +204,7 @@ def test_an_agent_s_run_knows_its_images_and_its_model(
 
     monkeypatch.setattr(ChatClient, "reported", reported)
     with ScriptedServer(lambda messages: "<answer>x</answer>") as server:
-        command = arguments(examples, "plain", queries, out, "--planner-url", server.url, *options)
+        command = arguments(examples, "plain", queries, out, *planner(server.url), *options)
         assert main(command) == 0
         image.write_bytes(original)  # with a new time
         assert main(command) == 0 and len(server.bodies) == 1
@@ -226,7 +225,7 @@ def test_half_an_emoji_that_a_model_writes_ends_no_evaluation(examples: Path, tm
     replies: list[str | ChatReply] = [searches, '{"answer": "x \\ud83d"}']
     options = ["--mode", "mmsearch-plus", "--query-images", str(tmp_path)]
     with ScriptedServer(replies) as server:
-        command = arguments(examples, "plain", queries, tmp_path / "out", "--planner-url", server.url, *options)
+        command = arguments(examples, "plain", queries, tmp_path / "out", *planner(server.url), *options)
         assert main(command) == 0
     assert figures(tmp_path / "out")["answer"]["accuracy"] == 1.0
 
@@ -253,7 +252,7 @@ def test_what_failed_is_asked_and_judged_again(
     out = tmp_path / "out"
     options = ["--mode", "mmsearch-plus", "--query-images", str(tmp_path / "images"), "--judge-model", "scripted"]
     with ScriptedServer(play) as server:
-        command = arguments(examples, "plain", queries, out, "--planner-url", server.url, *options)
+        command = arguments(examples, "plain", queries, out, *planner(server.url), *options)
         assert main(command) == 0
         assert (figures(out)["n_failed"], figures(out)["answer"]["accuracy"]) == (1, 0.5)
         assert "1 of 2 questions failed; the first: its image late was not found; evaluate into" in caplog.text
@@ -283,7 +282,7 @@ def test_region_proposals_and_unknown_entities_belong_to_the_run(
     options = ["--mode", "mmsearch-plus", "--query-images", str(tmp_path / "images")]
     regions = ["--set", f"regions.model={detector}", "--set", "agents.propose_regions=true"]
     with ScriptedServer(lambda messages: "<answer>x</answer>") as server:
-        command = arguments(examples, "plain", queries, out, "--planner-url", server.url, *options)
+        command = arguments(examples, "plain", queries, out, *planner(server.url), *options)
         assert main([*command, *regions]) == 0
         assert figures(out)["n_gold_missing"] == 1
         assert "of 2 questions: 1 about entities that the index lacks\n" in capsys.readouterr().out

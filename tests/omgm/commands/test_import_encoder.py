@@ -26,7 +26,7 @@ def published(folder: Path, settings: dict[str, Any], state: dict[str, Tensor]) 
 
 
 def imported(folder: Path, file: Path, config: Path, *options: object) -> int:
-    return main(["import-encoder", str(file), "--config", str(config), "--out", str(folder), *map(str, options)])
+    return main(["import", "encoder", str(file), "--config", str(config), "--out", str(folder), *map(str, options)])
 
 
 def with_tokenizer(settings: dict[str, Any], state: dict[str, Tensor]) -> int:

@@ -1,4 +1,4 @@
-"""`omgm import-index` on files in the layout of the published ones: a flat index in the order of the knowledge base."""
+"""`omgm import index` on files in the layout of the published ones: a flat index in the order of the knowledge base."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def url(color: str) -> str:
 
 def command(world: Path, out: Path, *more: str) -> list[str]:
     kb = ["--kb", str(world / "kb.json"), "--images", str(world / "images"), "--set", "search.candidates=summary"]
-    return ["import-index", *profile(world), *kb, "--out", str(out), *more]
+    return ["import", "index", *profile(world), *kb, "--out", str(out), *more]
 
 
 def searched(world: Path, folder: Path) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""`omgm import-reranker`: what it takes from the checkpoint and from the base, ignores, and refuses."""
+"""`omgm import reranker`: what it takes from the checkpoint and from the base, ignores, and refuses."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def checkpoint(folder: Path, state: object) -> Path:
 
 
 def run(capsys: Capture, *args: object) -> dict[str, Any]:
-    assert main(["import-reranker", *map(str, args), "--json"]) == 0
+    assert main(["import", "reranker", *map(str, args), "--json"]) == 0
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
     return report
 
 
 def refused(capsys: Capture, *args: object) -> str:
-    assert main(["import-reranker", *map(str, args)]) == 2
+    assert main(["import", "reranker", *map(str, args)]) == 2
     return capsys.readouterr().err
 
 
@@ -102,7 +102,7 @@ def test_half_precision_stays_as_it_is(base: Path, tmp_path: Path, capsys: Captu
 
 def test_the_report_for_people_names_everything(base: Path, tmp_path: Path, capsys: Capture) -> None:
     file = checkpoint(tmp_path, {"model": STATE})
-    assert main(["import-reranker", str(file), "--base", str(base), "--out", str(tmp_path / "out")]) == 0
+    assert main(["import", "reranker", str(file), "--base", str(base), "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out
     for expected in ("121 tensors", "28 vision", "itm_head.weight", "missing    nothing", "--set fusion.model="):
         assert expected in said

@@ -94,7 +94,7 @@ def test_an_entity_is_removed_by_any_of_its_names(world: World, capsys: Capture)
 
 
 def test_adding_many_compacts_on_the_way(world: World, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("omgm.commands.index.COMPACT_AFTER", 2)
+    monkeypatch.setattr("omgm.commands.index_add.COMPACT_AFTER", 2)
     assert index(world, "add", write_kb(world), "--images", world.images, "--batch-size", "2", "--json") == 0
     assert printed(capsys)["entities"] == 4
     assert (world.index / "live" / "current").exists()

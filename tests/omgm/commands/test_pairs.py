@@ -41,10 +41,8 @@ def test_a_sweep_and_a_training_choose_for_their_mode(world: Path, tmp_path: Pat
     fusion = load_profile(str(tmp_path / "swept" / "profile.toml")).fusion
     assert (fusion.score_mode, fusion.tuned_for) == ("compat", "compat")
     trained = tmp_path / "trained"
-    [place] = [place for place, word in enumerate(reranker(world, trained)) if word == "--recipe"]
-    command = reranker(world, trained)
-    command[place : place + 2] = ["--set", "fusion.recipe=paper", "--set", "fusion.score_mode=compat"]
-    assert main(command) == 0
+    other = ["--set", "fusion.recipe=paper", "--set", "fusion.score_mode=compat"]
+    assert main([*reranker(world, trained), *other]) == 0
     assert json.loads((trained / "inputs.json").read_text())["recipe"] == "paper"
     assert load_profile(str(trained / "profile.toml")).fusion.tuned_for == "compat"
 

@@ -21,6 +21,7 @@ from chat_models.replies import ChatReply
 from omgm.__main__ import main
 from omgm.downloads import prompts
 from search_agents.wordings import stored
+from tests.fakes.options import planner
 from tests.fakes.planner import text_of
 from tests.fakes.prompt_files import HEURISTIC, MMSEARCH, OMNISEARCH, OMNISEARCH_TEXT, VSA, write_clone
 from tests.fakes.question_files import DYNVQA
@@ -52,7 +53,7 @@ def evaluate(
 
     with ScriptedServer(whole, whole=True) as server:
         command = ["evaluate", "--index", str(examples / "index"), "--dataset", dataset, "--queries", str(queries)]
-        command += ["--out", str(out), "--model", "scripted", "--planner-url", server.url, *more]
+        command += ["--out", str(out), *planner(server.url), *more]
         assert main(command) == 0
     metrics: dict[str, Any] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     return metrics, server.bodies
@@ -207,8 +208,8 @@ def test_the_published_prompts_are_read_and_required(
 ) -> None:
     queries = mmsearch(tmp_path / "m")
     command = ["evaluate", "--index", str(examples / "index"), "--dataset", "mmsearch", "--queries", str(queries)]
-    command += ["--out", str(tmp_path / "out"), "--planner-url", "http://127.0.0.1:9", "--model", "m"]
-    assert main([*command, "--prompts", "paper"]) == 2
+    command += ["--out", str(tmp_path / "out"), *planner()]
+    assert main([*command, "--set", "agents.prompts=paper"]) == 2
     assert "omgm download --prompts mmsearch" in capsys.readouterr().err
     broken = {**MMSEARCH, "prompts/prompt.py": MMSEARCH["prompts/prompt.py"].replace("{website_information}", "")}
     clone = write_clone(tmp_path / "broken", broken)
@@ -414,5 +415,7 @@ def test_mmsearch_plus_takes_its_system_prompt_from_a_text_file(examples: Path, 
     metrics, bodies = evaluate(examples, "mmsearch-plus", queries, tmp_path / "out", lambda body: PLUS)
     assert bodies[0]["messages"][0] == {"role": "system", "content": "You may search."}
     assert metrics["protocol"] == "mmsearch-plus/string-match"
-    own, bodies = evaluate(examples, "mmsearch-plus", queries, tmp_path / "own", lambda body: PLUS, "--prompts", "own")
+    own, bodies = evaluate(
+        examples, "mmsearch-plus", queries, tmp_path / "own", lambda body: PLUS, "--set", "agents.prompts=own"
+    )
     assert own["protocol"] == "mmsearch-plus/own-prompts+string-match" and "tools" in str(bodies[0]["messages"][0])

@@ -31,10 +31,10 @@ def test_the_folder_of_a_training(
     (trained / "checkpoint.safetensors").write_bytes(b"state of the optimizer")
     with serve_hub(FakeHub({}, tokens={"secret"})) as hub:
         be_the_only_hub(hub, tmp_path / "cache", monkeypatch)
-        assert main(["push", str(trained), "org/clip"]) == 2
+        assert main(["index", "push", str(trained), "org/clip"]) == 2
         assert "org/clip: " in (said := capsys.readouterr().err) and "`hf auth login`, or set HF_TOKEN" in said
         monkeypatch.setenv("HF_TOKEN", "secret")
-        assert main(["push", str(trained), "org/clip", "--private", "--license", "apache-2.0"]) == 0
+        assert main(["index", "push", str(trained), "org/clip", "--private", "--license", "apache-2.0"]) == 0
         [commit] = hub.commits["org/clip"]
         assert f"--set encoder.model=org/clip@{commit}" in capsys.readouterr().out
         assert hub.private == {"org/clip"} and b'license: "apache-2.0"' in hub.repos["org/clip"]["README.md"]
@@ -42,12 +42,12 @@ def test_the_folder_of_a_training(
         given = ["--set", f"encoder.model=org/clip@{commit}", "--json"]
         assert main(["download", *given]) == 0  # a profile finds again what was pushed
         assert ClipEncoder.from_pretrained("org/clip").fingerprint == ClipEncoder.load(trained / "encoder").fingerprint
-        assert main(["push", str(EMBEDDED / "fusion"), "org/fusion"]) == 0
+        assert main(["index", "push", str(EMBEDDED / "fusion"), "org/fusion"]) == 0
         assert "--set fusion.model=org/fusion@" in capsys.readouterr().out
     shutil.copytree(EMBEDDED / "fusion", trained / "fusion")
-    assert main(["push", str(trained), "org/both"]) == 2
+    assert main(["index", "push", str(trained), "org/both"]) == 2
     assert "a profile with 2 models; name the folder" in capsys.readouterr().err
-    assert main(["push", str(tmp_path), "org/none"]) == 2
+    assert main(["index", "push", str(tmp_path), "org/none"]) == 2
     assert "has no .safetensors file; is it a model folder?" in capsys.readouterr().err
 
 
@@ -58,7 +58,7 @@ def test_a_killed_upload_resumes(
     folder = build_small_index(tmp_path)
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HF_", "HUGGING"))}
     environment |= {"HF_TOKEN": "secret", "HF_HUB_CACHE": str(tmp_path / "cache"), "HF_HUB_DISABLE_XET": "1"}
-    command = [sys.executable, "-m", "omgm", "push", str(folder), "org/index"]
+    command = [sys.executable, "-m", "omgm", "index", "push", str(folder), "org/index"]
     accepted: list[str] = []
     reached, released = threading.Event(), threading.Event()
 

@@ -36,7 +36,18 @@ def test_the_trained_profile_fits_the_index(tmp_path: Path, capsys: pytest.Captu
     base = build_sections(profile)
     index = build_small_index(tmp_path, sections=base)
     questions, out = rows(tmp_path / "train.csv"), tmp_path / "out"
-    command = ["train-sections", "--index", str(index), "--queries", str(questions), "--out", str(out), "--steps", "2"]
+    command = [
+        "train-encoder",
+        "--sections",
+        "--index",
+        str(index),
+        "--queries",
+        str(questions),
+        "--out",
+        str(out),
+        "--steps",
+        "2",
+    ]
     assert main(command) == 0
     assert f"the index stays as it is; use it with --profile {out / 'profile.toml'}" in capsys.readouterr().out
     trained = load_profile(str(out / "profile.toml"), [])
@@ -52,6 +63,15 @@ def test_the_trained_profile_fits_the_index(tmp_path: Path, capsys: pytest.Captu
 
 def test_a_profile_without_an_encoder_of_sections(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     questions = rows(tmp_path / "train.csv")
-    command = ["train-sections", "--index", str(tmp_path), "--queries", str(questions), "--out", str(tmp_path / "out")]
+    command = [
+        "train-encoder",
+        "--sections",
+        "--index",
+        str(tmp_path),
+        "--queries",
+        str(questions),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert main([*command, "--set", "sections.kind=bm25"]) == 2
     assert 'sections.kind is "bm25", which has no encoder to adapt' in capsys.readouterr().err

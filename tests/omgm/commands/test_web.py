@@ -1,4 +1,4 @@
-"""`omgm web record`, and an agent that replays the recording: SearXNG, pages and a real Chromium on loopback."""
+"""`omgm download --queries`, and an agent that replays it: SearXNG, pages and a real Chromium on loopback."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from search_agents.engine import Engine
 from search_agents.policies.mmsearch_plus import MMSearchPlus
 from search_agents.tools.page import open_page
 from search_agents.tools.web import web_pages
+from tests.fakes.options import with_settings
 from tests.fakes.planner import ScriptedPlanner, calling, image
 from tests.fakes.web import FakeWeb, serve_web
 
@@ -47,8 +48,9 @@ def record(web: FakeWeb, folder: Path, *more: str) -> int:
     queries = folder.with_suffix(".txt")
     queries.write_text("capital of Niger\n\n")
     return main(
-        ["web", "record", "--queries", str(queries), "--out", str(folder), "--searxng", web.url("good"),
-         "--contact", "me@example.org", "--allow-private", web.place, *more]
+        ["download", "--queries", str(queries), "--out", str(folder), *more,
+         *with_settings(f"agents.searxng_url={web.url('good')}", "agents.contact=me@example.org",
+                        f'agents.allow_private=["{web.place}"]')]
     )  # fmt: skip
 
 
@@ -58,7 +60,7 @@ def test_a_recorded_web_is_replayed_bit_by_bit(
     web: FakeWeb, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "corpus"
-    assert record(web, folder, "--screenshots", "--json") == 0
+    assert record(web, folder, "--set", "agents.screenshots=true", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     private = web.url("page/niger.html").replace("127.0.0.1", "localhost")
     assert {kind: report[kind] for kind in ("search", "page", "screenshot")} == {
@@ -129,12 +131,12 @@ def test_recording_again_asks_only_for_what_failed(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--contact", "a@b.c"], "name a search engine"),
-        (["--searxng", "http://a"], "--contact MAIL is needed"),
-        (["--searxng", "http://a", "--search-engine", "duckduckgo", "--contact", "a@b.c"], "use only one of them"),
-        (["--search-engine", "serpapi", "--contact", "a@b.c"], "SERPAPI_API_KEY"),
-        (["--searxng", "http://a", "--contact", "a@b.c", "--publish-images", "a", "b"], "--publish-images needs"),
-        (["--searxng", "http://a", "--contact", "nobody"], "is neither an e-mail address nor a URL"),
+        (["contact=a@b.c"], "name a search engine"),
+        (["searxng_url=http://a"], "agents.contact is needed"),
+        (["searxng_url=http://a", "search_engine=duckduckgo", "contact=a@b.c"], "select two engines; set one"),
+        (["search_engine=serpapi", "contact=a@b.c"], "SERPAPI_API_KEY"),
+        (["searxng_url=http://a", "contact=a@b.c", "publish_dir=a", "publish_url=b"], "publish_url belong together"),
+        (["searxng_url=http://a", "contact=nobody"], "is neither an e-mail address nor a URL"),
     ],
 )
 def test_wrong_arguments_are_told(
@@ -142,7 +144,7 @@ def test_wrong_arguments_are_told(
 ) -> None:
     monkeypatch.delenv("SERPAPI_API_KEY", raising=False)
     (tmp_path / "queries.txt").write_text("a\n")
-    given = ["web", "record", "--queries", str(tmp_path / "queries.txt"), "--out", str(tmp_path / "corpus")]
-    assert main([*given, *arguments]) == 2
+    given = ["download", "--queries", str(tmp_path / "queries.txt"), "--out", str(tmp_path / "corpus")]
+    assert main([*given, *with_settings(*(f"agents.{setting}" for setting in arguments))]) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "corpus").exists()

@@ -352,9 +352,9 @@ def test_the_fetch_command(web: FakeWeb, tmp_path: Path, capsys: pytest.CaptureF
     assert "1 of 2 images are there, 0 fetched now" in said
     assert f"missing, gone: 1 ({web.place} 1): 404 or 410" in said
     assert main([*fetch_command(web, kb, tmp_path / "images"), "--max-side", "9"]) == 2
-    assert main(["images", "fetch", "--kb", str(kb), "--images", str(tmp_path / "i"), "--contact", "me"]) == 2
+    assert main(["kb", "images", "--kb", str(kb), "--images", str(tmp_path / "i"), "--contact", "me"]) == 2
     assert "neither an e-mail address nor a URL" in capsys.readouterr().err
-    assert main(["images", "fetch", "--kb", str(kb), "--images", str(tmp_path / "i"), "--user-agent", "ü"]) == 2
+    assert main(["kb", "images", "--kb", str(kb), "--images", str(tmp_path / "i"), "--user-agent", "ü"]) == 2
     assert "--user-agent must be printable ASCII text, got 'ü'" in capsys.readouterr().err
 
 
@@ -430,7 +430,7 @@ def test_images_of_questions_come_from_a_mirror(
     queries = write_jsonl(tmp_path / "q.jsonl", *rows)
     places = ("data/Timeqa/images/image_1.jpeg", f"2024id_/{gone}")  # below the first folder
     with serve_web(dict.fromkeys(places, image)) as web:
-        command = ["images", "fetch", "--queries", str(queries), "--images", str(tmp_path / "i"), "--retries", "0"]
+        command = ["kb", "images", "--queries", str(queries), "--images", str(tmp_path / "i"), "--retries", "0"]
         given = ["--contact", "test@example.org", "--allow-private", web.place, "--per-second", "100"]
         assert main([*command, *given, "--mirror", mirror.format(root=web.url("").rstrip("/")), "--ignore-robots"]) == 0
     assert "1 of 2 images of questions" in capsys.readouterr().out

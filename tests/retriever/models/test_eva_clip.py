@@ -290,7 +290,7 @@ def test_a_shard_that_is_not_there_is_named(tmp_path: Path) -> None:
     (folder / INDEX_NAME).unlink()
     for file in folder.glob("*.safetensors"):
         file.unlink()
-    with pytest.raises(ValueError, match=r"has no \.safetensors file; `omgm import-encoder`"):
+    with pytest.raises(ValueError, match=r"has no \.safetensors file; `omgm import encoder`"):
         load_eva_clip(folder)
 
 

@@ -228,7 +228,7 @@ def test_an_image_in_any_folder_if_no_other_has_its_name(tmp_path: Path) -> None
     assert found == ["flags/fr.png", "flags/fr.png", None, None]
     lines = "\n".join(text_lines(inspect_knowledge_base(tmp_path / "kb.json", tmp_path / "images", progress=False)))
     assert "fr.png of Italy (no file of this name, but similar ones: flags/fr.png); " in lines
-    assert "de.png of Germany (the name of 2 files: flags/de.png, maps/de.png); omgm images fetch downloads" in lines
+    assert "de.png of Germany (the name of 2 files: flags/de.png, maps/de.png); omgm kb images downloads" in lines
 
 
 def test_an_object_of_names_by_their_codes_or_of_explanations(tmp_path: Path) -> None:

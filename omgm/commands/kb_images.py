@@ -1,4 +1,4 @@
-"""Download the images of a knowledge base: `omgm images fetch`. Run it again to resume."""
+"""Download the images of a knowledge base: `omgm kb images`. Run it again to resume."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.common import (
-    add_allow_private,
     add_json,
     add_max_bad,
     add_query_map,
     add_reading,
     existing,
-    print_json,
     question_names,
     reading_of,
+    report,
 )
 from omgm.commands.numbers import above_zero, natural, positive
 from retriever.wording import counted
@@ -31,7 +30,6 @@ _OF_ARTICLES = "entities have their main image; the others are found by their te
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("action", choices=["fetch"], help="fetch: download what is missing")
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base")
     what.add_argument("--queries", type=Path, metavar="FILE", help="questions whose images are URLs, as of Dyn-VQA")
@@ -62,7 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--retry", action="store_true", help="retry all earlier failures")
     parser.add_argument("--ignore-robots", action="store_true", help="ignore robots.txt")
-    add_allow_private(parser, "images")
+    parser.add_argument(
+        "--allow-private",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="a host (name or name:port) of images that may be on a private network; may be repeated",
+    )
     add_json(parser)
 
 
@@ -95,11 +99,9 @@ def run(args: argparse.Namespace) -> None:
     )
     warnings.simplefilter("error", Image.DecompressionBombWarning)  # counted as too many pixels, not printed
     entities = _of_questions(args) if args.kb is None else _of_articles(args)
-    report = fetch_images(entities, args.images, settings, every=args.all, retry=args.retry)
-    if args.json:
-        print_json(report)
-    else:
-        print("\n".join(_lines(report, args.images, _OF_ARTICLES if args.kb else "images of questions")))
+    found = fetch_images(entities, args.images, settings, every=args.all, retry=args.retry)
+    what = _OF_ARTICLES if args.kb else "images of questions"
+    report(args, found, "\n".join(_lines(found, args.images, what)))
 
 
 def _of_articles(args: argparse.Namespace) -> Iterator[Entity]:
@@ -133,14 +135,14 @@ def _of_questions(args: argparse.Namespace) -> Iterator[Entity]:
     return (Entity(id, id, (), image=id) for id in ids)
 
 
-def _lines(report: dict[str, Any], images: Path, what: str) -> list[str]:
-    counts, entities, now = report["images"], report["entities"], report["this_run"]
+def _lines(found: dict[str, Any], images: Path, what: str) -> list[str]:
+    counts, entities, now = found["images"], found["entities"], found["this_run"]
     lines = [
         f"{images}: {counts['there']} of {counts['named']} images are there, {now['fetched']} fetched now "
         f"({now['bytes'] / 1e6:.1f} MB in {now['seconds']} s), {counted(counts['duplicates'], 'duplicate')}",
         f"{entities['main_image_there']} of {entities['all']} {what}",
     ]
-    for name, reason in report["missing"].items():
+    for name, reason in found["missing"].items():
         hosts = ", ".join(f"{host or 'no host'} {count}" for host, count in list(reason["hosts"].items())[:3])
         again = "; the next run retries" if reason["asked_again_by_next_run"] else ""
         lines.append(f"missing, {name}: {reason['images']} ({hosts}): {reason['meaning']}{again}")

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import argparse
 
-from omgm.commands.common import add_action, describe, print_json, profile_of, query_images_of
+from omgm.commands.common import describe, profile_of, query_images_of, report
 from omgm.commands.evaluate import add_inputs, selected_questions
 from omgm.commands.numbers import positive
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds `measure` with its arguments."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    about = "Measure codecs from one index of float16 tokens, and write codecs.md and codecs.json."
-    measure = add_action(actions, "measure", about)
-    add_inputs(measure)
-    measure.add_argument(
+    """Adds the command's arguments."""
+    add_inputs(parser)
+    parser.add_argument(
         "--codecs",
         type=lambda text: text.split(","),
         metavar="A,B",
         help="float16, int8, int4, bit1, each optionally with a poolN+ prefix (by default a selection)",
     )
-    measure.add_argument(
+    parser.add_argument(
         "--loss", type=float, default=0.5, metavar="POINTS", help="largest acceptable loss (%(default)s)"
     )
-    measure.add_argument("--batch-size", type=positive, default=16, metavar="N", help="queries per batch (%(default)s)")
+    parser.add_argument("--batch-size", type=positive, default=16, metavar="N", help="queries per batch (%(default)s)")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -42,13 +39,10 @@ def run(args: argparse.Namespace) -> None:
     measured = measure_codecs(
         retriever, questions, images, codecs=args.codecs or CODECS, loss=args.loss, batch_size=args.batch_size
     )
-    report = {"dataset": args.dataset, "profile": profile.name, **measured, "settings": profile.model_dump(mode="json")}
-    report |= {"index": describe(retriever.index), "commit": commit()}
+    found = {"dataset": args.dataset, "profile": profile.name, **measured, "settings": profile.model_dump(mode="json")}
+    found |= {"index": describe(retriever.index), "commit": commit()}
     table = as_markdown(measured)
     args.out.mkdir(parents=True, exist_ok=True)
-    write_json(args.out / "codecs.json", report)
+    write_json(args.out / "codecs.json", found)
     write_whole(args.out / "codecs.md", table.encode())
-    if args.json:
-        print_json(report)
-    else:
-        print(f"{table}\nSet it as fusion.tokens and build the index again.")
+    report(args, found, f"{table}\nSet it as fusion.tokens and build the index again.")

@@ -5,22 +5,19 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from omgm.commands.common import add_action, add_json, add_reading, existing, images_of, print_json, reading_of
+from omgm.commands.common import add_json, add_reading, existing, images_of, print_json, reading_of
 from omgm.commands.numbers import natural, positive
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds `inspect` with its arguments."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    about = "Show some entities of a knowledge base as they are read, with counts and problems; nothing is built."
-    inspect = add_action(actions, "inspect", about)
-    inspect.add_argument("kb", type=Path, metavar="FILE", help="the knowledge base, a file or a folder")
-    inspect.add_argument("--images", type=Path, metavar="DIR", help="its images; by default in or next to it")
-    add_reading(inspect)
-    inspect.add_argument("--count", type=positive, default=10, metavar="N", help="entities to show (%(default)s)")
-    inspect.add_argument("--seed", type=natural, default=0, metavar="N", help="of their choice (%(default)s)")
-    inspect.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page with their images")
-    add_json(inspect)
+    """Adds the command's arguments."""
+    parser.add_argument("kb", type=Path, metavar="FILE", help="the knowledge base, a file or a folder")
+    parser.add_argument("--images", type=Path, metavar="DIR", help="its images; by default in or next to it")
+    add_reading(parser)
+    parser.add_argument("--count", type=positive, default=10, metavar="N", help="entities to show (%(default)s)")
+    parser.add_argument("--seed", type=natural, default=0, metavar="N", help="of their choice (%(default)s)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write an HTML page with their images")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:

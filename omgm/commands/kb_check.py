@@ -1,4 +1,4 @@
-"""Check a data set's questions and images, or export your own from a Hugging Face dataset."""
+"""Check a data set's questions and their images: `omgm kb check`."""
 
 from __future__ import annotations
 
@@ -8,79 +8,56 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omgm.commands.common import (
-    add_action,
     add_json,
     add_max_bad,
     add_query_map,
     add_reading,
     existing,
-    print_json,
     query_images_of,
     question_names,
     reading_of,
+    report,
 )
-from retriever.wording import counted
 
 if TYPE_CHECKING:
     from evaluation.datasets.coverage import Sections
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds `check` and `export` with their arguments."""
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    about = "Say whether questions and images can be used, and what a knowledge base covers; exit status 1 if not."
-    check = add_action(actions, "check", about)
-    check.add_argument("--dataset", required=True, metavar="NAME", help="evqa, infoseek, okvqa, dynvqa or plain")
-    check.add_argument("--queries", type=Path, required=True, metavar="FILE", help="its question file")
-    add_query_map(check)
-    check.add_argument("--query-images", type=Path, metavar="DIR", help="the images of the questions; else not checked")
-    against = check.add_mutually_exclusive_group()
+    """Adds the command's arguments."""
+    parser.add_argument("--dataset", required=True, metavar="NAME", help="evqa, infoseek, okvqa, dynvqa or plain")
+    parser.add_argument("--queries", type=Path, required=True, metavar="FILE", help="its question file")
+    add_query_map(parser)
+    parser.add_argument("--query-images", type=Path, metavar="DIR", help="their images; else not checked")
+    against = parser.add_mutually_exclusive_group()
     against.add_argument("--index", type=Path, metavar="INDEX", help="the index with their entities")
     against.add_argument("--kb", type=Path, metavar="FILE", help="the knowledge base with their entities")
-    add_reading(check)
-    add_max_bad(check, listed="")
-    check.add_argument("--missing", type=Path, metavar="FILE", help="write the ids of missing images, one per line")
-    add_json(check)
-    about = "Write a dataset from save_to_disk as a question file and images for other commands (--dataset plain)."
-    export = add_action(actions, "export", about)
-    export.add_argument("--from", type=Path, required=True, dest="source", metavar="DIR", help="the dataset's folder")
-    export.add_argument("--split", metavar="NAME", help="one of its splits, if it has several")
-    export.add_argument("--out", type=Path, required=True, metavar="DIR", help="output folder")
+    add_reading(parser)
+    add_max_bad(parser, listed="")
+    parser.add_argument("--missing", type=Path, metavar="FILE", help="write the ids of missing images, one per line")
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs `args.action`."""
-    {"check": _check, "export": _export}[args.action](args)
+    """Prints what can be used.
 
-
-def _check(args: argparse.Namespace) -> None:
-    from evaluation.datasets import read
-    from evaluation.datasets.check import as_text, examine, report
+    Raises:
+        SystemExit: With status 1 if questions or images cannot be used.
+    """
+    from evaluation.datasets import check, read
     from indexes.progress import progress_bar
     from retriever.files import write_whole
 
     folder = None if args.query_images is None else query_images_of(args)
     items = read(args.dataset, existing(args.queries, "--queries"), question_names(args))
-    findings = examine(progress_bar(items, desc="questions", unit="row"), folder)
+    findings = check.examine(progress_bar(items, desc="questions", unit="row"), folder)
     known, example = _known_sections(args, findings.entities)
     if args.missing is not None:
         write_whole(args.missing, "".join(f"{image_id}\n" for image_id in findings.missing).encode())
-    result = {"dataset": args.dataset, "queries": str(args.queries), **report(findings, known, example)}
-    if args.json:
-        print_json(result)
-    else:
-        print(as_text(result))
+    result = {"dataset": args.dataset, "queries": str(args.queries), **check.report(findings, known, example)}
+    report(args, result, check.as_text(result))
     if not result["usable"]:
         raise SystemExit(1)
-
-
-def _export(args: argparse.Namespace) -> None:
-    from evaluation.datasets.export import IMAGES, QUESTIONS, export
-
-    n = export(existing(args.source, "--from"), args.out, args.split)
-    questions = counted(n, "question")
-    files = f"--queries {args.out / QUESTIONS} --query-images {args.out / IMAGES}"
-    print(f"{questions}; for other commands: --dataset plain {files}")
 
 
 def _known_sections(args: argparse.Namespace, wanted: set[str]) -> tuple[Sections | None, str]:

@@ -1,0 +1,96 @@
+"""Has an agent do the tasks of an evaluation: answers, MMSearch's single steps, and verdicts on answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from chat_models.background import BackgroundLoop
+from chat_models.chat import ChatClient
+from evaluation.datasets import Question
+from evaluation.search.rows import RowImages
+from evaluation.search.run import SingleStep, Verdict
+from evaluation.search.steps import StepTask, read_rerank, read_summarization
+from evaluation.search.tasks import SearchTask, subset
+from evaluation.search.verdicts import VERDICT, judge_messages, read_verdict
+from omgm.agent import Agent
+from omgm.conduct import Conduct
+from retriever.images import load_image
+from search_agents.browsing.slimming import slices
+from search_agents.budget import Budget
+from search_agents.corpus import Corpus, decode_reply, encode_reply
+from search_agents.model import ChatPlanner
+from search_agents.policies.mmsearch import MMSearchRerank, MMSearchSummarize
+from search_agents.policies.mmsearch_stages import SeenWebsite, Stages
+
+
+def ask(agent: Agent, conduct: Conduct, budget: Budget, task: SearchTask) -> dict[str, Any]:
+    """Returns the trail of the agent's answer to a task.
+
+    Raises:
+        ValueError: An image is unreadable, or the question lacks what the policy needs.
+    """
+    policy = conduct.policy(task.question, _loaded(task.image_search))
+    boxes = conduct.regions.get(task.question.id, ())
+    return agent.run(policy, task.question.question, _loaded(task.images), boxes=boxes, budget=budget).as_dict()
+
+
+def single_steps(dataset: str, queries: Path, agent: Agent, conduct: Conduct) -> dict[str, SingleStep]:
+    """Returns MMSearch's single-step tasks whose files exist."""
+    if dataset != "mmsearch" or conduct.mode != "mmsearch":
+        return {}
+    kinds = {"rerank": (read_rerank, _rerank), "summarization": (read_summarization, _summarize)}
+    return {
+        name: SingleStep(partial(read, file), partial(do, agent, conduct))
+        for name, (read, do) in kinds.items()
+        if (file := subset(queries, name)) is not None
+    }
+
+
+def _rerank(agent: Agent, conduct: Conduct, task: StepTask) -> tuple[str, int | None]:
+    sites = [SeenWebsite(site.title, site.snippet, "", tuple(_loaded(site.screenshot))) for site in task.websites]
+    policy = MMSearchRerank(sites, _loaded(task.image_search), Stages(conduct.wordings, conduct.official))
+    answer = agent.run(policy, task.question.question, _loaded(task.images))
+    return answer.answer or "", policy.choice
+
+
+def _summarize(agent: Agent, conduct: Conduct, task: StepTask) -> tuple[str, int | None]:
+    [site] = task.websites
+    shown = tuple(part for page in _loaded(site.screenshot) for part in slices(page))
+    seen = SeenWebsite(site.title, site.snippet, site.text, shown)
+    policy = MMSearchSummarize(seen, _loaded(task.image_search), Stages(conduct.wordings, conduct.official))
+    return agent.run(policy, task.question.question, _loaded(task.images)).answer or "", None
+
+
+@contextmanager
+def judging(judge: ChatClient, corpus: Corpus) -> Iterator[Verdict]:
+    """Yields a function that judges answers; its replies are recorded in the corpus or replayed from it."""
+    loop = BackgroundLoop()
+
+    def verdict(question: Question, answer: str) -> tuple[bool | None, str]:
+        messages = judge_messages(question.question, question.answers, answer)
+
+        async def reply() -> str:
+            make = partial(ChatPlanner(judge).reply, messages, 256, (), VERDICT)
+            key = json.dumps([judge.model, messages], sort_keys=True)
+            found, _ = await corpus.get("judge", key, make, encode_reply, decode_reply)
+            return found.text
+
+        text = loop.submit(reply()).result()
+        return read_verdict(text), text
+
+    try:
+        yield verdict
+    finally:
+        loop.submit(judge.aclose()).result()
+        loop.close()
+
+
+def _loaded(images: RowImages) -> list[Image.Image]:
+    return [load_image(image) for image in images.found]
