@@ -2,7 +2,7 @@
 
     python -m pretraining.photo_projection --images clothing/train --images products --out weights/embedded/encoder
 
-Every image is taken to show a thing of its own; files with the same bytes count once. docs/models.md lists the
+Every image is taken to show a thing of its own; files with the same bytes count once. weights/embedded/README.md lists the
 collections, and how many images of each, that the published projection was fitted to.
 """
 

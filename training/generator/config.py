@@ -18,7 +18,7 @@ class GeneratorTrainingConfig:
 
     The defaults are those of the paper's appendix C.3 and of LLaVA-1.5's published LoRA training: 128 samples per step,
     rank 128, alpha 256, dropout 0.05, a cosine schedule with a warm-up of 0.03 and no weight decay. The samples of a
-    step are divided so that models of 8 billion parameters fit a GPU of 80 GB (docs/training.md has the arithmetic).
+    step are divided so that models of 8 billion parameters fit a GPU of 80 GB (docs/training.md).
 
     Attributes:
         epochs: Number of passes over the samples.
