@@ -2,8 +2,8 @@
 
     python -m pretraining.photo_projection --images clothing/train --images products --out weights/embedded/encoder
 
-Every image is taken to show a thing of its own; files with the same bytes count once. weights/embedded/README.md lists the
-collections, and how many images of each, that the published projection was fitted to.
+Every image is taken to show a thing of its own; files with the same bytes count once. weights/embedded/README.md lists
+the collections, and how many images of each, that the published projection was fitted to.
 """
 
 from __future__ import annotations
