@@ -6,7 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,7 +51,6 @@ class TableRuns:
 
     def __init__(self, components: Components, questions: QuestionSet, out: Path, *, progress: bool = True) -> None:
         self.components, self.questions, self._out, self._progress = components, questions, out, progress
-        self._indexes = TableIndexes(components, questions, out / "indexes", progress=progress)
         self._folder: Path | None = None
 
     def folder(self, name: str) -> Path:
@@ -89,6 +88,10 @@ class TableRuns:
         """Returns the `metrics.json` of a run."""
         metrics: dict[str, Any] = json.loads((self.folder(name) / "metrics.json").read_text(encoding="utf-8"))
         return metrics
+
+    @cached_property
+    def _indexes(self) -> TableIndexes:
+        return TableIndexes(self.components, self.questions, self._out / "indexes", progress=self._progress)
 
     @property
     def main(self) -> Index:
