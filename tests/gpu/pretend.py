@@ -81,30 +81,25 @@ class PretendedDevice:
 _device = PretendedDevice()
 
 
-class DeviceTensor(Tensor):
+class _RuledTensor(Tensor):
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Runs a function of tensors by the rules of a device."""
+        return _run(func, args, kwargs)
+
+
+class DeviceTensor(_RuledTensor):
     """A tensor that says it is on `cuda:0`."""
 
     on_device = True
 
-    @classmethod
-    def __torch_function__(
-        cls, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Runs a function of tensors by the rules of a device."""
-        return _run(func, args, kwargs)
 
-
-class PinnedTensor(Tensor):
+class PinnedTensor(_RuledTensor):
     """A tensor in pinned host memory, as are views of it."""
 
     pinned = True
-
-    @classmethod
-    def __torch_function__(
-        cls, func: Callable[..., Any], types: Any, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-    ) -> Any:
-        """Runs a function of tensors by the rules of a device."""
-        return _run(func, args, kwargs)
 
 
 class _Mode(TorchFunctionMode):
