@@ -169,7 +169,10 @@ weights: .venv/base.stamp  ## retrain the embedded weights, in less than three h
 	$(BIN)/python -m pretraining.train_weights fusion
 	$(BIN)/python -m pretraining.train_weights publish
 
-$(DATA)/kb_wiki.json: .venv/base.stamp
+# `make demo` takes only the photographs that it shows.
+$(DATA)/kb_wiki.json: $(DATA)/complete.json ;
+
+$(DATA)/complete.json: .venv/base.stamp
 	$(BIN)/python -m omgm.demo.build --out $(DATA)
 
 # All extras that tests use, except ray, langchain and llamaindex, which few tests need.

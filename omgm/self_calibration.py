@@ -6,7 +6,6 @@ without their own entity they should not.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,9 +23,8 @@ from indexes.progress import progress_bar
 from indexes.store.index import Index
 from indexes.store.manifest import RECOGNITION
 from omgm.opening import recognition_key, search_steps
-from omgm.own_recognition import images_in
+from omgm.own_recognition import images_in, read_recognition, write_recognition
 from omgm.settings import Profile
-from retriever.files import read_object, write_whole
 from retriever.image_cache import ImageCache, set_content
 from retriever.images import load_image
 from retriever.models.encoder import ClipEncoder
@@ -88,11 +86,9 @@ def calibrate_index(
         "changes": index.changes if isinstance(index, LiveIndex) else 0,
         "threshold": AT,
     }
-    path = folder / RECOGNITION
-    known = read_object(path) if path.is_file() else {}
-    if made_for.items() <= known.items():
+    if made_for.items() <= (read_recognition(folder) or {}).items():
         return
-    path.unlink(missing_ok=True)
+    (folder / RECOGNITION).unlink(missing_ok=True)
     shown = [row for row in _rows(index) if index.image_path(row) is not None][:MOST]
     if len(shown) < FEWEST:
         return
@@ -118,7 +114,7 @@ def calibrate_index(
         "weights": asdict(recognition.weights),
         "curve": [one._asdict() for one in curve],
     }
-    write_whole(path, (json.dumps(found, indent=1) + "\n").encode())
+    write_recognition(folder, found)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from PIL import Image
 from starlette.datastructures import UploadFile
 
 from chat_models.chat import ChatError
-from indexes.knowledge.article_images import MAIN_ONLY, ImageUse, MainImage
+from indexes.knowledge.article_images import MAIN_ONLY, ImageUse, MainImage, note_unsearched
 from indexes.knowledge.formats.jsonl import entry_of
 from indexes.knowledge.svg import load_any
 from indexes.live.editor import Article, Editor
@@ -169,15 +169,17 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
         if not isinstance(editor, Editor | str):
             use = (await opened()).image_use
 
+        notes: list[str] = []
+
         async def read(request: Request, settings: ServingSettings) -> Article:
             article = await _read_article(request, settings, entity_id, decode)
-            return await _with_further(article, use, settings, decode)
+            return await _with_further(article, use, settings, decode, notes)
 
         article = await intake.receive(service, request, read)
         name = article.entity.id
         created = service.index.row_of(name) is None
         await changed(lambda found: found.put([article]))
-        return ChangeOut(id=name, created=created, index=service.view.about())
+        return ChangeOut(id=name, created=created, notes=notes, index=service.view.about())
 
     @app.delete("/entities/{entity_id:path}", response_model=ChangeOut, responses=_DELETE_ERRORS)
     async def delete_entity(request: Request, entity_id: str) -> ChangeOut:
@@ -274,8 +276,14 @@ async def _article(
     return Article(entity, MainImage(entity.image), await decode(uploaded))
 
 
-async def _with_further(article: Article, use: ImageUse, settings: ServingSettings, decode: Decode) -> Article:
-    """Returns an article with its further images if the index uses any; fetches at most `_FETCHED` URLs."""
+async def _with_further(
+    article: Article, use: ImageUse, settings: ServingSettings, decode: Decode, notes: list[str]
+) -> Article:
+    """Returns an article with its further images if the index uses any; fetches at most `_FETCHED` URLs.
+
+    Images that are not searched are named in `notes`.
+    """
+    list(note_unsearched(iter([article.entity]), use.keys, notes))
     if article.image is None or use._replace(labeled=False) == MAIN_ONLY:
         return article
     names, further = {str(article.main.path): str(article.main.path)}, dict[str, Image.Image]()
@@ -285,6 +293,7 @@ async def _with_further(article: Article, use: ImageUse, settings: ServingSettin
             names[url] = url
         except ApiError as error:
             logger.warning("%r: image %r skipped: %s", article.entity.id[:200], url[:200], error.message)
+            notes.append(f"image {url[:200]!r} skipped: {error.message}")
     return article._replace(names=names, further=further)
 
 

@@ -18,14 +18,15 @@ class ExampleQuestion:
 
 
 def read_examples(folder: Path | None) -> dict[str, ExampleQuestion]:
-    """Returns up to 12 examples by name, spread evenly over `test.csv`, each image once.
+    """Returns up to 12 examples by name, each image once: first ones of `examples.csv`, or spread over `test.csv`.
 
     Raises:
-        ValueError: `test.csv` is missing or lacks a column.
+        ValueError: Both are missing, or the table lacks a column.
     """
     if folder is None:
         return {}
-    table = folder / "test.csv"
+    chosen = folder / "examples.csv"
+    table = chosen if chosen.is_file() else folder / "test.csv"
     if not table.is_file():
         raise ValueError(f"examples_dir: {table} does not exist; it must have the columns question, dataset_image_ids")
     images = {path.stem: path for path in sorted((folder / "queries").glob("*.jpg"))}
@@ -39,5 +40,5 @@ def read_examples(folder: Path | None) -> dict[str, ExampleQuestion]:
             if name in images and name not in found:
                 found[name] = ExampleQuestion(images[name], row["question"])
     names = list(found)
-    step = max(len(names) / _SHOWN, 1)
+    step = 1 if table == chosen else max(len(names) / _SHOWN, 1)
     return {name: found[name] for name in (names[int(i * step)] for i in range(min(_SHOWN, len(names))))}

@@ -258,6 +258,8 @@ class ChangeOut(View):
     id: str
     created: bool = False
     """Whether the index had no entity of this id before."""
+    notes: list[str] = []
+    """Images of the article that are not searched, and why."""
     index: IndexOut
 
 

@@ -61,7 +61,7 @@ class ServingSettings(BaseModel):
         log_format: `text`, or `json` for one object per line.
         compact_after: Number of changed entities after which the index is compacted; 0 leaves it to `omgm index
             compact`.
-        examples_dir: Folder with `queries/*.jpg` and `test.csv`, shown as examples on the page.
+        examples_dir: Folder with `queries/*.jpg` and `examples.csv` or `test.csv`, shown as examples on the page.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

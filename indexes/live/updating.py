@@ -9,6 +9,7 @@ from pathlib import Path
 from posixpath import splitext
 from typing import Protocol
 
+from indexes.knowledge.article_images import note_unsearched
 from indexes.knowledge.sources import ImageSource, find_main, main_candidates
 from indexes.live.editor import Article, Editor, article_of, own_row
 from indexes.live.index import LiveIndex
@@ -38,6 +39,7 @@ def update(
     batch: int = 32,
     accept_missing: bool = False,
     prune: bool = False,
+    notes: list[str] | None = None,
 ) -> dict[str, int]:
     """Adds the entities of a knowledge base, or replaces those with the same ids, and returns what it did.
 
@@ -51,6 +53,7 @@ def update(
         batch: Number of articles at a time.
         accept_missing: Whether to go on if more than half of the images are not there.
         prune: Whether to remove the entities of the index that the knowledge base does not have.
+        notes: Receives a sentence on the images of articles that are not searched, if there are any, as in a build.
 
     Raises:
         ValueError: More than half of the images are not there, or `prune` would remove all entities. Nothing is
@@ -71,7 +74,7 @@ def update(
         )
     pruned = [index.entity(row).id for row in absent] if prune else []
     counts = dict.fromkeys(("added", "replaced", "unchanged", "images_kept", "images_lost"), 0)
-    entities = iter(read(compare=False))
+    entities = note_unsearched(iter(read(compare=False)), editor.image_use.keys, [] if notes is None else notes)
     while articles := [article_of(entity, source, editor.image_use) for entity in islice(entities, batch)]:
         articles = [_with_images(article, editor, source) for article in articles]
         new = [article for article in articles if not editor.holds(article)]

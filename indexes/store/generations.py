@@ -58,6 +58,11 @@ def files_of(folder: Path, generation: int) -> Path:
     return folder / LIVE / f"{generation:06}" if generation else folder
 
 
+def index_of(files: Path) -> Path:
+    """Returns the folder of the index whose generation has its files in `files`: the inverse of `files_of`."""
+    return files.parent.parent if files.parent.name == LIVE and _GENERATION.fullmatch(files.name) else files
+
+
 def current_files(folder: Path) -> Path:
     """Returns the folder with the files of the current generation: `folder` itself before any compaction."""
     return files_of(folder, generation_of(folder))

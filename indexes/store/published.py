@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from indexes.store.generations import index_of
 from indexes.store.index_card import index_card
 from indexes.store.manifest import ALL_FILES, MANIFEST, RECOGNITION, THUMBNAILS, Manifest, check_files, read_manifest
 from indexes.store.thumbnails import check_thumbnails
@@ -69,8 +70,7 @@ def push_index(
 
     def named() -> Iterator[tuple[str, Path | bytes]]:
         yield CARD_NAME, card
-        for name in _files(folder, manifest):
-            yield name, folder / name
+        yield from _files(folder, manifest).items()
         yield from _packs(folder / THUMBNAILS, manifest.counts.entities)
         yield MANIFEST, folder / MANIFEST
 
@@ -92,16 +92,19 @@ def save_index(source: Path, target: Path, manifest: Manifest, license: str | No
         for name in (MANIFEST, RECOGNITION):
             (target / name).unlink(missing_ok=True)
         shutil.rmtree(target / THUMBNAILS, ignore_errors=True)
-        for name in _files(source, manifest):
-            _copy(source / name, target / name)
+        for name, path in _files(source, manifest).items():
+            _copy(path, target / name)
         if (source / THUMBNAILS).is_dir():
             shutil.copytree(source / THUMBNAILS, target / THUMBNAILS)
         _copy(source / MANIFEST, target / MANIFEST)
     write_card(target, index_card(target, manifest, license=license))
 
 
-def _files(folder: Path, manifest: Manifest) -> list[str]:
-    return [*manifest.files, *([RECOGNITION] if (folder / RECOGNITION).is_file() else [])]
+def _files(folder: Path, manifest: Manifest) -> dict[str, Path]:
+    """Returns the paths of an index's files by their names; the index's own recognition survives compactions."""
+    found = {name: folder / name for name in manifest.files}
+    recognition = index_of(folder) / RECOGNITION
+    return found | ({RECOGNITION: recognition} if recognition.is_file() else {})
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""Run the demo: draw a small knowledge base of flags, build its index, serve it and ask questions."""
+"""Run the demo: write a small knowledge base of flags and dishes, build its index, serve it and ask questions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from omgm.commands.numbers import port, positive
 if TYPE_CHECKING:
     from serving.schemas import AnswerOut
 
-KINDS = ("capital", "area", "flag", "currency", "language", "population")
-"""Words that select different kinds of questions to show."""
 START_SECONDS = 600.0
 """Timeout in seconds for the service to become ready, even on a busy machine; if it exits, that is noticed at once."""
 
@@ -47,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Builds the index, serves it and asks questions; then serves the page until interrupted."""
     from omgm.client import Client, ServiceError
-    from omgm.demo.build import FILES, write_demo
+    from omgm.demo.build import EXAMPLES, write_demo
     from omgm.downloads.hub import base_models
     from retriever.base_models import base_model
 
@@ -56,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
         base_model(base.name)  # first, because drawing takes minutes
     index = args.index or args.data / "index"
     print("1/3  Drawing flags, writing articles, taking photographs", flush=True)
-    write_demo(args.data)
+    write_demo(args.data, examples_only=True)
     print("2/3  Building the index", flush=True)
     profile = ["--profile", args.profile, *(part for value in args.overrides for part in ("--set", value))]
     build = ["--kb", args.data / "kb_wiki.json", "--images", args.data / "images", "--out", index, "--overwrite"]
@@ -69,10 +67,13 @@ def run(args: argparse.Namespace) -> None:
     try:
         wait_until_ready(url, service)
         with Client(url) as client:
-            for image, question in pick(args.data, FILES["test"], args.questions):
+            for image, question in pick(args.data / EXAMPLES, args.questions):
                 show(image, question, client.answer(image, question))
         if not args.once:
             print(f"\nThe page is at {url}/  (Ctrl-C stops the service)", flush=True)
+            print(
+                "Ask about your own photographs there; of your own knowledge base: omgm serve --kb FOLDER", flush=True
+            )
             service.wait()
     except ServiceError as error:
         raise OSError(f"the service did not answer: {error}") from error
@@ -107,18 +108,11 @@ def wait_until_ready(url: str, service: subprocess.Popen[bytes]) -> None:
     raise OSError(f"the service was not ready after {START_SECONDS:g} s")
 
 
-def pick(data: Path, questions: str, count: int) -> list[tuple[Path, str]]:
-    """Returns images with questions of different kinds and countries from a question file."""
-    with (data / questions).open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    step = max(len(rows) // max(count, 1), 1)
-    chosen = []
-    for i in range(min(count, len(rows))):
-        part = rows[i * step : (i + 1) * step]
-        kinds = KINDS[i % len(KINDS) :] + KINDS[: i % len(KINDS)]
-        fitting = (row for kind in kinds for row in part if kind in row["question"].lower())
-        chosen.append(next(fitting, part[0]))
-    return [(data / "queries" / f"{row['dataset_image_ids']}.jpg", row["question"]) for row in chosen]
+def pick(examples: Path, count: int) -> list[tuple[Path, str]]:
+    """Returns the first images and questions of the examples, in turn about dishes and about flags."""
+    with examples.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))[:count]
+    return [(examples.parent / "queries" / f"{row['dataset_image_ids']}.jpg", row["question"]) for row in rows]
 
 
 def show(image: Path, question: str, answer: AnswerOut) -> None:

@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> None:
                 raise ValueError(f"{kb}: {bad} cannot be used, so --prune might remove what is in them; fix them first")
 
         options = {"accept_missing": args.accept_missing, "prune": args.prune}
-        counts = update(editor, read, source, batch=args.batch_size, **options)
+        counts = update(editor, read, source, batch=args.batch_size, notes=losses.notes, **options)
         ledger, outdated = losses.to_json(), outdated_recognition(args.index, editor.index)
         found = counts | {"entities": len(editor.index), "changes": editor.index.changes} | ledger
     listed = ", ".join(f"{counts[what]} {what}" for what in ("added", "replaced", "unchanged"))

@@ -19,9 +19,9 @@ def run(args: argparse.Namespace) -> None:
     """Calibrates the index and prints on how many images."""
     from indexes.store.manifest import RECOGNITION
     from omgm.opening import open_retriever
+    from omgm.own_recognition import read_recognition
     from omgm.parts import build_encoder, build_fusion
     from omgm.self_calibration import calibrate_index
-    from retriever.files import read_object
     from retriever.models.bm25 import BM25
 
     existing(args.index, "--index")
@@ -31,9 +31,8 @@ def run(args: argparse.Namespace) -> None:
     encoder, fusion = build_encoder(profile), build_fusion(profile)
     index = open_retriever(profile, args.index, encoder=encoder, fusion=fusion, reranker=BM25(), live=True).index
     calibrate_index(profile, args.index, index, encoder, fusion, not args.json)
-    path = args.index / RECOGNITION
-    if not path.is_file():
+    found = read_recognition(args.index)
+    if found is None:
         report(args, {"calibrated": False}, f"{args.index}: too few images to calibrate recognition")
         return
-    found = read_object(path)
-    report(args, {"calibrated": True, **found}, f"{path}: fitted to {counted(found['sampled'], 'image')}")
+    report(args, {"calibrated": True, **found}, f"{args.index / RECOGNITION}: fitted to {counted(found['sampled'], 'image')}")

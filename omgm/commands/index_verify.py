@@ -18,8 +18,10 @@ def run(args: argparse.Namespace) -> None:
     """Verifies all files and changes."""
     existing(args.index, "--index")
     from indexes.live.index import LiveIndex
+    from omgm.own_recognition import read_recognition
 
     index = LiveIndex.open(args.index, verify=True)
+    read_recognition(args.index)
     held = f"{counted(len(index), 'entity')}, {counted(index.changes, 'change')} not compacted"
     found = {"ok": True, "entities": len(index), "changes": index.changes}
     report(args, found, f"{args.index}: all checksums match; {held}")

@@ -19,6 +19,7 @@ from indexes.live.changes import Removal
 from indexes.live.index import LiveIndex
 from indexes.store.manifest import RECOGNITION
 from omgm import indexing
+from omgm.__main__ import main
 from omgm.opening import open_retriever
 from omgm.own_recognition import images_in, outdated_recognition
 from omgm.parts import build_encoder, build_fusion
@@ -107,11 +108,20 @@ def test_a_build_calibrates_and_the_retriever_uses_it(index: Path, caplog: pytes
     own = load_profile("embedded", [*PLAIN, "recognition.general=false"])
     fitted = open_retriever(own, index).recognition
     assert fitted is None or fitted.bias == own.recognition.bias  # what `omgm sweep --recognition` found comes first
+    written = (index / RECOGNITION).read_bytes()
     with caplog.at_level(logging.WARNING):
-        (index / RECOGNITION).write_text(json.dumps(found | {"entities": 20}))
+        older = {name: value for name, value in found.items() if name != "sha256"}
+        (index / RECOGNITION).write_text(json.dumps(older | {"entities": 20}))
         assert open_retriever(profile, index).recognition is not None
     assert "20 entities had an image; 54 have one now" in caplog.text
-    (index / RECOGNITION).write_text(json.dumps(found))
+    (index / RECOGNITION).write_text(json.dumps(found | {"bias": found["bias"] + 1e-9}))
+    with pytest.raises(
+        ValueError, match=r"recognition\.json: content differs from its checksum; remove it and measure"
+    ):
+        open_retriever(profile, index)
+    assert main(["index", "verify", "--index", str(index)]) == 2
+    (index / RECOGNITION).write_bytes(written)
+    assert main(["index", "verify", "--index", str(index)]) == 0
 
 
 def test_a_finished_calibration_is_kept_and_another_is_the_same(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from retriever.images import encoded
+from serving.examples import read_examples
 from serving.settings import ServingSettings
 from tests.fakes.asking import GREEN, RED, WHEN, ask, ask_json, events, fault
 from tests.fakes.images import image_bytes
@@ -253,6 +254,8 @@ def test_examples(tmp_path: Path, client: httpx.Client) -> None:
         assert other.get("/examples/a").headers["content-type"] == "image/jpeg"
         assert fault(other.get("/examples/c")) == (404, "not_found", "name")
         assert other.get("/examples/..%2Ftest.csv").status_code == 404
+    (folder / "examples.csv").write_text('question,dataset_image_ids\nWho?,b\n', encoding="utf-8")  # chosen: all of them
+    assert {name: example.question for name, example in read_examples(folder).items()} == {"b": "Who?"}
 
 
 def test_examples_that_cannot_be_read(tmp_path: Path) -> None:

@@ -141,6 +141,9 @@ def test_further_images_of_an_article_are_fetched(tmp_path: Path) -> None:
                 "PUT", "/entities/z", json={"title": "Z", "sections": sections, "image": main, "images": images}
             )
             assert response.status_code == 200, response.text
+            unsearched, *skipped = response.json()["notes"]
+            assert unsearched.startswith("4 images of 1 entity, such as z: not searched, only the first 2 of each are")
+            assert len(skipped) == 3 and "elsewhere.example" in skipped[0] and "bad.png" in skipped[1]
             assert [live.best(seed)["entity"]["id"] for seed in (49, 50)] == ["z", "z"]
             index = live.editor.index
             row = index.row_of("z")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from indexes.knowledge.sources import FolderImages
 from indexes.live.counting import count
@@ -91,6 +92,22 @@ def test_an_image_found_by_its_name_is_kept_when_its_folder_is_gone(tmp_path: Pa
     unnamed = [replace(entity, image=None) for entity in entities]  # as of a matcher that finds nothing
     counts = updated(world, editor, unnamed, accept_missing=True)
     assert counts == {"unchanged": 3, "images_kept": 3}
+    editor.close()
+
+
+def test_images_that_are_not_searched_are_named_as_in_a_build(tmp_path: Path) -> None:
+    world = World(tmp_path, [article("a")], image_keys=3)
+    editor, more = world.editor(), [article("a"), article("b", further=2), article("c", further=4)]
+    for entity in more:
+        for image in [entity.image, *(one.url for one in entity.images)]:
+            (world.images / str(image)).parent.mkdir(exist_ok=True)
+            Image.new("RGB", (8, 8), "red").save(world.images / str(image))
+    notes = list[str]()
+    update(editor, lambda compare: more, FolderImages(world.images), notes=notes)
+    assert notes == [
+        "2 images of 1 entity, such as kb/c: not searched, only the first 3 of each are; to search more, set "
+        "search.image_keys"
+    ]
     editor.close()
 
 

@@ -7,6 +7,7 @@ import json
 import shutil
 import tarfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import numpy as np
 import pytest
 from huggingface_hub import DatasetCard
 
+from indexes.live.changes import Removal
+from indexes.live.index import LiveIndex
 from indexes.store.index import Index, published
 from indexes.store.manifest import FILES, MANIFEST, RECOGNITION, read_manifest
 from tests.examples import python_blocks
@@ -175,6 +178,13 @@ def test_what_an_index_found_about_its_recognition_goes_along(built: Path, hub: 
     assert (loaded.folder / RECOGNITION).read_text() == '{"bias": 1}'
     loaded.save_pretrained(tmp_path / "saved")
     assert (tmp_path / "saved" / RECOGNITION).read_text() == '{"bias": 1}'
+    with closing(LiveIndex.open(folder, write=True)) as index:
+        index.apply([Removal(index.entity(0).id)])
+        index.compact()
+    compacted = Index.open(folder)
+    assert compacted.folder != folder
+    compacted.push_to_hub("org/index")
+    assert hub.repos[REPO][RECOGNITION] == b'{"bias": 1}'
     Index.open(built).save_pretrained(tmp_path / "saved")
     assert not (tmp_path / "saved" / RECOGNITION).exists()  # of other content
     Index.open(built).push_to_hub("org/index")
