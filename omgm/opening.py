@@ -19,10 +19,11 @@ from omgm.settings import Profile
 from retriever.image_cache import ImageCache
 from retriever.models.bm25 import BM25
 from retriever.models.hybrid import HybridReranker
+from retriever.models.image_parts import part_encoder
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder, Step, TextReranker
 from retriever.recognition import SIGNS, Recognition, Signs
-from retriever.step1_search import EntitySearch
+from retriever.step1_search import EntitySearch, part_scores
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 
@@ -112,7 +113,10 @@ def open_retriever(
     steps = [*search_steps(profile, opened, encoder, fusion), SectionRerank(reranker, opened, profile.sections.beta)]
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)
     pin = opened.pinned if isinstance(opened, LiveIndex) else nullcontext
-    return Retriever(steps, opened, recognition, pin, profile.search.trim_borders, device=opened.device)
+    parts_of = part_encoder(encoder)
+    propose = None if parts_of is None else part_scores(parts_of, opened)
+    trim = profile.search.trim_borders
+    return Retriever(steps, opened, recognition, pin, trim, device=opened.device, propose=propose)
 
 
 def warn_of_pair(profile: Profile) -> None:

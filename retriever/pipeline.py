@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 
 from retriever.borders import edges_of, without_border
-from retriever.crops import retrieve_crops
+from retriever.crops import Propose, retrieve_crops
 from retriever.protocols import EntityIndex, Finish, Step
 from retriever.recognition import Recognition
 from retriever.streams import free_threads, nothing_left_behind, own_stream, side_by_side
@@ -47,6 +47,7 @@ class Retriever(Generic[IndexT]):
         trim_borders: Whether to cut uniform borders off query images.
         splits: Whether a batch may be split across cores; not if a step knows its batch in advance.
         device: Where the steps' models are.
+        propose: Says which parts of an image to search if it is not recognized (`retriever.crops`).
 
     Attributes:
         models: Any other code that runs the models must do so in `with retriever.models`; no batch is in a step
@@ -65,8 +66,10 @@ class Retriever(Generic[IndexT]):
         trim_borders: bool = False,
         splits: bool = True,
         device: torch.device | str = "cpu",
+        propose: Propose | None = None,
     ) -> None:
         self.index = index
+        self.propose = propose
         self.trim_borders = trim_borders
         self.recognition = recognition
         self.device = torch.device(device)
@@ -112,11 +115,17 @@ class Retriever(Generic[IndexT]):
         results = self._retrieve(shown, steps, free)
         if steps is not None or self.recognition is None:
             return results
-        found = retrieve_crops(self._retrieve, shown, results, self.recognition)
+        propose = self._proposed if self.propose else None
+        found = retrieve_crops(self._retrieve, shown, results, self.recognition, propose)
         return [
             replace(result, crop=_within(query.image, result.crop)) if result.crop and query is not part else result
             for query, part, result in zip(queries, shown, found, strict=True)
         ]
+
+    def _proposed(self, query: Query, crops: Sequence[Crop]) -> Sequence[float]:
+        assert self.propose is not None
+        with self.models.batch(), self._pin(), nothing_left_behind(self.device):
+            return self.propose(query, crops)
 
     def _retrieve(
         self, queries: Sequence[Query], steps: int | None, free: Callable[[], object] = bool

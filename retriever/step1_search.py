@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from PIL import Image
+from torch import Tensor
+
+from retriever.crops import Propose
 from retriever.protocols import DualEncoder, EntityIndex, Finish
-from retriever.types import Candidate, Query
+from retriever.types import Candidate, Crop, Query
 
 
 class EntitySearch:
@@ -51,6 +55,26 @@ class EntitySearch:
             return found
 
         return finish
+
+
+def part_scores(encode: Callable[[Image.Image, Sequence[Crop]], Tensor], index: EntityIndex) -> Propose:
+    """Returns a function that scores parts of a query's image as this step would, without cutting them out.
+
+    Args:
+        encode: Encodes parts of an image, as `retriever.models.image_parts.part_encoder` returns it.
+        index: The index to search.
+    """
+
+    def scores_of(query: Query, crops: Sequence[Crop]) -> list[float]:
+        excluded = set(query.options.exclude)
+        wanted = max(1, min(1 + len(excluded), len(index)))
+        scores, rows = index.search(encode(query.image, crops), wanted)
+        return [
+            max((sim for sim, row in zip(*pair, strict=True) if row >= 0 and row not in excluded), default=0.0)
+            for pair in zip(scores.tolist(), rows.tolist(), strict=True)
+        ]
+
+    return scores_of
 
 
 def _checked(k: int) -> int:

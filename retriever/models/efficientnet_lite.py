@@ -51,6 +51,10 @@ class EfficientNetLite:
 
     def __call__(self, pixels: Tensor) -> Tensor:
         """Encodes images, [B, 3, H, W], as vectors [B, FEATURES]: the mean over the last feature map."""
+        return self.cells(pixels).mean((2, 3))
+
+    def cells(self, pixels: Tensor) -> Tensor:
+        """Returns the last feature map of images [B, 3, H, W]: [B, FEATURES, cells, cells]."""
         grid = self._stem(pixels.contiguous(memory_format=torch.channels_last))
         for convolutions, narrowing in self._blocks:
             hidden = grid
@@ -58,7 +62,7 @@ class EfficientNetLite:
                 hidden = convolution(hidden)
             same = grid.shape[1] == narrowing.width and grid.shape[2:] == hidden.shape[2:]
             grid = narrowing(hidden, grid if same else None)
-        return self._head(grid).mean((2, 3))
+        return self._head(grid)
 
 
 class _Convolution:

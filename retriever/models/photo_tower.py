@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from PIL import Image
@@ -75,7 +76,16 @@ class PhotoTower:
             images: The images.
         """
         pixels = to_device(self._pixels.to_uint8(images), self.device).float() / 255
-        seen = functional.normalize((self.features(pixels) - self._mean) @ self._projection.T, dim=-1)
+        return self.joined(vectors, self.features(pixels))
+
+    def cells(self, image: Image.Image, side: int) -> Tensor:
+        """Returns the network's last feature map of an image of `side` pixels, float32 [FEATURES, cells, cells]."""
+        pixels = replace(self._pixels, size=side).to_device([image], self.device, self._dtype)
+        return self._network.cells(pixels)[0].float()
+
+    def joined(self, vectors: Tensor, features: Tensor) -> Tensor:
+        """Returns what `with_images` does, for the features of the images or of parts of them [N, FEATURES]."""
+        seen = functional.normalize((features - self._mean) @ self._projection.T, dim=-1)
         return torch.cat([(1 - self._share) ** 0.5 * vectors, self._share**0.5 * seen], dim=-1)
 
     def without_images(self, vectors: Tensor) -> Tensor:

@@ -188,9 +188,17 @@ class SmallVision(nn.Module):
         Args:
             pixel_values: Float [B, 3, side, side]; positions are interpolated if `side` is not `image_size`.
         """
+        return self.mixed(self.grid(pixel_values))
+
+    def grid(self, pixel_values: Tensor) -> Tensor:
+        """Returns the convolutions' last grid of square images, [B, width, cells, cells]."""
         grid = pixel_values.contiguous(memory_format=torch.channels_last)
         for stage in self._current_stages():
             grid = stage(grid)
+        return grid
+
+    def mixed(self, grid: Tensor) -> VisionOutput:
+        """Lets the cells of square grids [B, width, cells, cells], or of square parts of them, attend to each other."""
         cells = grid.flatten(2).transpose(1, 2)
         positions: Tensor = self.positions
         if positions.shape[1] != 1 + cells.shape[1]:

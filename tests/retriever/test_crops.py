@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,15 +11,15 @@ import pytest
 from PIL import Image
 
 from indexes.store.index import Index
-from retriever.crops import CROPS, SCALES
+from retriever.crops import CROPS, PROPOSALS, PROPOSED, Propose, _around
 from retriever.models.bm25 import BM25
 from retriever.pipeline import Retriever
 from retriever.protocols import Finish, Step
 from retriever.recognition import Recognition, Signs
-from retriever.step1_search import EntitySearch
+from retriever.step1_search import EntitySearch, part_scores
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
-from retriever.types import Options, Query
+from retriever.types import Crop, Options, Query
 from tests.fakes.knowledge_base import FLAGS, build_small_index
 from tests.fakes.models import FakeEncoder, FakeFusion
 
@@ -31,14 +32,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_small_index(tmp_path_factory.mktemp("crops"))
 
 
-def pipeline(folder: Path, recognition: Recognition | None = STRICT, trim: bool = False) -> Retriever[Index]:
+def pipeline(
+    folder: Path, recognition: Recognition | None = STRICT, trim: bool = False, propose: Propose | None = None
+) -> Retriever[Index]:
     index = Index.open(folder)
     steps: list[Step] = [
         EntitySearch(FakeEncoder(), index, k=4),
         FusionRerank(FakeFusion(), index, alpha=1.0),
         SectionRerank(BM25(), index, beta=0.5),
     ]
-    return Retriever(steps, index, recognition, trim_borders=trim)
+    return Retriever(steps, index, recognition, trim_borders=trim, propose=propose)
 
 
 def flag(country: str, size: tuple[int, int]) -> Image.Image:
@@ -60,11 +63,20 @@ def titles(retriever: Retriever[Index], queries: list[Query]) -> list[str]:
     return [retriever.index.entity(found.candidates[0].row).title for found in retriever.retrieve(queries)]
 
 
-def test_crops_are_parts_of_the_image_of_both_sizes() -> None:
-    assert len(set(CROPS)) == 9 * len(SCALES)
-    for left, top, right, bottom in CROPS:
-        assert 0 <= left < right <= 1 and 0 <= top < bottom <= 1
-        assert right - left == pytest.approx(bottom - top) and min(abs(right - left - one) for one in SCALES) < 1e-9
+@pytest.mark.parametrize(("crops", "places"), [(CROPS, {0.75: 9, 0.55: 9}), (PROPOSALS, {0.5: 25, 0.625: 16, 0.75: 9})])
+def test_crops_are_parts_of_the_image_of_some_sizes(crops: Sequence[Crop], places: dict[float, int]) -> None:
+    for left, top, right, bottom in crops:
+        assert 0 <= left < right <= 1 + 1e-9 and 0 <= top < bottom <= 1 + 1e-9
+        assert right - left == pytest.approx(bottom - top)
+    assert Counter(round(right - left, 6) for left, _, right, _ in crops) == places
+
+
+def test_crops_around_one_stay_in_the_image() -> None:
+    around = _around((0.5, 0.0, 1.0, 0.5))
+    assert around[0] == pytest.approx((0.5375, 0.0375, 0.9625, 0.4625))  # 0.85 times as large, in the middle
+    assert around[5] == pytest.approx((0.44, 0.0, 0.94, 0.5)) and around[6] == pytest.approx((0.5, 0.0, 1.0, 0.5))
+    assert around[9] == pytest.approx((0.425, 0.0, 1.0, 0.575))
+    assert all(0 <= edge <= 1 + 1e-9 for crop in around for edge in crop)
 
 
 @pytest.mark.parametrize(("at", "place"), [((0, 0), 9), ((90, 68), 13), ((180, 135), 17)])
@@ -104,6 +116,50 @@ def test_what_is_recognized_or_unknown_is_searched_once(folder: Path) -> None:
     retriever.recognition = None
     retriever.retrieve([on_black("Ireland", (0, 0))])
     assert asked == [1, 1, 1]
+
+
+def test_only_proposed_crops_go_through_the_first_step(folder: Path) -> None:
+    wanted, asked, given = PROPOSALS.index((0.375, 0.375, 1.0, 1.0)), list[int](), list[tuple[int, int]]()
+
+    def propose(query: Query, crops: Sequence[Crop]) -> list[float]:
+        given.append(query.image.size)
+        return [1.0 if number == wanted else 0.0 for number in range(len(crops))]
+
+    retriever = pipeline(folder, propose=propose)
+    first, *others = retriever.steps
+
+    class Counted:
+        name = "step1"
+
+        def start(self, queries: Sequence[Query]) -> Finish:
+            asked.append(len(queries))
+            return first.start(queries)
+
+    retriever.steps = [Counted(), *others]
+    [found] = retriever.retrieve([on_black("Ireland", (150, 113), (250, 187))])
+    assert found.crop == PROPOSALS[wanted] and retriever.index.entity(found.candidates[0].row).title == "Ireland"
+    assert sum(asked) == 1 + PROPOSED + 1 and given == [(400, 300)]
+    assert retriever.retrieve([Query(flag("France", (300, 200)), "")])[0].crop is None and len(given) == 1
+
+
+def test_what_is_nearly_recognized_is_looked_at_again(folder: Path) -> None:
+    query = on_black("Ireland", (90, 60), (200, 150))
+    [found] = pipeline(folder).retrieve([query])
+    assert found.crop is not None and found.crop not in CROPS
+    assert found.recognized is not None and found.recognized > 0.9
+
+
+def test_scores_of_parts_leave_out_what_a_query_excludes(folder: Path) -> None:
+    index, encoder = Index.open(folder), FakeEncoder()
+    vectors = encoder.encode_images([flag("Ireland", (30, 20)), flag("France", (30, 20))])
+    scores_of, image = part_scores(lambda image, parts: vectors, index), flag("Ireland", (30, 20))
+    ireland = index.row_of(
+        next(index.entity(row).id for row in range(len(index)) if index.entity(row).title == "Ireland")
+    )
+    assert ireland is not None
+    plain = scores_of(Query(image, ""), CROPS[:2])
+    without = scores_of(Query(image, "", options=Options(exclude=(ireland,))), CROPS[:2])
+    assert plain[0] > without[0] and plain[1] == without[1]
 
 
 def test_a_batch_gives_what_each_image_gives_alone(folder: Path) -> None:
