@@ -254,7 +254,7 @@ def test_examples(tmp_path: Path, client: httpx.Client) -> None:
         assert other.get("/examples/a").headers["content-type"] == "image/jpeg"
         assert fault(other.get("/examples/c")) == (404, "not_found", "name")
         assert other.get("/examples/..%2Ftest.csv").status_code == 404
-    (folder / "examples.csv").write_text('question,dataset_image_ids\nWho?,b\n', encoding="utf-8")  # all of them
+    (folder / "examples.csv").write_text("question,dataset_image_ids\nWho?,b\n", encoding="utf-8")  # all of them
     assert {name: example.question for name, example in read_examples(folder).items()} == {"b": "Who?"}
 
 
