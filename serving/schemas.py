@@ -258,7 +258,7 @@ class ChangeOut(View):
     id: str
     created: bool = False
     """Whether the index had no entity of this id before."""
-    notes: list[str] = []
+    notes: list[str] = Field(default_factory=list)
     """Images of the article that are not searched, and why."""
     index: IndexOut
 
