@@ -35,4 +35,5 @@ def run(args: argparse.Namespace) -> None:
     if found is None:
         report(args, {"calibrated": False}, f"{args.index}: too few images to calibrate recognition")
         return
-    report(args, {"calibrated": True, **found}, f"{args.index / RECOGNITION}: fitted to {counted(found['sampled'], 'image')}")
+    text = f"{args.index / RECOGNITION}: fitted to {counted(found['sampled'], 'image')}"
+    report(args, {"calibrated": True, **found}, text)
