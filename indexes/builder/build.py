@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
-
 from indexes.builder.chat_summarizer import ChatSummarizer
 from indexes.builder.claim import PARTS, UNKNOWN, claim, publish, resumable
 from indexes.builder.existing import existing_index, with_images
+from indexes.builder.image_records import ImageRecords
 from indexes.builder.image_stage import store_images
 from indexes.builder.key_stage import write_keys
 from indexes.builder.plan import BuildPlan
@@ -33,7 +32,7 @@ from indexes.lines import Articles, offsets_path, save_offsets
 from indexes.store.entity_index import write_entity_index
 from indexes.store.generations import is_live
 from indexes.store.index import Index
-from indexes.store.keys import Keys
+from indexes.store.keys import NO_OWNERS, Keys
 from indexes.store.lock import LockedError, locked
 from indexes.store.manifest import (
     IMAGE_OWNERS,
@@ -47,7 +46,7 @@ from indexes.store.manifest import (
     describe_files,
 )
 from indexes.store.search_kinds import choose_kind
-from indexes.store.thumbnails import checksum, hash_thumbnails, plain_images, shared_images
+from indexes.store.thumbnails import Hashes, checksum, hash_thumbnails, plain_images, shared_images
 from retriever.files import write_whole
 from retriever.types import Entity
 
@@ -165,7 +164,6 @@ def _read_articles(plan: BuildPlan, parts: Path) -> Articles:
 
 def _run_stages(plan: BuildPlan, parts: Path, articles: Articles, inputs: Inputs) -> Manifest:
     """Writes all files of an index but the articles, and returns the manifest that is to come last."""
-    encoder, fusion, sections = plan.encoder, plan.fusion, plan.sections
     run = BuildRun(
         folder=parts,
         workers=plan.open_workers(),
@@ -180,52 +178,66 @@ def _run_stages(plan: BuildPlan, parts: Path, articles: Articles, inputs: Inputs
     log_problems(images)
     summarize_all(articles, plan.summarizer, parts / "summaries.jsonl", run.batch, progress=run.progress)
     save_offsets(parts / "summaries.jsonl")
-    readable = images.readable_rows()
-    if run.candidates == "image" and not len(readable):
+    readable = len(images.readable_rows())
+    if run.candidates == "image" and not readable:
         raise ValueError(f"{plan.knowledge.kb}: no entity has a readable main image, which candidates = 'image' needs")
     keys = write_keys(run, images)
-    if len(keys.owners):
-        save_array(parts / OWNERS, keys.owners)
-    labeled = shown = np.empty(0, np.int64)
-    if run.use.labeled:
-        labeled = images.labeled_keys()
-        save_array(parts / LABELED_KEYS, labeled)
-    windows = 0 if sections is None else write_section_vectors(run, articles, sections)
-    if fusion is not None and run.use.keys > 1:
-        shown = images.image_owners()
-    if len(shown):
-        save_array(parts / IMAGE_OWNERS, shown)
+    labeled_tokens, image_tokens = _save_owners(run, keys, images, has_tokens=plan.fusion is not None)
+    counts = Counts(
+        entities=len(articles),
+        sections=sum(len(entity.sections) for entity in articles),
+        with_image=readable,
+        searchable=keys.searchable,
+        further_keys=len(keys.owners),
+        token_sections=int(offsets[-1]) - labeled_tokens - image_tokens,
+        labeled_tokens=labeled_tokens,
+        image_tokens=image_tokens,
+        section_windows=0 if plan.sections is None else write_section_vectors(run, articles, plan.sections),
+    )
     record = _entity_index(plan, parts, keys, inputs)
-    fit = measure_self_retrieval(parts, readable, encoder)
     hashes = hash_thumbnails(parts, len(articles))
-    report = read_reading(parts, len(readable)) | {
-        "shared_images": shared_images(hashes, articles).to_json(),
-        "plain_images": plain_images(parts, articles),
-    }
-    if fit is not None:
-        report["self_retrieval"] = fit.to_json()
-    write_report(parts, image_problems(articles, images), report)
+    _report(plan, parts, articles, images, hashes)
     return Manifest(
         name=plan.index_name,
         created_with=_created_with(),
         inputs=inputs,
-        counts=Counts(
-            entities=len(articles),
-            sections=sum(len(entity.sections) for entity in articles),
-            with_image=len(readable),
-            searchable=keys.searchable,
-            further_keys=len(keys.owners),
-            token_sections=int(offsets[-1]) - (0 if fusion is None else len(labeled)) - len(shown),
-            labeled_tokens=0 if fusion is None else len(labeled),
-            image_tokens=len(shown),
-            section_windows=windows,
-        ),
-        dimension=encoder.dimension,
-        token_shape=(0, 0) if fusion is None else fusion.token_shape,
+        counts=counts,
+        dimension=plan.encoder.dimension,
+        token_shape=(0, 0) if plan.fusion is None else plan.fusion.token_shape,
         thumbnails=checksum(hashes),
         search=record,
         files=describe_files(parts),
     )
+
+
+def _save_owners(run: BuildRun, keys: Keys, images: ImageRecords, has_tokens: bool) -> tuple[int, int]:
+    """Writes which entities the further keys and the images with tokens are of.
+
+    Returns:
+        The numbers of labeled images and of the articles' own images that have tokens.
+    """
+    labeled = images.labeled_keys() if run.use.labeled else NO_OWNERS
+    own = images.image_owners() if has_tokens and run.use.keys > 1 else NO_OWNERS
+    for name, owners, is_needed in (
+        (OWNERS, keys.owners, len(keys.owners)),
+        (LABELED_KEYS, labeled, run.use.labeled),
+        (IMAGE_OWNERS, own, len(own)),
+    ):
+        if is_needed:
+            save_array(run.folder / name, owners)
+    return len(labeled) if has_tokens else 0, len(own)
+
+
+def _report(plan: BuildPlan, parts: Path, articles: Articles, images: ImageRecords, hashes: Hashes) -> None:
+    """Writes what could not be used, and how well the images can be told apart."""
+    readable = images.readable_rows()
+    report = read_reading(parts, len(readable)) | {
+        "shared_images": shared_images(hashes, articles).to_json(),
+        "plain_images": plain_images(parts, articles),
+    }
+    if (fit := measure_self_retrieval(parts, readable, plan.encoder)) is not None:
+        report["self_retrieval"] = fit.to_json()
+    write_report(parts, image_problems(articles, images), report)
 
 
 def _entity_index(plan: BuildPlan, parts: Path, keys: Keys, inputs: Inputs) -> SearchRecord:

@@ -45,18 +45,8 @@ logger = logging.getLogger(__name__)
 
 _SUFFIXES = (".md", ".markdown", ".mdx", ".qmd", ".rmd")
 _PROJECT_FILES = frozenset(
-    {
-        "LICENSE",
-        "LICENCE",
-        "CONTRIBUTING",
-        "CODE_OF_CONDUCT",
-        "CHANGELOG",
-        "SECURITY",
-        "SUPPORT",
-        "GOVERNANCE",
-        "SUMMARY",
-    }
-    | {"PULL_REQUEST_TEMPLATE", "ISSUE_TEMPLATE", "AUTHORS", "CONTRIBUTORS", "AGENTS", "CLAUDE"}
+    {"LICENSE", "LICENCE", "CONTRIBUTING", "CODE_OF_CONDUCT", "CHANGELOG", "SECURITY", "SUPPORT", "GOVERNANCE"}
+    | {"SUMMARY", "PULL_REQUEST_TEMPLATE", "ISSUE_TEMPLATE", "AUTHORS", "CONTRIBUTORS", "AGENTS", "CLAUDE"}
 )
 """Files about a repository, with names in capitals, that are not part of its content."""
 _SAMPLE, _FEWEST = 60, 6

@@ -24,16 +24,11 @@ from indexes.knowledge.image_names import IMAGE_SUFFIXES
 
 _WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|\n]*)(?:\\?\|([^\[\]\n]*))?\]\]")
 _COMMENT = re.compile(r"%%.*?%%", re.DOTALL)
-_FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\]")
 _SIZE = re.compile(r"\d+(?:x\d+)?")
-_MARKED = re.compile(r"==(\S(?:[^=\n]*\S)?)==")
-_CALLOUT = re.compile(r"^\[!\w+\][-+]?[ \t]*")
 _ATTRIBUTE = r"[\w-]+=(?:\"[^\"{}\n]*\"|[^\s\"{}]+)"
-_ATTRIBUTES = re.compile(
+_ATTRIBUTES = (
     r"\{:?\s*(?:[#.][\w-][^{}\n]*" + rf"|{_ATTRIBUTE}(?:\s+(?:{_ATTRIBUTE}|[#.][\w-]+))*\s*)" + r"\}|\{:[^{}\n]*\}"
 )
-_SPAN = re.compile(rf"\[([^\[\]\n]+)\](?={_ATTRIBUTES.pattern})")
-"""A span with attributes, as in Pandoc."""
 _SUB = re.compile(r"(?<=[\w)\]])~(?!~)((?:[^\s~\\]|\\ ){1,20})~(?!~)")
 _SUP = re.compile(r"(?<=[\w)\]])\^(?![\[\^])((?:[^\s^\\]|\\ ){1,20})\^(?!\^)")
 """Subscripts and superscripts, as in Pandoc: H~2~O, x^2^."""
@@ -48,13 +43,22 @@ _CLOSED = re.compile(
 """Elements whose content is not HTML."""
 _HTML_COMMENT = re.compile(r"<!--(.*?)-->", re.DOTALL)
 _ANY_TAG = re.compile(r"(<[^<>]*>)")
-_CHECKBOX = re.compile(r"^\[[ xX/-]\](?=\s)", re.MULTILINE)
-_BLOCK_ID = re.compile(r"(?:^|(?<=\s))\^[\w-]+$|\(\([0-9a-f]{8}-[0-9a-f-]{27}\)\)", re.MULTILINE)
-"""The id of a block at the end of a line, or a reference to a Logseq block."""
-_UNDEFINED = re.compile(
-    r"(?<![\w\])])\[(?=[^\[\]\n]*[A-Za-z])([^\[\]\n]*)\]\[(?:(?=[^\]]{2})[\w:/#-]*[._\d][\w.:/#-]*)?\]"
-)
-"""A reference link that the text does not define, such as one to a name in a program."""
+_MARKS = {
+    "footnote": r"\[\^[^\[\]\s]+\]",
+    "callout": r"\A\[!\w+\][-+]?[ \t]*",
+    "checkbox": r"^\[[ xX/-]\](?=\s)",
+    "id of a block at the end of a line, or a reference to a Logseq block": (
+        r"(?:^|(?<=\s))\^[\w-]+$|\(\([0-9a-f]{8}-[0-9a-f-]{27}\)\)"
+    ),
+    "span with attributes, as in Pandoc": rf"\[([^\[\]\n]+)\](?={_ATTRIBUTES})",
+    "attributes": _ATTRIBUTES,
+    "highlight": r"==(\S(?:[^=\n]*\S)?)==",
+    "reference link that the text does not define, such as one to a name in a program": (
+        r"(?<![\w\])])\[(?=[^\[\]\n]*[A-Za-z])([^\[\]\n]*)\]\[(?:(?=[^\]]{2})[\w:/#-]*[._\d][\w.:/#-]*)?\]"
+    ),
+}
+"""Marks that CommonMark does not know, removed in this order; the words in the first group of a pattern are kept."""
+_MARK_PATTERNS = tuple(re.compile(pattern, re.MULTILINE) for pattern in _MARKS.values())
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])[ \t]+\S")
 _TAGS = re.compile(r"\W*(?:tags?\s*:+\s*)?(?:#[\w/-]+[\s,;]*)+", re.IGNORECASE)
 """A line with only tags."""
@@ -175,9 +179,9 @@ def _cleaned(piece: Heading | Piece, losses: Losses) -> Heading | Piece:
 
 
 def _without_marks(text: str) -> str:
-    for pattern in (_FOOTNOTE, _CALLOUT, _CHECKBOX, _BLOCK_ID):
-        text = pattern.sub("", text)
-    return _UNDEFINED.sub(r"\1", _MARKED.sub(r"\1", _ATTRIBUTES.sub("", _SPAN.sub(r"\1", text))))
+    for pattern in _MARK_PATTERNS:
+        text = pattern.sub(r"\1" if pattern.groups else "", text)
+    return text
 
 
 @cache

@@ -62,23 +62,11 @@ _MDX = {
     "component": r"</?[A-Z][\w.]*(?:[^<>{}\"']|\"[^\"]*\"|'[^']*'|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*>",
 }
 _SIGNS = {
-    **{
-        "role": ("}`",),
-        "raw": ("`{=",),
-        "tag": ("{%", "{{", "<%"),
-        "output": ("{{",),
-        "macro": ("{{",),
-        "braced": ('="', " end}"),
-    },
-    **{"embed": ("![[",), "field": ("::",), "definition": ("\n:",), "footnote": ("[^",), "inline_note": ("^[",)},
-    **{
-        "property": ("::",),
-        "container": (":::",),
-        "citation": ("@",),
-        "target": (")=", "--8<--"),
-        "comment": ("%", "{/*"),
-    },
-    **{"abbreviation": ("*[",), "module": ("import", "export"), "source": ("src={",), "component": ("<",)},
+    **{"role": ("}`",), "raw": ("`{=",), "tag": ("{%", "{{", "<%"), "output": ("{{",), "macro": ("{{",)},
+    **{"braced": ('="', " end}"), "embed": ("![[",), "field": ("::",), "definition": ("\n:",), "footnote": ("[^",)},
+    **{"inline_note": ("^[",), "property": ("::",), "container": (":::",), "citation": ("@",)},
+    **{"target": (")=", "--8<--"), "comment": ("%", "{/*"), "abbreviation": ("*[",), "module": ("import", "export")},
+    **{"source": ("src={",), "component": ("<",)},
 }
 """What a text with a piece of markup has; others need not be searched for it."""
 

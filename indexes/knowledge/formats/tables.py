@@ -11,21 +11,21 @@ _MOST_COLUMNS, _MOST_ROWS = 200, 10_000
 """Largest spans; browsers limit them as well."""
 _NOTHING = "\u2013"
 _VALUE = frozenset(
-    {
-        "value",
-        "values",
-        "data",
-        "details",
-        "info",
-        "information",
-        "wert",
-        "werte",
-        "valeur",
-        "valeurs",
-        "valor",
+    {"value", "values", "data", "details", "info", "information", "wert", "werte", "valeur", "valeurs", "valor"}
+    | {
         "valore",
+        "valores",
+        "valori",
+        "waarde",
+        "värde",
+        "verdi",
+        "værdi",
+        "wartość",
+        "hodnota",
+        "érték",
+        "arvo",
+        "değer",
     }
-    | {"valores", "valori", "waarde", "värde", "verdi", "værdi", "wartość", "hodnota", "érték", "arvo", "değer"}
     | {"значение", "значення", "τιμή", "القيمة", "ערך", "值", "数值", "値", "값", "giá trị", "nilai"}
 )
 """Names of a second column that say nothing about its values, in lower case."""

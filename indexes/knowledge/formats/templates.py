@@ -26,29 +26,11 @@ _Function = Callable[[Arguments, Named], str | None]
 _PREFIXES = {
     name: pair.partition("=")[0].replace("_", " ")
     for pair in (
-        *(
-            "US$=USD,US$",
-            "$=$",
-            "€=EUR,€,EURO",
-            "£=GBP,£",
-            "¥=JPY,¥,YEN",
-            "CN¥=CNY,CN¥,RMB",
-            "₹=INR,₹",
-            "A$=AUD,A$,AU$",
-        ),
+        *("US$=USD,US$", "$=$", "€=EUR,€,EURO", "£=GBP,£", "¥=JPY,¥,YEN", "CN¥=CNY,CN¥,RMB", "₹=INR,₹"),
+        *("A$=AUD,A$,AU$",),
         *("C$=CAD,C$,CA$", "NZ$=NZD,NZ$", "HK$=HKD,HK$", "S$=SGD,S$", "₩=KRW,₩", "₽=RUB,₽", "R$=BRL,R$", "Mex$=MXN"),
-        *(
-            "CHF_=CHF",
-            "SEK_=SEK",
-            "NOK_=NOK",
-            "DKK_=DKK",
-            "PLN_=PLN",
-            "₺=TRY,₺",
-            "R=ZAR",
-            "₱=PHP,₱",
-            "฿=THB",
-            "₪=ILS,NIS",
-        ),
+        *("CHF_=CHF", "SEK_=SEK", "NOK_=NOK", "DKK_=DKK", "PLN_=PLN", "₺=TRY,₺", "R=ZAR", "₱=PHP,₱", "฿=THB"),
+        *("₪=ILS,NIS",),
         "₴=UAH,₴",
     )
     for name in pair.partition("=")[2].split(",")
