@@ -5,7 +5,8 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
-from urllib.parse import unquote
+
+from indexes.knowledge.image_names import plain_path
 
 SMALLEST = 64
 """Smallest side in pixels; smaller images are icons."""
@@ -41,8 +42,7 @@ def image_path(source: str, page: str) -> str:
         return source.partition("#")[0]
     if not source or re.match(r"[a-z][a-z0-9+.-]*:", source, re.IGNORECASE):
         return ""
-    relative = unquote(re.split(r"[?#]", source)[0])
-    return posixpath.normpath(posixpath.join("/", posixpath.dirname(page), relative)).lstrip("/")
+    return plain_path(source, page)
 
 
 def photos_first(names: Iterable[str]) -> list[str]:

@@ -102,40 +102,21 @@ def to_pandas_csv(things: list[Thing], folder: Path) -> Path:
     return folder / "kb.csv"
 
 
-def to_pandas_json(things: list[Thing], folder: Path) -> Path:
-    frame(things).to_json(folder / "kb.json", orient="records")
-    return folder / "kb.json"
-
-
-def to_pandas_lines(things: list[Thing], folder: Path) -> Path:
-    frame(things).to_json(folder / "kb.jsonl", orient="records", lines=True)
-    return folder / "kb.jsonl"
-
-
 def to_parquet(things: list[Thing], folder: Path) -> Path:
     pytest.importorskip("pyarrow")
     frame(things).to_parquet(folder / "kb.parquet")
     return folder / "kb.parquet"
 
 
-def to_pandas_columns(things: list[Thing], folder: Path) -> Path:
-    frame(things).to_json(folder / "kb.json", orient="columns")
-    return folder / "kb.json"
+def to_pandas(name: str, **options: Any) -> Callable[[list[Thing], Path], Path]:
+    """Returns a function that writes JSON as pandas does with these options."""
 
+    def write(things: list[Thing], folder: Path) -> Path:
+        frame(things).to_json(folder / name, **options)
+        return folder / name
 
-def to_pandas_split(things: list[Thing], folder: Path) -> Path:
-    frame(things).to_json(folder / "kb.json", orient="split")
-    return folder / "kb.json"
-
-
-def to_pandas_index(things: list[Thing], folder: Path) -> Path:
-    frame(things).to_json(folder / "kb.json", orient="index")
-    return folder / "kb.json"
-
-
-def to_pandas_table(things: list[Thing], folder: Path) -> Path:
-    frame(things).to_json(folder / "kb.json", orient="table", index=False)
-    return folder / "kb.json"
+    write.__name__ = "to_pandas_" + ("lines" if "lines" in options else options["orient"])
+    return write
 
 
 def to_notes(things: list[Thing], folder: Path) -> Path:
@@ -213,8 +194,10 @@ def to_dump(things: list[Thing], folder: Path) -> Path:
 
 
 WRITERS = [
-    *(to_csv, to_json, to_lines, to_yaml, to_xml, to_pandas_csv, to_pandas_json, to_pandas_lines, to_parquet, to_notes),
-    *(to_site, to_zim, to_dump, to_pandas_columns, to_pandas_split, to_pandas_index, to_pandas_table),
+    *(to_csv, to_json, to_lines, to_yaml, to_xml, to_pandas_csv, to_parquet, to_notes, to_site, to_zim, to_dump),
+    *(to_pandas("kb.json", orient=orient) for orient in ("records", "columns", "split", "index")),
+    to_pandas("kb.json", orient="table", index=False),
+    to_pandas("kb.jsonl", orient="records", lines=True),
 ]
 
 
