@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from indexes.live.editor import Editor
+from indexes.store import search_faiss_gpu
 from indexes.store.entity_index import open_search
-from indexes.store.index import search_faiss_gpu
 from indexes.store.keys import Keys
 from indexes.store.manifest import SearchKind, SearchRecord
 from indexes.store.recall import HeldOutQueries

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from indexes.store.index import row_file
+from indexes.store import row_file
 from indexes.store.row_file import RowFile, read_spans
 from tests.paths import ROOT
 
@@ -177,7 +177,7 @@ def test_a_forked_process_reads_with_threads_of_its_own(tmp_path: Path) -> None:
 import os, sys
 from pathlib import Path
 import numpy as np
-from indexes.store.index import row_file
+from indexes.store import row_file
 row_file._SMALL = 0
 np.save(sys.argv[1], np.arange(4000))
 rows = row_file.RowFile(Path(sys.argv[1]))

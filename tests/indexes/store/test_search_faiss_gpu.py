@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from indexes.store import search_faiss_gpu
 from indexes.store.entity_index import open_search
-from indexes.store.index import search_faiss_gpu
 from indexes.store.keys import Keys
 from indexes.store.manifest import SearchKind, SearchRecord
 from indexes.store.recall import HeldOutQueries

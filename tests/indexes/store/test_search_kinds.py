@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from indexes.store import search_kinds
 from indexes.store.entity_index import open_search
-from indexes.store.index import search_kinds
 from indexes.store.keys import Keys
 from indexes.store.manifest import SearchKind
 from indexes.store.recall import HeldOutQueries
