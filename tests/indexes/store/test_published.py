@@ -17,7 +17,8 @@ from huggingface_hub import DatasetCard
 
 from indexes.live.changes import Removal
 from indexes.live.index import LiveIndex
-from indexes.store.index import Index, published
+from indexes.store import published
+from indexes.store.index import Index
 from indexes.store.manifest import FILES, MANIFEST, RECOGNITION, read_manifest
 from tests.examples import python_blocks
 from tests.fakes.hub import UPLOADS_WARN, FakeHub, logged_in_hub
