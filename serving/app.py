@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +25,7 @@ from serving.chat import add_chat_routes
 from serving.entities import OpenEditor, add_entity_routes
 from serving.errors import ApiError, install_error_handlers
 from serving.events import EVENTS, agent_events, answer_events, event_stream, retrieval_events
-from serving.examples import read_examples
+from serving.examples import ExampleQuestion, read_examples
 from serving.fields import CheckedRequest
 from serving.metrics import add_metrics
 from serving.openapi import Responses, errors
@@ -117,24 +117,12 @@ def create_app(
     service = Service(retriever, generator, settings, cache, Traces(tracer))
     runs = AgentRuns(service, agents)
     examples = read_examples(settings.examples_dir)
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            if isinstance(generator, AbstractAsyncContextManager):
-                await stack.enter_async_context(generator)
-            await service.batcher.start()
-            yield
-            await service.batcher.stop()
-            await runs.aclose()
-
-    summary = "Answers questions about images from an encyclopedia."
     shown = [Depends(HTTPBearer(auto_error=False))] if settings.read_keys or settings.write_keys else []  # in /docs
     app = FastAPI(
         title="OMGM",
-        summary=summary,
+        summary="Answers questions about images from an encyclopedia.",
         version=version("omgm"),
-        lifespan=lifespan,
+        lifespan=lambda app: _running(service, runs),
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,  # behind a proxy that strips a path prefix, the redirect would lead to a wrong URL
@@ -148,7 +136,32 @@ def create_app(
     add_pages(app)
     add_chat_routes(app, service)
     add_responses_route(app, service)
+    _add_question_routes(app, service, runs)
+    _add_state_routes(app, service, runs)
+    _add_entity_images(app, service)
+    add_entity_routes(app, service, editor)  # after the image route, since an id may contain slashes
+    _add_example_routes(app, examples)
 
+    # These go in front of FastAPI's own middleware too; `add_middleware` would put them behind it.
+    overload = Overload(service)
+    app.state.overload = None if settings.cors_origins else overload  # used by the protocol, which does not do CORS
+    app.middleware_stack = _with_head(with_cors(OverloadMiddleware(app.build_middleware_stack(), overload), settings))
+    return app
+
+
+@asynccontextmanager
+async def _running(service: Service, runs: AgentRuns) -> AsyncIterator[None]:
+    """Runs the batch worker, and the generator if it is an async context manager."""
+    async with AsyncExitStack() as stack:
+        if isinstance(service.generator, AbstractAsyncContextManager):
+            await stack.enter_async_context(service.generator)
+        await service.batcher.start()
+        yield
+        await service.batcher.stop()
+        await runs.aclose()
+
+
+def _add_question_routes(app: FastAPI, service: Service, runs: AgentRuns) -> None:
     @app.post("/answer", response_model=AnswerOut, responses=_ANSWER_RESPONSES, openapi_extra=_BODY)
     async def answer(request: Request) -> AnswerOut | Response:
         """Answers a question about an image, with evidence, candidates, scores and timings.
@@ -184,6 +197,8 @@ def create_app(
         checked, pending = await intake.take_in(service, request, read_request, begin)
         return event_stream(retrieval_events(pending)) if checked.stream else pending.response
 
+
+def _add_state_routes(app: FastAPI, service: Service, runs: AgentRuns) -> None:
     @app.get("/health/live")
     async def live() -> dict[str, str]:
         """Answers while the process runs."""
@@ -199,31 +214,33 @@ def create_app(
             status="ready",
             index=service.view.about(),
             tokens=service.view.tokens(),
-            generator=generator.name,
+            generator=service.generator.name,
             waiting=service.batcher.waiting,
         )
 
     @app.get("/info", responses=errors())
     async def info() -> InfoOut:
         """Returns the version, the index, the generator, and the limits of requests."""
-        limits = LimitsOut(**{name: getattr(settings, name) for name in LimitsOut.model_fields})
+        limits = LimitsOut(**{name: getattr(service.settings, name) for name in LimitsOut.model_fields})
         return InfoOut(
             version=version("omgm"),
             index=service.view.about(),
-            generator=generator.name,
+            generator=service.generator.name,
             limits=limits,
             modes=["retrieve", *runs.modes],
             agent_limits=runs.limits,
         )
 
+
+def _add_entity_images(app: FastAPI, service: Service) -> None:
     @app.get("/entities/{row}/image", response_class=Response, responses=_IMAGE_RESPONSES)
     async def entity_image(row: int) -> Response:
         """Returns the main image of the entity in a row of the index."""
         missing = ApiError(404, "not_found", f"entity {row} has no image", param="row")
-        return await _image_file(retriever.index.image_path(row), missing)
+        return await _image_file(service.index.image_path(row), missing)
 
-    add_entity_routes(app, service, editor)  # after the image route, since an id may contain slashes
 
+def _add_example_routes(app: FastAPI, examples: Mapping[str, ExampleQuestion]) -> None:
     @app.get("/examples", responses=errors())
     async def list_examples() -> list[ExampleOut]:
         """Lists example images with a question each."""
@@ -234,12 +251,6 @@ def create_app(
         """Returns the image of an example."""
         missing = ApiError(404, "not_found", f"there is no example {name[:40]!r}", param="name")
         return await _image_file(examples[name].path if name in examples else None, missing)
-
-    # These go in front of FastAPI's own middleware too; `add_middleware` would put them behind it.
-    overload = Overload(service)
-    app.state.overload = None if settings.cors_origins else overload  # used by the protocol, which does not do CORS
-    app.middleware_stack = _with_head(with_cors(OverloadMiddleware(app.build_middleware_stack(), overload), settings))
-    return app
 
 
 def _with_head(app: ASGIApp) -> ASGIApp:
