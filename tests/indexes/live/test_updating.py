@@ -19,9 +19,12 @@ from retriever.types import Entity
 from tests.fakes.live import World, article
 
 
-def updated(world: World, editor: Editor, entities: Iterable[Entity], **options: bool) -> dict[str, int]:
+def updated(
+    world: World, editor: Editor, entities: Iterable[Entity], accept_missing: bool = False, prune: bool = False
+) -> dict[str, int]:
     entities = list(entities)
-    counts = update(editor, lambda compare: entities, FolderImages(world.images), **options)
+    images = FolderImages(world.images)
+    counts = update(editor, lambda compare: entities, images, accept_missing=accept_missing, prune=prune)
     return {what: number for what, number in counts.items() if number}
 
 
