@@ -4,8 +4,8 @@ r"""Fits recognition on several data sets at once, as was done for the embedded 
         --set-of world/index evqa world/questions.csv world/queries \
         --set-of coins/index plain coins/bare.jsonl coins/queries
 
-Each data set has its own index, built with the profile. `omgm sweep --recognition` fits to one data set; recognition for
-images of any kind must be fitted to several, because the scores of unknown things differ between kinds of things.
+Each data set has its own index, built with the profile. `omgm sweep --recognition` fits to one data set; recognition
+for images of any kind must be fitted to several, because the scores of unknown things differ between kinds of things.
 """
 
 from __future__ import annotations
