@@ -8,7 +8,7 @@ from __future__ import annotations
 
 GROUPS = {
     "ask": {
-        "demo": "Run the demo: draw a small knowledge base of flags, build its index, serve it and ask questions",
+        "demo": "Run the demo: write a small knowledge base of flags and dishes, index and serve it, and ask questions",
         "ask": "Answer a question about an image, by retrieval or with a search agent",
         "serve": "Serve an index over HTTP, with a page at /; with --kb, build the index first",
         "mcp": "Serve an index to language models: an MCP server over stdio, or over HTTP",
