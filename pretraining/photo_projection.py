@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from retriever.files import sha256_of
 from retriever.images import load_image

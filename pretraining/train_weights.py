@@ -52,7 +52,7 @@ from training.tokenizer import train_tokenizer
 VOCABULARY = 6000
 WORKERS = 2  # processes that draw; with one, both threads that train wait for the core that also draws
 ENCODER_RUN = "encoder-run"
-WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "embedded"
+WEIGHTS = Path(__file__).resolve().parents[1] / "weights" / "embedded"
 
 
 def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:

@@ -61,7 +61,7 @@ def retrieve_crops(
     """Searches with crops of the images that were declined; returns the results, better ones in the place of these.
 
     The proposed crops go through the first step, and the one whose best candidate scores highest there through all
-    steps. If it is nearly recognized, crops around it do the same. A result counts if it is recognized with
+    steps. If it is nearly recognized, crops around it do the same. A result counts if it is recognized, also with
     `Recognition.crop_threshold`: the best of many crops scores higher by chance than one image, so this is more than
     for a whole image.
 
@@ -72,9 +72,9 @@ def retrieve_crops(
         recognition: What `recognized` was estimated with.
         propose: Says which of `PROPOSALS` are promising; without it, `CROPS` go through the first step.
     """
-    threshold = recognition.crop_threshold
-    if threshold is None:
+    if recognition.crop_threshold is None:
         return list(results)
+    threshold = max(recognition.crop_threshold, recognition.threshold)
     found = list(results)
     declined = [
         number for number, result in enumerate(results) if is_declined(result.recognized, recognition.threshold)

@@ -193,7 +193,7 @@ def test_the_demo_image_serves() -> None:
     command = [str(part) for part in yaml.safe_load(stage.split("CMD ")[1].replace("\\\n", ""))]
     args = parser().parse_args(command[1:])
     assert (command[0], args.host, args.profile) == ("omgm", "0.0.0.0", "embedded")
-    assert str(args.index) == "artifacts/demo/index" and str(args.examples) == "artifacts/demo"
+    assert str(args.index) == "artifacts/demo/index" and args.overrides == ["serving.examples_dir=artifacts/demo"]
     [data, build] = re.findall(r"^RUN (python .*) && (omgm .*)", stage.replace("\\\n", ""), re.M)[0]
     assert data.split() == ["python", "-m", "omgm.demo.build", "--out", "artifacts/demo"] and find_spec(
         "omgm.demo.build"

@@ -16,7 +16,7 @@ from pretraining.fusion_model import FusionPretraining
 from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
 
-WEIGHTS = Path(__file__).resolve().parents[3] / "weights" / "embedded"
+WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "embedded"
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,7 @@ def test_an_article_by_json_is_found_at_once(live: Live) -> None:
     response = live.request("PUT", "/entities?id=kb%2Fz", json=row)
     assert (response.status_code, response.json()) == (
         200,
-        {"id": "kb/z", "created": True, "index": {"name": "index", "entities": 3}},
+        {"id": "kb/z", "created": True, "notes": [], "index": {"name": "index", "entities": 3}},
     )
     found = live.best(40)
     assert found["entity"]["id"] == "kb/z"
@@ -157,7 +157,7 @@ def test_an_article_by_form_replaces_one(live: Live) -> None:
     row = as_row(article("a", 3))
     files = {"image": ("a.png", encoded(painting(41)))}
     response = live.request("PUT", "/entities?id=kb/a", data={"article": json.dumps(row)}, files=files)
-    assert response.json() == {"id": "kb/a", "created": False, "index": {"name": "index", "entities": 2}}
+    assert response.json() == {"id": "kb/a", "created": False, "notes": [], "index": {"name": "index", "entities": 2}}
     assert live.best(41)["entity"]["title"] == "a 3"
     assert [one["entity_id"] for one in live.best(41)["candidates"]].count("kb/a") == 1
     reader = live.world.open()
@@ -166,7 +166,7 @@ def test_an_article_by_form_replaces_one(live: Live) -> None:
 
 def test_a_deleted_entity_is_gone(live: Live) -> None:
     response = live.request("DELETE", "/entities?id=kb/a")
-    assert response.json() == {"id": "kb/a", "created": False, "index": {"name": "index", "entities": 1}}
+    assert response.json() == {"id": "kb/a", "created": False, "notes": [], "index": {"name": "index", "entities": 1}}
     assert [one["entity_id"] for one in live.best(0)["candidates"]] == ["kb/b"]
     for method in ("GET", "DELETE"):
         key = "reader" if method == "GET" else "writer"

@@ -16,7 +16,7 @@ from indexes.knowledge.images import thumbnail
 from retriever.models.encoder import ClipEncoder
 from tests.fakes.models import FakeEncoder
 
-WEIGHTS = Path(__file__).resolve().parents[2] / "weights" / "embedded"
+WEIGHTS = Path(__file__).resolve().parents[3] / "weights" / "embedded"
 
 
 class Hue(FakeEncoder):

@@ -134,7 +134,7 @@ def test_what_cannot_be_read_for_the_moment_is_tried_again(
     def fails(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error", "000000.log")
 
-    for function in ("read_changes", "layout.state_of"):
+    for function in ("read_changes", "generations.state_of"):
         with monkeypatch.context() as broken:
             broken.setattr(f"indexes.live.following.{function}", fails)
             for _ in range(3):

@@ -185,7 +185,8 @@ def to_dump(things: list[Thing], folder: Path) -> Path:
     pages = []
     for one in things:
         facts = "".join(f"\n| {label.replace(' ', '_').lower()} = {value}" for label, value in labeled(one))
-        text = escape(f"{{{{Infobox thing{facts}\n}}}}\n" + "\n\n".join(one.text))
+        wikitext = f"{{{{Infobox thing{facts}\n}}}}\n" + "\n\n".join(one.text)
+        text = escape(wikitext.replace("''", "&#39;&#39;"))  # two apostrophes begin italics
         revision = f"<revision><id>1</id><text xml:space='preserve'>{text}</text></revision>"
         pages.append(f"<page><title>{escape(one.title)}</title><ns>0</ns><id>1</id>{revision}</page>")
     head = "<mediawiki><siteinfo><base>http://w.example/wiki/Main</base></siteinfo>"
