@@ -169,7 +169,7 @@ weights: .venv/base.stamp  ## retrain the embedded weights, in less than three h
 	$(BIN)/python -m pretraining.train_weights fusion
 	$(BIN)/python -m pretraining.train_weights publish
 
-# `make demo` takes only the photographs that it shows.
+# `make demo` takes few of the photographs.
 $(DATA)/kb_wiki.json: $(DATA)/complete.json ;
 
 $(DATA)/complete.json: .venv/base.stamp

@@ -29,7 +29,7 @@ def test_every_dish_has_its_photograph_an_author_and_an_answer_in_its_article() 
         assert entry["section_titles"][number] == row["evidence_section_title"]
 
 
-def test_only_the_photographs_of_examples_are_taken_for_the_demo_and_dishes_come_first(
+def test_few_photographs_are_taken_for_the_demo_and_dishes_come_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = {code: countries()[code] for code in ("fr", "jp")}
@@ -37,7 +37,7 @@ def test_only_the_photographs_of_examples_are_taken_for_the_demo_and_dishes_come
         monkeypatch.setattr(f"{module}.countries", lambda: few)
     build.write_demo(tmp_path, examples_only=True)
     queries = tmp_path / "queries"
-    assert {path.stem for path in queries.iterdir()} == {*dishes(), "fr_3", "jp_3"}
+    assert {path.stem for path in queries.iterdir()} == {*dishes(), "fr_0", "fr_3", "jp_0", "jp_3"}
     assert [path.name for path, _ in pick(tmp_path / build.EXAMPLES, 3)] == [
         "shakshouka.jpg",
         "fr_3.jpg",
@@ -57,7 +57,7 @@ def test_only_the_photographs_of_examples_are_taken_for_the_demo_and_dishes_come
     build.write_demo(tmp_path, examples_only=True)
     assert (queries / "fr_3.jpg").stat().st_mtime_ns == before
     build.write_demo(tmp_path)
-    assert (queries / "fr_0.jpg").is_file() and (tmp_path / build.MARKER).is_file()
+    assert (queries / "fr_1.jpg").is_file() and (tmp_path / build.MARKER).is_file()
     before = (queries / "fr_3.jpg").stat().st_mtime_ns
     build.write_demo(tmp_path, examples_only=True)  # all of them are enough
     assert (queries / "fr_3.jpg").stat().st_mtime_ns == before
