@@ -52,8 +52,8 @@ def write_demo(folder: Path, seed: int = 0, questions_per_country: int = 4, exam
         folder: Created if it does not exist.
         seed: Seed of the photographs and of the kinds and wordings of the questions.
         questions_per_country: Each has its own photograph; one goes to validation, one to test, the others to training.
-        examples_only: Whether to take only the photographs of `examples.csv` and the first of each flag, which is enough
-            to show the demo.
+        examples_only: Whether to take only the photographs of `examples.csv` and the first of each flag, which is
+            enough to show the demo.
 
     Raises:
         ValueError: There are fewer than 3 questions per country, so a split would be empty.
