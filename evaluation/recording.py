@@ -107,7 +107,7 @@ def judge_again(path: Path, questions: Sequence[Question], bem: Bem | None) -> N
 
 
 def _generated(generation: Generation | None) -> dict[str, Any]:
-    """Returns what a record takes from the generator's answer: the fields of the same names."""
+    """Returns the fields of a generator's answer that a record has under the same names."""
     if generation is None:
         return {}
     names = {field.name for field in fields(Generation)} & {field.name for field in fields(QueryRecord)} - {"evidence"}

@@ -136,6 +136,8 @@ class QueryRecord:
 
 
 _FORM = TypeAdapter(QueryRecord)
+_ALWAYS = ("id", "question", "image_id", "gold", "candidates", "rankings", "evidence", "span")
+"""Fields of every line; if their defaults stood in, a file of something else would be read as empty records."""
 
 
 def to_json(record: QueryRecord) -> dict[str, Any]:
@@ -150,6 +152,8 @@ def from_json(row: Mapping[str, Any]) -> QueryRecord:
     Raises:
         ValueError: A field is missing or has the wrong type.
     """
+    if missing := [name for name in _ALWAYS if name not in row]:
+        raise ValueError(f"{', '.join(missing)}: missing")
     try:
         return _FORM.validate_python(row)
     except ValidationError as error:

@@ -44,7 +44,7 @@ def _levels(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, a
 
 
 def _words(parser: argparse.ArgumentParser) -> list[str]:
-    """Returns what can come next: the names of commands, or the flags."""
+    """Returns the commands that can follow, or the flags of a command without any."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return list(action.choices)

@@ -57,7 +57,7 @@ def generator_weights(profile: Profile) -> Mapping[str, Any]:
 
 
 def reported(profile: Profile) -> Any:
-    """Returns what the server of a profile's chat model says of its models.
+    """Asks the server of a profile's chat model which models it serves, and returns its reply.
 
     Raises:
         ChatError: The server cannot be reached.

@@ -26,7 +26,7 @@ _CHECKSUM = "sha256"
 
 
 def read_recognition(folder: Path) -> dict[str, Any] | None:
-    """Returns what an index's `recognition.json` holds, or `None` without one.
+    """Reads an index's `recognition.json`; returns `None` if there is none.
 
     Raises:
         ValueError: The file is damaged.
@@ -55,7 +55,7 @@ def _checksum(found: Mapping[str, Any]) -> str:
 
 
 def own_recognition(profile: Profile, folder: Path, index: Index, key: str) -> Recognition | None:
-    """Returns what an index's own calibration found, or `None` if it has none for these models and settings.
+    """Returns the recognition calibrated on an index itself; `None` if it was not, or with other models or settings.
 
     Args:
         profile: The profile.

@@ -45,7 +45,8 @@ def only_repeats_titles(passage: str) -> bool:
     found = _PASSAGE.match(passage)
     if not found:
         return False
-    return {*_WORD.findall(passage[found.end() :].casefold())} <= {*_WORD.findall(found[0].casefold())}
+    titles = {word.casefold() for word in _WORD.findall(found[0])}
+    return all(word[0].casefold() in titles for word in _WORD.finditer(passage, found.end()))
 
 
 def blip_caption(text: str, max_words: int = 512) -> str:

@@ -90,12 +90,13 @@ def best_span(window: Window, scores: FloatArray, question: str, text: str, titl
     pairs[np.tril_indices(count, -1)] = -np.inf
     pairs[np.triu_indices(count, LONGEST)] = -np.inf
     if count:
-        ends_before = [found.end() for found in _SENTENCE_END.finditer(text)]
-        sentence = np.searchsorted(ends_before, [start for start, _ in window.places], side="right")
+        lines, sentences = _ends(text)
+        places = np.array([start for start, _ in window.places])
+        sentence = np.searchsorted(sentences, places, side="right")
         pairs[sentence[:, None] != sentence[None, :]] = -np.inf
-        line = np.array([text.count("\n", 0, start) for start, _ in window.places])
+        line = np.searchsorted(lines, places, side="right")
         matches, ends = _label_matches(text, question)
-        behind = np.array([start for start, _ in window.places]) >= ends[line]
+        behind = places >= ends[line]
         pairs += LABELED * (matches[line] * behind)[:, None]
     null = float(scores[0].sum())
     flat = pairs.ravel()
@@ -128,7 +129,15 @@ def _label_matches(text: str, question: str) -> tuple[FloatArray, NDArray[np.int
     return np.array(matches, np.float32), np.array(ends)
 
 
-def _bounds(text: str) -> tuple[set[int], set[int]]:
+@lru_cache(maxsize=64)  # a text is read window by window
+def _ends(text: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Returns the first character behind the end of each line, and of each line or sentence, ascending."""
+    lines = [found.end() for found in re.finditer("\n", text)]
+    return np.array(lines, np.int64), np.array([found.end() for found in _SENTENCE_END.finditer(text)], np.int64)
+
+
+@lru_cache(maxsize=64)
+def _bounds(text: str) -> tuple[frozenset[int], frozenset[int]]:
     """Returns where answers may begin and end: at words, and at the signs that touch them."""
     first, last = set[int](), set[int]()
     for word in _WORD.finditer(text):
@@ -141,7 +150,7 @@ def _bounds(text: str) -> tuple[set[int], set[int]]:
         while end < len(text) and text[end] in _AFTER + ")\u201d.!?":
             end += 1
             last.add(end)
-    return first, last
+    return frozenset(first), frozenset(last)
 
 
 def whole(text: str, start: int, end: int, counted: bool = False) -> tuple[int, int]:

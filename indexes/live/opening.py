@@ -74,7 +74,7 @@ class Opening:
         self._thread.join()
 
     def result(self) -> Opened | None:
-        """Returns what the thread has opened, or `None` in a forked process, in which the thread does not run.
+        """Returns the files and changes that the thread has opened; `None` in a forked process, which lacks the thread.
 
         Raises:
             Exception: What went wrong.

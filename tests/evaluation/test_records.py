@@ -46,7 +46,8 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "queries.jsonl"
     write_records(path, [record("a")])
     [good] = path.read_bytes().splitlines()
-    for bad in (b'{"id": "b"}', b"[]", b"{", b'{"candidates": 1}', b"\xff"):
+    ids_only = b'{"id": "b", "question": "Who?", "image_id": "i"}'
+    for bad in (b'{"id": "b"}', ids_only, b"[]", b"{", b'{"candidates": 1}', b"\xff"):
         path.write_bytes(good + b"\n" + bad + b"\n")
         with pytest.raises(ValueError, match=r"queries\.jsonl: line 2: not a record of omgm evaluate"):
             list(read_records(path))

@@ -198,3 +198,14 @@ def test_a_part_is_given_as_shares_of_the_image_with_its_borders(folder: Path) -
     left, top, right, bottom = found.crop
     assert (left * 800, right * 800) == pytest.approx((400 - 224 * 0.55, 400 + 224 * 0.55), abs=4)
     assert (top * 600, bottom * 600) == pytest.approx((300 - 174 * 0.55, 300 + 174 * 0.55), abs=4)
+
+
+def test_a_part_that_is_not_recognized_itself_leaves_the_result_of_the_whole(folder: Path) -> None:
+    query = on_black("Ireland", (0, 0))
+    [by_part] = pipeline(folder).retrieve([query])
+    assert by_part.crop is not None and by_part.recognized is not None
+    [whole] = pipeline(folder, Recognition(-95.0, Signs(sim_c=100.0), 1.0)).retrieve([query])
+    strict = Recognition(-95.0, Signs(sim_c=100.0), 1.0, crop_threshold=0.9)  # a part's 0.99 is above 0.9, not 1
+    [found] = pipeline(folder, strict).retrieve([query])
+    assert found.crop is None and found.recognized == whole.recognized
+    assert found.rankings == whole.rankings

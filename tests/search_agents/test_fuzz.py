@@ -156,7 +156,7 @@ def test_parsers_take_any_text(seed: int) -> None:
 def test_long_replies_are_read_at_once() -> None:
     """Reading takes time in proportion to the length: quadratic time would be minutes here."""
     for piece in (*PIECES, "{", '{"a":', "<", "I don't know ", "[1", " \n", "[[", "\u3010", "add_node(", "answer: "):
-        text = piece * (200_000 // len(piece))
+        text = piece * (500_000 // len(piece))
         calls_of(ChatReply(text))
         plain_answer(ChatReply(text)), is_abstention(text), without_citations(text[:100_000]), cited(text[:100_000])
         read_step(text), read_update(text), read_verdict(text)
