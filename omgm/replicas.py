@@ -46,7 +46,6 @@ def running_replicas(
         ValueError: The extra `ray` is not installed, the cluster does not exist or already serves another application
             or another command's replicas, it lacks cores or GPUs, or a replica does not start.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # otherwise Ray sends usage statistics to its developers
     try:
         import ray
         from ray import serve

@@ -124,7 +124,9 @@ def test_runs_that_cannot_be_compared_are_refused(tmp_path: Path) -> None:
     broken = write(tmp_path / "broken", [line("q0", 1)])
     with (broken / "queries.jsonl").open("a") as file:
         file.write('{"id": "q1"}\n')
-    with pytest.raises(ValueError, match=r"queries\.jsonl: line 2: not a record of omgm evaluate \(question: Field"):
+    with pytest.raises(
+        ValueError, match=r"queries\.jsonl: line 2: not a record of omgm evaluate \(question, image_id, "
+    ):
         compare([first, broken])
     (broken / "metrics.json").write_text("{}")
     (broken / "queries.jsonl").write_text("")
