@@ -115,7 +115,7 @@ class OMGM:
             kb: The knowledge base: E-VQA's JSON, JSON lines, Parquet, a folder of Markdown, a Kiwix ZIM file, …
             out: The index's folder.
             profile: As in `open`.
-            images: The folder with the knowledge base's images; not needed for Markdown and ZIM, which have their own.
+            images: The folder with the knowledge base's images; by default those in it or next to it.
             kb_format: The knowledge base's format; guessed by default.
             names: The knowledge base's names of entity fields, such as `{"title": "display_name"}`.
             max_bad: Share of bad entries, in 0..1, above which the build fails; up to that they are skipped.

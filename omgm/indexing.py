@@ -17,6 +17,7 @@ from indexes.knowledge.formats import OWN_IMAGES, guess_format
 from indexes.knowledge.formats.fields import GUESSES, Names
 from indexes.knowledge.formats.selection import ONLY, SKIP
 from indexes.knowledge.knowledge_base import KnowledgeBase
+from indexes.knowledge.sources import given_images
 from indexes.store.index import Index
 from indexes.workers import LocalWorkers, ModelName, Workers
 from omgm import parts
@@ -72,7 +73,7 @@ def build(
         profile: The models and settings.
         kb: The knowledge base.
         out: The index's folder.
-        images: The folder with its images, unless it contains them.
+        images: The folder with its images; by default those in the knowledge base, or the folder that contains it.
         cluster: The address of a Ray cluster or "auto": its machines read the images and run the models.
         summarizer: Writes the summaries, instead of the profile's.
         **options: `kb_format`, `names` and `max_bad` of the knowledge base, and other attributes of `BuildPlan`.
@@ -80,7 +81,8 @@ def build(
     Raises:
         ValueError: The input is invalid (see `indexes.builder.build`), or the cluster or extra `ray` is missing.
     """
-    options["kb_format"] = _checked_format(kb, images, options.get("kb_format"), options.get("names"))
+    options["kb_format"] = _checked_format(kb, options.get("kb_format"), options.get("names"))
+    images = given_images(images, kb, options["kb_format"])
     if cluster is not None:  # other machines have other working folders
         kb, images, out = kb.resolve(), None if images is None else images.resolve(), out.resolve()
         options["labeled"] = [image._replace(path=image.path.resolve()) for image in options.get("labeled", ())]
@@ -132,22 +134,17 @@ def estimate(profile: Profile, kb: Path, *, images: Path | None = None, **option
     Raises:
         ValueError: The input is invalid; see `indexes.builder.estimate.estimate_build`.
     """
-    options["kb_format"] = _checked_format(kb, images, options.get("kb_format"), options.get("names"))
+    options["kb_format"] = _checked_format(kb, options.get("kb_format"), options.get("names"))
+    images = given_images(images, kb, options["kb_format"])
     chat = profile.summarizer.kind == "openai"
     sample = max(SAMPLE, 2 * profile.summarizer.concurrency if chat else 0)  # so that requests run concurrently
     with parts.opened_summarizer(profile) as summarizer:
         return estimate_build(_plan(profile, kb, images, kb, summarizer=summarizer, **options), sample)
 
 
-def _checked_format(kb: Path, images: Path | None, kb_format: str | None, names: Names | None) -> str:
+def _checked_format(kb: Path, kb_format: str | None, names: Names | None) -> str:
     if not kb.exists():
         raise ValueError(f"kb: {kb} does not exist")
     if unknown := sorted((names or {}).keys() - GUESSES.keys() - {ONLY, SKIP}):
         raise ValueError(f"names: unknown field {unknown[0]!r}; fields are {', '.join(GUESSES)}")
-    kb_format = kb_format or guess_format(kb)
-    if images is None and kb_format not in OWN_IMAGES:
-        raise ValueError(
-            f"images: name the folder with the images (--images {kb.parent}, if they are beside the knowledge base); "
-            f"a knowledge base of format {kb_format} contains none"
-        )
-    return kb_format
+    return kb_format or guess_format(kb)

@@ -11,7 +11,7 @@ from indexes.knowledge.formats import guess_format, hash_knowledge_base, read_kn
 from indexes.knowledge.formats.fields import Names
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.skipped import MAX_BAD, SkippedEntries
-from indexes.knowledge.sources import ImageSource, open_images
+from indexes.knowledge.sources import ImageSource, given_images, open_images
 from retriever.types import Entity
 
 
@@ -71,9 +71,9 @@ def image_source(images: Path | None, kb: Path, kb_format: str | None) -> ImageS
     """Returns the images of a knowledge base.
 
     Raises:
-        ValueError: The knowledge base has no images, and no folder is given.
+        ValueError: No folder is given for an encyclopedia; see `given_images`.
     """
-    source = open_images(images, kb, kb_format or guess_format(kb))
-    if source is None:
-        raise ValueError(f"--images: name the folder with the images; {kb} itself has none")
+    kb_format = kb_format or guess_format(kb)
+    source = open_images(given_images(images, kb, kb_format), kb, kb_format)
+    assert source is not None  # a folder is given, or the knowledge base contains its images
     return source

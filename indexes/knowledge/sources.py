@@ -240,6 +240,20 @@ def images_beside(kb: Path, kb_format: str) -> Path | None:
     return kb if kb.is_dir() else kb.parent
 
 
+def given_images(images: Path | None, kb: Path, kb_format: str) -> Path | None:
+    """Returns `images`, or where else a build looks for them: see `images_beside`.
+
+    Raises:
+        ValueError: None are given for an encyclopedia, which would be built without images if they are elsewhere.
+    """
+    if images is None and kb_format in _PUBLISHED:
+        raise ValueError(
+            f"images: name the folder with the images (--images {kb.parent}, if they are beside the knowledge base); "
+            f"a knowledge base of format {kb_format} contains none"
+        )
+    return images or images_beside(kb, kb_format)
+
+
 def listings(source: ImageSource) -> list[tuple[str, ImageFiles]]:
     """Returns the folders of a source whose files may belong to entities that do not name them.
 

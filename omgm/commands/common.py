@@ -45,9 +45,9 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
 
 
 def add_knowledge_base(parser: argparse.ArgumentParser, *, own_images: bool = False, required: bool = True) -> None:
-    """Adds `--kb` and `--images`; the latter is optional if the knowledge base may contain its `own_images`."""
+    """Adds `--kb` and `--images`; the latter is optional if its images may be its `own_images`, in or next to it."""
     parser.add_argument("--kb", type=Path, required=required, metavar="FILE", help="the knowledge base")
-    about = "the folder with its images" + ("; Markdown, websites and ZIM hold their own" if own_images else "")
+    about = "the folder with its images" + ("; by default in or next to it" if own_images else "")
     parser.add_argument("--images", type=Path, required=not own_images, metavar="DIR", help=about)
 
 

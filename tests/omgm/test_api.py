@@ -254,4 +254,4 @@ def test_a_build_names_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="names: unknown field 'titel'; fields are id, title"):
         OMGM.build(tmp_path / "kb.csv", tmp_path / "index", images=tmp_path, names={"titel": "title"})
     with pytest.raises(ValueError, match=r"images: name the folder with the images \(--images "):
-        OMGM.build(tmp_path / "kb.csv", tmp_path / "index")
+        OMGM.build(tmp_path / "kb.csv", tmp_path / "index", kb_format="evqa")

@@ -82,8 +82,8 @@ def test_images_in_a_file_are_those_that_were_loaded_before_a_kill_and_after(
 
 
 def test_a_knowledge_base_without_images_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="--images: name the folder"):
-        image_source(None, tmp_path / "kb.jsonl", None)
+    with pytest.raises(ValueError, match="images: name the folder"):
+        image_source(None, tmp_path / "kb_wiki.json", "evqa")
     (tmp_path / "file.txt").touch()
     with pytest.raises(ValueError, match="neither a folder nor a ZIM file"):
         image_source(tmp_path / "file.txt", tmp_path / "kb.jsonl", None)

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from indexes.knowledge.formats import guess_format, hash_knowledge_base, read_knowledge_base
 from indexes.knowledge.formats.skipped import SkippedEntries
 from indexes.lines import from_row, to_row
+from indexes.store.index import Index
 from omgm.__main__ import main
 from retriever.types import ArticleImage, Entity, Section
 from tests.fakes.reading import read
@@ -265,7 +267,15 @@ def test_atlas_counts() -> None:
     assert sum(len(entity.sections) for entity in entities) == 6204 - 1  # one section of the file has no text
 
 
-def test_build_index_needs_images_if_the_format_has_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_build_of_an_encyclopedia_needs_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_lines(tmp_path / "kb.jsonl", [])
-    assert main(["build-index", "--kb", str(path), "--out", str(tmp_path / "index")]) == 2
-    assert "images: name the folder with the images" in capsys.readouterr().err
+    build = ["build-index", "--kb", str(path), "--kb-format", "evqa", "--out", str(tmp_path / "index")]
+    assert main(build) == 2
+    assert f"images: name the folder with the images (--images {tmp_path}" in capsys.readouterr().err
+
+
+def test_a_build_takes_the_images_beside_its_file(tmp_path: Path) -> None:
+    Image.new("RGB", (80, 60), "red").save(tmp_path / "fox.png")
+    path = write_lines(tmp_path / "kb.jsonl", [{"title": "Fox", "image": "fox.png", "text": "A fox is red."}])
+    assert main(["build-index", "--kb", str(path), "--out", str(tmp_path / "index")]) == 0
+    assert Index.open(tmp_path / "index").manifest.counts.with_image == 1
