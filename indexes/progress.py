@@ -38,11 +38,13 @@ def progress_bar(
         desc: The text before the bar.
         unit: The unit that is counted, in the singular.
         unit_scale: Whether to write large numbers as kB, MB, …
-        bar_format: A tqdm format of the line; by default tqdm's own.
+        bar_format: A tqdm format of the line; by default tqdm's own, or count and time if the total is unknown.
         shown: False shows nothing.
         file: Where to write; stderr by default.
     """
     stream = sys.stderr if file is None else file
+    if bar_format is None and total is None and not hasattr(items, "__len__"):
+        bar_format = "{desc}: {n_fmt} in {elapsed}"  # tqdm's own would say "13entity [00:02, 5.91entity/s]"
     options: dict[str, Any] = {}
     if not stream.isatty():
         options = {"file": _Lines(stream), "mininterval": LOG_INTERVAL, "maxinterval": LOG_INTERVAL, "ncols": 100}

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from indexes.builder.report import problem_lines, read_report
+from indexes.builder.report import counts_of, problem_lines, read_report
 from indexes.knowledge.formats import guess_format, name_of
 from indexes.knowledge.formats.sql import hash_sql
 from indexes.knowledge.formats.zim import zim_parts
@@ -98,9 +98,9 @@ def _found_lines(index: Index) -> Iterator[str]:
         yield f"with an image: {', '.join(titles)}{', …' if counts.with_image > len(titles) else ''}"
     else:
         yield "no entity has an image, so photographs are compared only with texts; set --images or --map image=NAME"
-    lines = problem_lines(read_report(index.folder))
-    yield from lines
-    if lines:
+    report = read_report(index.folder)
+    yield from problem_lines(report)
+    if any(counts_of(report).values()):
         yield f"each with its reason: {index.folder / REPORT} and {IMAGE_PROBLEMS}"
 
 

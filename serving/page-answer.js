@@ -12,7 +12,7 @@ export function showReply(turn, reply) {
       : reply.trail?.stopped
         ? `No answer: stopped by its limit of ${reply.trail.stopped}`
         : `No answer: ${reply.reason ?? "nothing found fits"}`;
-  const about = [reply.generator];
+  const about = reply.declined ? [] : [reply.generator];
   if (failed) about.push(failed.message);
   else if (reply.answer !== null && reply.confidence !== null) about.push(`${Math.round(reply.confidence * 100)}% sure`);
   if (reply.grounded === false) about.push("not word for word in the evidence");
@@ -21,7 +21,7 @@ export function showReply(turn, reply) {
   if (reply.trail) about.push(`${reply.trail.spent.tokens.toLocaleString()} tokens`, duration(reply.timings_ms.total));
   turn.answer.replaceChildren(
     reply.answer === null ? make("p", "reply none", missing) : make("p", "reply", cited(turn, reply)),
-    make("p", "sure", about.join(", ")),
+    ...(about.length ? [make("p", "sure", about.join(", "))] : []),
   );
 }
 

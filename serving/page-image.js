@@ -77,9 +77,10 @@ function canvasOf(source, width, height) {
 }
 
 preview.addEventListener("error", () => {
-  preview.hidden = true; // only its name is shown; the service will say what is wrong with it
+  preview.hidden = true; // such as HEIC outside of Safari; if it is no image, the service will say so
   byId("drop-text").hidden = false;
-  byId("file-hint").textContent = image?.name ?? "this file cannot be shown";
+  byId("drop-text").querySelector("strong").textContent = image?.name || "Your photo";
+  byId("file-hint").textContent = "This browser cannot show it. You can ask about it all the same.";
 });
 
 for (const input of [byId("file"), byId("capture")]) {

@@ -36,7 +36,8 @@ _UNIT = (
     r"(?:kilo|centi|milli)?(?:met(?:er|re)|gram|lit(?:er|re))s?|ft|feet|foot|in(?=\W|$)(?! \w)|inch(?:es)?|yards?|"
     r"k?g|mg|lbs?|pounds?|oz|ounces?|st|stone|t|tons?|tonnes?|ha|hectares?|acres?|[mcd]?l|years?|yrs?|months?|weeks?|days?|hours?|hrs?|h|"
     r"minutes?|mins?|seconds?|secs?|s|percent|per cent|kcal|kj|mph|km/h|rpm|degrees?|°?[cf]|"
-    r"[gmk]?wh?|watts?|volts?|v|hz|bar|psi|[kmgt]b|dollars?|euros?|usd|eur)"
+    r"[gmk]?wh?|watts?|volts?|v|hz|bar|psi|[kmgt]b|"
+    r"[€£$¥₹]|dollars?|euros?|francs?|kr|kron(?:er|or|e|a)|pesos?|yen|yuan|rupees?|zloty|cents?|pence|usd|eur|gbp|chf|jpy)"
 )
 _PART = rf"\s\d[\d.,]*\s?{_UNIT}(?!\w)"
 _MORE = re.compile(rf"(?:\s?-?(?:%|\u00b0\s?[CF]?|{_UNIT})(?!\w))+(?:{_PART})?", re.IGNORECASE)

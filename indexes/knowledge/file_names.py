@@ -19,6 +19,8 @@ _PACKAGES = frozenset({"node_modules", "bower_components", "vendor", "__pycache_
 """Folders with the dependencies of a program."""
 _INDEX = frozenset({"manifest.json", "entities.jsonl"})
 """Files of an index, whose thumbnails are not images of a knowledge base."""
+_LOGSEQ = ("logseq", "config.edn")
+"""The folder in which Logseq keeps its settings and backups of the notes, and a file in it."""
 
 
 def is_hidden(name: str) -> bool:
@@ -57,7 +59,8 @@ def files_under(
         except OSError as error:
             refused(inner, error)
             return
-        if {entry.name for entry in entries} >= _INDEX:
+        names = {entry.name for entry in entries}
+        if names >= _INDEX or (os.path.basename(inner) == _LOGSEQ[0] and _LOGSEQ[1] in names):
             return
         folders = []
         for entry in entries:

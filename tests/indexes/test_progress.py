@@ -19,6 +19,12 @@ def test_log_gets_a_line_at_the_start_and_one_at_the_end() -> None:
     assert lines[1].startswith("encode: 100%") and "1000/1000" in lines[1]
 
 
+def test_a_bar_of_unknown_length_counts() -> None:
+    log = io.StringIO()
+    assert list(progress_bar(iter("abc"), desc="read", unit="entity", file=log)) == ["a", "b", "c"]
+    assert log.getvalue().splitlines() == ["read: 0 in 00:00", "read: 3 in 00:00"]
+
+
 def test_terminal_is_redrawn_in_place() -> None:
     terminal = Terminal()
     with progress_bar(total=3, file=terminal) as bar:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pillow_heif
 import pytest
 from PIL import Image
 from starlette.types import Receive, Scope, Send
@@ -319,6 +320,17 @@ def test_a_cut_section(chromium: Browser, tmp_path: Path, flag: Path) -> None:
             turn = ask(chromium, flag, WHEN)
             about = "good, not word for word in the evidence, read only the beginning of the section"
             assert part(turn, "answer").text.endswith(f"\n{about}")
+
+
+def test_a_photo_that_the_browser_cannot_show(page: Browser, tmp_path: Path) -> None:
+    """Chromium decodes no HEIC; the service does."""
+    pillow_heif.register_heif_opener()
+    path = tmp_path / "IMG 1.heic"
+    path.write_bytes(image_bytes("red", format="HEIF"))
+    turn = ask(page, path, WHEN)
+    assert part(turn, "entity").text.startswith("Redland")
+    hint = "This browser cannot show it. You can ask about it all the same."
+    assert by_id(page, "drop-text").text == f"IMG 1.heic\n{hint}"
 
 
 def test_errors(page: Browser, tmp_path: Path) -> None:

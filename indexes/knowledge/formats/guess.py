@@ -10,7 +10,7 @@ from indexes.knowledge.file_names import sorted_files
 from indexes.knowledge.formats.encodings import encoding_of
 from indexes.knowledge.formats.evqa import is_evqa
 from indexes.knowledge.formats.json_rows import first_row, json_files
-from indexes.knowledge.formats.markdown import article_files
+from indexes.knowledge.formats.note_files import markdown_files, text_files
 from indexes.knowledge.formats.source_file import HELP, format_of
 from indexes.knowledge.formats.streams import inner_name, opened
 from indexes.knowledge.formats.website import page_files
@@ -66,7 +66,7 @@ def guess_format(path: Path) -> str:
     """Returns the format of a knowledge base, from the files of a folder or from a file's extension or content.
 
     A folder is Markdown, a website, JSON or XML. If it has pages or JSON and its only Markdown is README files, it is a
-    website or JSON.
+    website or JSON. Text files are read like Markdown if there is nothing else.
 
     JSON that is a list, or has one object per line, is read as JSON lines, and JSON lines whose first line has a
     `wikidata_id` as Wiki6M. For `.gz` and `.zip` files, the file inside is examined. Files with other extensions are
@@ -131,7 +131,7 @@ def _by_content(path: Path) -> str | None:
 
 
 def _guess_folder(path: Path) -> str:
-    articles, pages, rows = article_files(path), page_files(path), json_files(path)
+    articles, pages, rows = markdown_files(path), page_files(path), json_files(path)
     visible = sorted_files(path, ("",))
     unread = Counter(file.suffix.lower() for file in visible if file.suffix.lower() in _DOCUMENTS)
     if unread.total() > len(articles) + len(pages):
@@ -155,8 +155,10 @@ def _guess_folder(path: Path) -> str:
         which = "the file in it:" if len(files) == 1 else f"one of its {len(files)} files, such as"
         largest = max(files, key=lambda file: file.stat().st_size)
         raise ValueError(f"{path}: a folder without Markdown or pages; name {which} {largest}")
+    if text_files(path):
+        return "markdown"
     images = sum(file.suffix.lower() in IMAGE_SUFFIXES for file in visible)
-    reason = "is empty" if not any(path.iterdir()) else "holds no Markdown, pages, JSON or YAML"
+    reason = "is empty" if not any(path.iterdir()) else "holds no Markdown, pages, JSON, YAML or texts"
     suffixes = Counter(file.suffix.lower() for file in visible if file.is_file() and file.suffix)
     if not images and suffixes:
         ((suffix, count),) = suffixes.most_common(1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import posixpath
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from indexes.knowledge.entity_keys import OWN_FILE
-from indexes.knowledge.file_names import sorted_files
 from indexes.knowledge.formats.embeds import is_drawing, part_of, without_drawing
 from indexes.knowledge.formats.encodings import BEGINNING, encoding_of, not_utf8
 from indexes.knowledge.formats.facts import as_sections, plain, short_values
@@ -31,6 +29,7 @@ from indexes.knowledge.formats.html_text import Heading, Image, Piece
 from indexes.knowledge.formats.images import BADGE, photos_first
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.markdown_text import is_icon, note_name, parse
+from indexes.knowledge.formats.note_files import article_files, as_words, common_names, named_by, with_line_breaks
 from indexes.knowledge.formats.outline import outlined, split_article
 from indexes.knowledge.formats.page_images import source_of
 from indexes.knowledge.formats.reading import Reading
@@ -43,19 +42,11 @@ from retriever.types import ArticleImage, Entity
 
 logger = logging.getLogger(__name__)
 
-_SUFFIXES = (".md", ".markdown", ".mdx", ".qmd", ".rmd")
-_PROJECT_FILES = frozenset(
-    {"LICENSE", "LICENCE", "CONTRIBUTING", "CODE_OF_CONDUCT", "CHANGELOG", "SECURITY", "SUPPORT", "GOVERNANCE"}
-    | {"SUMMARY", "PULL_REQUEST_TEMPLATE", "ISSUE_TEMPLATE", "AUTHORS", "CONTRIBUTORS", "AGENTS", "CLAUDE"}
-)
-"""Files about a repository, with names in capitals, that are not part of its content."""
 _SAMPLE, _FEWEST = 60, 6
-_UNNAMED = ("index", "_index", "readme")
-"""Names of files that are named by their folder instead."""
 
 
 def read_markdown(path: Path, reading: Reading) -> Iterator[Entry]:
-    """Yields the articles of the Markdown files under a folder, sorted by path.
+    """Yields the articles of the Markdown files under a folder, sorted by path; without any, of its text files.
 
     A heading of any level begins a section. An image belongs to its section; the first image is the main one, unless
     the front matter names another. Title, id and URL come from the front matter. Without them, the title is the heading
@@ -87,13 +78,6 @@ def read_markdown(path: Path, reading: Reading) -> Iterator[Entry]:
         logger.warning("%s: --map %s=%s: no front matter has it", path, field, names[field])
 
 
-def article_files(path: Path) -> list[Path]:
-    """Returns the Markdown files under a folder in order; hidden files and folders are left out."""
-    if not path.is_dir():
-        raise ValueError(f"{path}: not a folder; Markdown is read from a folder of *.md files")
-    return [file for file in sorted_files(path, _SUFFIXES) if file.stem not in _PROJECT_FILES]
-
-
 class _Notes:
     """The notes in a folder.
 
@@ -109,6 +93,7 @@ class _Notes:
         self._is_vault = (folder / ".obsidian").is_dir()  # in which a note's title is its file name
         self._files = {note_name(file.name): file for file in reversed(files)}
         self._named = frozenset(self._files)
+        self._common = common_names(files)
         self._settings: dict[str, Any] = {}
         self._fields: list[tuple[str, str]] = []
 
@@ -140,11 +125,11 @@ class _Notes:
             return Entity(posixpath.splitext(name)[0], "", ())
         title = without_links(plain(_setting(settings, "title", str(file), names)))
         first = _title_heading(pieces)
-        called = _name(name, self._folder.resolve().name)
+        called = named_by(name, self._folder.resolve().name, self._common)
         if not title and self._is_vault and any(map(str.isalpha, called)):
             title = called
         elif not title:
-            title = _as_words(called) if first is None else pieces[first].text
+            title = as_words(called) if first is None else pieces[first].text
         lead = title if first is None else pieces[first].text
         sections: list[tuple[int, str, list[str]]] = [(0, lead, [])]
         found: list[ArticleImage] = []
@@ -236,7 +221,8 @@ def _text_of(file: Path) -> str:
     try:
         content = file.read_bytes()
         text = content.decode(encoding_of(content[:BEGINNING]))
-        return text.replace("\r\n", "\n").replace("\r", "\n")
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        return with_line_breaks(text) if file.suffix.lower() == ".txt" else text
     except UnicodeDecodeError as error:
         raise not_utf8(f"{file}: byte {error.start}", file, error) from error
     except OSError as error:
@@ -273,13 +259,3 @@ def _title_heading(pieces: list[Heading | Piece]) -> int | None:
     leads = not any(isinstance(piece, Piece) and piece.text for piece in pieces[:number])
     highest = [one for _, one in headings].count(level) == 1 and level == min(one for _, one in headings)
     return number if (level == 1 and leads) or (highest and (leads or level == 1)) else None
-
-
-def _as_words(name: str) -> str:
-    """Returns the name of a file as words: GitHub wikis write `Gold-Pan`, and sites `gold_pan`."""
-    return name if re.search(r"\s", name) else re.sub(r"(?<=[^\W\d_])[-_]+(?=\w)|(?<=\w)[-_]+(?=[^\W\d_])", " ", name)
-
-
-def _name(path: str, folder: str) -> str:
-    parts = posixpath.splitext(path)[0].split("/")
-    return parts[-1] if parts[-1].lower() not in _UNNAMED else [folder, *parts][-2]

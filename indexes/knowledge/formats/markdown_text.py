@@ -43,9 +43,10 @@ _CLOSED = re.compile(
 """Elements whose content is not HTML."""
 _HTML_COMMENT = re.compile(r"<!--(.*?)-->", re.DOTALL)
 _ANY_TAG = re.compile(r"(<[^<>]*>)")
+_CALLOUT = re.compile(r"\A\[![\w-]+\][-+]?[ \t]*")
 _MARKS = {
     "footnote": r"\[\^[^\[\]\s]+\]",
-    "callout": r"\A\[!\w+\][-+]?[ \t]*",
+    "callout": _CALLOUT.pattern,
     "checkbox": r"^\[[ xX/-]\](?=\s)",
     "id of a block at the end of a line, or a reference to a Logseq block": (
         r"(?:^|(?<=\s))\^[\w-]+$|\(\([0-9a-f]{8}-[0-9a-f-]{27}\)\)"
@@ -116,10 +117,13 @@ def _as_pages_show(tokens: Iterable[Token], env: EnvType, losses: Losses) -> Ite
             yield token
 
 
-def _words_of(tokens: Iterable[Token], losses: Losses) -> list[Token]:
+def _words_of(tokens: list[Token], losses: Losses) -> list[Token]:
     """Returns the tokens of a paragraph as pages show them."""
     found, hidden = [], ""
+    is_titled = bool(tokens) and _CALLOUT.match(tokens[0].content) is not None
     for token in tokens:
+        if is_titled and token.type == "softbreak":  # the title stands on a line of its own
+            token.type, token.tag, is_titled = "hardbreak", "br", False
         if token.type == "html_inline":
             _count_comments(token.content, losses)
             if (tag := _RAW.match(token.content)) is not None:

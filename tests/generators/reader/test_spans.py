@@ -32,6 +32,9 @@ from generators.reader.windows import Window
         ("Independence Day, 1 January (1804)", "1", "1 January"),
         ("on 3 March 1958, he", "3", "3 March 1958"),
         ("12 mayors", "12", "12"),
+        ("Price: 7 \u20ac", "7", "7 \u20ac"),
+        ("bought for 38 kroner", "38", "38 kroner"),
+        ("2,000 pesos or 5 $10 notes", "5", "5"),
     ],
 )
 def test_a_quantity_is_whole(text: str, part: str, expected: str) -> None:

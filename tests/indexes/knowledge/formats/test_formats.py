@@ -113,7 +113,9 @@ def test_format_named_or_guessed(tmp_path: Path) -> None:
     names = {"a.json": "evqa", "a.json.gz": "evqa", "a.jsonl": "jsonl", "a.JSONL": "jsonl", "a.zim": "zim"}
     for name, format in (names | {"a.parquet": "parquet", "a.ndjson.gz": "jsonl"}).items():
         assert guess_format(tmp_path / name) == format
-    with pytest.raises(ValueError, match=r"the folder holds no Markdown, pages, JSON or YAML, but 1 file \*\.txt$"):
+    with pytest.raises(
+        ValueError, match=r"the folder holds no Markdown, pages, JSON, YAML or texts, but 1 file \*\.txt$"
+    ):
         guess_format(tmp_path)
     write_lines(tmp_path / "wiki.jsonl", [{"wikidata_id": "Q1"}])
     assert guess_format(tmp_path / "wiki.jsonl") == "wiki6m"

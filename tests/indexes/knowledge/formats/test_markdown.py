@@ -188,7 +188,7 @@ x = **1
             "note",
             "A bold and slanted, struck, marked code, link, the frog, Toad. It goes on\n"
             "here and here. 100 % sure & more\n"
-            "Beware of the frog\none\ntwo\nName: Fox, Age: 3\nMore\ninside\nx = **1\nA footnote.",
+            "Beware\nof the frog\none\ntwo\nName: Fox, Age: 3\nMore\ninside\nx = **1\nA footnote.",
             0,
         ),
     )
@@ -276,3 +276,43 @@ def test_all_images_of_the_front_matter(tmp_path: Path) -> None:
         "img/a.jpg",
         [("img/b.jpg", "Asleep"), ("c.jpg", "")],
     )
+
+
+def test_notes_of_one_name_are_called_after_their_folders(tmp_path: Path) -> None:
+    files = {
+        "Bagel/note.md": "Boiled.",
+        "Öländsk bröd/Note.md": "Wheat.",
+        "b/c/note.md": "# Corn\n\nCake.",
+        "x/y.md": "Y.",
+    }
+    found = read(tmp_path, files)
+    assert {id: one.title for id, one in found.items()} == {
+        "Bagel/note": "Bagel",
+        "Öländsk bröd/Note": "Öländsk bröd",
+        "b/c/note": "Corn",
+        "x/y": "y",
+    }
+    assert read(tmp_path / "few", {"linux/install.md": "L.", "a/b.md": "B."})["linux/install"].title == "install"
+
+
+def test_text_files_are_notes_where_nothing_else_is(tmp_path: Path) -> None:
+    notes = {"Bügel eisen.txt": "Bought in Zürich.\nPrice: 40 francs\n\n    Weight: 2 kg\n", "IMG_1.jpg": ""}
+    others = {"README.txt": "Read me.", "labels.txt": "0 cat", "boxes/a.txt": "0 0.5 0.5 0.1 0.1\n", "b.txt": "[1]"}
+    [(id, entity)] = read(tmp_path, notes | others).items()
+    assert (id, entity.title) == ("Bügel eisen", "Bügel eisen")
+    assert texts(entity) == [("Bügel eisen", "Bought in Zürich.\nPrice: 40 francs\nWeight: 2 kg")]
+    assert list(read(tmp_path, {"fox.md": "A fox."})) == ["fox"]
+
+
+def test_backups_of_logseq_are_not_read(tmp_path: Path) -> None:
+    files = {"pages/Bagel.md": "- Boiled.", "logseq/config.edn": "{}", "logseq/bak/pages/Bagel.md": "- Old."}
+    assert list(read(tmp_path, files)) == ["pages/Bagel"]
+    assert list(read(tmp_path, {"logseq/notes/fox.md": "A fox."} | {"c/logseq/a.md": "A."})) == [
+        "c/logseq/a",
+        "pages/Bagel",
+    ]
+
+
+def test_the_title_of_a_callout_is_a_line(tmp_path: Path) -> None:
+    found = read(tmp_path, {"bagel.md": "> [!tip]- Oven\n> Bake it\n> long.\n", "hen.md": "> [!note]\n> Brown.\n"})
+    assert {id: texts(one)[0][1] for id, one in found.items()} == {"bagel": "Oven\nBake it long.", "hen": "Brown."}
