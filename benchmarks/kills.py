@@ -137,7 +137,6 @@ def _build(kb: Path, images: Path, out: Path, labeled: Sequence[LabeledImage] = 
         design=IndexDesign(candidates="combined", tokens="int8", image_keys=2, section_images=True),
         labeled=labeled,
         batch_size=4,
-        progress=False,
     )
     build_index(plan)
 

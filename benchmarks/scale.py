@@ -155,9 +155,7 @@ def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]
     with meter.stage("start"):
         pass
     models_of: dict[str, Any] = {"summarizer": models, "encoder": models, "fusion": models}
-    plan = BuildPlan(
-        knowledge=KnowledgeBase(kb=kb, images=images), out=out, batch_size=256, progress=False, **models_of
-    )
+    plan = BuildPlan(knowledge=KnowledgeBase(kb=kb, images=images), out=out, batch_size=256, **models_of)
     started = time.perf_counter()
     with ExitStack() as patches:
         for function, name in STAGES.items():

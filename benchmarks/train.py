@@ -182,7 +182,7 @@ def compare_curves(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         clip=recipe.clip,
         decay_vectors=recipe.decay_vectors,
     )
-    train(trainer.model, loss_of, out=folder / "run", optimization=optimization, progress=False)
+    train(trainer.model, loss_of, out=folder / "run", optimization=optimization)
     for seed, name in ((1, "published"), (2, "published again")):
         model = build(args.size, CURVE_TOKENS).to(device)
         torch.manual_seed(seed)
@@ -227,7 +227,6 @@ def prepared(
         most_similar=False,
         validation_share=0.0,
         seed=0,
-        progress=False,
     )
     articles_per_s = len(preparation.samples.main_image) / (time.perf_counter() - started)
     shutil.rmtree(folder / "data" / "features", ignore_errors=True)
@@ -240,7 +239,6 @@ def prepared(
         seed=0,
         workers=0 if device.type == "cpu" else 15,
         processes=Processes(device=device),
-        progress=False,
     )
     images_per_s = len(store.views) / (time.perf_counter() - started)
     texts = Rows(folder / "data" / TEXTS_NAME, TOKEN_DTYPE)

@@ -57,7 +57,6 @@ def measure_codecs(
     codecs: Sequence[str] = CODECS,
     loss: float = LOSS,
     batch_size: int = 16,
-    progress: bool = True,
 ) -> dict[str, Any]:
     """Measures codecs on questions.
 
@@ -70,7 +69,6 @@ def measure_codecs(
         codecs: Names of codecs; float16 is always measured.
         loss: How many points of Recall@1 and of section recall the chosen codec may lose.
         batch_size: Queries per batch.
-        progress: Whether to show a progress bar.
 
     Returns:
         A row per codec in `codecs`, the name of the smallest codec within `loss` in `chosen`, and a description of the
@@ -84,7 +82,7 @@ def measure_codecs(
     parsed = {codec.name: codec for codec in map(TokenCodec.parse, (EXACT, *codecs))}
     runs = {name: _CodecRun(ReencodedIndex(retriever.index, codec)) for name, codec in parsed.items()}
     reached: dict[int, None] = {}
-    bar = progress_bar(total=len(questions), desc="queries", unit="query", shown=progress)
+    bar = progress_bar(total=len(questions), desc="queries", unit="query")
     for start in range(0, len(questions), batch_size):
         batch = questions[start : start + batch_size]
         reached |= dict.fromkeys(_ask(retriever, batch, query_images, runs))

@@ -26,8 +26,6 @@ def fill(
     batch: int,
     do: Callable[[list[T]], Iterable[Row]],
     again: Callable[[int, Row], bool],
-    *,
-    progress: bool = True,
 ) -> None:
     """Writes a JSON line for each item: first the missing ones, then again those of earlier calls that `again` picks.
 
@@ -41,21 +39,20 @@ def fill(
         batch: Items per call of `do`.
         do: Returns one row per item, with its `id`.
         again: Returns, given an item's position and its row from an earlier call, whether to do it again.
-        progress: Whether to show a progress bar.
 
     Raises:
         ValueError: The file has more than `total` lines or is damaged.
     """
     newer = repeated_lines(path)
     _replace_lines(path, newer)  # of a call that was killed
-    before = _append(path, items, total, batch, do, path.stem, progress)
+    before = _append(path, items, total, batch, do, path.stem)
     places = {place for place, row in enumerate(islice(read_rows(path), before)) if again(place, row)}
     if places:
 
         def repeated() -> Iterator[T]:
             return (item for place, item in enumerate(items()) if place in places)
 
-        _append(newer, repeated, len(places), batch, do, f"{path.stem} again", progress)
+        _append(newer, repeated, len(places), batch, do, f"{path.stem} again")
         _replace_lines(path, newer)
 
 
@@ -102,12 +99,11 @@ def _append(
     batch: int,
     do: Callable[[list[T]], Iterable[Row]],
     shown_as: str,
-    progress: bool,
 ) -> int:
     """Appends the rows that a file lacks; returns how many it had."""
     with GrowingLines(path, batch, total) as lines:
         before = lines.done
-        with progress_bar(total=total, initial=before, desc=shown_as, unit="question", shown=progress) as bar:
+        with progress_bar(total=total, initial=before, desc=shown_as, unit="question") as bar:
             todo = islice(items(), before, None)
             while part := list(islice(todo, batch)):
                 lines.append(do(part))

@@ -24,6 +24,7 @@ from evaluation.recording import judge_again
 from evaluation.records import RECORDS, outcome_of, read_records, to_json
 from evaluation.report import write_report
 from evaluation.trec import write_trec
+from indexes.progress import bars
 from retriever.files import write_whole
 from retriever.identity import Items, agree, files_as_items
 from retriever.protocols import EntityIndex, Generator, QueryRetriever
@@ -117,7 +118,8 @@ def evaluate(
         return _loop().submit(generator.generate(requests)).result()
 
     asker = Asker(retriever, None if generator is None else generate, query_images)
-    _ask_all(asker, questions, bem, records, batch_size, progress)
+    with bars(progress):
+        _ask_all(asker, questions, bem, records, batch_size)
     latency = _latency(asker, questions, records, batch_size)
     outcomes = [outcome_of(record) for record in read_records(records)]
     metrics = _metrics(outcomes, header, questions[0].style, latency)
@@ -142,9 +144,7 @@ def _loop() -> BackgroundLoop:
     return loop
 
 
-def _ask_all(
-    asker: Asker, questions: Sequence[Question], bem: Bem | None, path: Path, batch_size: int, progress: bool
-) -> None:
+def _ask_all(asker: Asker, questions: Sequence[Question], bem: Bem | None, path: Path, batch_size: int) -> None:
     fill(
         path,
         lambda: questions,
@@ -152,7 +152,6 @@ def _ask_all(
         batch_size,
         lambda batch: map(to_json, asker.ask(batch, bem)),
         lambda _, row: row["failed"] is not None,
-        progress=progress,
     )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TextIO, TypeVar
 
 from tqdm import tqdm
@@ -12,6 +14,24 @@ T = TypeVar("T")
 
 LOG_INTERVAL = 30.0
 """Seconds between two lines if stderr is not a terminal."""
+
+
+_SHOWN = ContextVar("bars", default=True)
+
+
+@contextmanager
+def bars(shown: bool) -> Iterator[None]:
+    """Shows the progress bars of a block, or hides them."""
+    token = _SHOWN.set(shown)
+    try:
+        yield
+    finally:
+        _SHOWN.reset(token)
+
+
+def bars_shown() -> bool:
+    """Returns whether progress bars are shown here."""
+    return _SHOWN.get()
 
 
 def progress_bar(
@@ -31,6 +51,8 @@ def progress_bar(
     On a terminal, the bar is redrawn in place. Elsewhere (a log file, a container), it writes a new line at most every
     `LOG_INTERVAL` seconds and one at the end.
 
+    `bars` shows or hides all bars of a block of code.
+
     Args:
         items: The items to iterate over; without them, the caller updates the bar.
         total: The number of items, if `items` has no length.
@@ -39,7 +61,7 @@ def progress_bar(
         unit: The unit that is counted, in the singular.
         unit_scale: Whether to write large numbers as kB, MB, …
         bar_format: A tqdm format of the line; by default tqdm's own, or count and time if the total is unknown.
-        shown: False shows nothing.
+        shown: Whether to show it where bars are shown.
         file: Where to write; stderr by default.
     """
     stream = sys.stderr if file is None else file
@@ -58,7 +80,7 @@ def progress_bar(
         unit=unit,
         unit_scale=unit_scale,
         bar_format=bar_format,
-        disable=not shown,
+        disable=not (shown and bars_shown()),
         **options,
     )
 

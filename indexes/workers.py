@@ -92,7 +92,6 @@ def in_batches(
     models: Sequence[ModelName],
     rows: range,
     batch: int,
-    progress: bool,
 ) -> Generator[tuple[range, R], None, None]:
     """Yields the rows of each batch with its result, in order, and shows progress.
 
@@ -103,12 +102,11 @@ def in_batches(
         models: The names of the models that it needs.
         rows: From the first remaining row to the number of entities.
         batch: Entities per batch.
-        progress: Whether to show a bar.
     """
     batches = list(split(rows, batch))
     with (
         closing(workers.run(make, models, batches)) as results,
-        progress_bar(total=rows.stop, initial=rows.start, desc=what, unit="entity", shown=progress) as bar,
+        progress_bar(total=rows.stop, initial=rows.start, desc=what, unit="entity") as bar,
     ):
         for part, result in zip(batches, results, strict=True):
             yield part, result

@@ -14,6 +14,7 @@ from chat_models.background import BackgroundLoop
 from indexes.builder.report import encoder_warning, read_report
 from indexes.builder.summarizers import Summarizer
 from indexes.knowledge.formats.skipped import MAX_BAD
+from indexes.progress import bars
 from indexes.store.index import Index
 from omgm import indexing, opening, parts
 from omgm.profile import load_profile
@@ -134,21 +135,21 @@ class OMGM:
         """
         loaded = _profile(profile, settings)
         encoder, fusion = encoder or parts.build_encoder(loaded), fusion or parts.build_fusion(loaded)
-        indexing.build(
-            loaded,
-            Path(kb),
-            Path(out),
-            images=None if images is None else Path(images),
-            kb_format=kb_format,
-            names=names,
-            max_bad=max_bad,
-            name=name,
-            overwrite=overwrite,
-            progress=progress,
-            summarizer=summarizer,
-            encoder=encoder,
-            fusion=fusion,
-        )
+        with bars(progress):
+            indexing.build(
+                loaded,
+                Path(kb),
+                Path(out),
+                images=None if images is None else Path(images),
+                kb_format=kb_format,
+                names=names,
+                max_bad=max_bad,
+                name=name,
+                overwrite=overwrite,
+                summarizer=summarizer,
+                encoder=encoder,
+                fusion=fusion,
+            )
         if warning := encoder_warning(read_report(Path(out))):
             logger.warning("%s", warning)
         return cls.open(out, loaded, encoder=encoder, fusion=fusion, reranker=reranker, generator=generator)

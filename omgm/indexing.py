@@ -97,7 +97,7 @@ def build(
         with _workers(profile, cluster, shared) as workers:
             index = build_index(replace(plan, workers=workers))
     if profile.recognition.fitted_to and profile.recognition.general and plan.fusion is not None:
-        calibrate_index(profile, out, index, plan.encoder, plan.fusion, plan.progress)
+        calibrate_index(profile, out, index, plan.encoder, plan.fusion)
     return index
 
 

@@ -9,8 +9,8 @@ from pydantic import AfterValidator
 from chat_models.harmless import harmless
 from omgm.results import Answer, CandidateRow, Retrieval
 from retriever.protocols import EntityIndex
-from retriever.types import Crop, Ending, Entity
-from retriever.views import View
+from retriever.types import Entity
+from retriever.views import AnswerView, RecognitionView, View
 from search_agents.records import Observation
 from search_agents.trail import AgentAnswer
 
@@ -79,27 +79,9 @@ class ExcerptsResult(View):
     """Further information, such as the sections of an article."""
 
 
-class AnswerResult(View):
+class AnswerResult(RecognitionView, AnswerView):
     """An answer with its source."""
 
-    answer: str | None
-    """Null if the evidence does not answer the question."""
-    grounded: bool | None
-    """Whether the evidence contains the answer word for word; null without an answer, and for an agent's answer."""
-    abstained: bool
-    confidence: float | None
-    """From 0 to 1, null if the generator reports none."""
-    recognized: float | None
-    """Probability that the image shows `entity`, null if the profile is not calibrated."""
-    crop: Crop | None = None
-    """The part of the image in which `entity` was recognized: left, top, right and bottom edge as shares of its width
-    and height; null for the whole image."""
-    declined: bool
-    """Whether the question was declined because the image was not recognized."""
-    reason: str | None = None
-    """Why there is no answer; null with an answer, and for an agent's answer."""
-    ending: Ending = "complete"
-    """How a chat model's reply ended: `complete`, `cut` at its maximum length, `refused` or `filtered`."""
     entity: EntityResult | None
     """The entity that the image shows; null if nothing was found."""
     evidence: SectionResult | None
@@ -153,7 +135,7 @@ def agent_result(found: AgentAnswer) -> AnswerResult:
     """Returns an agent's answer with the sources that it cites."""
     cited = sorted({number for claim in found.claims for number in claim.sources})
     unknown = dict.fromkeys(("grounded", "confidence", "recognized", "entity", "evidence"))
-    return AnswerResult.of(found, **unknown, declined=False, sources=[found.sources[number - 1] for number in cited])
+    return AnswerResult.of(found, **unknown, sources=[found.sources[number - 1] for number in cited])
 
 
 def excerpts_result(seen: Observation) -> ExcerptsResult:

@@ -64,9 +64,7 @@ class Curve(NamedTuple):
     logit: float
 
 
-def calibrate_index(
-    profile: Profile, folder: Path, index: Index, encoder: DualEncoder, fusion: FusionEncoder, progress: bool = True
-) -> None:
+def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualEncoder, fusion: FusionEncoder) -> None:
     """Writes `recognition.json` into an index's folder, unless it is there and belongs to this content.
 
     Nothing is written for fewer than `FEWEST` entities with an image.
@@ -77,7 +75,6 @@ def calibrate_index(
         index: The index, open.
         encoder: Step 1's model.
         fusion: Step 2's model.
-        progress: Whether to show a progress bar.
     """
     inputs = index.manifest.inputs
     made_for = {
@@ -93,7 +90,7 @@ def calibrate_index(
     if len(shown) < FEWEST:
         return
     retriever = Retriever(search_steps(profile, index, encoder, fusion), index, device=index.device)
-    bars = progress_bar(total=len(shown), desc="calibrate", unit="image", shown=progress)
+    bars = progress_bar(total=len(shown), desc="calibrate", unit="image")
     with _caching(encoder, fusion), bars as bar:
         trials: list[Trial] = []
         for start in range(0, len(shown), _BATCH):

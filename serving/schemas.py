@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from retriever.types import Crop, Ending
-from retriever.views import View
+from retriever.views import AnswerView, RecognitionView, View
 from search_agents.schemas import TrailOut
 
 OnGeneratorError = Literal["degrade", "fail"]
@@ -138,7 +137,7 @@ class IndexOut(View):
     """Number of entities in it."""
 
 
-class RetrieveOut(View):
+class RetrieveOut(RecognitionView):
     """The result of retrieval."""
 
     entity: EntityOut | None
@@ -147,11 +146,6 @@ class RetrieveOut(View):
     """Its best sections, best first."""
     candidates: list[CandidateOut]
     """All candidates, best first."""
-    recognized: float | None = None
-    """Probability that the image shows the best entity; null if the profile is not calibrated."""
-    crop: Crop | None = None
-    """The part of the image in which the best entity was recognized: left, top, right and bottom edge as shares of its
-    width and height; null for the whole image."""
     timings_ms: dict[str, float]
     """Milliseconds per step; a step's time is that of its whole batch."""
     request_id: str
@@ -172,23 +166,9 @@ class ErrorDetail(View):
     """A stable error code."""
 
 
-class AnswerOut(RetrieveOut):
+class AnswerOut(RetrieveOut, AnswerView):
     """The result of retrieval with the generator's answer."""
 
-    answer: str | None
-    """Null if the generator abstained or failed."""
-    grounded: bool | None = None
-    """Whether the evidence contains the answer word for word, at its `span`. Null without an answer, and with a
-    `mode`: the claims of `trail` cite their sources."""
-    confidence: float | None
-    """From 0 to 1, null if the generator reports none."""
-    abstained: bool
-    """Whether there is no answer: the generator found none in the evidence, or the question was declined."""
-    declined: bool = False
-    """Whether the question was declined because the image was not recognized."""
-    reason: str | None = None
-    """Why there is no answer, as the end of a sentence that may change. Null with an answer, if the generator failed,
-    and with a `mode`."""
     context_truncated: bool
     """Whether the section was longer than the generator's context."""
     generator: str
@@ -197,9 +177,6 @@ class AnswerOut(RetrieveOut):
     """Tokens of the generator's prompt, null if its server does not count them. An agent's are in `trail`."""
     completion_tokens: int | None = None
     """Tokens of the generator's answer, null if its server does not count them."""
-    ending: Ending = "complete"
-    """How a chat model's reply ended: `complete`, `cut` at its maximum length, `refused` by the model, or `filtered` by
-    its server. An agent's are in `trail`."""
     thoughts: str | None = None
     """What a reasoning model thought before it answered, no part of the answer: only if the request asks for it with
     `thoughts`, empty if there are none. An agent's are in `trail`."""

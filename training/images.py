@@ -64,7 +64,6 @@ def load_images(
     loaders: Sequence[ImageLoader],
     side: int,
     path: Path,
-    progress: bool = True,
 ) -> StoredImages:
     """Resizes images to a square, ignoring their aspect ratio, and stores them in a file.
 
@@ -74,7 +73,6 @@ def load_images(
         loaders: The images.
         side: Side of the square in pixels.
         path: The `.npy` file.
-        progress: Whether to show a progress bar.
 
     Raises:
         ValueError: An image cannot be read; the message names it.
@@ -85,7 +83,7 @@ def load_images(
     stored = GrowingArray(path, (len(loaders), 3, side, side), np.uint8)
     waiting = loaders[stored.done :]
     loaded = map_ahead(lambda load: preparation.to_uint8([load()])[0].numpy(), waiting, BATCH)
-    bar = progress_bar(total=len(loaders), initial=stored.done, desc="loading images", unit="image", shown=progress)
+    bar = progress_bar(total=len(loaders), initial=stored.done, desc="loading images", unit="image")
     with closing(loaded), bar:
         for row, pixels in enumerate(loaded, stored.done):
             stored.values[row] = pixels

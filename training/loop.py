@@ -38,7 +38,6 @@ def train(
     settings: dict[str, object] | None = None,
     wrapped: nn.Module | None = None,
     processes: Processes = Processes(),  # noqa: B008  frozen
-    progress: bool = True,
 ) -> dict[str, float]:
     """Trains `model` in place; returns metrics with "steps" and "seconds".
 
@@ -63,7 +62,6 @@ def train(
         settings: Other values that a resumed run must share, as plain JSON.
         wrapped: `model` as returned by `Processes.wrap`, if `loss_of` calls that.
         processes: The processes that train; the first one writes all files.
-        progress: Whether to show a progress bar.
 
     Raises:
         ValueError: The checkpoint has other settings or is of another model; the message names the difference.
@@ -74,7 +72,7 @@ def train(
     optimizer = _optimizer(model, optimization)
     state = resume(out / CHECKPOINT_NAME, model, optimizer, agreed)
     curve = Curve(out, state.step) if processes.first else None
-    bar = TrainingProgress(out.name, optimization, state, validate_every, progress and processes.first)
+    bar = TrainingProgress(out.name, optimization, state, validate_every, processes.first)
     losses = _Losses(state)
     started = time.monotonic() - state.seconds
 

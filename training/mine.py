@@ -46,7 +46,6 @@ def mine_negatives(
     out: Path,
     *,
     k: int = 20,
-    progress: bool = True,
     images: ImageSource | None = None,
     trim_borders: bool = False,
     overwrite: bool = False,
@@ -65,7 +64,6 @@ def mine_negatives(
         query_image_of: Finds the file of an image by its id.
         out: The file to write.
         k: Entities per image.
-        progress: Whether to show a progress bar.
         images: The knowledge base's images. "gt_entity_pos_img" is the gold entity's image that is most similar to the
             question's image (appendix C.2); without `images`, it is the main image.
         trim_borders: Whether to cut uniform borders off the questions' images, as the pipeline may do.
@@ -105,7 +103,7 @@ def mine_negatives(
         waiting = sorted((image_id for image_id in gold if image_id not in journal), key=gold.__getitem__)
         positives = _Positives(encoder, index, images)
         articles = _Articles(index)
-        with progress_bar(total=len(waiting), desc="negatives", unit="image", shown=progress) as bar:
+        with progress_bar(total=len(waiting), desc="negatives", unit="image") as bar:
             for start in range(0, len(waiting), BATCH):
                 batch = waiting[start : start + BATCH]
                 loaded = _loaded(batch, query_image_of, trim_borders)

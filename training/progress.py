@@ -6,7 +6,7 @@ import logging
 
 from tqdm import tqdm
 
-from indexes.progress import progress_bar
+from indexes.progress import bars_shown, progress_bar
 from retriever.wording import counted, duration
 from training.checkpoint import RunState
 from training.config import Optimization
@@ -29,7 +29,12 @@ class TrainingProgress:
     """
 
     def __init__(self, name: str, optimization: Optimization, state: RunState, validate_every: int, shown: bool):
-        self.optimization, self._name, self._every, self._shown = optimization, name, validate_every, shown
+        self.optimization, self._name, self._every, self._shown = (
+            optimization,
+            name,
+            validate_every,
+            shown and bars_shown(),
+        )
         self.measured = dict(state.metrics)
         self._first, self._began, self._validation = state.step + 1, state.seconds, 0.0
         line = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}{postfix}"

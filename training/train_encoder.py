@@ -62,7 +62,6 @@ def train_encoder(
     config: TrainingConfig = TrainingConfig(),  # noqa: B008  frozen
     *,
     provenance: Provenance = Provenance(),  # noqa: B008  frozen
-    progress: bool = True,
     overwrite: bool = False,
 ) -> Path:
     """Adapts an encoder to a knowledge base; returns its folder, `out/encoder`. A killed run resumes.
@@ -75,7 +74,6 @@ def train_encoder(
         out: Folder for the encoder and the run (curve, checkpoint, images).
         config: Limits, seed and device; `validation_share` is the share of the labeled images.
         provenance: Where model and code come from, for the training record.
-        progress: Whether to show progress bars.
         overwrite: Whether to replace a run with other inputs.
 
     Raises:
@@ -137,7 +135,7 @@ def train_encoder(
     run = out / RUN
     work = [run / name for name in ("images.npy", "curve.csv", CHECKPOINT_NAME, BEST_NAME)]
     agree(run / "inputs.json", inputs, work=work, overwrite=overwrite)
-    images = load_images(loaders, side, run / "images.npy", progress)
+    images = load_images(loaders, side, run / "images.npy")
     tokens = {name: tensor.cpu() for name, tensor in model.tokenize(summaries).items()}
     batches = EncoderBatches(
         images,
@@ -175,7 +173,6 @@ def train_encoder(
             validate_every=config.validate_every,
             save_every=config.validate_every,
             better_by=BETTER_BY,
-            progress=progress,
         )
     if photos:
         metrics |= _refit_photos(model, photos, images, rows, len(main), held_out_rows, config.seed)

@@ -19,7 +19,7 @@ QUESTIONS, IMAGES = "questions.jsonl", "images"
 _KEPT_FORMATS = {"JPEG": ".jpg", "PNG": ".png", "WEBP": ".webp"}
 
 
-def export(folder: Path, out: Path, split: str | None = None, *, progress: bool = True) -> int:
+def export(folder: Path, out: Path, split: str | None = None) -> int:
     """Writes the images to `out/images/`, then `out/questions.jsonl`, and returns the number of questions.
 
     Args:
@@ -28,7 +28,6 @@ def export(folder: Path, out: Path, split: str | None = None, *, progress: bool 
             Other columns are ignored.
         out: The folder to write to.
         split: The split of a `DatasetDict`.
-        progress: Whether to show a progress bar.
 
     Raises:
         ValueError: `datasets` is not installed, the folder is not a dataset, or a row is invalid; the message names the
@@ -36,7 +35,7 @@ def export(folder: Path, out: Path, split: str | None = None, *, progress: bool 
     """
     data = _open(folder, split)
     (out / IMAGES).mkdir(parents=True, exist_ok=True)
-    bar = progress_bar(data, total=len(data), desc="questions", unit="question", shown=progress)
+    bar = progress_bar(data, total=len(data), desc="questions", unit="question")
     rows = ((f"{folder}: row {number}", number, row) for number, row in enumerate(bar))
     named = ((where, {"id": number, **_with_image_name(row, out / IMAGES, where)}) for where, number, row in rows)
     replace_with(out / QUESTIONS, lambda partial: _write(partial, named))

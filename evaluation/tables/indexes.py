@@ -102,11 +102,10 @@ class TableIndexes:
         components: The models.
         questions: The knowledge base, and the profile's index if it was given.
         out: The folder of the built indexes.
-        progress: Whether to show progress.
     """
 
-    def __init__(self, components: Components, questions: QuestionSet, out: Path, *, progress: bool = True) -> None:
-        self._components, self._questions, self._out, self._progress = components, questions, out, progress
+    def __init__(self, components: Components, questions: QuestionSet, out: Path) -> None:
+        self._components, self._questions, self._out = components, questions, out
         self._opened: dict[IndexKind, Index] = {}
         self.own = IndexKind(components.candidates)
 
@@ -161,7 +160,6 @@ class TableIndexes:
             fusion=fusion,
             sections=sections,
             design=replace(parts.design, candidates=kind.candidates, tokens=kind.tokens or parts.design.tokens),
-            progress=self._progress,
         )
         build_index(plan)
         return folder

@@ -46,11 +46,10 @@ class TableRuns:
         components: The models that retrieve and answer.
         questions: The questions.
         out: The folder of indexes and runs.
-        progress: Whether to show progress.
     """
 
-    def __init__(self, components: Components, questions: QuestionSet, out: Path, *, progress: bool = True) -> None:
-        self.components, self.questions, self._out, self._progress = components, questions, out, progress
+    def __init__(self, components: Components, questions: QuestionSet, out: Path) -> None:
+        self.components, self.questions, self._out = components, questions, out
         self._folder: Path | None = None
 
     def folder(self, name: str) -> Path:
@@ -76,7 +75,6 @@ class TableRuns:
             profile_name=self.components.profile,
             settings={**self.components.settings, "variant": name},
             index_info=_describe(self.main),
-            progress=self._progress,
             bem=None if plan.generator is None else self.components.bem,
             deviations=self.components.deviations,
         )
@@ -91,7 +89,7 @@ class TableRuns:
 
     @cached_property
     def _indexes(self) -> TableIndexes:
-        return TableIndexes(self.components, self.questions, self._out / "indexes", progress=self._progress)
+        return TableIndexes(self.components, self.questions, self._out / "indexes")
 
     @property
     def main(self) -> Index:

@@ -121,9 +121,9 @@ def _with_changes(plan: BuildPlan, index: Index, inputs: Inputs) -> Index:
     with resumable(out), locked(out, "builds it"):
         if other_search:
             kind = choose_kind(design.search, index.manifest.counts.searchable)
-            change_search(out, kind, design.image_weight, plan.encoder, plan.progress, design.search_uri)
+            change_search(out, kind, design.image_weight, plan.encoder, design.search_uri)
         if other_sections:
-            change_sections(out, plan.open_workers(), plan.batch_size, plan.progress)
+            change_sections(out, plan.open_workers(), plan.batch_size)
     return plan.open()
 
 
@@ -171,12 +171,11 @@ def _run_stages(plan: BuildPlan, parts: Path, articles: Articles, inputs: Inputs
         use=inputs.image_use,
         codec=plan.codec,
         batch=plan.batch_size,
-        progress=plan.progress,
         vectors=plan.vectors,
     )
     images, offsets = store_images(run, articles, plan.source)
     log_problems(images)
-    summarize_all(articles, plan.summarizer, parts / "summaries.jsonl", run.batch, progress=run.progress)
+    summarize_all(articles, plan.summarizer, parts / "summaries.jsonl", run.batch)
     save_offsets(parts / "summaries.jsonl")
     readable = len(images.readable_rows())
     if run.candidates == "image" and not readable:
@@ -253,7 +252,6 @@ def _entity_index(plan: BuildPlan, parts: Path, keys: Keys, inputs: Inputs) -> S
         uri=plan.design.search_uri,
         image_weight=plan.design.image_weight,
         encoder=plan.encoder,
-        progress=plan.progress,
     )
     write_whole(note, record.model_dump_json().encode())
     return record

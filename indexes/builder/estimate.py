@@ -22,7 +22,7 @@ from indexes.builder.stages import BuildRun, write_articles
 from indexes.builder.summary_file import summarize_all
 from indexes.knowledge.formats.skipped import SkippedEntries
 from indexes.lines import Lines, save_offsets
-from indexes.progress import progress_bar
+from indexes.progress import bars, progress_bar
 from indexes.store.manifest import THUMBNAILS, SearchKind
 from indexes.store.search_kinds import bytes_per_key, choose_kind
 from indexes.workers import LocalWorkers
@@ -81,7 +81,7 @@ def estimate_build(plan: BuildPlan, sample: int = SAMPLE) -> Estimate:
     """
     started = time.perf_counter()
     encoder, fusion, sections, summarizer = plan.encoder, plan.fusion, plan.sections, plan.summarizer
-    drawn, count, total = _draw(plan.entities(SkippedEntries(plan.knowledge.max_bad)), sample, plan.progress)
+    drawn, count, total = _draw(plan.entities(SkippedEntries(plan.knowledge.max_bad)), sample)
     reading = time.perf_counter() - started
     if not count:
         raise ValueError("the knowledge base contains no entities; check the file and --kb-format")
@@ -95,7 +95,7 @@ def estimate_build(plan: BuildPlan, sample: int = SAMPLE) -> Estimate:
         seconds[stage] = scale * (time.perf_counter() - began)
         return found
 
-    with TemporaryDirectory(prefix="omgm-estimate-") as name:
+    with TemporaryDirectory(prefix="omgm-estimate-") as name, bars(False):
         folder = Path(name)
         articles = write_articles(drawn, folder)
         run = BuildRun(
@@ -105,7 +105,6 @@ def estimate_build(plan: BuildPlan, sample: int = SAMPLE) -> Estimate:
             use=plan.use,
             codec=codec,
             batch=plan.batch_size,
-            progress=False,
         )
         images, offsets = timed("images", lambda: store_images(run, articles, plan.source))
         path, asked = folder / "summaries.jsonl", dict[int, int]()
@@ -155,10 +154,10 @@ def estimate_build(plan: BuildPlan, sample: int = SAMPLE) -> Estimate:
         )
 
 
-def _draw(entities: Iterable[Entity], sample: int, progress: bool) -> tuple[list[Entity], int, int]:
+def _draw(entities: Iterable[Entity], sample: int) -> tuple[list[Entity], int, int]:
     """Returns a random but reproducible sample, the number of entities and the number of sections."""
     draw, kept, sections, count = random.Random(0), list[Entity](), 0, 0
-    for entity in progress_bar(entities, desc="read", unit="entity", shown=progress):
+    for entity in progress_bar(entities, desc="read", unit="entity"):
         sections += len(entity.sections)
         count += 1
         if len(kept) < sample:

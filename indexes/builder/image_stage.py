@@ -91,9 +91,7 @@ def store_images(run: BuildRun, articles: Articles, source: ImageSource | None) 
         files = {name: stack.enter_context(GrowingRows(folder / name, *row)) for name, row in shapes.items()}
         _resume(path, lines, files)
         left = range(lines.done, len(articles))
-        results = stack.enter_context(
-            closing(in_batches("images", run.workers, make, models, left, run.batch, run.progress))
-        )
+        results = stack.enter_context(closing(in_batches("images", run.workers, make, models, left, run.batch)))
         for rows, (read, parts) in results:
             _write_thumbnails(folder / THUMBNAILS, rows, read)
             for name, file in files.items():

@@ -67,7 +67,7 @@ def _embed_texts(run: BuildRun, entities: int, spare: int) -> NDArray[np.float16
             array.commit(start + len(part))
         return array.values
     make, left = partial(EncodeTexts, run.folder, run.candidates), range(array.done, entities)
-    with closing(in_batches("embed texts", run.workers, make, ["encoder"], left, run.batch, run.progress)) as done:
+    with closing(in_batches("embed texts", run.workers, make, ["encoder"], left, run.batch)) as done:
         for rows, vectors in done:
             array.values[rows.start : rows.stop] = vectors
             array.commit(rows.stop)

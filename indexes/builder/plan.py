@@ -90,7 +90,6 @@ class BuildPlan:
             is rebuilt from the stored vectors, and everything else is kept; if only the encoder of sections differs,
             only their vectors are made again.
         batch_size: Entities per batch; a kill loses at most one batch, or only the unfinished summaries.
-        progress: Whether to show progress bars.
         workers: Creates the workers that run the models: in this process, or on a cluster (`indexes.builder.cluster`).
     """
 
@@ -107,7 +106,6 @@ class BuildPlan:
     name: str | None = None
     overwrite: bool = False
     batch_size: int = 32
-    progress: bool = True
     workers: Callable[[DualEncoder, FusionEncoder | None, SectionEncoder | None], Workers] = LocalWorkers
 
     def check(self) -> None:

@@ -37,9 +37,7 @@ logger = logging.getLogger(__name__)
 _BLOCK = 16384
 
 
-def change_search(
-    out: Path, kind: SearchKind, image_weight: float, encoder: DualEncoder, progress: bool, uri: str = ""
-) -> None:
+def change_search(out: Path, kind: SearchKind, image_weight: float, encoder: DualEncoder, uri: str = "") -> None:
     """Replaces the entity index in `out` with one of another kind; otherwise only the manifest changes.
 
     The files are those of a build with that kind. A kill leaves the old index, the new one, or a resumable build.
@@ -52,9 +50,7 @@ def change_search(
     logger.info("%s: only the kind of entity index changes; rebuilding it from the stored vectors", out)
     parts = claim(out, inputs, overwrite=True)
     keys = stored_keys(out, parts / "stored.npy")
-    record = write_entity_index(
-        parts, keys, inputs, index=out, uri=uri, image_weight=image_weight, encoder=encoder, progress=progress
-    )
+    record = write_entity_index(parts, keys, inputs, index=out, uri=uri, image_weight=image_weight, encoder=encoder)
     kept = {name: file for name, file in manifest.files.items() if name not in (SEARCH, VECTORS, KEY_IDS)}
     made = {name: describe_file(parts / name) for name in (SEARCH, VECTORS, KEY_IDS) if (parts / name).is_file()}
     files = kept | made
@@ -68,7 +64,7 @@ def change_search(
     publish(out)
 
 
-def change_sections(out: Path, workers: Workers, batch: int, progress: bool) -> None:
+def change_sections(out: Path, workers: Workers, batch: int) -> None:
     """Replaces the vectors of sections in `out` with those of the workers' encoder, or removes them if it has none.
 
     The files are those of a build with that encoder. A kill leaves the old index, the new one, or a resumable build.
@@ -91,7 +87,6 @@ def change_sections(out: Path, workers: Workers, batch: int, progress: bool) -> 
             use=inputs.image_use,
             codec=inputs.codec,
             batch=batch,
-            progress=progress,
         )
         windows = write_section_vectors(run, Articles(out / "entities.jsonl"), encoder)
     own = (SECTION_VECTORS, SECTION_WINDOWS)

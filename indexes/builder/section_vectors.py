@@ -38,7 +38,7 @@ def write_section_vectors(run: BuildRun, articles: Articles, encoder: SectionEnc
     with SectionFiles(run.folder, encoder.dimension) as files:
         left = range(files.resume(run.batch), len(articles))
         make = partial(EncodeSections, articles.path)
-        results = in_batches("sections", run.workers, make, ["sections"], left, run.batch, run.progress)
+        results = in_batches("sections", run.workers, make, ["sections"], left, run.batch)
         with closing(results):
             for rows, encoded in results:
                 files.append(rows, encoded)

@@ -38,7 +38,6 @@ class BuildRun:
         use: Which images of an entity are used.
         codec: How tokens are stored.
         batch: Entities per batch.
-        progress: Whether to show progress bars.
         vectors: The vectors of summaries, if another system computed them.
     """
 
@@ -48,7 +47,6 @@ class BuildRun:
     use: ImageUse
     codec: TokenCodec
     batch: int
-    progress: bool
     vectors: GivenVectors | None = None
 
 

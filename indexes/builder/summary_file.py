@@ -14,9 +14,7 @@ from indexes.progress import progress_bar
 from retriever.types import Entity
 
 
-def summarize_all(
-    entities: Sequence[Entity], summarizer: Summarizer, path: Path, batch: int = 32, *, progress: bool = False
-) -> int:
+def summarize_all(entities: Sequence[Entity], summarizer: Summarizer, path: Path, batch: int = 32) -> int:
     """Writes `{"id", "summary"}` of entity i to line i of `path`; returns the number of new summaries.
 
     Summaries that are already in the file are kept, so a killed run resumes after its last complete line.
@@ -26,7 +24,6 @@ def summarize_all(
         summarizer: Writes the summaries.
         path: A JSON lines file; created if absent.
         batch: Number of lines between syncs to disk.
-        progress: Whether to show a progress bar.
 
     Raises:
         ValueError: The file belongs to other entities, or the summarizer returns too few texts.
@@ -36,9 +33,7 @@ def summarize_all(
         _check_ids(path, entities, start)
         left = (entities[row] for row in range(start, len(entities)))
         with closing(_rows(left, summarizer)) as made:
-            rows = iter(
-                progress_bar(made, total=len(entities), initial=start, desc="summarize", unit="entity", shown=progress)
-            )
+            rows = iter(progress_bar(made, total=len(entities), initial=start, desc="summarize", unit="entity"))
             for first in rows:
                 lines.append(chain([first], islice(rows, batch - 1)))
         return lines.done - start

@@ -20,6 +20,7 @@ from indexes.knowledge.ids import hash_id, other_ids, save_ids
 from indexes.lines import Articles, save_offsets, to_row
 from indexes.live.changes import Addition
 from indexes.live.version import Version
+from indexes.progress import bars
 from indexes.store.change_log import sync_folder
 from indexes.store.index import Index
 from indexes.store.keys import Keys
@@ -193,7 +194,8 @@ def _write_keys(base: Index, sources: Sequence[Source], out: Path) -> tuple[Keys
         few = manifest.search is None or len(written.rows) < AT_LEAST
         kind: SearchKind = "flat" if few or manifest.search is None else manifest.search.kind
         queries = held_out_queries(written, kind, manifest.inputs.candidates, base.image_weight, out, encoder=None)
-        record = write_search(out, written, kind, queries)
+        with bars(False):  # a served index compacts in the background
+            record = write_search(out, written, kind, queries)
     path.unlink()
     scratch.unlink(missing_ok=True)
     return written, record

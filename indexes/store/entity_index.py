@@ -23,7 +23,6 @@ def write_entity_index(
     uri: str,
     image_weight: float,
     encoder: DualEncoder,
-    progress: bool,
 ) -> SearchRecord:
     """Writes the entity index for `keys`, tuned and measured on held-out queries, and returns its record.
 
@@ -35,7 +34,6 @@ def write_entity_index(
         uri: Where Milvus is, if that is the kind.
         image_weight: Weight of the main image in a combined key.
         encoder: Step 1's model.
-        progress: Whether to show a progress bar.
 
     Raises:
         ValueError: There are too few keys for the kind.
@@ -44,11 +42,11 @@ def write_entity_index(
     assert inputs.search  # chosen after the articles were read
     queries = held_out_queries(keys, inputs.search, inputs.candidates, image_weight, index, encoder)
     if inputs.search != "milvus":
-        return write_search(folder, keys, inputs.search, queries, progress=progress)
+        return write_search(folder, keys, inputs.search, queries)
     from indexes.store.search_milvus import collection_name, key_ids, write_milvus  # needs an extra
 
     collection = collection_name(index, inputs.model_dump_json())
-    return write_milvus(folder, keys, key_ids(index, keys), queries, uri, collection, progress=progress)
+    return write_milvus(folder, keys, key_ids(index, keys), queries, uri, collection)
 
 
 def open_search(

@@ -91,8 +91,6 @@ def write_search(
     keys: Keys,
     kind: SearchKind,
     queries: HeldOutQueries,
-    *,
-    progress: bool = False,
 ) -> SearchRecord:
     """Writes the entity index of keys and returns its record; an entity without a key is never found.
 
@@ -105,14 +103,13 @@ def write_search(
         keys: Keys by entity.
         kind: The kind of entity index.
         queries: Held-out queries.
-        progress: Whether to show a progress bar.
 
     Raises:
         ValueError: There are too few keys for the kind.
     """
     choose_kind(kind, len(keys.rows))
     description = describe(kind, len(keys.rows), keys.length)
-    index = _filled(description, keys, progress)
+    index = _filled(description, keys)
     if kind == "flat":
         write_vectors(folder / VECTORS, (0, keys.length), ())
     else:
@@ -161,7 +158,7 @@ def _set(index: Any, vectors: NDArray[np.float16], settings: Tuning) -> Search:
     return RescoredSearch(index, vectors, factor) if factor else FaissSearch(index)
 
 
-def _filled(description: str, keys: Keys, progress: bool) -> Any:
+def _filled(description: str, keys: Keys) -> Any:
     """Returns a trained FAISS index with all keys; its ids are the keys' numbers."""
     inner = faiss.index_factory(keys.length, description, faiss.METRIC_INNER_PRODUCT)
     index = faiss.IndexIDMap(inner)
@@ -177,7 +174,7 @@ def _filled(description: str, keys: Keys, progress: bool) -> Any:
     if isinstance(inner, faiss.IndexHNSW):
         faiss.omp_set_num_threads(1)  # the graph depends on the order of insertion
     try:
-        with progress_bar(total=len(keys.rows), desc="entity index", unit="entity", shown=progress) as bar:
+        with progress_bar(total=len(keys.rows), desc="entity index", unit="entity") as bar:
             for start, block in blocks(keys):
                 index.add_with_ids(block, keys.rows[start : start + len(block)])
                 bar.update(len(block))

@@ -224,8 +224,6 @@ def write_milvus(
     queries: HeldOutQueries,
     uri: str,
     collection: str,
-    *,
-    progress: bool = False,
 ) -> SearchRecord:
     """Uploads keys to a collection of their own and returns the record of the entity index.
 
@@ -239,7 +237,6 @@ def write_milvus(
         queries: Held-out queries, used to choose the number of candidates.
         uri: See `Collection`.
         collection: Name of the collection.
-        progress: Whether to show a progress bar.
 
     Raises:
         OSError: The server cannot be reached or refuses a request.
@@ -249,9 +246,7 @@ def write_milvus(
     if started is None or started["uri"] != there.uri or not there.exists():
         there.create(keys.length)
         started = {"uri": there.uri, "done": 0}
-    with progress_bar(
-        total=len(keys.rows), initial=started["done"], desc="upload keys", unit="key", shown=progress
-    ) as bar:
+    with progress_bar(total=len(keys.rows), initial=started["done"], desc="upload keys", unit="key") as bar:
         for start, block in blocks(keys, started["done"]):
             there.upsert(ids[keys.rows[start : start + len(block)]], block)
             write_whole(note, json.dumps({"uri": there.uri, "done": start + len(block)}).encode())

@@ -109,7 +109,7 @@ def test_zero_shot_tells_known_countries_from_others() -> None:
 def test_recomputed_tokens_rank_as_stored_ones_do(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     encoder, fusion = FakeEncoder(), FakeFusion()
-    arguments: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": encoder, "progress": False}
+    arguments: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": encoder}
     index = build_index(kb, images, tmp_path / "index", fusion=fusion, **arguments)
     steps: list[Step] = [
         EntitySearch(encoder, index),

@@ -60,7 +60,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Index]:
     folder = tmp_path_factory.mktemp("codecs")
     kb, images = write_kb(folder)
     models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-    return {name: build_index(kb, images, folder / name, tokens=name, progress=False, **models) for name in CODECS}
+    return {name: build_index(kb, images, folder / name, tokens=name, **models) for name in CODECS}
 
 
 def pipeline(index: Index, fusion: FakeFusion | None = None, reranker: Any = None) -> Retriever[Index]:
@@ -138,9 +138,7 @@ def test_measured(built: dict[str, Index], tmp_path: Path) -> None:
     questions = write_questions(index, tmp_path / "queries")
     assert titles(index, pipeline(index).retrieve([FRANCE])[0])[0] == "France"
     fusion = CountingFusion()
-    found = measure_codecs(
-        pipeline(index, fusion), questions, tmp_path / "queries", codecs=["int8"], batch_size=1, progress=False
-    )
+    found = measure_codecs(pipeline(index, fusion), questions, tmp_path / "queries", codecs=["int8"], batch_size=1)
     assert (found["n_queries"], found["n_failed"], found["token_shape"], found["loss"]) == (4, 1, [32, 8], 0.5)
     assert fusion.batches == 3  # a batch without images runs no model
     exact, coded = found["codecs"]
@@ -163,9 +161,7 @@ def test_measured(built: dict[str, Index], tmp_path: Path) -> None:
 
 def test_questions_without_sections_have_no_section_recall(built: dict[str, Index], tmp_path: Path) -> None:
     questions = write_questions(built["float16"], tmp_path / "queries")[2:3]
-    found = measure_codecs(
-        pipeline(built["float16"]), questions, tmp_path / "queries", codecs=[], loss=1, progress=False
-    )
+    found = measure_codecs(pipeline(built["float16"]), questions, tmp_path / "queries", codecs=[], loss=1)
     [row] = found["codecs"]
     assert row["section_recall@1"] is None and row["recall@1"]["n"] == 1 and found["chosen"] == "float16"
     assert "| - | - | - |" in as_markdown(found)
@@ -210,7 +206,7 @@ def test_other_tokens_and_unlabeled_questions_are_refused(built: dict[str, Index
     two = pipeline(built["float16"])
     two.steps = two.steps[:2]
     with pytest.raises(ValueError, match="only a pipeline of steps 1, 2 and 3"):
-        measure_codecs(two, questions, tmp_path / "queries", progress=False)
+        measure_codecs(two, questions, tmp_path / "queries")
 
 
 def test_replays_compare_stored_vectors_of_sections(tmp_path: Path) -> None:
@@ -225,7 +221,6 @@ def test_replays_compare_stored_vectors_of_sections(tmp_path: Path) -> None:
         encoder=models[0],
         fusion=models[1],
         sections=sections,
-        progress=False,
     )
     before, step3 = sections.encoded, SectionRerank(HybridReranker(sections, 0.5), index, 0.5)
     steps: list[Step] = [EntitySearch(models[0], index, 3), FusionRerank(models[1], index, 0.5, "cosine"), step3]

@@ -19,7 +19,7 @@ class Work:
     def call(self, mark: str, failing: set[int], kill_at: int = -1) -> list[str]:
         """Fills the file in batches of 3 and returns its marks."""
         self.mark, self.failing, self.kill_at, self.batches = mark, frozenset(failing), kill_at, []
-        fill(self.path, lambda: range(10), 10, 3, self._do, lambda _, row: row["failed"], progress=False)
+        fill(self.path, lambda: range(10), 10, 3, self._do, lambda _, row: row["failed"])
         return [row["mark"] for row in read_rows(self.path)]
 
     def _do(self, batch: list[int]) -> Iterator[Row]:

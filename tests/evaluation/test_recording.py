@@ -29,7 +29,7 @@ def test_questions_find_their_entity_in_any_spelling(tmp_path: Path, dataset: st
     rows = [{"id": id, "title": "T", "text": "Text."} for id in ("other", ARTICLE)]
     write_jsonl(tmp_path / "kb.jsonl", *rows)
     models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-    index = build_index(tmp_path / "kb.jsonl", tmp_path, tmp_path / "index", progress=False, **models)
+    index = build_index(tmp_path / "kb.jsonl", tmp_path, tmp_path / "index", **models)
     assert (index.row_of(spelled), index.row_of("https://en.wikipedia.org/wiki/Other")) == (1, None)
     header = "data_id,question,answer,dataset_image_ids,dataset_name,question_type,wikipedia_url,evidence_section_id\n"
     kind = "infoseek" if dataset == "infoseek" else "templated"

@@ -353,7 +353,7 @@ def test_the_screen_shows_percent(tmp_path: Path, images: Path) -> None:
 
 
 def test_few_arguments_are_enough(tmp_path: Path, images: Path) -> None:
-    metrics = evaluate(FakeRetriever(), None, QUESTIONS[:2], str(images), str(tmp_path / "run"), progress=False)
+    metrics = evaluate(FakeRetriever(), None, QUESTIONS[:2], str(images), str(tmp_path / "run"))
     described = {"name": "three lands", "counts": {"entities": 3}}
     assert [metrics[key] for key in ("dataset", "profile", "settings", "index")] == ["evqa", "custom", {}, described]
 
@@ -371,7 +371,7 @@ def test_a_question_file_in_a_notebook(tmp_path: Path, images: Path) -> None:
         for color, answer in zip([*COLORS, "absent"], ["700", "530", "999", "1"], strict=True)
     ]
     queries = write_jsonl(tmp_path / "q.jsonl", *rows)
-    options: dict[str, Any] = {"generator": FakeGenerator(), "progress": False}
+    options: dict[str, Any] = {"generator": FakeGenerator()}
     evaluation = evaluate_file(FakeRetriever(), queries, images, tmp_path / "run", **options)
     assert evaluation.metrics["step1"]["recall@1"] == 0.75
     assert evaluation.metrics["answer"] == {
@@ -418,5 +418,5 @@ def test_a_question_file_in_a_notebook(tmp_path: Path, images: Path) -> None:
 def test_rows_make_a_data_frame(tmp_path: Path, images: Path) -> None:
     pandas = pytest.importorskip("pandas")
     queries = write_jsonl(tmp_path / "q.jsonl", {"id": "a", "image": "red", "question": WAVE, "answers": ["700"]})
-    table = pandas.DataFrame(evaluate_file(FakeRetriever(), queries, images, tmp_path / "run", progress=False).rows)
+    table = pandas.DataFrame(evaluate_file(FakeRetriever(), queries, images, tmp_path / "run").rows)
     assert list(table["id"]) == ["a"] and list(table["title"]) == ["Redland"]

@@ -79,7 +79,6 @@ def build(kb: Path, images: Path | None, out: Path, **changes: Any) -> Index:
         "encoder": FakeEncoder(),
         "fusion": FakeFusion(),
         "batch_size": 2,
-        "progress": False,
     }
     return build_index(kb, images, out, **options | changes)
 

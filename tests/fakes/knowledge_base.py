@@ -71,5 +71,5 @@ def build_small_index(folder: Path, **changes: Any) -> Path:
     """
     kb, images = write_kb(folder)
     models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-    build_index(kb, images, folder / "index", progress=False, **models | changes)
+    build_index(kb, images, folder / "index", **models | changes)
     return folder / "index"

@@ -86,7 +86,6 @@ class World:
             summarizer=FakeSummarizer(),
             encoder=FakeEncoder(),
             fusion=FakeFusion(),
-            progress=False,
             **self.options,
         )
 

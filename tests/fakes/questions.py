@@ -47,7 +47,6 @@ def run(
         dataset="evqa",
         profile_name="colors",
         index_info={"entities": 3},
-        progress=False,
         **options,
     )
 

@@ -68,7 +68,7 @@ def write_flags(folder: Path) -> None:
 
 def build_flags(folder: Path, models: Models, out: Path, **changes: Any) -> Index:
     """Builds an index of the knowledge base in `folder`."""
-    options: dict[str, Any] = {"candidates": "combined", "image_keys": 2, "tokens": "float16", "progress": False}
+    options: dict[str, Any] = {"candidates": "combined", "image_keys": 2, "tokens": "float16"}
     return build_index(
         folder / "kb.json",
         folder / "images",

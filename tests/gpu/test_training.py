@@ -37,7 +37,7 @@ def reranker(world: TrainingWorld, start: Path, recipe: str | None) -> Train:
     )
 
     def train(out: Path, steps: int) -> Path:
-        return train_reranker(start, world.data, out, replace(config, steps=steps), progress=False).folder
+        return train_reranker(start, world.data, out, replace(config, steps=steps)).folder
 
     return train
 
@@ -54,7 +54,7 @@ def encoder(world: TrainingWorld) -> Train:
     config = TrainingConfig(validate_every=100, device="cuda")
 
     def train(out: Path, steps: int) -> Path:
-        return train_encoder(world.folder / "clip", data, out, replace(config, steps=steps), progress=False)
+        return train_encoder(world.folder / "clip", data, out, replace(config, steps=steps))
 
     return train
 

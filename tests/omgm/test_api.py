@@ -55,7 +55,6 @@ def omgm(images: Path) -> Iterator[OMGM]:
         images.parent / "kb.json",
         images.parent / "index",
         images=images,
-        progress=False,
         summarizer=FakeSummarizer(),
         encoder=FakeEncoder(),
         fusion=FakeFusion(),

@@ -26,7 +26,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     def counted(profile: Profile, kb: Path, out: Path, **options: Any) -> Index:
         built.append(out)
         models: dict[str, Any] = {"encoder": FakeEncoder(), "fusion": FakeFusion(), "summarizer": FakeSummarizer()}
-        return build(profile, kb, out, **options | models | {"progress": False})
+        return build(profile, kb, out, **options | models)
 
     monkeypatch.setattr(indexing, "build", counted)
     return built

@@ -161,7 +161,7 @@ def test_an_index_of_images(examples: Path, tmp_path: Path) -> None:
     """Keys are main images read at two sizes, so an entity's own image is found with a similarity of nearly 1."""
     kb, out, images = examples / "kb.json", tmp_path / "index", examples / "images"
     settings = {"search.candidates": "image"}
-    with OMGM.build(kb, out, images=images, settings=settings, progress=False) as omgm:
+    with OMGM.build(kb, out, images=images, settings=settings) as omgm:
         [nearest] = omgm.nearest(images / "flag/ke.png", k=1)
         assert nearest.title == "Kenya" and nearest.sim_c == pytest.approx(1, abs=0.01)
         tools = {tool.name: tool for tool in asyncio.run(build_server(omgm, ServingSettings()).list_tools())}

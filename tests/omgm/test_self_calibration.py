@@ -85,7 +85,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows.append({"id": str(number), "title": f"Design {number}", "image": f"{number}.png", "text": "A design."})
     (folder / "kb.jsonl").write_text("\n".join(map(json.dumps, rows)))
     profile = load_profile("embedded", PLAIN)
-    indexing.build(profile, folder / "kb.jsonl", folder / "index", images=folder / "images", progress=False)
+    indexing.build(profile, folder / "kb.jsonl", folder / "index", images=folder / "images")
     return folder / "index"
 
 
@@ -129,7 +129,7 @@ def test_a_finished_calibration_is_kept_and_another_is_the_same(index: Path, mon
     encoder, fusion = build_encoder(profile), build_fusion(profile)
     opened = open_retriever(profile, index, encoder=encoder, fusion=fusion).index
     written, time = (index / RECOGNITION).read_bytes(), (index / RECOGNITION).stat().st_mtime_ns
-    calibrate_index(profile, index, opened, encoder, fusion, progress=False)
+    calibrate_index(profile, index, opened, encoder, fusion)
     assert (index / RECOGNITION).stat().st_mtime_ns == time
     (index / RECOGNITION).unlink()
     computed = list[int]()
@@ -143,7 +143,7 @@ def test_a_finished_calibration_is_kept_and_another_is_the_same(index: Path, mon
         return rows(cache, kind, images, counting)
 
     monkeypatch.setattr(ImageCache, "rows", counted)
-    calibrate_index(profile, index, opened, encoder, fusion, progress=False)
+    calibrate_index(profile, index, opened, encoder, fusion)
     assert sum(computed) == 2 * 54  # by each model once, though each image is asked twice
     again = json.loads((index / RECOGNITION).read_bytes())
     assert again["bias"] == pytest.approx(json.loads(written)["bias"], abs=0.01)
@@ -166,7 +166,7 @@ def test_changes_are_counted_and_calibrated_again(index: Path, tmp_path: Path) -
     )
     assert sorted(live.entity(row).id for row in _rows(live)) == sorted(str(number) for number in range(12, 54))
     assert len(list(_rows(live))) == 42
-    calibrate_index(profile, folder, live, encoder, fusion, progress=False)
+    calibrate_index(profile, folder, live, encoder, fusion)
     again = json.loads((folder / RECOGNITION).read_bytes())
     assert (again["entities"], again["sampled"], written["entities"]) == (42, 42, 54)
     assert outdated_recognition(folder, live) is None

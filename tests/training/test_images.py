@@ -46,7 +46,7 @@ def test_the_first_image_that_exists_is_the_main_image(tmp_path: Path) -> None:
     named = {row: find_main(source, entity) for row, entity in entities.items()}
     found = {row: ImageLoader(name, source.load) for row, name in named.items() if name is not None}
     assert {row: load().getpixel((0, 0)) for row, load in found.items()} == {0: (0, 0, 255), 5: (255, 0, 0)}
-    loaded = load_images(list(found.values()), 4, tmp_path / "out" / "images.npy", progress=False)
+    loaded = load_images(list(found.values()), 4, tmp_path / "out" / "images.npy")
     assert len(loaded) == 2 and loaded[[0, 1]].shape == (2, 3, 4, 4)
     assert loaded[torch.tensor([1, 0, 1])][:, :, 0, 0].tolist() == [[255, 0, 0], [0, 0, 255], [255, 0, 0]]
     assert loaded[[]].shape == (0, 3, 4, 4)
@@ -66,7 +66,7 @@ def test_images_in_a_file_are_those_that_were_loaded_before_a_kill_and_after(
     loaders, path = noise(tmp_path, 5), tmp_path / "images.npy"
     (tmp_path / "3.png").rename(tmp_path / "away")
     with pytest.raises(ValueError, match=r"3\.png"):
-        load_images(loaders, 6, path, progress=False)
+        load_images(loaders, 6, path)
     (tmp_path / "away").rename(tmp_path / "3.png")
     read: list[str] = []
 
@@ -76,7 +76,7 @@ def test_images_in_a_file_are_those_that_were_loaded_before_a_kill_and_after(
 
     expected = PixelPreparation(6).to_uint8([load() for load in loaders])
     for _ in range(2):
-        stored = load_images([ImageLoader(load.name, noted) for load in loaders], 6, path, progress=False)
+        stored = load_images([ImageLoader(load.name, noted) for load in loaders], 6, path)
         assert torch.equal(stored[range(5)], expected)
         assert sorted(read) == ["2.png", "3.png", "4.png"]  # the first batch was on disk
 
@@ -91,7 +91,7 @@ def test_a_knowledge_base_without_images_is_refused(tmp_path: Path) -> None:
     (tmp_path / "kb.jsonl").write_text('{"id": "a", "title": "A", "image": "a.png", "text": "It."}')
     data = EncoderData(kb=tmp_path / "kb.jsonl", images=tmp_path, summarizer=FakeSummarizer())
     with pytest.raises(ValueError, match="contains none of the main images"):
-        train_encoder(tmp_path / "start", data, tmp_path / "out", progress=False)
+        train_encoder(tmp_path / "start", data, tmp_path / "out")
 
 
 def test_an_encoder_is_trained_on_a_folder_of_articles(tmp_path: Path) -> None:
@@ -104,7 +104,6 @@ def test_an_encoder_is_trained_on_a_folder_of_articles(tmp_path: Path) -> None:
         EncoderData(kb=tmp_path / "kb", images=None, summarizer=FakeSummarizer()),
         tmp_path / "out",
         TrainingConfig(steps=1),
-        progress=False,
     )
     before, after = (load_file(folder / "model.safetensors") for folder in (tmp_path / "start", trained))
     assert any((before[name] != after[name]).any() for name in before)

@@ -36,7 +36,6 @@ def run(
     minutes: float | None = None,
     seed: int = 0,
     settings: dict[str, object] | None = None,
-    progress: bool = False,
     optimizer: Literal["adamw", "muon"] = "adamw",
 ) -> dict[str, float]:
     def loss_of(step: int, part: int) -> Tensor:
@@ -59,7 +58,6 @@ def run(
         validate_every=4,
         save_every=5,
         settings=settings,
-        progress=progress,
     )
 
 
@@ -140,13 +138,13 @@ def test_a_run_says_how_long_its_steps_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(loop, "time", Clock())
-    run(tmp_path / "long", net(), steps=300, progress=True)
+    run(tmp_path / "long", net(), steps=300)
     # 7 s for 6 steps and a validation; then 294 steps at 6 / 5 s, since a validation was among the five
     assert "long: 300 steps, about 6 min\n" in capsys.readouterr().err
-    run(tmp_path / "cut", net(), steps=300, minutes=0.5, progress=True)
+    run(tmp_path / "cut", net(), steps=300, minutes=0.5)
     said = "cut: 300 steps, about 6 min; the limit of 0.5 minutes will end them near step 25: --steps 25 would"
     assert said in capsys.readouterr().err
-    run(tmp_path / "short", net(), steps=5, progress=True)
+    run(tmp_path / "short", net(), steps=5)
     assert "about" not in capsys.readouterr().err
 
 
@@ -154,7 +152,7 @@ def test_a_log_shows_the_time_limit_in_few_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(loop, "time", Clock())
-    run(tmp_path / "name", net(), steps=1000, minutes=2, progress=True)
+    run(tmp_path / "name", net(), steps=1000, minutes=2)
     lines = [line for line in capsys.readouterr().err.split("\n") if line]
     assert "\r" not in "".join(lines) and len(lines) <= 4
     assert lines[0].startswith("name:   0%") and lines[0].endswith("| 00:00<?")
@@ -163,7 +161,7 @@ def test_a_log_shows_the_time_limit_in_few_lines(
 
 
 def test_a_log_shows_the_step_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(tmp_path, net(), steps=4, progress=True)
+    run(tmp_path, net(), steps=4)
     last = capsys.readouterr().err.rstrip().split("\n")[-1]
     assert "100%" in last and "step 4 of 4, loss " in last and " min" not in last
 
@@ -176,7 +174,6 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
             lambda step, part: model(torch.full((1, 1), torch.inf)).mean(),
             out=tmp_path,
             optimization=Optimization(steps=2, learning_rate=0.1),
-            progress=False,
         )
 
 
@@ -191,7 +188,7 @@ def test_parts_add_up_to_a_step(tmp_path: Path) -> None:
             return loss
 
         optimization = Optimization(steps=5, learning_rate=0.02, accumulate=parts)
-        train(model, loss_of, out=tmp_path / str(parts), optimization=optimization, progress=False)
+        train(model, loss_of, out=tmp_path / str(parts), optimization=optimization)
         return model
 
     whole, added = trained(1), trained(3)
@@ -221,7 +218,6 @@ def test_the_best_weights_are_kept(tmp_path: Path) -> None:
         validate=validate,
         validate_every=2,
         better_by=("hits", "loss"),
-        progress=False,
     )
     assert model.weight.item() == weights[2] != weights[3]
     assert (result["hits"], result["loss"], result["steps"]) == (2, 1, 6)
@@ -238,7 +234,6 @@ def test_a_training_that_helps_nothing_keeps_the_weights_that_it_started_with(tm
         validate=lambda: {"hits": float(model.weight.item() == start), "loss": 0.0},
         validate_every=2,
         better_by=("hits", "loss"),
-        progress=False,
     )
     assert model.weight.item() == start
     assert (result["hits"], result["steps"]) == (1, 4)
@@ -279,7 +274,6 @@ def test_a_loss_that_is_not_finite_names_its_step_and_is_never_saved(tmp_path: P
             validate_every=2,
             save_every=save_every,
             better_by=("hits", "loss"),
-            progress=False,
         )
     assert len(validated) == 1 + bad // 2 and all(validated)  # before the first step, and every other one
     written = [load_file(path) for path in tmp_path.glob("*.safetensors")]
@@ -314,7 +308,6 @@ def test_a_loss_is_read_while_the_next_step_is_computed(tmp_path: Path, monkeypa
         optimization=Optimization(steps=5, learning_rate=0.1),
         validate_every=100,
         save_every=3,
-        progress=False,
     )
     assert events == [
         *("compute 0", "compute 1", "read 0", "compute 2", "read 1", "read 2"),  # all of them before step 3 is saved
@@ -348,7 +341,6 @@ def test_no_process_saves_before_every_process_has_read_its_loss(tmp_path: Path,
             optimization=optimization,
             save_every=2,
             processes=SecondOfTwo(rank=1, count=2),
-            progress=False,
         )
     assert SecondOfTwo.waits == waits  # after steps 2 and 4, and at the end
     assert not list(tmp_path.glob("*.safetensors"))  # the first one's part

@@ -75,14 +75,14 @@ class CountingLands(Lands):
 def test_each_article_that_is_found_is_read_once(world: TrainingWorld, tmp_path: Path) -> None:
     encoder, lands = ClipEncoder.load(world.folder / "clip"), CountingLands()
     questions = [Question(image, "?", image, (), (), 0) for image in ("q_red", "q_blue")]
-    mine_negatives(encoder, lands, questions, world.query_image_of, tmp_path / "n.json", k=3, progress=False)
+    mine_negatives(encoder, lands, questions, world.query_image_of, tmp_path / "n.json", k=3)
     assert lands.read == 3  # not one per entity and image, which is 6
 
 
 def test_a_folder_in_the_place_of_the_file_is_refused_at_once(world: TrainingWorld, tmp_path: Path) -> None:
     encoder = ClipEncoder.load(world.folder / "clip")
     with pytest.raises(ValueError, match="is a folder, but a file is needed; choose another name"):
-        mine_negatives(encoder, Lands(), [], world.query_image_of, tmp_path, progress=False)
+        mine_negatives(encoder, Lands(), [], world.query_image_of, tmp_path)
     assert not list(tmp_path.parent.glob("*.journal"))
 
 
@@ -92,7 +92,7 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
         Question(str(i), "?", image, (), ("e1",), 0) for i, image in enumerate(["q_red", "q_blue", "q_red", "gone"])
     ]
     out = tmp_path / "negatives.json"
-    assert mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False) == 2
+    assert mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4) == 2
     expected = {
         "gt_entity_pos_img": "https://e.example/1.png",
         "top_20": [{"entry": f"e{i}", "similarity": float(2 - i)} for i in range(3)],
@@ -111,11 +111,11 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
         out.unlink()
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr("training.mine._loaded", Mock(side_effect=KeyboardInterrupt))
-            mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False)
+            mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4)
         journal.write_text(f'{kept}\n["q_blue", {{"gt_en')
 
     killed()
-    mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False)
+    mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4)
     found = read_negatives(out)
     assert {image: mined.entities for image, mined in found.items()} == {
         "q_red": ("kept",),
@@ -137,13 +137,13 @@ def test_mining_writes_the_known_format_and_resumes(world: TrainingWorld, tmp_pa
     for said, given in changes.items():
         arguments: dict[str, Any] = {"index": Lands(), "questions": questions, "k": 4} | given
         with pytest.raises(ValueError, match=f"made from other inputs .{said}.; choose another --out, or pass --overw"):
-            mine_negatives(encoder, query_image_of=world.query_image_of, out=out, progress=False, **arguments)
+            mine_negatives(encoder, query_image_of=world.query_image_of, out=out, **arguments)
     assert files == {path: path.read_bytes() for path in tmp_path.iterdir()}  # refused runs wrote nothing
     for content in ("x\n", "5\n"):
         journal.write_text(content)
         with pytest.raises(ValueError, match=r"negatives\.json\.journal: damaged .*; delete it to start over"):
-            mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4, progress=False)
-    assert mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=2, progress=False, overwrite=True)
+            mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=4)
+    assert mine_negatives(encoder, Lands(), questions, world.query_image_of, out, k=2, overwrite=True)
     assert {path.name for path in tmp_path.iterdir()} == {"negatives.json", *note}
 
 
@@ -153,7 +153,7 @@ def test_a_finished_file_is_kept_and_what_turns_up_later_is_added(world: Trainin
 
     def mine(*images: str, **given: Any) -> int:
         of = {image: world.query_image_of(image) for image in images}
-        return mine_negatives(encoder, Lands(), questions, of.get, out, progress=False, **given)
+        return mine_negatives(encoder, Lands(), questions, of.get, out, **given)
 
     assert mine("q_red") == 1
     first = json.loads(out.read_text())
@@ -173,7 +173,7 @@ def test_a_finished_file_is_kept_and_what_turns_up_later_is_added(world: Trainin
 def test_images_that_all_are_missing_leave_nothing(world: TrainingWorld, tmp_path: Path) -> None:
     encoder, question = ClipEncoder.load(world.folder / "clip"), Question("0", "?", "gone", (), ("e1",), 0)
     with pytest.raises(ValueError, match="--query-images: none of the questions' images can be read"):
-        mine_negatives(encoder, Lands(), [question], world.query_image_of, tmp_path / "negatives.json", progress=False)
+        mine_negatives(encoder, Lands(), [question], world.query_image_of, tmp_path / "negatives.json")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -221,7 +221,7 @@ def test_the_positive_image_is_the_one_most_similar_to_the_question_s(world: Tra
     questions = [Question(image, "?", image, (), ("e0",), 0) for image in ("q_red", "q_blue")]
     out = tmp_path / "negatives.json"
     images = FolderImages(world.folder / "images")
-    mine_negatives(encoder, Towns(), questions, world.query_image_of, out, progress=False, images=images)
+    mine_negatives(encoder, Towns(), questions, world.query_image_of, out, images=images)
     found = {image: mined.positive for image, mined in read_negatives(out).items()}
     assert found == {"q_red": "https://e.example/red.png", "q_blue": "https://e.example/blue.png"}
 
@@ -249,7 +249,7 @@ def test_each_entity_in_an_image_has_its_own_positive_and_copies_are_no_negative
     golds = [("q_red", ("e1",)), ("q_red", ("e2", "e0")), ("q_red", ("e1",)), ("q_blue", ("e0",)), ("q_green", ())]
     questions = [Question(str(i), "?", image, (), gold, 0) for i, (image, gold) in enumerate(golds)]
     out = tmp_path / "negatives.json"
-    mine_negatives(encoder, Cities(), questions, world.query_image_of, out, progress=False)
+    mine_negatives(encoder, Cities(), questions, world.query_image_of, out)
     red, blue, green = json.loads(out.read_text()).values()
     assert red["gt_entity_pos_img"] == "https://e.example/1.png"
     assert red["positives"] == {"e1": "https://e.example/1.png", "e2": "https://e.example/2.png"}

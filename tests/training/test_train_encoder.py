@@ -70,7 +70,7 @@ def photographs_in(world: Path) -> list[LabeledImage]:
 def run(world: Path, out: str, steps: int, labeled: Sequence[LabeledImage] | None = None, **settings: Any) -> Path:
     labeled = photographs_in(world) if labeled is None else labeled
     config = TrainingConfig(steps=steps, **{"learning_rate": 3e-3} | settings)
-    return train_encoder(world / "start", data_of(world, labeled), world / out, config, progress=False)
+    return train_encoder(world / "start", data_of(world, labeled), world / out, config)
 
 
 def test_the_loss_falls(world: Path) -> None:
@@ -137,7 +137,7 @@ def test_borders_are_cut_off_labeled_images_alone(world: Path) -> None:
     for out, labeled, trim_borders in (("a", cards, True), ("b", trimmed, False), ("c", cards, False)):
         data = replace(data_of(world, labeled), trim_borders=trim_borders)
         config = TrainingConfig(steps=1)
-        train_encoder(world / "start", data, world / out, config, progress=False)
+        train_encoder(world / "start", data, world / out, config)
         stored.append((world / out / "encoder-run" / "images.npy").read_bytes())
     assert stored[0] == stored[1] != stored[2]
 
@@ -222,7 +222,7 @@ def test_the_same_recall_with_a_lower_loss_is_better(world: Path, monkeypatch: p
 def test_steps_are_found_from_the_data(world: Path) -> None:
     assert [steps_for(images) for images in (1, 100, 2_411, 200_000)] == [20, 200, 983, 8945]
     data = data_of(world, photographs_in(world))
-    folder = train_encoder(world / "start", data, world / "out", TrainingConfig(validation_share=0), progress=False)
+    folder = train_encoder(world / "start", data, world / "out", TrainingConfig(validation_share=0))
     record = json.loads((folder / "training.json").read_text())
     assert record["metrics"]["steps"] == 90  # 20 * sqrt(4 main images and 16 labeled ones) = 89.4
     assert record["remarks"] == [
@@ -264,7 +264,7 @@ def test_an_image_of_two_entities_and_copies_of_an_article(world: Path, caplog: 
     assert entities.original.tolist() == [0, 1, 2, 3, 0] and entities.copies == 1
     assert known_labels(data, entities) == [("both", photograph, [0, 2])]
     assert "1 of 5 labeled images left out" in caplog.text
-    folder = train_encoder(world / "start", data, world / "out", TrainingConfig(steps=1), progress=False)
+    folder = train_encoder(world / "start", data, world / "out", TrainingConfig(steps=1))
     assert "1 of 5 entities have the text of another entity's article" in caplog.text
     counts = json.loads((folder / "training.json").read_text())["data"]
     assert (counts["entities with the text of another"], counts["labeled images trained on"]) == (1, 2)
@@ -309,9 +309,7 @@ def test_labels_name_entities_as_in_evaluation(world: Path) -> None:
     def trained(out: str, names: dict[str, str]) -> bytes:
         labeled = [LabeledImage(name, world / "images" / f"{name}.png", id) for name, id in names.items()]
         data = replace(data_of(world, labeled), kb=world / "kb.jsonl")
-        return (
-            train_encoder(world / "start", data, world / out, config, progress=False) / "model.safetensors"
-        ).read_bytes()
+        return (train_encoder(world / "start", data, world / out, config) / "model.safetensors").read_bytes()
 
     exact = {name: f"https://x.example/{name}" for name in COLORS}
     assert trained("exact", exact) == trained("called", exact | {"Red": "http://x.example/R%65d", "Blue": "Color Blue"})

@@ -77,7 +77,6 @@ def make_samples(
     seed: int = 0,
     made_with: dict[str, Any] | None = None,
     batch_size: int = 16,
-    progress: bool = True,
     overwrite: bool = False,
     advice: str = "",
 ) -> Path:
@@ -96,7 +95,6 @@ def make_samples(
         seed: Seed of the selection.
         made_with: What else the samples depend on (index, settings), as plain JSON; a resumed run must have the same.
         batch_size: Questions per batch.
-        progress: Whether to show a progress bar.
         overwrite: Whether to replace samples of other inputs.
         advice: What to do about samples of other inputs, see `agree`.
 
@@ -118,7 +116,7 @@ def make_samples(
         return out / SAMPLES
     chosen, left_out = _select(questions, image_of, most, seed)
     journal, retriever = out / _JOURNAL, open_retriever()
-    bar = progress_bar(total=len(chosen), desc="samples", unit="question", shown=progress)
+    bar = progress_bar(total=len(chosen), desc="samples", unit="question")
     with GrowingLines(journal, batch_size, len(chosen)) as lines, bar:
         bar.update(lines.done)
         while lines.done < len(chosen):

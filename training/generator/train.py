@@ -42,7 +42,6 @@ def train_generator(
     name: str | None = None,
     revision: str | None = None,
     commit: str | None = None,
-    progress: bool = True,
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Trains an adapter, writes it to `out/adapter` and returns the content of `out/training.json`.
@@ -59,7 +58,6 @@ def train_generator(
         name: The base's name in the adapter, `org/name` on the hub; by default its folder.
         revision: The base's revision on the hub.
         commit: The commit of the code, for the report.
-        progress: Whether to show a progress bar.
         overwrite: Whether to replace a run with other inputs.
 
     Raises:
@@ -85,7 +83,7 @@ def train_generator(
         with naming_memory_settings(_less_memory(config), "--workers"):
             model = add_adapter(load_base(base, getattr(torch, config.dtype)), config)
             trainer = LossTrainer(model=model, args=arguments, train_dataset=given, data_collator=Collator(renderer))
-            trainer.add_callback(Watch(out, progress, trainer.take_loss))
+            trainer.add_callback(Watch(out, trainer.take_loss))
             trainer.remove_callback(PrinterCallback)  # the bar and the curve show what it would print
             trainer.train(resume_from_checkpoint=_last_checkpoint(out / CHECKPOINTS))
         losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]

@@ -42,12 +42,11 @@ class Watch(TrainerCallback):
 
     Args:
         out: Folder of the curve.
-        progress: Whether to show the bar.
         take_loss: Returns the loss of the step that has just ended, a scalar.
     """
 
-    def __init__(self, out: Path, progress: bool, take_loss: Callable[[], Tensor]) -> None:
-        self._out, self._progress, self._take_loss = out, progress, take_loss
+    def __init__(self, out: Path, take_loss: Callable[[], Tensor]) -> None:
+        self._out, self._take_loss = out, take_loss
         self._curve: Curve | None = None
         self._bar: tqdm[Any] | None = None
         self._started = self._rate = 0.0
@@ -64,7 +63,6 @@ class Watch(TrainerCallback):
                 initial=state.global_step,
                 desc="generator",
                 unit="step",
-                shown=self._progress,
             )
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -52,7 +52,6 @@ def compute_features(
     seed: int,
     workers: int = 0,
     processes: Processes,
-    progress: bool = True,
 ) -> FeatureStore:
     """Computes the features of all images with the tower of `fusion`, which must be in eval mode.
 
@@ -67,7 +66,6 @@ def compute_features(
         seed: Seed of the augmented views.
         workers: Processes that decode images; 0 decodes in this one.
         processes: The processes of the training.
-        progress: Whether to show a progress bar.
 
     Raises:
         ValueError: There is not enough disk space.
@@ -78,7 +76,7 @@ def compute_features(
     store = FeatureStore(folder, views, (shape[0], shape[1]))
     key = {"tower": fusion.fingerprint, "views": hashlib.sha256(views.tobytes()).hexdigest(), "seed": seed}
     decoder = _Views(images, views, fusion.pixels, seed)
-    _complete(store, key, decoder, partial(_forward, fusion), workers, processes, progress)
+    _complete(store, key, decoder, partial(_forward, fusion), workers, processes)
     return store
 
 
@@ -89,12 +87,11 @@ def store_pixels(
     *,
     workers: int = 0,
     processes: Processes,
-    progress: bool = True,
 ) -> FeatureStore:
     """Resizes all images to squares of `side` pixels, ignoring the aspect ratio; otherwise like `compute_features`."""
     store = FeatureStore(folder, np.ones(len(images.names), np.int64), (3, side, side))
     decoder = _Views(images, store.views, PixelPreparation(side), seed=0)
-    _complete(store, {"side": side}, decoder, lambda views: views, workers, processes, progress)
+    _complete(store, {"side": side}, decoder, lambda views: views, workers, processes)
     return store
 
 
@@ -105,7 +102,6 @@ def _complete(
     forward: Forward,
     workers: int,
     processes: Processes,
-    progress: bool,
 ) -> None:
     """Writes the missing shards; each process writes its share."""
     if processes.first:
@@ -116,7 +112,7 @@ def _complete(
     mine = [shard for shard in range(len(shards)) if shard % processes.count == processes.rank]
     waiting = [shard for shard in mine if not store.path(shard).is_file()]
     if waiting:
-        _compute(forward, decoder, store, waiting, workers, progress and processes.first)
+        _compute(forward, decoder, store, waiting, workers, processes.first)
     processes.wait()
 
 
@@ -138,7 +134,7 @@ def _claim(store: FeatureStore, key: dict[str, object]) -> None:
 
 
 def _compute(
-    forward: Forward, decoder: _Views, store: FeatureStore, waiting: Sequence[int], workers: int, progress: bool
+    forward: Forward, decoder: _Views, store: FeatureStore, waiting: Sequence[int], workers: int, shown: bool
 ) -> None:
     shards = store.shards()
     batches = [
@@ -153,7 +149,7 @@ def _compute(
         pin_memory=False,
     )
     decoded = iter(loader)
-    bar = progress_bar(total=sum(map(len, batches)), desc="features", unit="image", shown=progress)
+    bar = progress_bar(total=sum(map(len, batches)), desc="features", unit="image", shown=shown)
     for shard in waiting:
         problems: dict[int, str] = {}
         left = len(shards[shard])

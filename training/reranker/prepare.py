@@ -68,7 +68,6 @@ def prepare(
     most_similar: bool,
     validation_share: float,
     seed: int,
-    progress: bool = True,
 ) -> Preparation:
     """Reads the knowledge base once and writes `texts.bin`, the token ids of all texts.
 
@@ -84,7 +83,6 @@ def prepare(
             image, according to mining.
         validation_share: Share of the images to hold out.
         seed: Seed of that choice.
-        progress: Whether to show a progress bar.
 
     Raises:
         ValueError: A file is malformed.
@@ -105,7 +103,7 @@ def prepare(
         urls = (url for question in questions for url in _positives(negatives[question.image_id], question))
         articles.positives.update(name for url in urls if (name := source.find(url)) is not None)
     entities = (entity for entity in data.articles() if wanted.meaning(entity))
-    bar = progress_bar(entities, total=len(wanted), desc="articles", unit="article", shown=progress)
+    bar = progress_bar(entities, total=len(wanted), desc="articles", unit="article")
     texts = chain(articles.texts(bar), (blip_caption(question.question) for question in questions), [""])
     folder.mkdir(parents=True, exist_ok=True)
     write_rows(folder / TEXTS_NAME, _tokens(texts, tokenizer, max_tokens), TOKEN_DTYPE)

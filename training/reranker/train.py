@@ -81,7 +81,6 @@ def train_reranker(
     *,
     sections: Callable[[], TextReranker] | None = None,
     provenance: Provenance = Provenance(),  # noqa: B008  frozen
-    progress: bool = True,
     overwrite: bool = False,
 ) -> TrainedReranker:
     """Trains a fusion encoder; writes it to `out/fusion`.
@@ -97,7 +96,6 @@ def train_reranker(
         config: Recipe, limits, batch size, seed and device.
         sections: Loads step 3's model, used to find beta.
         provenance: Where model and code come from, for the training record.
-        progress: Whether to show progress bars.
         overwrite: Whether to replace a run with other inputs.
 
     Raises:
@@ -107,7 +105,7 @@ def train_reranker(
         MemoryError: The device runs out of memory; the message names the settings to reduce.
     """
     with joined(config.device) as processes, naming_memory_settings(_LESS_MEMORY, "--workers"):
-        return _train(make_setup(fusion, config, processes), data, out, sections, provenance, progress, overwrite)
+        return _train(make_setup(fusion, config, processes), data, out, sections, provenance, overwrite)
 
 
 def _train(
@@ -116,13 +114,12 @@ def _train(
     out: Path,
     sections: Callable[[], TextReranker] | None,
     provenance: Provenance,
-    progress: bool,
     overwrite: bool,
 ) -> TrainedReranker:
     config, processes = setup.config, setup.processes
     settings = setup.recorded(data.serving)
     _agree(out, data, settings, setup, overwrite)
-    training_set = _training_set(setup, data, out, progress)
+    training_set = _training_set(setup, data, out)
     settings["samples"] = training_set.samples.digest
     model, feeder, validation, steps_per_epoch = _parts(setup, training_set, data.serving)
     optimization = optimization_of(setup, steps_per_epoch)
@@ -145,7 +142,6 @@ def _train(
             settings=settings,
             wrapped=wrapped,
             processes=processes,
-            progress=progress,
         )
     logger.info("trained: %s; waited for data for %.1f s of %.0f", result, feeder.waited, result["seconds"])
     alpha, beta, reached = _weights(validation, model, training_set, sections)
@@ -174,7 +170,7 @@ def _train(
     return TrainedReranker(out / "fusion", alpha, beta, metrics)
 
 
-def _training_set(setup: Setup, data: RerankerData, out: Path, progress: bool) -> TrainingSet:
+def _training_set(setup: Setup, data: RerankerData, out: Path) -> TrainingSet:
     """Makes the samples, texts and images of the training, or reads those that are there."""
     config, recipe, defaults = setup.config, setup.recipe, setup.defaults
     made = make_training_set(
@@ -190,7 +186,6 @@ def _training_set(setup: Setup, data: RerankerData, out: Path, progress: bool) -
         workers=config.workers,
         processes=setup.processes,
         reuse=(out / CHECKPOINT_NAME).is_file(),
-        progress=progress,
     )
     questions = counted(len(made.samples.training), "question")
     logger.info("%s to train on, %d to validate on", questions, len(made.samples.validation))

@@ -108,7 +108,6 @@ def make_training_set(
     workers: int | None,
     processes: Processes,
     reuse: bool = False,
-    progress: bool = True,
 ) -> TrainingSet:
     """Makes a training set: the first process reads the data, and all processes read images.
 
@@ -127,7 +126,6 @@ def make_training_set(
         workers: Processes that decode images; `None` uses one per free core with a GPU, and none on a CPU.
         processes: The processes of the training.
         reuse: Whether to open the folder's training set if there is one, whose inputs the caller has compared.
-        progress: Whether to show progress bars.
 
     Raises:
         ValueError: A file is malformed, too many questions are bad, or none can be trained on.
@@ -147,7 +145,6 @@ def make_training_set(
                 most_similar=most_similar,
                 validation_share=validation_share,
                 seed=seed,
-                progress=progress,
             )
             if prepared.left_out.too_many(len(data.questions), max_bad):  # said now, not after hours of reading images
                 prepared.left_out.report(folder.parent / LEFT_OUT_NAME, len(data.questions), max_bad)
@@ -161,11 +158,9 @@ def make_training_set(
     features, count = folder / _FEATURES_NAME, _workers(workers, processes)
     if side is None:
         counts = np.array([views.query if name.kind == "query" else views.main for name in images.names])
-        store = compute_features(
-            fusion, images, counts, features, seed=seed, workers=count, processes=processes, progress=progress
-        )
+        store = compute_features(fusion, images, counts, features, seed=seed, workers=count, processes=processes)
     else:
-        store = store_pixels(images, side, features, workers=count, processes=processes, progress=progress)
+        store = store_pixels(images, side, features, workers=count, processes=processes)
     if prepared is not None:
         try:
             samples = _readable(prepared, store)

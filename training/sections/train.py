@@ -89,7 +89,6 @@ def train_sections(
     weight: float = 0.67,
     max_bad: float = 0.05,
     provenance: Provenance = Provenance(),  # noqa: B008  frozen
-    progress: bool = True,
     overwrite: bool = False,
 ) -> TrainedSections:
     """Adapts an encoder to questions about sections; writes it to `out/sections`. A killed run resumes.
@@ -105,7 +104,6 @@ def train_sections(
         weight: Weight of the cosine with which validations rank, as serving does.
         max_bad: Share of bad questions that is accepted, in 0..1.
         provenance: Where model and code come from, for the training record.
-        progress: Whether to show progress bars.
         overwrite: Whether to replace a run with other inputs.
 
     Raises:
@@ -174,7 +172,6 @@ def train_sections(
             validate_every=config.validate_every,
             save_every=config.validate_every,
             better_by=BETTER_BY,
-            progress=progress,
         )
     found = None if validation is None else validation.best_weight()
     if found is not None:

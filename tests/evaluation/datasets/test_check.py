@@ -150,7 +150,7 @@ def test_the_command_against_a_knowledge_base(tmp_path: Path, capsys: pytest.Cap
 def test_the_command_against_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kb, images = write_kb(tmp_path)
     models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-    build_index(kb, images, tmp_path / "index", progress=False, **models)
+    build_index(kb, images, tmp_path / "index", **models)
     france = PLAIN | {"entity": "https://e.example/wiki/France", "section": 2}
     rows = [france, france | {"id": "b", "section": 1}, france | {"id": "c", "entity": "unknown"}]
     path = write_jsonl(tmp_path / "q.jsonl", *rows)

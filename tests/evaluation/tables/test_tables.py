@@ -53,7 +53,7 @@ BLIND = ("sees-T-T", "sees-T-IT")
 def make_index(folder: Path, tokens: str = "float16") -> Index:
     kb, images = write_kb(folder)
     models: dict[str, Any] = {"encoder": FakeEncoder(), "fusion": FakeFusion(), "summarizer": FakeSummarizer()}
-    return build_index(kb, images, folder / "index", progress=False, tokens=tokens, **models)
+    return build_index(kb, images, folder / "index", tokens=tokens, **models)
 
 
 def write_questions(folder: Path, name: str, wordings: list[str]) -> Path:
@@ -94,7 +94,7 @@ def runs_of(
         query_images=folder / "queries",
         knowledge=KnowledgeBase(kb=folder / "kb.json", images=folder / "images"),
     )
-    return TableRuns(components, given, folder / out, progress=False)
+    return TableRuns(components, given, folder / out)
 
 
 @pytest.fixture(scope="module")
@@ -340,7 +340,7 @@ def test_tables_of_other_indexes_need_the_knowledge_base(world: Path) -> None:
     ):
         with_kb = runs_of(world, dataset=dataset)
         without = replace(with_kb.questions, knowledge=None, index=index)
-        runs = TableRuns(with_kb.components, without, world / "no-kb", progress=False)
+        runs = TableRuns(with_kb.components, without, world / "no-kb")
         made = {name: make(tables()[name], runs, {}) for name in names}
         assert {name for name, table in made.items() if not table.blocks} == lacking
         assert all("needs indexes other" in made[name].notes[0] and "(--kb)" in made[name].notes[0] for name in lacking)
@@ -350,9 +350,7 @@ def test_unmerged_tokens_need_the_knowledge_base(world: Path) -> None:
     pooled = runs_of(world, out="pooled", tokens="pool4+int4")
     assert pooled.main.manifest.inputs.tokens == "pool4+int4"
     index = world / "pooled" / "indexes" / "summary-IT"
-    runs = TableRuns(
-        pooled.components, replace(pooled.questions, knowledge=None, index=index), world / "no-kb", progress=False
-    )
+    runs = TableRuns(pooled.components, replace(pooled.questions, knowledge=None, index=index), world / "no-kb")
     table = make(tables()["11"], runs, {})
     assert table.blocks == () and "needs indexes other" in table.notes[0]
 

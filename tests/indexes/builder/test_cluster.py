@@ -73,7 +73,7 @@ def build(folder: Path, out: str, **changes: Any) -> dict[str, bytes]:
             (folder / "images" / name).parent.mkdir(exist_ok=True)
             painting(hash_of(name)).save(folder / "images" / name)
     options: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-    options |= {"candidates": "combined", "tokens": "int8", "batch_size": 1, "progress": False}
+    options |= {"candidates": "combined", "tokens": "int8", "batch_size": 1}
     options |= {"image_keys": 2, "section_images": True}
     options |= {"labeled": [LabeledImage("photo", folder / "images" / "photo.png", KNOWLEDGE_BASE[1].id)]}
     build_index(kb, folder / "images", folder / out, **options | changes)

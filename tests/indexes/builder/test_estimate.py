@@ -26,7 +26,7 @@ from tests.paths import contents
 
 
 def estimate(kb: Path, images: Path, **changes: object) -> Estimate:
-    options = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion(), "progress": False}
+    options = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     sample = changes.pop("sample", SAMPLE)
     assert isinstance(sample, int)
     return estimate_build(plan(kb, images, kb, **options | changes), sample)
@@ -37,7 +37,7 @@ def test_a_sample_of_everything_is_what_is_built(tmp_path: Path) -> None:
     before = contents(tmp_path)
     found = estimate(kb, images, tokens="int8")
     assert contents(tmp_path) == before
-    models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion(), "progress": False}
+    models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     index = build_index(kb, images, tmp_path / "index", tokens="int8", **models)
     counts = index.manifest.counts
     assert (found.entities, found.sections, found.with_image) == (counts.entities, counts.sections, counts.with_image)

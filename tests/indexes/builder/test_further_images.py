@@ -64,7 +64,7 @@ def build(kb: Path, out: str, **options: Any) -> Index:
     models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     defaults: dict[str, Any] = {"candidates": "combined", "image_keys": 3, "section_images": True, "batch_size": 2}
     images = kb.parent / "images"
-    return build_index(kb, images, kb.parent / out, **models | defaults | options, progress=False)
+    return build_index(kb, images, kb.parent / out, **models | defaults | options)
 
 
 def found(index: Index, color: str, k: int) -> tuple[list[str | None], list[float]]:
@@ -199,7 +199,7 @@ def test_an_image_without_sections_is_compared_too(tmp_path: Path) -> None:
     models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     for image_keys, rows in ((2, range(1)), (1, range(0))):
         out = tmp_path / str(image_keys)
-        options: dict[str, Any] = {"candidates": "combined", "image_keys": image_keys, "progress": False}
+        options: dict[str, Any] = {"candidates": "combined", "image_keys": image_keys}
         index = build_index(kb, tmp_path, out, **models, **options)
         assert (index.token_rows(0), index.section_rows(0)) == (rows, range(0))
         query = Query(Image.new("RGB", (90, 60), "red"), "Which one?")
@@ -268,7 +268,7 @@ def test_a_changed_further_image_is_noticed(kb: Path) -> None:
 
 def test_an_estimate_counts_further_images(kb: Path) -> None:
     models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-    options = models | {"candidates": "combined", "progress": False}
+    options = models | {"candidates": "combined"}
     for image_keys, keys in ((1, 4), (3, 7)):
         more = {"image_keys": image_keys, "section_images": image_keys > 1}
         estimate = estimate_build(plan(kb, kb.parent / "images", kb, **options, **more))

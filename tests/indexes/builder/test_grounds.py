@@ -142,7 +142,6 @@ def test_a_main_image_without_a_ground_has_one_more_key(tmp_path: Path) -> None:
             fusion=FakeFusion(),
             candidates="combined",
             image_keys=image_keys,
-            progress=False,
         )
         return index.manifest.counts.further_keys
 

@@ -138,7 +138,7 @@ def test_a_changed_byte_is_found(tmp_path: Path) -> None:
 def test_without_any_section(tmp_path: Path) -> None:
     kb = tmp_path / "kb.jsonl"
     kb.write_text('{"id": "a", "title": "A", "sections": []}\n')
-    options = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion(), "progress": False}
+    options = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     (tmp_path / "images").mkdir()
     index = build_index(kb, tmp_path / "images", tmp_path / "index", sections=FakeSections(), **options)
     assert index.section_vectors(0) == [] and index.manifest.counts.section_windows == 0

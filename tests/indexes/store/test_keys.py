@@ -58,7 +58,7 @@ def test_keys_of_several_parts_lie_side_by_side() -> None:
 def test_without_any_image(tmp_path: Path, candidates: str) -> None:
     kb, _ = write_kb(tmp_path)
     (tmp_path / "none").mkdir()
-    models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": None, "progress": False}
+    models = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": None}
     if candidates == "image":
         with pytest.raises(ValueError, match="no entity has a readable main image"):
             build_index(kb, tmp_path / "none", tmp_path / "out", candidates="image", **models)

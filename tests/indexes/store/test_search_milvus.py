@@ -118,7 +118,7 @@ def test_an_index_moves_to_milvus_and_back(tmp_path: Path, uri: str) -> None:
 
     def change(**options: Any) -> Index:
         models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-        given = world.options | {"progress": False, "overwrite": True} | options
+        given = world.options | {"overwrite": True} | options
         return build_index(tmp_path / "index.jsonl", world.images, world.index, **models, **given)
 
     moved = change(search="milvus", search_uri=uri)

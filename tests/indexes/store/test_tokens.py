@@ -30,7 +30,6 @@ MODELS: dict[str, Any] = {
     "summarizer": FakeSummarizer(),
     "encoder": FakeEncoder(),
     "fusion": FakeFusion(),
-    "progress": False,
 }
 BOUNDS = {
     "float16": 0.0,

@@ -238,7 +238,7 @@ def test_a_note_or_a_folder_inside_the_built_one_has_the_same_ids(
     for name in ("Fox", "animals/Fox", "animals/birds/Owl"):
         (vault / f"{name}.md").write_text(f"# {name} here\n\nThe one at {name} is 3 years old.\n")
     options: dict[str, Any] = {"encoder": FakeEncoder(), "fusion": FakeFusion(), "summarizer": FakeSummarizer()}
-    build_index(vault, None, out, progress=False, candidates="summary", **options)
+    build_index(vault, None, out, candidates="summary", **options)
 
     def add(*arguments: str | Path) -> dict[str, Any]:
         assert main(["index", "add", "--index", str(out), "--json", *map(str, arguments)]) == 0

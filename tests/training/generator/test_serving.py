@@ -34,7 +34,7 @@ def test_the_generator_gets_the_answer_that_was_learned(llama: Path, transformer
     sample = GeneratorSample("q0", "What color is it?", "blue", evidence)
     write_lines(tmp_path / "samples.jsonl", [asdict(sample)])
     config = GeneratorTrainingConfig(steps=40, batch_size=1, accumulate=1, learning_rate=3e-2, rank=16, lora_alpha=32)
-    train_generator(llama, tmp_path / "samples.jsonl", tmp_path / "out", PromptSettings(), config, progress=False)
+    train_generator(llama, tmp_path / "samples.jsonl", tmp_path / "out", PromptSettings(), config)
     # `transformers serve` does not load adapters, so it is merged into the weights.
     merged = PeftModel.from_pretrained(load_base(llama), tmp_path / "out" / "adapter").merge_and_unload()
     merged.save_pretrained(tmp_path / "merged")

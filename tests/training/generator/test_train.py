@@ -56,7 +56,7 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
 
 def train(base: Path, samples: Path, out: Path, config: GeneratorTrainingConfig = SMALL, **more: Any) -> dict[str, Any]:
     prompt = MULTIMODAL if "llava" in str(base) else TEXT_ONLY
-    return train_generator(base, samples, out, prompt, config, progress=False, **more)
+    return train_generator(base, samples, out, prompt, config, **more)
 
 
 def rows(out: Path) -> list[dict[str, float]]:

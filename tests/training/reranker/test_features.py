@@ -37,9 +37,7 @@ def images(tmp_path: Path) -> ImageTable:
 def compute(
     fusion: QFormerFusion, images: ImageTable, folder: Path, views: list[int], workers: int = 0
 ) -> FeatureStore:
-    return compute_features(
-        fusion, images, np.array(views), folder, seed=0, workers=workers, processes=Processes(), progress=False
-    )
+    return compute_features(fusion, images, np.array(views), folder, seed=0, workers=workers, processes=Processes())
 
 
 def test_an_augmented_image_keeps_most_of_the_area() -> None:

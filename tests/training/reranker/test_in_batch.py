@@ -67,7 +67,6 @@ def training_set(world: TrainingWorld, data: RerankerData, tmp_path_factory: pyt
         max_bad=0.0,
         workers=0,
         processes=Processes(),
-        progress=False,
     )
 
 
@@ -168,7 +167,7 @@ def stored_image(made: TrainingSet, row: int) -> Image.Image:
 
 def test_the_loss_falls_and_the_tower_learns(world: TrainingWorld, data: RerankerData, tmp_path: Path) -> None:
     config = replace(CONFIG, steps=40, validate_every=10, learning_rate=3e-3, validation_share=0.0, batch_size=12)
-    out = train_reranker(world.folder / "fusion", data, tmp_path, config, progress=False).folder
+    out = train_reranker(world.folder / "fusion", data, tmp_path, config).folder
     with (tmp_path / "curve.csv").open() as file:
         losses = [float(row["loss"]) for row in csv.DictReader(file)]
     assert losses[-1] < 0.6 * losses[0], losses
@@ -182,7 +181,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     world: TrainingWorld, data: RerankerData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(name: str) -> dict[str, Tensor]:
-        trained = train_reranker(world.folder / "fusion", data, tmp_path / name, CONFIG, progress=False)
+        trained = train_reranker(world.folder / "fusion", data, tmp_path / name, CONFIG)
         return load_file(trained.folder / "model.safetensors")
 
     expected, saved = run("whole"), checkpoint.save
@@ -200,6 +199,6 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
 
 
 def test_images_are_kept_larger_than_the_model_reads_them(world: TrainingWorld, tmp_path: Path) -> None:
-    train_reranker(world.folder / "fusion", world.data, tmp_path, replace(CONFIG, steps=1), progress=False)
+    train_reranker(world.folder / "fusion", world.data, tmp_path, replace(CONFIG, steps=1))
     manifest = json.loads((tmp_path / "data" / "training_set.json").read_text())
     assert manifest["features"] == [3, round(ROOM * 32), round(ROOM * 32)]

@@ -36,7 +36,7 @@ URL = "https://e.example/wiki/"
 
 def prepared(world: TrainingWorld, data: RerankerData, folder: Path, **given: object) -> Preparation:
     tokenizer = AutoTokenizer.from_pretrained(world.folder / "fusion")
-    settings = {"max_tokens": 16, "most_similar": False, "validation_share": 0.25, "seed": 0, "progress": False}
+    settings = {"max_tokens": 16, "most_similar": False, "validation_share": 0.25, "seed": 0}
     return prepare(data, folder, tokenizer, **{**settings, **given})  # type: ignore[arg-type]
 
 

@@ -32,7 +32,7 @@ CONFIG = RerankerTrainingConfig(recipe="mined", steps=6, validate_every=2, valid
 
 
 def run(world: TrainingWorld, out: Path, config: RerankerTrainingConfig = CONFIG) -> Path:
-    return train_reranker(world.folder / "fusion", world.data, out, config, progress=False).folder
+    return train_reranker(world.folder / "fusion", world.data, out, config).folder
 
 
 def test_the_loss_falls_and_the_result_loads(world: TrainingWorld, tmp_path: Path) -> None:
@@ -80,7 +80,6 @@ def test_both_recipes_train(world: TrainingWorld, tmp_path: Path) -> None:
             RerankerTrainingConfig(recipe=recipe, batch_size=4, epochs=2, validation_share=0.25),
             sections=BM25,
             provenance=Provenance(base="org/base", commit="abc"),
-            progress=False,
         )
         record = json.loads((result.folder / "training.json").read_text())
         assert (record["recipe"], record["commit"], record["base"]) == (recipe, "abc", "org/base")
@@ -111,11 +110,11 @@ def test_what_cannot_be_trained_on_is_listed(world: TrainingWorld, tmp_path: Pat
     )
     config = replace(CONFIG, steps=1)
     with pytest.raises(ValueError, match="5 of 23 questions are bad, more than 5 %"):
-        train_reranker(world.folder / "fusion", data, tmp_path / "out", config, progress=False)
+        train_reranker(world.folder / "fusion", data, tmp_path / "out", config)
     assert not (tmp_path / "out" / "data" / "features").exists()  # before an image is read
     config = replace(config, max_bad=0.23)
     with pytest.raises(ValueError, match=r"6 of 23 questions are bad, more than 23 %: .*left_out\.jsonl lists them"):
-        train_reranker(world.folder / "fusion", data, tmp_path / "out", config, progress=False)
+        train_reranker(world.folder / "fusion", data, tmp_path / "out", config)
     lines = [json.loads(line) for line in (tmp_path / "out" / "left_out.jsonl").read_text().splitlines()]
     assert {line["id"]: line["reason"] for line in lines if line["bad"]} == {
         "1": "the image is missing",
@@ -126,14 +125,14 @@ def test_what_cannot_be_trained_on_is_listed(world: TrainingWorld, tmp_path: Pat
         "": "the row is malformed: line 7: no such column",
     }
     assert [line["id"] for line in lines if not line["bad"]] == ["5"]
-    train_reranker(world.folder / "fusion", data, tmp_path / "out", replace(config, max_bad=0.3), progress=False)
+    train_reranker(world.folder / "fusion", data, tmp_path / "out", replace(config, max_bad=0.3))
 
 
 def test_nothing_to_train_on_is_an_error(world: TrainingWorld, tmp_path: Path) -> None:
     blind = replace(world.data, query_image_of=lambda image_id: None)
     config = RerankerTrainingConfig(recipe="mined", max_bad=1.0)
     with pytest.raises(ValueError, match="none of 16 questions"):
-        train_reranker(world.folder / "fusion", blind, tmp_path, config, progress=False)
+        train_reranker(world.folder / "fusion", blind, tmp_path, config)
 
 
 def test_a_section_without_text_is_no_evidence(world: TrainingWorld, tmp_path: Path) -> None:
@@ -141,7 +140,7 @@ def test_a_section_without_text_is_no_evidence(world: TrainingWorld, tmp_path: P
     kb["https://e.example/wiki/red"]["section_texts"][0] = "  "
     (tmp_path / "kb.json").write_text(json.dumps(kb))
     data = replace(world.data, kb=tmp_path / "kb.json")
-    train_reranker(world.folder / "fusion", data, tmp_path, replace(CONFIG, steps=1, max_bad=0.1), progress=False)
+    train_reranker(world.folder / "fusion", data, tmp_path, replace(CONFIG, steps=1, max_bad=0.1))
     (line,) = (tmp_path / "left_out.jsonl").read_text().splitlines()
     assert json.loads(line) == {"id": "red_0", "reason": "the article has no such section, or it is empty", "bad": True}
 
@@ -221,7 +220,7 @@ def test_a_resumed_run_does_not_read_the_knowledge_base_again(
     monkeypatch.undo()
     fewer = replace(world.data, questions=world.questions[:-1])
     with pytest.raises(ValueError, match=r"questions: 1 question is gone"):
-        train_reranker(world.folder / "fusion", fewer, tmp_path, CONFIG, progress=False)
+        train_reranker(world.folder / "fusion", fewer, tmp_path, CONFIG)
 
 
 def test_too_little_memory_names_the_settings(

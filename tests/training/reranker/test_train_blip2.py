@@ -22,7 +22,7 @@ CONFIG = RerankerTrainingConfig(steps=3, batch_size=4, learning_rate=1e-3, valid
 
 
 def run(world: TrainingWorld, blip2: Path, out: Path, config: RerankerTrainingConfig = CONFIG) -> Path:
-    return train_reranker(blip2, world.data, out, config, progress=False).folder
+    return train_reranker(blip2, world.data, out, config).folder
 
 
 def assert_same(one: Path, other: Path) -> None:

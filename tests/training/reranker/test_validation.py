@@ -117,9 +117,9 @@ def test_figures_are_those_of_the_pipeline(
         photos = ((name, query_image_of(name), question) for name, question in shown.items())
         parts["labeled"] = [LabeledImage(name, path, q.entity_ids[0]) for name, path, q in photos if path]
         parts["candidates"] = "combined"
-    index = build_index(out=tmp_path / "index", encoder=encoder, fusion=None, progress=False, **parts)
+    index = build_index(out=tmp_path / "index", encoder=encoder, fusion=None, **parts)
     mined = tmp_path / "negatives.json"
-    mine_negatives(encoder, index, world.questions, query_image_of, mined, progress=False, trim_borders=several)
+    mine_negatives(encoder, index, world.questions, query_image_of, mined, trim_borders=several)
     config = RerankerTrainingConfig(
         recipe=recipe, steps=8, learning_rate=2e-3, validation_share=0.4, validate_every=4, seed=seed, max_tokens=9
     )
@@ -135,13 +135,11 @@ def test_figures_are_those_of_the_pipeline(
         return scored
 
     monkeypatch.setattr(Validation, "score", recorded)
-    trained = train_reranker(
-        world.folder / "fusion", data, tmp_path / "out", config, sections=lambda: Last(), progress=False
-    )
+    trained = train_reranker(world.folder / "fusion", data, tmp_path / "out", config, sections=lambda: Last())
     assert trained.alpha is not None and trained.beta is not None
 
     fusion = QFormerFusion.load(trained.folder)
-    index = build_index(out=tmp_path / "trained", encoder=encoder, fusion=fusion, progress=False, **parts)
+    index = build_index(out=tmp_path / "trained", encoder=encoder, fusion=fusion, **parts)
     assert index.manifest.counts.labeled_tokens == len(parts.get("labeled", ()))
     assert index.manifest.counts.image_tokens == (4 * 3 + 4 if several else 0)
     steps: list[Step] = [

@@ -51,7 +51,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "kb.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "images").mkdir()
     options: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-    build_index(folder / "kb.jsonl", folder / "images", folder / "index", sections=tiny(), progress=False, **options)
+    build_index(folder / "kb.jsonl", folder / "images", folder / "index", sections=tiny(), **options)
     return folder / "index"
 
 
@@ -72,7 +72,7 @@ def run(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
         config = TrainingConfig(
             **{"steps": 60, "learning_rate": 0.02, "validate_every": 20, "validation_share": 0.2} | settings
         )
-        found = train_sections("tiny", index, asked or questions(), tmp_path / out, config, weight=1, progress=False)
+        found = train_sections("tiny", index, asked or questions(), tmp_path / out, config, weight=1)
         return found.folder
 
     return trained
