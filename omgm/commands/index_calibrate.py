@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Calibrates the index and prints on how many images."""
+    from indexes.progress import bars
     from indexes.store.manifest import RECOGNITION
     from omgm.opening import open_retriever
     from omgm.own_recognition import read_recognition
@@ -30,7 +31,8 @@ def run(args: argparse.Namespace) -> None:
         raise ValueError(f"profile {profile.name}: recognition.general is not set, so an index's own would not be used")
     encoder, fusion = build_encoder(profile), build_fusion(profile)
     index = open_retriever(profile, args.index, encoder=encoder, fusion=fusion, reranker=BM25(), live=True).index
-    calibrate_index(profile, args.index, index, encoder, fusion, not args.json)
+    with bars(not args.json):
+        calibrate_index(profile, args.index, index, encoder, fusion)
     found = read_recognition(args.index)
     if found is None:
         report(args, {"calibrated": False}, f"{args.index}: too few images to calibrate recognition")

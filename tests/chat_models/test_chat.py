@@ -222,28 +222,25 @@ def test_settings_out_of_range(settings: dict[str, Any]) -> None:
 EVIDENCE = Evidence("e", "Velland", "Geography", "The highest point is Mount Vell.")
 
 
-def test_generator(server: FakeChatServer) -> None:
-    async def run() -> None:
-        async with ChatClient(server.url, "good") as client:
-            generator = ChatGenerator(client, max_context_tokens=5)
-            first, second = await generator.generate(
-                [
-                    GenerationRequest("How high is it?", None, EVIDENCE),
-                    GenerationRequest("Who?", Image.new("RGB", (4, 4)), None),
-                ]
-            )
-            assert first.answer is not None and first.answer == (
-                "heard: - Context: # Wiki Article: Velland\n## Section Title: Geography\nThe highest point is\n"
-                "- Question: How high is it?\nThe answer is:"
-            )
-            assert first.truncated and not second.truncated
-            assert second.answer == "heard: - Question: Who?\nThe answer is:"
-            assert generator.name == "good"
-            stream = [piece async for piece in generator.stream(GenerationRequest("Who?", None, EVIDENCE))]
-            text = first.answer.replace("How high is it?", "Who?")
-            assert stream[-1] == Generation(text, truncated=True) and "".join(map(str, stream[:-1])) == text
-
-    asyncio.run(run())
+async def test_generator(server: FakeChatServer) -> None:
+    async with ChatClient(server.url, "good") as client:
+        generator = ChatGenerator(client, max_context_tokens=5)
+        first, second = await generator.generate(
+            [
+                GenerationRequest("How high is it?", None, EVIDENCE),
+                GenerationRequest("Who?", Image.new("RGB", (4, 4)), None),
+            ]
+        )
+        assert first.answer is not None and first.answer == (
+            "heard: - Context: # Wiki Article: Velland\n## Section Title: Geography\nThe highest point is\n"
+            "- Question: How high is it?\nThe answer is:"
+        )
+        assert first.truncated and not second.truncated
+        assert second.answer == "heard: - Question: Who?\nThe answer is:"
+        assert generator.name == "good"
+        stream = [piece async for piece in generator.stream(GenerationRequest("Who?", None, EVIDENCE))]
+        text = first.answer.replace("How high is it?", "Who?")
+        assert stream[-1] == Generation(text, truncated=True) and "".join(map(str, stream[:-1])) == text
 
 
 @pytest.mark.parametrize(
@@ -415,13 +412,10 @@ def test_an_empty_answer_is_an_abstention_unless_the_request_limits_it() -> None
     assert answers == ["", None, None]
 
 
-def test_multimodal_generator_sends_the_image(server: FakeChatServer) -> None:
-    async def run() -> None:
-        async with ChatClient(server.url, "good") as client:
-            generator = ChatGenerator(client, style="infoseek", multimodal=True)
-            await generator.generate([GenerationRequest("Who?", Image.new("RGB", (4, 4)), EVIDENCE)])
-
-    asyncio.run(run())
+async def test_multimodal_generator_sends_the_image(server: FakeChatServer) -> None:
+    async with ChatClient(server.url, "good") as client:
+        generator = ChatGenerator(client, style="infoseek", multimodal=True)
+        await generator.generate([GenerationRequest("Who?", Image.new("RGB", (4, 4)), EVIDENCE)])
     image, text = server.bodies[0]["messages"][1]["content"]
     assert image["image_url"]["url"].startswith("data:image/jpeg;base64,")
     assert "Mount Vell" in text["text"]

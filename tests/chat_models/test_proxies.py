@@ -88,18 +88,15 @@ def test_socks_needs_a_package(environment: pytest.MonkeyPatch) -> None:
     assert proxy_for(FAR) == "socks5://user:secret@127.0.0.1:7897"
 
 
-def test_a_dead_proxy_is_named_in_one_line(environment: pytest.MonkeyPatch) -> None:
+async def test_a_dead_proxy_is_named_in_one_line(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("HTTP_PROXY", "http://user:secret@127.0.0.1:9")
     expected = r"through the proxy http://…@127.0.0.1:9 of HTTP_PROXY"
 
-    async def check() -> None:
-        async with ChatClient(FAR, "m", retries=0) as client:
-            with pytest.raises(ChatError, match=expected):
-                await client.check()
-            with pytest.raises(ChatError, match=expected):
-                await client.converse([{"role": "user", "content": "?"}], 1)
-
-    asyncio.run(check())
+    async with ChatClient(FAR, "m", retries=0) as client:
+        with pytest.raises(ChatError, match=expected):
+            await client.check()
+        with pytest.raises(ChatError, match=expected):
+            await client.converse([{"role": "user", "content": "?"}], 1)
     with Client("http://far.example", retries=0) as client, pytest.raises(ServiceError, match=expected):
         client.delete_entity("a")
 

@@ -48,16 +48,13 @@ def _write_model(folder: Path) -> None:
 MESSAGES = [{"role": "system", "content": "word1"}, {"role": "user", "content": "word2 word3"}]
 
 
-def test_whole_and_streamed_answers_agree(served: tuple[str, str]) -> None:
+async def test_whole_and_streamed_answers_agree(served: tuple[str, str]) -> None:
     url, model = served
 
-    async def run() -> tuple[str, str]:
-        async with ChatClient(url, model) as client:
-            whole = await client.converse(MESSAGES, 8)
-            *pieces, _ = [piece async for piece in client.stream(MESSAGES, 8)]
-            return whole.text, "".join(map(str, pieces))
-
-    whole, streamed = asyncio.run(run())
+    async with ChatClient(url, model) as client:
+        whole = await client.converse(MESSAGES, 8)
+        *pieces, _ = [piece async for piece in client.stream(MESSAGES, 8)]
+        whole, streamed = whole.text, "".join(map(str, pieces))
     assert whole.split() and all(word.startswith("word") or word in ("<s>", "<unk>") for word in whole.split())
     assert streamed.split() == whole.split()
 

@@ -64,5 +64,5 @@ def test_work_gets_the_models_that_it_asks_for() -> None:
     for names in asked:
         list(workers.run(make, names, [range(1)]))
     assert made == [{"encoder": encoder}, {"fusion": fusion}, {}, {"encoder": encoder, "fusion": fusion}]
-    rows = list(in_batches("double", workers, Doubling, [], range(2, 5), 2, False))
+    rows = list(in_batches("double", workers, Doubling, [], range(2, 5), 2))
     assert rows == [(range(2, 4), [4, 6]), (range(4, 5), [8])]

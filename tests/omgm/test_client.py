@@ -81,7 +81,7 @@ def test_stream(client: Client) -> None:
     assert answer.candidates == retrieved.candidates and "generate" in answer.timings_ms
 
 
-def test_an_agent(client: Client, world: World) -> None:
+async def test_an_agent(client: Client, world: World) -> None:
     question = "What is the wave length of green?"
     *steps, answer = client.stream(image_bytes("red"), question, mode="mmsearch-plus", budget={"rounds": 3})
     assert [type(step) for step in steps] == [RequestStep, RoundStep, CallStep, RequestStep, RoundStep]
@@ -96,13 +96,10 @@ def test_an_agent(client: Client, world: World) -> None:
     assert client.answer(image_bytes("red"), question, mode="auto").mode == "auto"
     assert client.answer(image_bytes("red"), WHEN, mode="retrieve").answer == "1848"
 
-    async def ask() -> tuple[AnswerOut, list[str]]:
-        async with AsyncClient(world.url, KEY) as other:
-            steps = other.stream(image_bytes("red"), question, mode="mmsearch-plus")
-            tools = [step.tool async for step in steps if isinstance(step, CallStep)]
-            return await other.answer(image_bytes("red"), question, mode="mmsearch-plus"), tools
-
-    found, tools = asyncio.run(ask())
+    async with AsyncClient(world.url, KEY) as other:
+        steps = other.stream(image_bytes("red"), question, mode="mmsearch-plus")
+        tools = [step.tool async for step in steps if isinstance(step, CallStep)]
+        found, tools = await other.answer(image_bytes("red"), question, mode="mmsearch-plus"), tools
     assert (found.answer, tools) == ("530 nm", ["text_search"])
     with pytest.raises(ServiceError) as raised:
         client.answer(image_bytes("red"), question, mode="magic")

@@ -85,39 +85,36 @@ def message(result: CallToolResult) -> str:
     return result.content[0].text
 
 
-def test_tools_are_described(url: str) -> None:
-    async def run() -> None:
-        async with Client(url) as client:
-            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert set(tools) == TOOLS
-            for tool in tools.values():
-                assert tool.output_schema is not None and tool.annotations is not None
-                assert tool.annotations.read_only_hint and "image" in tool.input_schema["required"]
-            assert tools["answer"].input_schema["required"] == ["image", "question"]
-            limit = tools["similar_images"].input_schema["properties"]["limit"]
-            assert (limit["minimum"], limit["maximum"], limit["default"]) == (1, 50, 5)
-            assert set((tools["answer"].output_schema or {})["properties"]) == {
-                "answer",
-                "abstained",
-                "recognized",
-                "crop",
-                "declined",
-                "reason",
-                "grounded",
-                "confidence",
-                "entity",
-                "evidence",
-                "sources",
-                "stopped",
-                "ending",
-            }
-            # what this index has vectors of
-            assert "comparing an image with each entity's main image and a summary of its article" in str(
-                tools["similar_images"].description
-            )
-            assert "6 entities" in str(client.instructions)
-
-    asyncio.run(run())
+async def test_tools_are_described(url: str) -> None:
+    async with Client(url) as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        assert set(tools) == TOOLS
+        for tool in tools.values():
+            assert tool.output_schema is not None and tool.annotations is not None
+            assert tool.annotations.read_only_hint and "image" in tool.input_schema["required"]
+        assert tools["answer"].input_schema["required"] == ["image", "question"]
+        limit = tools["similar_images"].input_schema["properties"]["limit"]
+        assert (limit["minimum"], limit["maximum"], limit["default"]) == (1, 50, 5)
+        assert set((tools["answer"].output_schema or {})["properties"]) == {
+            "answer",
+            "abstained",
+            "recognized",
+            "crop",
+            "declined",
+            "reason",
+            "grounded",
+            "confidence",
+            "entity",
+            "evidence",
+            "sources",
+            "stopped",
+            "ending",
+        }
+        # what this index has vectors of
+        assert "comparing an image with each entity's main image and a summary of its article" in str(
+            tools["similar_images"].description
+        )
+        assert "6 entities" in str(client.instructions)
 
 
 def test_answer(url: str, photo: bytes) -> None:
@@ -187,27 +184,24 @@ def test_errors(url: str, photo: bytes, examples: Path) -> None:
     assert "dance" in message(call(url, "dance"))
 
 
-def test_stdio(examples: Path, photo: bytes) -> None:
+async def test_stdio(examples: Path, photo: bytes) -> None:
     """A client starts the command itself; images may then be files."""
     command = ["-m", "omgm", "mcp", "--index", str(examples / "index"), "--set", "device=cpu"]
     server = StdioServerParameters(command=sys.executable, args=command, cwd=ROOT, env={"OMP_NUM_THREADS": "1"})
 
-    async def run() -> None:
-        async with Client(server) as client:
-            assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS | AGENT_TOOLS
-            path = str(examples / "photo.jpg")
-            (uri := examples / "my photo é.jpg").write_bytes(photo)
-            for image in (path, f'"{path}"', uri.as_uri(), data_uri(photo), base64.b64encode(photo).decode()):
-                found = structured(await client.call_tool("answer", {"image": image, "question": CAPITAL}))
-                assert (found["answer"], found["entity"]["title"]) == ("Tokyo", "Japan")
-            missing = message(await client.call_tool("find_entity", {"image": f"{path}.png"}))
-            arguments = {"image": path, "question": CAPITAL, "mode": "auto"}
-            assert "set generator.base_url and generator.model" in message(await client.call_tool("answer", arguments))
-            assert "there is no file" in missing and "pass the path of its file on this machine" in missing
-            for other in (str(examples / "questions.csv"), "/dev/zero"):
-                assert (await client.call_tool("find_entity", {"image": other})).is_error
-
-    asyncio.run(run())
+    async with Client(server) as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} == TOOLS | AGENT_TOOLS
+        path = str(examples / "photo.jpg")
+        (uri := examples / "my photo é.jpg").write_bytes(photo)
+        for image in (path, f'"{path}"', uri.as_uri(), data_uri(photo), base64.b64encode(photo).decode()):
+            found = structured(await client.call_tool("answer", {"image": image, "question": CAPITAL}))
+            assert (found["answer"], found["entity"]["title"]) == ("Tokyo", "Japan")
+        missing = message(await client.call_tool("find_entity", {"image": f"{path}.png"}))
+        arguments = {"image": path, "question": CAPITAL, "mode": "auto"}
+        assert "set generator.base_url and generator.model" in message(await client.call_tool("answer", arguments))
+        assert "there is no file" in missing and "pass the path of its file on this machine" in missing
+        for other in (str(examples / "questions.csv"), "/dev/zero"):
+            assert (await client.call_tool("find_entity", {"image": other})).is_error
 
 
 @pytest.mark.parametrize(

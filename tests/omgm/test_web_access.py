@@ -91,35 +91,29 @@ def test_pages_are_frozen_only_as_far_as_they_are_fetched(tmp_path: Path) -> Non
     assert asyncio.run(fetches(WebSettings(corpus=Corpus(tmp_path))))
 
 
-def test_a_replay_asks_nobody(tmp_path: Path) -> None:
+async def test_a_replay_asks_nobody(tmp_path: Path) -> None:
     with serve_web({"search": b'{"results": []}', "a.html": b"<p>a"}) as web:
         pages = DownloadSettings(user_agent="test", allow_private=frozenset({web.place}))
         settings = WebSettings(
             engine="searxng", searxng_url=web.url("good"), pages=pages, screenshots=True, corpus=Corpus(tmp_path)
         )
 
-        async def ask() -> None:
-            access = WebAccess(settings)
-            assert access.search is not None and access.fetch is not None and access.screenshot is not None
-            for one in (
-                access.search("a"),
-                access.fetch(web.url("page/a.html"), 99),
-                access.screenshot("http://a", "top"),
-            ):
-                with pytest.raises(NotRecorded):
-                    await one
-            await access.aclose()
-
-        asyncio.run(ask())
+        access = WebAccess(settings)
+        assert access.search is not None and access.fetch is not None and access.screenshot is not None
+        for one in (
+            access.search("a"),
+            access.fetch(web.url("page/a.html"), 99),
+            access.screenshot("http://a", "top"),
+        ):
+            with pytest.raises(NotRecorded):
+                await one
+        await access.aclose()
         assert web.log == []
 
 
-def test_an_image_folder_names_by_content(tmp_path: Path) -> None:
-    async def publish() -> list[str]:
-        place = image_folder(tmp_path / "new", "https://a/")
-        return [await place(Image.new("RGB", (2, 2), color)) for color in ("red", "blue", "red")]
-
-    first, second, again = asyncio.run(publish())
+async def test_an_image_folder_names_by_content(tmp_path: Path) -> None:
+    place = image_folder(tmp_path / "new", "https://a/")
+    first, second, again = [await place(Image.new("RGB", (2, 2), color)) for color in ("red", "blue", "red")]
     assert first == again != second and first.startswith("https://a/") and first.endswith(".png")
     assert len(list((tmp_path / "new").iterdir())) == 2
 

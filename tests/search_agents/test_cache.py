@@ -53,24 +53,21 @@ def test_what_nobody_waits_for_is_canceled_and_made_again() -> None:
     assert sorted(asyncio.run(run())) == ["canceled", "found"]
 
 
-def test_errors_are_not_kept_and_the_least_recently_used_goes_first() -> None:
-    async def run() -> None:
-        cache = ResultCache[str](entries=2)
+async def test_errors_are_not_kept_and_the_least_recently_used_goes_first() -> None:
+    cache = ResultCache[str](entries=2)
 
-        async def fail() -> str:
-            raise OSError("no connection")
+    async def fail() -> str:
+        raise OSError("no connection")
 
-        async def make() -> str:
-            return "found"
+    async def make() -> str:
+        return "found"
 
-        with pytest.raises(OSError, match="no connection"):
-            await cache.get("a", fail)
-        assert await cache.get("a", make) == ("found", False)
-        assert await cache.get("b", make) == ("found", False)
-        assert await cache.get("a", make) == ("found", True)
-        assert await cache.get("c", make) == ("found", False)
-        assert [(await cache.get(key, make))[1] for key in "ab"] == [True, False]
-
-    asyncio.run(run())
+    with pytest.raises(OSError, match="no connection"):
+        await cache.get("a", fail)
+    assert await cache.get("a", make) == ("found", False)
+    assert await cache.get("b", make) == ("found", False)
+    assert await cache.get("a", make) == ("found", True)
+    assert await cache.get("c", make) == ("found", False)
+    assert [(await cache.get(key, make))[1] for key in "ab"] == [True, False]
     with pytest.raises(ValueError, match="seconds >= 0"):
         ResultCache[str](seconds=-1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -50,15 +49,12 @@ def test_the_time_of_a_tool_that_is_not_recorded_is_not_in_a_trail_with_a_corpus
     assert live.rounds[0].calls[0].ms >= 1
 
 
-def test_a_recorded_trail_does_not_depend_on_other_runs(tmp_path: Path) -> None:
+async def test_a_recorded_trail_does_not_depend_on_other_runs(tmp_path: Path) -> None:
     """A killed evaluation that resumes has an empty cache."""
     planner = ScriptedPlanner(lambda text: "<answer>x [1]</answer>" if "Result 1" in text else SEARCH)
     engine = Engine(planner, [fake_tool("text_search")], corpus=Corpus(tmp_path, record=True))
 
-    async def twice() -> list[dict[str, Any]]:
-        return [(await engine.run(MMSearchPlus(), "What is it?", image())).as_dict() for _ in range(2)]
-
-    first, second = asyncio.run(twice())
+    first, second = [(await engine.run(MMSearchPlus(), "What is it?", image())).as_dict() for _ in range(2)]
     assert first == second and len(planner.asked) == 2
 
 
@@ -93,15 +89,12 @@ def test_who_records_the_same_at_once_gets_the_same(tmp_path: Path) -> None:
     assert next(numbers) == 1  # searched once
 
 
-def test_equal_requests_to_the_model_at_once_are_sent_once_if_they_are_recorded(tmp_path: Path) -> None:
+async def test_equal_requests_to_the_model_at_once_are_sent_once_if_they_are_recorded(tmp_path: Path) -> None:
     """Two questions about one image may share their first request."""
     planner = ScriptedPlanner(["<answer>x</answer>"])
     engine = Engine(planner, [], corpus=Corpus(tmp_path, record=True))
 
-    async def both() -> list[AgentAnswer]:
-        return await asyncio.gather(*(engine.run(MMSearchPlus(), "What?", image()) for _ in range(2)))
-
-    first, second = asyncio.run(both())
+    first, second = await asyncio.gather(*(engine.run(MMSearchPlus(), "What?", image()) for _ in range(2)))
     assert first.as_dict() == second.as_dict() and len(planner.asked) == 1
 
 

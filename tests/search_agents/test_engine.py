@@ -17,7 +17,6 @@ from search_agents.policies.auto import Auto
 from search_agents.policies.mmsearch_plus import MMSearchPlus
 from search_agents.records import Observation, Source
 from search_agents.state import AgentRun, Tool
-from search_agents.trail import AgentAnswer
 from tests.fakes.engine import SEARCH, run, searches
 from tests.fakes.planner import Script, ScriptedPlanner, Words, calling, fake_tool, image, last_text, text_of
 
@@ -91,7 +90,7 @@ def test_runs_share_a_cache_that_expires() -> None:
     assert asked == [0.0, 10.0]
 
 
-def test_runs_at_once_join_identical_searches() -> None:
+async def test_runs_at_once_join_identical_searches() -> None:
     """Both runs make the same search concurrently: only one is executed and paid for."""
     started, both = 0, asyncio.Event()
 
@@ -111,11 +110,8 @@ def test_runs_at_once_join_identical_searches() -> None:
             asyncio.get_running_loop().call_later(0.01, both.set)  # after the second run has called the tool
         return SEARCH if asked <= 2 else "<answer>x</answer>"
 
-    async def run_both() -> list[AgentAnswer]:
-        engine = Engine(ScriptedPlanner(reply), [tool])
-        return await asyncio.gather(*(engine.run(MMSearchPlus(), "What?", image()) for _ in range(2)))
-
-    answers = asyncio.run(run_both())
+    engine = Engine(ScriptedPlanner(reply), [tool])
+    answers = await asyncio.gather(*(engine.run(MMSearchPlus(), "What?", image()) for _ in range(2)))
     assert started == 1
     assert sorted(answer.spent["money"] for answer in answers) == [0, 0.5]
     assert [answer.sources[0].title for answer in answers] == ["a", "a"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 from collections.abc import Callable
@@ -115,7 +114,7 @@ def tools() -> list[Tool]:
     return [*index.tools(), open_page([index.opener, web]), zoom_in(), rotate()]
 
 
-def test_a_thousand_malformed_runs() -> None:
+async def test_a_thousand_malformed_runs() -> None:
     """Every policy gets a random sequence of replies."""
 
     given = tools()
@@ -131,10 +130,7 @@ def test_a_thousand_malformed_runs() -> None:
         assert all(1 <= number <= len(answer.sources) for claim in answer.claims for number in claim.sources)
         return answer.abstained, answer.malformed, len(planner.asked)
 
-    async def all_cases() -> list[tuple[bool, int, int]]:
-        return [await one(case) for case in range(CASES)]
-
-    results = asyncio.run(all_cases())
+    results = [await one(case) for case in range(CASES)]
     assert max(requests for *_, requests in results) < 60
     assert any(abstained for abstained, *_ in results) and not all(abstained for abstained, *_ in results)
     assert sum(malformed for _, malformed, _ in results) > 2 * CASES

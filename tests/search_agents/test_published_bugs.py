@@ -187,16 +187,13 @@ class Seeing(ScriptedPlanner):
         return ChatReply(f"response {shown}" if about.startswith("Answer the sub") else f"seen {shown}")
 
 
-def test_vsa_runs_at_once_do_not_mix_their_images() -> None:
+async def test_vsa_runs_at_once_do_not_mix_their_images() -> None:
     """The published code empties the folder of crops that all requests share."""
     planner = Seeing()
 
-    async def run() -> list[AgentAnswer]:
-        engine = Engine(planner, [fake_tool("text_search")])
-        shown = [image("red"), image("blue")]
-        return await asyncio.gather(*(engine.run(VisionSearchAssistant(), "What?", one) for one in shown))
-
-    answers = asyncio.run(run())
+    engine = Engine(planner, [fake_tool("text_search")])
+    shown = [image("red"), image("blue")]
+    answers = await asyncio.gather(*(engine.run(VisionSearchAssistant(), "What?", one) for one in shown))
     assert [answer.answer for answer in answers] == [f"seen {digest(image_part(image(c)))}" for c in ("red", "blue")]
 
 

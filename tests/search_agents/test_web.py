@@ -279,7 +279,7 @@ def test_engines_that_did_not_answer_are_not_nothing_found() -> None:
     assert "https://web/a" in read and "failed" not in read
 
 
-def test_what_failed_in_part_is_searched_again() -> None:
+async def test_what_failed_in_part_is_searched_again() -> None:
     asked: list[str] = []
 
     def half(request: httpx.Request) -> httpx.Response:
@@ -287,14 +287,11 @@ def test_what_failed_in_part_is_searched_again() -> None:
         asked.append(query)
         return httpx.Response(429) if query == "b" and asked.count("b") == 1 else results(query)
 
-    async def run() -> None:
-        async with httpx.AsyncClient(transport=httpx.MockTransport(half)) as client:
-            planner = ScriptedPlanner([call("web_search", queries=["a", "b"]), "<answer>x</answer>"] * 3)
-            engine = Engine(planner, [web_search(searxng("http://searx/", client), "searx")])
-            for _ in range(3):
-                await engine.run(MMSearchPlus(), "What?", image())
-
-    asyncio.run(run())
+    async with httpx.AsyncClient(transport=httpx.MockTransport(half)) as client:
+        planner = ScriptedPlanner([call("web_search", queries=["a", "b"]), "<answer>x</answer>"] * 3)
+        engine = Engine(planner, [web_search(searxng("http://searx/", client), "searx")])
+        for _ in range(3):
+            await engine.run(MMSearchPlus(), "What?", image())
     assert asked == ["a", "b", "a", "b"]  # the second time, both succeeded and were cached
 
 

@@ -133,208 +133,169 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
-def test_batched_is_single() -> None:
-    async def test() -> None:
-        widths = Widths()
-        queries = [query(f"q{i}", width=i + 1) for i in range(6)]
-        async with running(widths, max_batch=4) as batcher:
-            together = await asyncio.gather(*map(batcher.submit, queries))
-            alone = [await batcher.submit(q) for q in queries]
-        assert together == alone
-        assert [result.candidates[0].row for result in together] == [1, 2, 3, 4, 5, 6]
-        assert widths.batches[:2] == [["q0", "q1", "q2", "q3"], ["q4", "q5"]]
-        assert [len(batch) for batch in widths.batches[2:]] == [1] * 6
-
-    run(test)
+async def test_batched_is_single() -> None:
+    widths = Widths()
+    queries = [query(f"q{i}", width=i + 1) for i in range(6)]
+    async with running(widths, max_batch=4) as batcher:
+        together = await asyncio.gather(*map(batcher.submit, queries))
+        alone = [await batcher.submit(q) for q in queries]
+    assert together == alone
+    assert [result.candidates[0].row for result in together] == [1, 2, 3, 4, 5, 6]
+    assert widths.batches[:2] == [["q0", "q1", "q2", "q3"], ["q4", "q5"]]
+    assert [len(batch) for batch in widths.batches[2:]] == [1] * 6
 
 
-def test_what_gathers_behind_a_batch_goes_together() -> None:
-    async def test() -> None:
-        widths = Widths()
-        async with held(widths, query("first")) as (batcher, first):
-            rest = [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in range(3)]
-            await until(lambda: batcher.waiting == 3)
-            widths.gate.set()
-            await asyncio.gather(first, *rest)
-        assert widths.batches == [["first"], ["q0", "q1", "q2"]]
-
-    run(test)
+async def test_what_gathers_behind_a_batch_goes_together() -> None:
+    widths = Widths()
+    async with held(widths, query("first")) as (batcher, first):
+        rest = [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in range(3)]
+        await until(lambda: batcher.waiting == 3)
+        widths.gate.set()
+        await asyncio.gather(first, *rest)
+    assert widths.batches == [["first"], ["q0", "q1", "q2"]]
 
 
-def test_a_poisoned_query_fails_alone() -> None:
-    async def test() -> None:
-        widths = Widths()
-        async with running(widths) as batcher:
-            questions = ["?", "poison", "?", "poison"]
-            tasks = [batcher.submit(query(f"q{i}", i + 1, text)) for i, text in enumerate(questions)]
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-            assert (await batcher.submit(query("next", 9))).candidates[0].row == 9
-            assert batcher.problem() is None
-        assert widths.batches[0] == ["q0", "q1", "q2", "q3"]
-        assert [r.candidates[0].row for r in results if isinstance(r, RetrievalResult)] == [1, 3]
-        assert [str(r) for r in results if isinstance(r, ValueError)] == ["bad q1", "bad q3"]
-
-    run(test)
+async def test_a_poisoned_query_fails_alone() -> None:
+    widths = Widths()
+    async with running(widths) as batcher:
+        questions = ["?", "poison", "?", "poison"]
+        tasks = [batcher.submit(query(f"q{i}", i + 1, text)) for i, text in enumerate(questions)]
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert (await batcher.submit(query("next", 9))).candidates[0].row == 9
+        assert batcher.problem() is None
+    assert widths.batches[0] == ["q0", "q1", "q2", "q3"]
+    assert [r.candidates[0].row for r in results if isinstance(r, RetrievalResult)] == [1, 3]
+    assert [str(r) for r in results if isinstance(r, ValueError)] == ["bad q1", "bad q3"]
 
 
-def test_a_database_that_is_away_fails_a_batch_at_once() -> None:
+async def test_a_database_that_is_away_fails_a_batch_at_once() -> None:
     calls = list[int]()
 
     def away(queries: Sequence[Query]) -> list[RetrievalResult]:
         calls.append(len(queries))
         raise EngineError("Milvus at http://db:19530: cannot be reached")
 
-    async def test() -> None:
-        async with running(away) as batcher:
-            tasks = [batcher.submit(query(f"q{i}")) for i in range(4)]
-            errors = await asyncio.gather(*tasks, return_exceptions=True)
-        assert calls == [4]  # not again for each query
-        seen = [as_api_error(error, "r") for error in errors if isinstance(error, Exception)]
-        assert [(error.status, error.code, error.headers) for error in seen] == [
-            (503, "engine_unavailable", {"Retry-After": "5"})
-        ] * 4
-
-    run(test)
+    async with running(away) as batcher:
+        tasks = [batcher.submit(query(f"q{i}")) for i in range(4)]
+        errors = await asyncio.gather(*tasks, return_exceptions=True)
+    assert calls == [4]  # not again for each query
+    seen = [as_api_error(error, "r") for error in errors if isinstance(error, Exception)]
+    assert [(error.status, error.code, error.headers) for error in seen] == [
+        (503, "engine_unavailable", {"Retry-After": "5"})
+    ] * 4
 
 
-def test_a_missing_result_is_an_error() -> None:
-    async def test() -> None:
-        async with running(lambda queries: []) as batcher:
-            with pytest.raises(RuntimeError, match="the retriever returned 0 results for 1 query"):
-                await batcher.submit(query("q"))
-
-    run(test)
+async def test_a_missing_result_is_an_error() -> None:
+    async with running(lambda queries: []) as batcher:
+        with pytest.raises(RuntimeError, match="the retriever returned 0 results for 1 query"):
+            await batcher.submit(query("q"))
 
 
-def test_a_query_whose_time_is_over_costs_nothing() -> None:
-    async def test() -> None:
-        widths = Widths()
-        async with held(widths, query("first")) as (batcher, first):
-            soon = time.monotonic() + 0.01
-            late = asyncio.create_task(batcher.submit(query("late"), soon))
-            patient = asyncio.create_task(batcher.submit(query("patient"), soon + 60))
-            await until(lambda: batcher.waiting == 2 and time.monotonic() > soon)
-            widths.gate.set()
-            results = await asyncio.gather(first, late, patient, return_exceptions=True)
-        assert [(r.status, r.code) for r in results if isinstance(r, ApiError)] == [(504, "timeout")]
-        assert widths.batches == [["first"], ["patient"]]
-
-    run(test)
+async def test_a_query_whose_time_is_over_costs_nothing() -> None:
+    widths = Widths()
+    async with held(widths, query("first")) as (batcher, first):
+        soon = time.monotonic() + 0.01
+        late = asyncio.create_task(batcher.submit(query("late"), soon))
+        patient = asyncio.create_task(batcher.submit(query("patient"), soon + 60))
+        await until(lambda: batcher.waiting == 2 and time.monotonic() > soon)
+        widths.gate.set()
+        results = await asyncio.gather(first, late, patient, return_exceptions=True)
+    assert [(r.status, r.code) for r in results if isinstance(r, ApiError)] == [(504, "timeout")]
+    assert widths.batches == [["first"], ["patient"]]
 
 
-def test_the_worker_takes_its_next_batch_without_the_event_loop() -> None:
-    async def test() -> None:
-        widths = Widths()
-        async with running(widths, max_batch=1) as batcher:
-            tasks = [asyncio.ensure_future(batcher.submit(query(f"q{i}"))) for i in range(3)]
-            await asyncio.sleep(0)  # all are queued
-            deadline = time.monotonic() + 20
-            while len(widths.batches) < 3 and time.monotonic() < deadline:
-                time.sleep(0.005)  # blocks the event loop
-            assert widths.batches == [["q0"], ["q1"], ["q2"]]
-            await asyncio.gather(*tasks)
-
-    run(test)
+async def test_the_worker_takes_its_next_batch_without_the_event_loop() -> None:
+    widths = Widths()
+    async with running(widths, max_batch=1) as batcher:
+        tasks = [asyncio.ensure_future(batcher.submit(query(f"q{i}"))) for i in range(3)]
+        await asyncio.sleep(0)  # all are queued
+        deadline = time.monotonic() + 20
+        while len(widths.batches) < 3 and time.monotonic() < deadline:
+            time.sleep(0.005)  # blocks the event loop
+        assert widths.batches == [["q0"], ["q1"], ["q2"]]
+        await asyncio.gather(*tasks)
 
 
-def test_a_caller_who_leaves_is_dropped() -> None:
-    async def test() -> None:
-        widths = Widths()
-        async with held(widths, query("running")) as (batcher, running_one):
-            stays = asyncio.create_task(batcher.submit(query("stays")))
-            leaves = asyncio.create_task(batcher.submit(query("leaves")))
-            await until(lambda: batcher.waiting == 2)
-            leaves.cancel()
-            running_one.cancel()
-            await until(lambda: batcher.waiting == 1)
-            widths.gate.set()
-            assert (await stays).query_id == "stays"
-        assert widths.batches == [["running"], ["stays"]]
-
-    run(test)
+async def test_a_caller_who_leaves_is_dropped() -> None:
+    widths = Widths()
+    async with held(widths, query("running")) as (batcher, running_one):
+        stays = asyncio.create_task(batcher.submit(query("stays")))
+        leaves = asyncio.create_task(batcher.submit(query("leaves")))
+        await until(lambda: batcher.waiting == 2)
+        leaves.cancel()
+        running_one.cancel()
+        await until(lambda: batcher.waiting == 1)
+        widths.gate.set()
+        assert (await stays).query_id == "stays"
+    assert widths.batches == [["running"], ["stays"]]
 
 
-def test_a_dead_worker_leaves_nobody_waiting() -> None:
-    async def test() -> None:
-        widths = Widths()
-        async with held(widths, query("q", question="fatal")) as (batcher, fatal):
-            behind = [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in range(3)]
-            await until(lambda: batcher.waiting == 3)
-            widths.gate.set()
-            results = await asyncio.gather(fatal, *behind, return_exceptions=True)
-            assert [(r.status, r.code) for r in results if isinstance(r, ApiError)] == [(503, "not_ready")] * 4
-            assert batcher.problem() == "the batch worker has died; restart the service"
-            with pytest.raises(ApiError) as caught:
-                await batcher.submit(query("late"))
-            assert caught.value.status == 503
-
-    run(test)
+async def test_a_dead_worker_leaves_nobody_waiting() -> None:
+    widths = Widths()
+    async with held(widths, query("q", question="fatal")) as (batcher, fatal):
+        behind = [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in range(3)]
+        await until(lambda: batcher.waiting == 3)
+        widths.gate.set()
+        results = await asyncio.gather(fatal, *behind, return_exceptions=True)
+        assert [(r.status, r.code) for r in results if isinstance(r, ApiError)] == [(503, "not_ready")] * 4
+        assert batcher.problem() == "the batch worker has died; restart the service"
+        with pytest.raises(ApiError) as caught:
+            await batcher.submit(query("late"))
+        assert caught.value.status == 503
 
 
-def test_a_stuck_worker_is_a_problem() -> None:
-    async def test() -> None:
-        widths = Widths()
-        async with held(widths, query("q"), timeout_s=0.1) as (batcher, task):
-            assert batcher.problem() is None
-            await until(lambda: batcher.problem() is not None)
-            assert str(batcher.problem()).startswith("the batch worker has been stuck")
-            widths.gate.set()
-            await task
-            assert batcher.problem() is None
-
-    run(test)
+async def test_a_stuck_worker_is_a_problem() -> None:
+    widths = Widths()
+    async with held(widths, query("q"), timeout_s=0.1) as (batcher, task):
+        assert batcher.problem() is None
+        await until(lambda: batcher.problem() is not None)
+        assert str(batcher.problem()).startswith("the batch worker has been stuck")
+        widths.gate.set()
+        await task
+        assert batcher.problem() is None
 
 
-def test_stopping_finishes_what_waits() -> None:
-    async def test() -> None:
-        widths = Widths()
-        async with held(widths, query("q0"), max_batch=2) as (batcher, first):
-            tasks = [first]
-            tasks += [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in range(1, 6)]
-            await until(lambda: batcher.waiting == 5)
-            stop = asyncio.create_task(batcher.stop())
-            await until(lambda: batcher.problem() == "the service is shutting down")
-            with pytest.raises(ApiError) as caught:
-                await batcher.submit(query("late"))
-            assert caught.value.status == 503
-            widths.gate.set()
-            await stop
-            assert [result.query_id for result in await asyncio.gather(*tasks)] == [f"q{i}" for i in range(6)]
-
-    run(test)
+async def test_stopping_finishes_what_waits() -> None:
+    widths = Widths()
+    async with held(widths, query("q0"), max_batch=2) as (batcher, first):
+        tasks = [first]
+        tasks += [asyncio.create_task(batcher.submit(query(f"q{i}"))) for i in range(1, 6)]
+        await until(lambda: batcher.waiting == 5)
+        stop = asyncio.create_task(batcher.stop())
+        await until(lambda: batcher.problem() == "the service is shutting down")
+        with pytest.raises(ApiError) as caught:
+            await batcher.submit(query("late"))
+        assert caught.value.status == 503
+        widths.gate.set()
+        await stop
+        assert [result.query_id for result in await asyncio.gather(*tasks)] == [f"q{i}" for i in range(6)]
 
 
-def test_not_started() -> None:
-    async def test() -> None:
-        batcher = batcher_of(Widths(), ServingSettings())
-        assert batcher.problem() == "the batch worker has not started"
-        await batcher.stop()
-
-    run(test)
+async def test_not_started() -> None:
+    batcher = batcher_of(Widths(), ServingSettings())
+    assert batcher.problem() == "the batch worker has not started"
+    await batcher.stop()
 
 
-def test_the_next_batch_begins_when_the_first_step_is_free() -> None:
-    async def test() -> None:
-        steps = TwoSteps()
-        async with running(steps) as batcher:
-            tasks = [asyncio.create_task(batcher.submit(query("a")))]
-            await until(lambda: steps.log == ["1a"])
-            tasks += [asyncio.create_task(batcher.submit(query(name))) for name in "bcd"]
-            await until(lambda: batcher.waiting == 3)  # gather in the meantime
-            steps.open("1a")
-            await until(lambda: steps.log == ["1a", "2a", "1bcd"])
-            tasks += [asyncio.create_task(batcher.submit(query(name))) for name in "ef"]
-            await until(lambda: batcher.waiting == 2)
-            steps.open("1bcd", "2a")
-            assert (await tasks[0]).query_id == "a"
-            await until(lambda: steps.log[3:] == ["2bcd", "1ef"])
-            steps.open("1ef", "2bcd", "2ef")
-            assert [result.query_id for result in await asyncio.gather(*tasks)] == list("abcdef")
-
-    run(test)
+async def test_the_next_batch_begins_when_the_first_step_is_free() -> None:
+    steps = TwoSteps()
+    async with running(steps) as batcher:
+        tasks = [asyncio.create_task(batcher.submit(query("a")))]
+        await until(lambda: steps.log == ["1a"])
+        tasks += [asyncio.create_task(batcher.submit(query(name))) for name in "bcd"]
+        await until(lambda: batcher.waiting == 3)  # gather in the meantime
+        steps.open("1a")
+        await until(lambda: steps.log == ["1a", "2a", "1bcd"])
+        tasks += [asyncio.create_task(batcher.submit(query(name))) for name in "ef"]
+        await until(lambda: batcher.waiting == 2)
+        steps.open("1bcd", "2a")
+        assert (await tasks[0]).query_id == "a"
+        await until(lambda: steps.log[3:] == ["2bcd", "1ef"])
+        steps.open("1ef", "2bcd", "2ef")
+        assert [result.query_id for result in await asyncio.gather(*tasks)] == list("abcdef")
 
 
-def test_a_service_on_a_gpu_has_two_batches_in_flight() -> None:
+async def test_a_service_on_a_gpu_has_two_batches_in_flight() -> None:
     meet = threading.Barrier(2, timeout=10).wait
 
     class Meeting:
@@ -348,147 +309,123 @@ def test_a_service_on_a_gpu_has_two_batches_in_flight() -> None:
                 meet()
             return lambda _: [[Candidate(0)] for _ in queries]
 
-    async def test() -> None:
-        retriever = Retriever([Meeting("step1", "b"), Meeting("step2", "a")], FakeIndex(), device="cuda")
-        service = Service(retriever, FakeGenerator(), ServingSettings(max_batch=1), ImageCache(0), Traces(None))
-        await service.batcher.start()
-        results = await asyncio.gather(*(service.retrieve_query(query(name)) for name in "ab"))
-        assert [result.query_id for result in results] == ["a", "b"]
-        await service.batcher.stop()
-
-    run(test)
+    retriever = Retriever([Meeting("step1", "b"), Meeting("step2", "a")], FakeIndex(), device="cuda")
+    service = Service(retriever, FakeGenerator(), ServingSettings(max_batch=1), ImageCache(0), Traces(None))
+    await service.batcher.start()
+    results = await asyncio.gather(*(service.retrieve_query(query(name)) for name in "ab"))
+    assert [result.query_id for result in results] == ["a", "b"]
+    await service.batcher.stop()
 
 
-def test_a_lone_query_does_not_wait_for_another() -> None:
-    async def test() -> None:
-        async with running(TwoSteps("1*", "2*")) as batcher:
-            for name in "abc":
-                assert (await batcher.submit(query(name))).query_id == name
-
-    run(test)
+async def test_a_lone_query_does_not_wait_for_another() -> None:
+    async with running(TwoSteps("1*", "2*")) as batcher:
+        for name in "abc":
+            assert (await batcher.submit(query(name))).query_id == name
 
 
-def test_two_batches_at_once_give_each_caller_its_own_result() -> None:
-    async def test() -> None:
-        chance = random.Random(1)
-        steps = TwoSteps("1*", "2*")
-        async with running(steps, max_batch=3) as batcher:
+async def test_two_batches_at_once_give_each_caller_its_own_result() -> None:
+    chance = random.Random(1)
+    steps = TwoSteps("1*", "2*")
+    async with running(steps, max_batch=3) as batcher:
 
-            async def ask(number: int) -> None:
-                await asyncio.sleep(chance.random() / 50)
-                question = chance.choice(["?", "?", "?", "poison 1", "poison 2"])
-                try:
-                    result = await batcher.submit(query(f"({number})", number + 1, question))
-                except ValueError as error:
-                    assert (question[:6], str(error)) == ("poison", f"bad ({number})")
-                else:
-                    assert (question, result.query_id, result.candidates[0].row) == ("?", f"({number})", number + 1)
+        async def ask(number: int) -> None:
+            await asyncio.sleep(chance.random() / 50)
+            question = chance.choice(["?", "?", "?", "poison 1", "poison 2"])
+            try:
+                result = await batcher.submit(query(f"({number})", number + 1, question))
+            except ValueError as error:
+                assert (question[:6], str(error)) == ("poison", f"bad ({number})")
+            else:
+                assert (question, result.query_id, result.candidates[0].row) == ("?", f"({number})", number + 1)
 
-            await asyncio.gather(*map(ask, range(150)))
-            assert batcher.problem() is None
-
-    run(test)
+        await asyncio.gather(*map(ask, range(150)))
+        assert batcher.problem() is None
 
 
 @pytest.mark.parametrize("step", [1, 2])
-def test_a_batch_that_fails_beside_another_fails_alone(step: int) -> None:
-    async def test() -> None:
-        steps = TwoSteps("1*")
-        async with running(steps) as batcher:
-            first = asyncio.create_task(batcher.submit(query("a")))
-            await until(lambda: steps.log == ["1a", "2a"])
-            names, questions = "bcd", ["?", f"poison {step}", "?"]
-            tasks = [
-                asyncio.create_task(batcher.submit(query(name, 1, question)))
-                for name, question in zip(names, questions, strict=True)
-            ]
-            await until(lambda: "1b" in "".join(steps.log))
-            steps.open("2*")
-            assert (await first).query_id == "a"
-            b, c, d = await asyncio.gather(*tasks, return_exceptions=True)
-            assert isinstance(b, RetrievalResult) and isinstance(d, RetrievalResult)
-            assert (b.query_id, str(c), d.query_id) == ("b", "bad c", "d")
-            assert batcher.problem() is None
-
-    run(test)
+async def test_a_batch_that_fails_beside_another_fails_alone(step: int) -> None:
+    steps = TwoSteps("1*")
+    async with running(steps) as batcher:
+        first = asyncio.create_task(batcher.submit(query("a")))
+        await until(lambda: steps.log == ["1a", "2a"])
+        names, questions = "bcd", ["?", f"poison {step}", "?"]
+        tasks = [
+            asyncio.create_task(batcher.submit(query(name, 1, question)))
+            for name, question in zip(names, questions, strict=True)
+        ]
+        await until(lambda: "1b" in "".join(steps.log))
+        steps.open("2*")
+        assert (await first).query_id == "a"
+        b, c, d = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(b, RetrievalResult) and isinstance(d, RetrievalResult)
+        assert (b.query_id, str(c), d.query_id) == ("b", "bad c", "d")
+        assert batcher.problem() is None
 
 
-def test_stopping_finishes_both_batches_and_what_waits() -> None:
-    async def test() -> None:
-        steps = TwoSteps("1a")
-        async with running(steps, max_batch=2) as batcher:
-            tasks = [asyncio.create_task(batcher.submit(query("a")))]
-            await until(lambda: steps.log == ["1a", "2a"])
-            tasks += [asyncio.create_task(batcher.submit(query(name))) for name in "bcdef"]
-            await until(lambda: len(steps.log) == 3)
-            stop = asyncio.create_task(batcher.stop())
-            await until(lambda: batcher.problem() == "the service is shutting down")
-            steps.open("1*", "2*")
-            await stop
-            assert [result.query_id for result in await asyncio.gather(*tasks)] == list("abcdef")
-
-    run(test)
+async def test_stopping_finishes_both_batches_and_what_waits() -> None:
+    steps = TwoSteps("1a")
+    async with running(steps, max_batch=2) as batcher:
+        tasks = [asyncio.create_task(batcher.submit(query("a")))]
+        await until(lambda: steps.log == ["1a", "2a"])
+        tasks += [asyncio.create_task(batcher.submit(query(name))) for name in "bcdef"]
+        await until(lambda: len(steps.log) == 3)
+        stop = asyncio.create_task(batcher.stop())
+        await until(lambda: batcher.problem() == "the service is shutting down")
+        steps.open("1*", "2*")
+        await stop
+        assert [result.query_id for result in await asyncio.gather(*tasks)] == list("abcdef")
 
 
-def test_stopping_gives_up_on_stuck_batches() -> None:
-    async def test() -> None:
-        steps = TwoSteps("1a")
-        async with running(steps, timeout_s=0.2) as batcher:
-            tasks = [asyncio.create_task(batcher.submit(query("a")))]
-            await until(lambda: steps.log == ["1a", "2a"])
-            tasks += [asyncio.create_task(batcher.submit(query("b")))]
-            await until(lambda: steps.log == ["1a", "2a", "1b"])
-            tasks += [asyncio.create_task(batcher.submit(query("c")))]
-            await until(lambda: batcher.waiting == 1)
-            await until(lambda: "stuck" in str(batcher.problem()))
-            await batcher.stop()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-            assert [(r.status, r.message) for r in results if isinstance(r, ApiError)] == [
-                (503, "the service has shut down")
-            ] * 3
-
-    run(test)
+async def test_stopping_gives_up_on_stuck_batches() -> None:
+    steps = TwoSteps("1a")
+    async with running(steps, timeout_s=0.2) as batcher:
+        tasks = [asyncio.create_task(batcher.submit(query("a")))]
+        await until(lambda: steps.log == ["1a", "2a"])
+        tasks += [asyncio.create_task(batcher.submit(query("b")))]
+        await until(lambda: steps.log == ["1a", "2a", "1b"])
+        tasks += [asyncio.create_task(batcher.submit(query("c")))]
+        await until(lambda: batcher.waiting == 1)
+        await until(lambda: "stuck" in str(batcher.problem()))
+        await batcher.stop()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [(r.status, r.message) for r in results if isinstance(r, ApiError)] == [
+            (503, "the service has shut down")
+        ] * 3
 
 
-def test_a_worker_that_dies_lets_the_other_one_finish() -> None:
-    async def test() -> None:
-        steps = TwoSteps("1a")
-        async with running(steps) as batcher:
-            alive = asyncio.create_task(batcher.submit(query("a")))
-            await until(lambda: steps.log == ["1a", "2a"])
-            tasks = [asyncio.create_task(batcher.submit(query("b", question="fatal 1")))]
-            await until(lambda: steps.log == ["1a", "2a", "1b"])
-            tasks += [asyncio.create_task(batcher.submit(query(name))) for name in "cd"]
-            await until(lambda: batcher.waiting == 2)
-            steps.open("1b")
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-            assert [(r.status, r.code) for r in results if isinstance(r, ApiError)] == [(503, "not_ready")] * 3
-            assert batcher.problem() == "the batch worker has died; restart the service"
-            with pytest.raises(ApiError):
-                await batcher.submit(query("late"))
-            steps.open("2a")
-            assert (await alive).query_id == "a"
-            await until(lambda: batcher._working == 0)
-        assert steps.log == ["1a", "2a", "1b"]
-
-    run(test)
+async def test_a_worker_that_dies_lets_the_other_one_finish() -> None:
+    steps = TwoSteps("1a")
+    async with running(steps) as batcher:
+        alive = asyncio.create_task(batcher.submit(query("a")))
+        await until(lambda: steps.log == ["1a", "2a"])
+        tasks = [asyncio.create_task(batcher.submit(query("b", question="fatal 1")))]
+        await until(lambda: steps.log == ["1a", "2a", "1b"])
+        tasks += [asyncio.create_task(batcher.submit(query(name))) for name in "cd"]
+        await until(lambda: batcher.waiting == 2)
+        steps.open("1b")
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [(r.status, r.code) for r in results if isinstance(r, ApiError)] == [(503, "not_ready")] * 3
+        assert batcher.problem() == "the batch worker has died; restart the service"
+        with pytest.raises(ApiError):
+            await batcher.submit(query("late"))
+        steps.open("2a")
+        assert (await alive).query_id == "a"
+        await until(lambda: batcher._working == 0)
+    assert steps.log == ["1a", "2a", "1b"]
 
 
-def test_callers_who_leave_two_batches_are_dropped() -> None:
-    async def test() -> None:
-        steps = TwoSteps("1a")
-        async with running(steps) as batcher:
-            first = asyncio.create_task(batcher.submit(query("a")))
-            await until(lambda: steps.log == ["1a", "2a"])
-            second = asyncio.create_task(batcher.submit(query("b")))
-            await until(lambda: steps.log == ["1a", "2a", "1b"])
-            leaves, stays = (asyncio.create_task(batcher.submit(query(name))) for name in "cd")
-            await until(lambda: batcher.waiting == 2)
-            for task in (first, second, leaves):
-                task.cancel()
-            await until(lambda: batcher.waiting == 1)
-            steps.open("1*", "2*")
-            assert (await stays).query_id == "d"
-        assert steps.log == ["1a", "2a", "1b", "2b", "1d", "2d"]
-
-    run(test)
+async def test_callers_who_leave_two_batches_are_dropped() -> None:
+    steps = TwoSteps("1a")
+    async with running(steps) as batcher:
+        first = asyncio.create_task(batcher.submit(query("a")))
+        await until(lambda: steps.log == ["1a", "2a"])
+        second = asyncio.create_task(batcher.submit(query("b")))
+        await until(lambda: steps.log == ["1a", "2a", "1b"])
+        leaves, stays = (asyncio.create_task(batcher.submit(query(name))) for name in "cd")
+        await until(lambda: batcher.waiting == 2)
+        for task in (first, second, leaves):
+            task.cancel()
+        await until(lambda: batcher.waiting == 1)
+        steps.open("1*", "2*")
+        assert (await stays).query_id == "d"
+    assert steps.log == ["1a", "2a", "1b", "2b", "1d", "2d"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import threading
@@ -383,7 +382,7 @@ def test_a_service_that_cannot_change_its_index_says_why(tmp_path: Path) -> None
             assert client.get(f"/entities/{row}/image").status_code == 404
 
 
-def test_the_clients(live: Live, tmp_path: Path) -> None:
+async def test_the_clients(live: Live, tmp_path: Path) -> None:
     path = tmp_path / "z.png"
     painting(42).save(path)
     row = {"title": "Zed", "sections": SECTIONS}
@@ -397,9 +396,6 @@ def test_the_clients(live: Live, tmp_path: Path) -> None:
         assert caught.value.status == 404
     assert live.best(42)["entity"]["id"] == "https://kb.example/z?a=1#b"
 
-    async def change() -> None:
-        async with AsyncClient(live.url, "writer") as client:
-            assert (await client.put_entity("other", row, path)).created
-            assert (await client.delete_entity("other")).index.entities == 3
-
-    asyncio.run(change())
+    async with AsyncClient(live.url, "writer") as client:
+        assert (await client.put_entity("other", row, path)).created
+        assert (await client.delete_entity("other")).index.entities == 3

@@ -16,7 +16,7 @@ def test_an_event_has_one_line_of_data(mark: str) -> None:
     assert json.loads(sent.splitlines()[1].removeprefix("data: ")) == {"text": f"a{mark}é"} and "é" in sent
 
 
-def test_a_stream_has_comments_while_the_model_thinks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_stream_has_comments_while_the_model_thinks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serving.events.SILENCE_S", 0.02)
     closed = list[str]()
 
@@ -28,21 +28,18 @@ def test_a_stream_has_comments_while_the_model_thinks(monkeypatch: pytest.Monkey
         finally:
             closed.append("closed")
 
-    async def run() -> list[str]:
-        ready, found = asyncio.Event(), list[str]()
-        async for one in event_stream(events(ready)).body_iterator:
-            found.append(str(one))
-            if found.count(": waiting\n\n") == 2:
-                ready.set()
-        return found
-
-    found = asyncio.run(run())
+    ready, found = asyncio.Event(), list[str]()
+    async for one in event_stream(events(ready)).body_iterator:
+        found.append(str(one))
+        if found.count(": waiting\n\n") == 2:
+            ready.set()
+    found = found
     assert found[0] == "data: 1\n\n" and found[-1] == "data: 2\n\n"
     assert set(found[1:-1]) == {": waiting\n\n"} and len(found) >= 4
     assert closed == ["closed"]
 
 
-def test_a_stream_that_nobody_reads_is_closed() -> None:
+async def test_a_stream_that_nobody_reads_is_closed() -> None:
     closed = list[str]()
 
     async def events() -> AsyncIterator[str]:
@@ -52,13 +49,10 @@ def test_a_stream_that_nobody_reads_is_closed() -> None:
         finally:
             closed.append("closed")
 
-    async def run() -> None:
-        body = event_stream(events()).body_iterator
-        assert await anext(aiter(body)) == "data: 1\n\n"
-        reading = asyncio.ensure_future(anext(aiter(body)))
-        await asyncio.sleep(0.01)
-        reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
-
-    asyncio.run(run())
+    body = event_stream(events()).body_iterator
+    assert await anext(aiter(body)) == "data: 1\n\n"
+    reading = asyncio.ensure_future(anext(aiter(body)))
+    await asyncio.sleep(0.01)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
     assert closed == ["closed"]

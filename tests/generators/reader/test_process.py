@@ -59,14 +59,11 @@ def test_answers_as_the_reader_does() -> None:
     assert abstained == [Generation(None, 0.0)]
 
 
-def test_a_question_that_fails_hurts_no_other() -> None:
-    async def ask() -> list[list[Generation] | BaseException]:
-        broken = GenerationRequest("When?", None, replace(TOWER, text=cast(str, None)))
-        async with ReaderProcess() as reader:
-            asked = (reader.generate([request]) for request in (WHEN, broken, WHEN))
-            return await asyncio.gather(*asked, return_exceptions=True)
-
-    first, failed, last = asyncio.run(ask())
+async def test_a_question_that_fails_hurts_no_other() -> None:
+    broken = GenerationRequest("When?", None, replace(TOWER, text=cast(str, None)))
+    async with ReaderProcess() as reader:
+        asked = (reader.generate([request]) for request in (WHEN, broken, WHEN))
+        first, failed, last = await asyncio.gather(*asked, return_exceptions=True)
     assert isinstance(first, list) and first[0].answer == "1889" and last == first
     assert isinstance(failed, RuntimeError) and "AttributeError" in str(failed)
 

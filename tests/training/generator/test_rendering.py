@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import pickle
 from dataclasses import replace
@@ -56,26 +55,22 @@ def text_of(folder: Path, ids: torch.Tensor) -> str:
         PromptSettings(max_context_tokens=9),
     ],
 )
-def test_the_messages_are_those_of_the_generator(
+async def test_the_messages_are_those_of_the_generator(
     llava: Path, given: list[GeneratorSample], settings: PromptSettings
 ) -> None:
     sample = given[2]
     assert sample.image is not None
     request = GenerationRequest(sample.question, load_image(sample.image), sample.evidence)
     with FakeChatServer() as server:
-
-        async def ask() -> None:
-            async with ChatClient(server.url, "good", system_role=settings.system_role) as client:
-                chat = ChatGenerator(
-                    client,
-                    settings.style,
-                    settings.multimodal,
-                    max_context_tokens=settings.max_context_tokens,
-                    cut=token_cut(llava),
-                )
-                await chat.generate([request])
-
-        asyncio.run(ask())
+        async with ChatClient(server.url, "good", system_role=settings.system_role) as client:
+            chat = ChatGenerator(
+                client,
+                settings.style,
+                settings.multimodal,
+                max_context_tokens=settings.max_context_tokens,
+                cut=token_cut(llava),
+            )
+            await chat.generate([request])
     assert server.bodies[0]["messages"] == Renderer(llava, settings).messages(sample)
 
 
