@@ -24,11 +24,6 @@ def write_knowledge_base(folder: Path, entities: int, sections: tuple[int, int])
     """Writes a knowledge base in E-VQA's format and its images unless they exist; returns the file and the folder.
 
     The words are made up and always the same. An article has 2 to 4 image URLs, every tenth one a small image.
-
-    Args:
-        folder: Where to write them.
-        entities: Number of articles.
-        sections: Minimum and maximum number of sections per article.
     """
     kb, images = folder / f"kb_{entities}.json", folder / "images"
     images.mkdir(parents=True, exist_ok=True)

@@ -81,12 +81,7 @@ _PER_CLUSTER, _PER_GROUP = 50, 20
 
 
 class ClusteredVectors:
-    """Unit vectors of made-up entities, the same on every call.
-
-    Args:
-        entities: Number of entities.
-        dimension: Dimension of the vectors.
-    """
+    """Unit vectors of made-up entities, the same on every call."""
 
     def __init__(self, entities: int, dimension: int) -> None:
         draw = np.random.default_rng(0)
@@ -122,11 +117,7 @@ class ClusteredVectors:
 
 
 class StandIn(FreeModels):
-    """Cheap models: titles as summaries, ones as tokens, and a made-up vector for each entity.
-
-    Args:
-        vectors: The entities' vectors.
-    """
+    """Cheap models: titles as summaries, ones as tokens, and a made-up vector for each entity."""
 
     def __init__(self, vectors: ClusteredVectors) -> None:
         self._vectors = vectors

@@ -133,9 +133,6 @@ class ThoughtFilter:
         tags: The tags of thoughts.
         opened: Whether the prompt begins a thought; `None` if that is unknown, in which case everything is held back
             until the end.
-
-    Attributes:
-        whole: Everything that was received.
     """
 
     def __init__(self, tags: Sequence[str] = TAGS, opened: bool | None = False) -> None:

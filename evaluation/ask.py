@@ -47,10 +47,6 @@ class Asker:
 
         A query fails if its image is missing or unreadable, or if the retriever or generator raises for it alone.
 
-        Args:
-            batch: The questions.
-            bem: E-VQA's learned judge.
-
         Returns:
             One record per question, in order.
         """

@@ -20,11 +20,6 @@ class GivenCandidates:
     """A `Step` that returns given candidates, in place of `EntitySearch`.
 
     Entities that the index lacks are left out. Without scores, step 2 decides alone.
-
-    Args:
-        found: The candidates.
-        index: The index to look them up in.
-        k: Maximum number of candidates per query.
     """
 
     name = "step1"

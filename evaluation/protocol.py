@@ -84,9 +84,6 @@ def comparable(names: Mapping[str, str | None]) -> str:
     Runs that measure retrieval alone may be compared with any run, and runs that do not name their protocol, since they
     are older than it, with each other.
 
-    Args:
-        names: The protocol of each run, by the run's name.
-
     Example:
         >>> comparable({"a": "evqa/official", "b": "evqa/exact-match"})
         'the runs follow different protocols (a: evqa/official; b: evqa/exact-match)'

@@ -20,12 +20,7 @@ complete -o default -F _omgm omgm
 
 
 def script(top: argparse.ArgumentParser, shell: str) -> str:
-    """Returns the script for "bash", "zsh" or "fish"; other words are completed as file names.
-
-    Args:
-        top: The parser of all commands.
-        shell: The shell.
-    """
+    """Returns the script for "bash", "zsh" or "fish"; other words are completed as file names."""
     levels = list(_levels(top, ""))
     if shell == "fish":
         return "".join(_fish(path, parser) for path, parser in levels)

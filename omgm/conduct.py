@@ -41,10 +41,6 @@ class Conduct:
     def policy(self, question: Question, image_search: Sequence[Image.Image]) -> Policy:
         """Returns a new policy for a question.
 
-        Args:
-            question: The question.
-            image_search: The published results of a search for its image.
-
         Raises:
             ValueError: The question lacks what the policy needs.
         """

@@ -68,13 +68,6 @@ def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualE
     """Writes `recognition.json` into an index's folder, unless it is there and belongs to this content.
 
     Nothing is written for fewer than `FEWEST` entities with an image.
-
-    Args:
-        profile: The profile.
-        folder: The index's folder.
-        index: The index, open.
-        encoder: Step 1's model.
-        fusion: Step 2's model.
     """
     inputs = index.manifest.inputs
     made_for = {

@@ -29,10 +29,6 @@ class LateEditor:
     """Opens the editor of a service once no other process has the index open for changes.
 
     That is its predecessor in a rolling restart, until it has ended.
-
-    Args:
-        retriever: Retrieves from the index.
-        take_over: Opens its index for changes.
     """
 
     def __init__(self, retriever: Retriever[Index], take_over: Callable[[], Editor]) -> None:

@@ -18,12 +18,7 @@ from serving.settings import ServingSettings
 
 
 class AnnouncedServer(uvicorn.Server):
-    """A server that calls `announce` once it is listening, so that clients that wait for it can connect.
-
-    Args:
-        config: The application and the options of the server.
-        announce: Called once, when the server is listening.
-    """
+    """A server that calls `announce` once it is listening, so that clients that wait for it can connect."""
 
     def __init__(self, config: uvicorn.Config, announce: Callable[[], None]) -> None:
         super().__init__(config)

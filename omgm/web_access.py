@@ -129,9 +129,6 @@ _ENOUGH_S = 15
 class WebAccess:
     """Functions that access the web, within one event loop.
 
-    Args:
-        settings: The parts of the web that may be used.
-
     Attributes:
         search: Searches the web; `None` without a search engine.
         image_search: Searches the web by image; `None` if the engine cannot.

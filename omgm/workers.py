@@ -73,12 +73,7 @@ class WorkerConfig(uvicorn.Config):
 
 
 class Supervisor(Multiprocess):
-    """Starts the workers, replaces those that die, and stops them when this process ends.
-
-    Args:
-        config: The configuration of the workers.
-        announce: Called once all of them accept requests.
-    """
+    """Starts the workers, replaces those that die, and stops them when this process ends."""
 
     def __init__(self, config: WorkerConfig, announce: Callable[[], None]) -> None:
         super().__init__(config, [config.bind_socket()])

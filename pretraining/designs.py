@@ -29,12 +29,7 @@ class DesignLayer:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """A ground with layers on it.
-
-    Attributes:
-        ratio: Width over height.
-        layers: Painted in this order.
-    """
+    """A ground with layers on it."""
 
     ratio: float
     layers: tuple[DesignLayer, ...]

@@ -26,10 +26,6 @@ class FusionPretraining(nn.Module):
     """A fusion encoder whose tokens are centered over the batch during training.
 
     The loss includes the sum of both steps' scores, so that step 2 learns to tell apart what step 1 confuses.
-
-    Args:
-        fusion: The encoder.
-        first: Step 1's image encoder, from pixel values to vectors.
     """
 
     def __init__(self, fusion: QFormerFusion, first: Callable[[Tensor], Tensor]):

@@ -56,13 +56,7 @@ WEIGHTS = Path(__file__).resolve().parents[1] / "weights" / "embedded"
 
 
 def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
-    """Trains a step 1 encoder; returns its folder, `out/encoder`. A killed run resumes.
-
-    Args:
-        out: Folder of the runs and the model.
-        steps: Steps of every stage, instead of its own number.
-        seed: Seed of everything random.
-    """
+    """Trains a step 1 encoder; returns its folder, `out/encoder`. A killed run resumes."""
     out.mkdir(parents=True, exist_ok=True)
     texts = summaries(out)
     config = SmallCLIPConfig(image_size=ENCODER_SIZE, vocab_size=VOCABULARY)
@@ -113,11 +107,6 @@ def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:
     """Trains a fusion encoder that starts with step 1's image tower; returns its folder, `out/fusion`.
 
     Step 1's scores are part of the loss, so it learns to tell apart what step 1 confuses. A killed run resumes.
-
-    Args:
-        out: Folder of the runs and the models.
-        steps: Steps of every stage, instead of its own number.
-        seed: Seed of everything random.
     """
     first, encoder = ClipEncoder.load(out / "encoder"), ClipEncoder.load(out / "encoder")
     encoder.model.resize_images(FUSION_SIZE)

@@ -153,13 +153,7 @@ class Engine:
         return make_answer(run, policy.name, answer, stopped, failure)
 
     async def call(self, call: Call, question: str = "", image: Image.Image | None = None) -> Observation:
-        """Runs one tool outside of any run and returns its observation.
-
-        Args:
-            call: The call.
-            question: The question that results are ranked for.
-            image: The image that the call is about.
-        """
+        """Runs one tool outside of any run and returns its observation."""
         images = {} if image is None else {IMAGE: image}
         run = self._begin(question, images, Budget())
         record = CallRecord(call)

@@ -67,9 +67,6 @@ class ChatPlanner:
     A refusal belongs to its request: that request gives up what it has too much of (results if it is too long, the
     oldest images, then structured outputs, tools and the last image), and the next one is asked with all of it again.
     Only what a server says that it cannot do is not tried again. Tools that are refused are described in the text.
-
-    Args:
-        client: The client of the model.
     """
 
     def __init__(self, client: ChatClient) -> None:

@@ -18,11 +18,7 @@ from serving.schemas import (
 
 
 class IndexView:
-    """Converts an index and its retrieval results to parts of responses.
-
-    Args:
-        index: The index.
-    """
+    """Converts an index and its retrieval results to parts of responses."""
 
     def __init__(self, index: EntityIndex) -> None:
         self._index = index

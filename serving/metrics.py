@@ -34,12 +34,7 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 class Metrics:
-    """The metrics of one service, in their own registry. Labels have few values: never a question, a key or a path.
-
-    Args:
-        admission: Its state is exported as gauges.
-        cache: Its counts and size are exported.
-    """
+    """The metrics of one service, in their own registry. Labels have few values: never a question, a key or a path."""
 
     def __init__(self, admission: Admission, cache: ImageCache) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # these series are not part of the text format
@@ -169,12 +164,7 @@ class _CacheCounts(Collector):
 
 
 class MetricsMiddleware:
-    """Counts and times every request.
-
-    Args:
-        app: The application.
-        metrics: Where requests are recorded.
-    """
+    """Counts and times every request."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app, self._metrics = app, metrics

@@ -57,12 +57,7 @@ class Overload:
 
 
 class OverloadMiddleware:
-    """Refuses requests before the rest of the application sees them.
-
-    Args:
-        app: The application.
-        overload: Decides which requests to refuse.
-    """
+    """Refuses requests before the rest of the application sees them."""
 
     def __init__(self, app: ASGIApp, overload: Overload) -> None:
         self.app, self._overload = app, overload

@@ -51,15 +51,7 @@ class PendingAnswer:
 
 
 class Service:
-    """Answers requests with one retriever and one generator.
-
-    Args:
-        retriever: Finds the candidates, batch by batch.
-        generator: Answers from the evidence.
-        settings: Limits.
-        cache: Keeps decoded images.
-        traces: Records the stages of each request.
-    """
+    """Answers requests with one retriever and one generator."""
 
     def __init__(
         self,

@@ -72,10 +72,6 @@ class TracingMiddleware:
     """Wraps every request in a span, a child of the request's `traceparent` if there is one.
 
     A span has method, route, status, error code and request id, never a path, a question or a header.
-
-    Args:
-        app: The application.
-        tracer: Creates the spans.
     """
 
     def __init__(self, app: ASGIApp, tracer: Tracer) -> None:

@@ -40,13 +40,7 @@ class _RunPlan(NamedTuple):
 
 
 class TableRuns:
-    """Makes runs by name under `out`: indexes in `indexes/`, runs in a folder per set of questions and settings.
-
-    Args:
-        components: The models that retrieve and answer.
-        questions: The questions.
-        out: The folder of indexes and runs.
-    """
+    """Makes runs by name under `out`: indexes in `indexes/`, runs in a folder per set of questions and settings."""
 
     def __init__(self, components: Components, questions: QuestionSet, out: Path) -> None:
         self.components, self.questions, self._out = components, questions, out
@@ -206,10 +200,6 @@ class TableRuns:
 
 def refuse_tuned(tuned_on: Path, questions: Sequence[Question]) -> None:
     """Checks that alpha and beta were not chosen on any of the questions.
-
-    Args:
-        tuned_on: The run that they were chosen on.
-        questions: The questions to report on.
 
     Raises:
         ValueError: `tuned_on` is not a run, or shares a question.

@@ -149,12 +149,7 @@ class RecordedRetriever:
 
 
 class ArticleGenerator:
-    """A generator that reads the whole article of its evidence.
-
-    Args:
-        generator: The generator that answers.
-        index: The index with the articles.
-    """
+    """A generator that reads the whole article of its evidence."""
 
     def __init__(self, generator: Generator, index: EntityIndex) -> None:
         self._generator, self._index = generator, index

@@ -65,10 +65,6 @@ def choose(model: SpanModel, requests: Sequence[Request]) -> list[Choice | None]
 
     The most promising window of the first section is read first, then its other windows, then the other sections, until
     a span has a margin of at least `SURE`.
-
-    Args:
-        model: Scores the spans.
-        requests: The questions with their sections.
     """
     best = dict[int, Choice]()
 

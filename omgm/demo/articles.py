@@ -132,10 +132,6 @@ def article(country: Country, flag: Flag) -> ArticleEntry:
     """Writes the article about a country.
 
     A country always gets the same text. An unknown fact gets no sentence.
-
-    Args:
-        country: A row of countries.csv.
-        flag: The country's flag.
     """
     rng = random.Random(seed_of(country["code"]))
     values = _values(country) | {"look": _capitalized(_look(flag, rng)), "look_again": _look(flag, None)}

@@ -20,9 +20,6 @@ class FilteringProxy:
     """An HTTP proxy within one event loop: `CONNECT` tunnels, and plain requests, one per connection.
 
     Only `connect` resolves names: a browser behind a proxy does not.
-
-    Args:
-        connect: Opens or refuses the connections.
     """
 
     def __init__(self, connect: Connect) -> None:

@@ -118,11 +118,6 @@ class MMSearchRerank:
     """MMSearch's rerank task (section 2.3): the choice of one of eight given websites.
 
     The answer is the model's reply; `choice` is the position from 0, `None` if it chose none.
-
-    Args:
-        websites: The websites with their first screens.
-        image_search: A screenshot of the results of an image search.
-        stages: The wordings, and how replies are read.
     """
 
     name = "mmsearch-rerank"
@@ -147,13 +142,7 @@ class MMSearchRerank:
 
 
 class MMSearchSummarize:
-    """MMSearch's summarization task (section 2.3): the answer from one given website.
-
-    Args:
-        website: The website with its slimmed screenshot in slices.
-        image_search: A screenshot of the results of an image search.
-        stages: The wordings, and how replies are read.
-    """
+    """MMSearch's summarization task (section 2.3): the answer from one given website."""
 
     name = "mmsearch-summarize"
     rounds = 1

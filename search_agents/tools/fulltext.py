@@ -38,9 +38,6 @@ class FullText:
     """An in-memory full-text index of sections and titles, built at the first search and updated before each one.
 
     Meant for up to some 100,000 articles; it needs about as much memory as their text.
-
-    Args:
-        index: The index.
     """
 
     def __init__(self, index: EntityIndex) -> None:

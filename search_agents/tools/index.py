@@ -87,11 +87,7 @@ class Searcher(Protocol):
 
 
 class IndexTools:
-    """The tools of an index.
-
-    Args:
-        searcher: The index with its retrieval steps and generator.
-    """
+    """The tools of an index."""
 
     def __init__(self, searcher: Searcher) -> None:
         self._searcher, self._index = searcher, searcher.index

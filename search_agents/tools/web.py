@@ -24,12 +24,7 @@ SIMILAR = 10
 
 
 def web_search(search: WebSearch, name: str) -> Tool:
-    """Returns the tool of a search engine, which sends all queries of a call concurrently.
-
-    Args:
-        search: Sends a query to the engine.
-        name: The name of the engine, for the cache.
-    """
+    """Returns the tool of a search engine, which sends all queries of a call concurrently."""
 
     async def run(arguments: TextSearchArguments, run: AgentRun) -> Observation:
         queries = arguments.queries
@@ -58,12 +53,7 @@ def web_search(search: WebSearch, name: str) -> Tool:
 
 
 def web_image_search(search: ImageWebSearch, name: str) -> Tool:
-    """Returns the tool that finds pages with similar images.
-
-    Args:
-        search: Sends an image to the engine.
-        name: The name of the engine, for the cache.
-    """
+    """Returns the tool that finds pages with similar images."""
 
     async def run(arguments: PartArguments, run: AgentRun) -> Observation:
         sources = await search(part_of(arguments, run))

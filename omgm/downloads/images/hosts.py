@@ -16,12 +16,7 @@ _BURST_S = 1.0
 
 
 class Host:
-    """One host and port, within one event loop.
-
-    Args:
-        url: Any URL of the host.
-        settings: The limits.
-    """
+    """One host and port, within one event loop."""
 
     def __init__(self, url: httpx.URL, settings: DownloadSettings) -> None:
         self.place = place_of(url)

@@ -43,9 +43,6 @@ class Web:
     """Fetches bytes within the limits of each host, for every hop of a redirect. Use with `async with`.
 
     It sends no cookies and uses no proxy, since behind one, private addresses could not be detected.
-
-    Args:
-        settings: The limits.
     """
 
     def __init__(self, settings: DownloadSettings) -> None:
