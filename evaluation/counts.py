@@ -18,7 +18,7 @@ COUNTS = {
 """The words for each count of `metrics.json`."""
 
 
-def counts_line(metrics: Mapping[str, Any], total: str = "n_queries") -> str:
+def counts_line(metrics: Mapping[str, Any]) -> str:
     """Returns the counts that are not zero in words, "" if all are.
 
     Example:
@@ -26,4 +26,4 @@ def counts_line(metrics: Mapping[str, Any], total: str = "n_queries") -> str:
         'of 2,000 questions: 1,200 failed, 9 of them without a usable image'
     """
     listed = [f"{metrics[key]:,} {words}" for key, words in COUNTS.items() if metrics.get(key)]
-    return f"of {metrics[total]:,} questions: {', '.join(listed)}" if listed else ""
+    return f"of {metrics['n_queries']:,} questions: {', '.join(listed)}" if listed else ""

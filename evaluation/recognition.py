@@ -22,6 +22,10 @@ from retriever.types import Options, Query, RetrievalResult
 logger = logging.getLogger(__name__)
 
 
+BATCH = 32
+"""Questions per batch."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """Recognition measured on images that it was not fitted to.
@@ -43,7 +47,6 @@ def collect(
     retriever: QueryRetriever,
     questions: Sequence[Question],
     query_images: Path,
-    batch: int = 32,
     done: Callable[[int], None] = lambda count: None,
 ) -> Iterator[Trial]:
     """Yields two trials for each question whose image is readable: with the whole index, and without gold entities.
@@ -53,11 +56,10 @@ def collect(
             parts of images.
         questions: Questions with gold entities.
         query_images: The folder of their images.
-        batch: Questions per batch.
         done: Called with the number of questions after each batch.
     """
-    for start in range(0, len(questions), batch):
-        part = questions[start : start + batch]
+    for start in range(0, len(questions), BATCH):
+        part = questions[start : start + BATCH]
         asked = list(_queries(retriever, part, query_images))
         both = [query for _, query, _ in asked]
         both += [replace(query, options=Options(exclude=gold)) for _, query, gold in asked]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from chat_models.background import BackgroundLoop
 from indexes.builder.report import encoder_warning, read_report
@@ -24,7 +24,7 @@ from retriever.evidence import generation_request
 from retriever.images import ImageInput, load_image
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
-from retriever.types import Options, Query, RetrievalResult
+from retriever.types import Options, Query, RetrievalResult, SearchParams
 
 logger = logging.getLogger(__name__)
 
@@ -159,44 +159,26 @@ class OMGM:
         """The index: its entities, their articles and summaries."""
         return self.retriever.index
 
-    def ask(
-        self,
-        image: ImageInput,
-        question: str,
-        *,
-        k: int | None = None,
-        alpha: float | None = None,
-        beta: float | None = None,
-    ) -> Answer:
+    def ask(self, image: ImageInput, question: str, **options: Unpack[SearchParams]) -> Answer:
         """Answers a question about an image.
 
         Args:
             image: A path, bytes, a PIL image, or an array [H, W] or [H, W, 3 or 4] of uint8.
             question: The question.
-            k: Number of candidates of step 1, instead of the profile's.
-            alpha: Weight of step 1 in step 2 (equation 5), instead of the profile's.
-            beta: Weight of step 2 in step 3 (equation 7), instead of the profile's.
+            **options: `k`, `alpha` and `beta`, see `retriever.types.SearchParams`.
 
         Raises:
             ValueError: The image is unreadable, the question is empty, or an option is out of range.
             ChatError: The generator's server failed.
         """
-        query = _query(image, question, Options(k, alpha, beta))
+        query = _query(image, question, Options(**options))
         [result] = self.retriever.retrieve([query])
         retrieval = make_retrieval(self.index, query, result)
         return self._loop.submit(self._answer(query, result, retrieval)).result()
 
-    async def ask_async(
-        self,
-        image: ImageInput,
-        question: str,
-        *,
-        k: int | None = None,
-        alpha: float | None = None,
-        beta: float | None = None,
-    ) -> Answer:
+    async def ask_async(self, image: ImageInput, question: str, **options: Unpack[SearchParams]) -> Answer:
         """Answers a question about an image without blocking the caller's event loop; see `ask`."""
-        query = await asyncio.to_thread(_query, image, question, Options(k, alpha, beta))
+        query = await asyncio.to_thread(_query, image, question, Options(**options))
         return (await self._answered(query))[1]
 
     async def retrieve_query(self, query: Query) -> RetrievalResult:
@@ -214,35 +196,27 @@ class OMGM:
         return answer.answer, result
 
     def retrieve(
-        self,
-        pairs: Iterable[Pair],
-        *,
-        k: int | None = None,
-        alpha: float | None = None,
-        beta: float | None = None,
-        batch_size: int = 32,
+        self, pairs: Iterable[Pair], *, batch_size: int = 32, **options: Unpack[SearchParams]
     ) -> list[Retrieval]:
         """Retrieves for many pairs of image and question, in batches.
 
         Args:
             pairs: Images, as in `ask`, with their questions.
-            k: As in `ask`.
-            alpha: As in `ask`.
-            beta: As in `ask`.
             batch_size: Number of pairs per batch.
+            **options: As in `ask`.
 
         Raises:
             ValueError: As in `ask`; the message has the position of the pair.
         """
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-        options = Options(k, alpha, beta)
+        given = Options(**options)
         found: list[Retrieval] = []
         queries: list[Query] = []
         for number, pair in enumerate(pairs):
             try:
                 image, question = pair
-                queries.append(_query(image, question, options, str(number)))
+                queries.append(_query(image, question, given, str(number)))
             except ValueError as error:
                 raise ValueError(f"pair {number}: {error}") from error
             if len(queries) == batch_size:
@@ -251,16 +225,10 @@ class OMGM:
         return found + self._retrieve(queries)
 
     async def retrieve_async(
-        self,
-        pairs: Iterable[Pair],
-        *,
-        k: int | None = None,
-        alpha: float | None = None,
-        beta: float | None = None,
-        batch_size: int = 32,
+        self, pairs: Iterable[Pair], *, batch_size: int = 32, **options: Unpack[SearchParams]
     ) -> list[Retrieval]:
         """Retrieves for many pairs of image and question without blocking the event loop; see `retrieve`."""
-        return await asyncio.to_thread(self.retrieve, pairs, k=k, alpha=alpha, beta=beta, batch_size=batch_size)
+        return await asyncio.to_thread(self.retrieve, pairs, batch_size=batch_size, **options)
 
     def nearest(self, image: ImageInput, *, k: int | None = None) -> tuple[CandidateRow, ...]:
         """Finds the entities most similar to an image with step 1 alone, best first.

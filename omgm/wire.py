@@ -18,6 +18,7 @@ from chat_models.event_lines import EventLines
 from chat_models.proxies import through_proxy
 from chat_models.retries import MAX_WAIT, seconds_to_wait
 from retriever.images import ImageInput, encoded, load_image
+from retriever.types import SearchParams
 from search_agents.schemas import CallStep, RequestStep, RoundStep
 from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
 
@@ -42,12 +43,9 @@ class BudgetParams(TypedDict, total=False):
     money: float
 
 
-class RetrieveParams(TypedDict, total=False):
+class RetrieveParams(SearchParams, total=False):
     """Options of a request for evidence; see docs/clients.md."""
 
-    k: int
-    alpha: float
-    beta: float
     on_generator_error: OnGeneratorError
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,16 +72,23 @@ class StoredTokens:
     first: IntArray
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Settings of one request; `None` keeps the profile's value.
+class SearchParams(TypedDict, total=False):
+    """The settings of retrieval that a request may have, as keyword arguments.
 
     Attributes:
-        k: Candidates of step 1.
-        alpha: Weight of step 1 in step 2.
-        beta: Weight of step 2 in step 3.
-        exclude: Rows of entities to leave out.
+        k: Number of candidates of step 1, instead of the profile's.
+        alpha: Weight of step 1 in step 2 (equation 5), instead of the profile's.
+        beta: Weight of step 2 in step 3 (equation 7), instead of the profile's.
     """
+
+    k: int | None
+    alpha: float | None
+    beta: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Settings of one request, see `SearchParams`; `exclude` are rows of entities to leave out."""
 
     k: int | None = None
     alpha: float | None = None

@@ -31,11 +31,9 @@ class Layer:
         text = self.options.get(key)
         return tuple(float(part) for part in text.split(",")) if text else default
 
-    def places(self, default: tuple[float, float] = (0.5, 0.5)) -> list[tuple[float, float]]:
+    def places(self) -> list[tuple[float, float]]:
         """Returns option `at`, written `x,y/x,y`, as points."""
-        text = self.options.get("at")
-        if not text:
-            return [default]
+        text = self.options.get("at", "0.5,0.5")
         points = [tuple(float(v) for v in pair.split(",")) for pair in text.split("/")]
         return [(p[0], p[1]) for p in points]
 
