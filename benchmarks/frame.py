@@ -1,6 +1,6 @@
 """What all benchmarks share: arguments, percentiles, tables, the machine, and results on disk.
 
-`python benchmarks/frame.py` prints the machine as JSON. PyTorch is imported only when needed: `gpu_day.py` may have to
+`python -m benchmarks.frame` prints the machine as JSON. PyTorch is imported only when needed: `gpu_day.py` may have to
 install it first.
 """
 
@@ -15,8 +15,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from evaluation.commit import commit as commit_of_checkout
 from retriever.files import write_json
@@ -76,7 +74,7 @@ def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def command_line(script: str, argv: Sequence[str] | None) -> str:
     """Returns the command that runs a benchmark with these arguments, or with those of this process."""
-    return " ".join(["python", f"benchmarks/{script}.py", *(sys.argv[1:] if argv is None else argv)])
+    return " ".join(["python", "-m", f"benchmarks.{script}", *(sys.argv[1:] if argv is None else argv)])
 
 
 def default_device() -> str:

@@ -1,7 +1,7 @@
 """Measures the paper profile on one GPU, with full-size models and random weights.
 
-    python benchmarks/gpu.py --out artifacts/bench-gpu             on an 80 GB GPU
-    python benchmarks/gpu.py --size tiny --out artifacts/bench     the same code anywhere, in seconds
+    python -m benchmarks.gpu --out artifacts/bench-gpu             on an 80 GB GPU
+    python -m benchmarks.gpu --size tiny --out artifacts/bench     the same code anywhere, in seconds
 
 The GPU's peak is measured in the same run, with one large matrix product and one large copy. Each part is timed alone,
 with a synchronization before and after, and then the whole retrieval: one batch alone, and batch after batch as in a
@@ -22,8 +22,6 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.device_timer import DeviceTimer, Row
 from benchmarks.frame import arguments, default_device, device_name, machine, recorder
@@ -270,7 +268,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "torch": torch.__version__,
         "commit": where["commit"],
         "machine": where,
-        "command": f"python benchmarks/gpu.py --size {args.size} --batches {args.batches} --runs {args.runs}",
+        "command": f"python -m benchmarks.gpu --size {args.size} --batches {args.batches} --runs {args.runs}",
         "peaks": peaks,
         "peak_memory_gb": max(row["memory_gb"] for row in rows) if device == "cuda" else None,
         "rows": rows,

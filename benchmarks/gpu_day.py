@@ -35,8 +35,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from benchmarks.frame import recorder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -159,7 +157,7 @@ def steps(number: int, out: Path, work: Path, card: bool, size: str) -> list[Ste
         embedded = ("--folder", str(work / "embedded"), "--countries", "196" if card else "3")
         whole = [
             Step("tests", ("-m", "pytest", "-m", "gpu", "-W", "default", "-vv", "tests/gpu"), 20, 300),
-            Step("embedded profile", ("benchmarks/gpu_embedded.py", *embedded, *lines), 20, 180),
+            Step("embedded profile", ("-m", "benchmarks.gpu_embedded", *embedded, *lines), 20, 180),
         ]
         if size == "paper":  # else parts 2 and 3 are just these
             whole += [one for part in (2, 3) for one in steps(part, out, work, card, "tiny")]
@@ -167,14 +165,14 @@ def steps(number: int, out: Path, work: Path, card: bool, size: str) -> list[Ste
     models, search, maxsim, training, trace = (command.split() for command in (TINY if size == "tiny" else PAPER))
     if number == 2:
         return [
-            Step("models", ("benchmarks/gpu.py", *models, "--out", f"{work}/models", *lines), 15, 360),
-            Step("entity search", ("benchmarks/gpu_search.py", *search, *lines), 10, 120),
-            Step("MaxSim", ("benchmarks/maxsim.py", *maxsim, *lines), 10, 100),
+            Step("models", ("-m", "benchmarks.gpu", *models, "--out", f"{work}/models", *lines), 15, 360),
+            Step("entity search", ("-m", "benchmarks.gpu_search", *search, *lines), 10, 120),
+            Step("MaxSim", ("-m", "benchmarks.maxsim", *maxsim, *lines), 10, 100),
         ]
     folders = ("--folder", f"{work}/training-{size}", "--out", f"{work}/train.json")
     return [
-        Step("training", ("benchmarks/train.py", *training, *folders, *lines), 15, 300),
-        Step("trace", ("benchmarks/gpu_trace.py", *trace, "--out", str(out), *lines), 15, 200),
+        Step("training", ("-m", "benchmarks.train", *training, *folders, *lines), 15, 300),
+        Step("trace", ("-m", "benchmarks.gpu_trace", *trace, "--out", str(out), *lines), 15, 200),
     ]
 
 
@@ -211,7 +209,17 @@ def main(argv: Sequence[str]) -> int:
         for number in map(int, argv):
             part = Part(number, out, environment, seconds)
             if not facts:
-                told = part.run(Step("versions", ("benchmarks/frame.py",), 5, 60))
+                told = part.run(
+                    Step(
+                        "versions",
+                        (
+                            "-m",
+                            "benchmarks.frame",
+                        ),
+                        5,
+                        60,
+                    )
+                )
                 if part.failed:
                     return 1
                 facts = json.loads(last_lines(told, 1)[0])

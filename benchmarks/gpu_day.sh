@@ -3,4 +3,4 @@
 # benchmarks/gpu_day.py says what they do and which variables they read.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-exec "${GPU_PYTHON:-.venv/bin/python}" benchmarks/gpu_day.py "$@"
+exec "${GPU_PYTHON:-.venv/bin/python}" -m benchmarks.gpu_day "$@"

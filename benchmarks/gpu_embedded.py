@@ -1,6 +1,6 @@
 """Builds and evaluates the embedded profile on a CPU and on a GPU, with the commands themselves, and compares them.
 
-    python benchmarks/gpu_embedded.py --folder DIR [--countries 196]
+    python -m benchmarks.gpu_embedded --folder DIR [--countries 196]
 
 Float32 on both devices must retrieve alike; bfloat16, the default on a GPU, may differ a little. Without a GPU, float32
 is compared with bfloat16 on the CPU. Needs no network and no package beyond those of `benchmarks/gpu.py`.
@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.frame import arguments, recorder
 from evaluation.records import RECORDS

@@ -1,6 +1,6 @@
 """Times step 1's exact search over many vectors: PyTorch on the device against FAISS.
 
-    python benchmarks/gpu_search.py [--vectors 2000000] [--length 1280] [--batches 1 8 16 32] [--out FILE]
+    python -m benchmarks.gpu_search [--vectors 2000000] [--length 1280] [--batches 1 8 16 32] [--out FILE]
 
 `overlap` is the share of PyTorch's 20 results that a method finds too, `difference` the largest difference between
 their scores. GB/s counts the vectors, which every search reads once.
@@ -8,18 +8,14 @@ their scores. GB/s counts the vectors, which every search reads once.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 import faiss
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.device_timer import DeviceTimer, Row
 from benchmarks.frame import arguments, default_device, device_name, machine, recorder, write_report

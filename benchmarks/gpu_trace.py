@@ -1,7 +1,7 @@
 """Traces retrievals of the paper profile: which kernels take the time, and when no kernel runs.
 
-    python benchmarks/gpu_trace.py --out DIR               batch 16 on an 80 GB GPU, with random weights
-    python benchmarks/gpu_trace.py --size tiny --out DIR   the same code anywhere
+    python -m benchmarks.gpu_trace --out DIR               batch 16 on an 80 GB GPU, with random weights
+    python -m benchmarks.gpu_trace --size tiny --out DIR   the same code anywhere
 
 Batches follow each other as in a busy service. On a CPU, operators take the place of kernels. Writes `trace.json.gz`,
 for chrome://tracing or https://ui.perfetto.dev, and `kernels.md`: the time of each kernel, the time that no kernel ran,
@@ -20,8 +20,6 @@ from typing import Any
 import torch
 from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import DeviceType, ProfilerActivity, profile
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.frame import arguments, commit, default_device, device_name, recorder
 from benchmarks.full_size import PAPER, TINY, queries

@@ -1,6 +1,6 @@
 """Sends 10,000 hostile requests to a real service and checks how it handles them; `make bench-hostile`.
 
-    python benchmarks/hostile.py --index INDEX --out hostile.json
+    python -m benchmarks.hostile --index INDEX --out hostile.json
 
 Schemathesis generates some of them from the service's own OpenAPI document (extra `dev`), `hostile_requests.py` the
 others. The service runs in a second process, on a copy of the index that it may change. It fails if a response is 5xx
@@ -29,8 +29,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.frame import arguments, write_report
 from benchmarks.hostile_requests import HostileRequest, good_request, hostile_requests

@@ -1,6 +1,6 @@
 """Kills builds and live updates at random moments (SIGKILL) and counts what is lost.
 
-    python benchmarks/kills.py --kills 50 --out kills.json
+    python -m benchmarks.kills --kills 50 --out kills.json
 
 During updates, three threads of a process put and remove articles while a fourth repeatedly compacts the index. Each
 logs what it is about to do and what was acknowledged. After every kill, the index is opened with all checksums
@@ -29,8 +29,6 @@ from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 from PIL import Image

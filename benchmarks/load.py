@@ -1,6 +1,6 @@
 """Puts load on the service from a second process and compares it with the bare pipeline; `make bench-load`.
 
-    python benchmarks/load.py --index INDEX --queries test.csv --query-images queries --out load.json
+    python -m benchmarks.load --index INDEX --queries test.csv --query-images queries --out load.json
 
 Three processes take turns while the others idle: the service, the same service with batches of one, and the bare
 pipeline (decode, retrieve, generate; no HTTP). First, the capacity of each, with enough callers to fill two batches,
@@ -27,8 +27,6 @@ from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.frame import arguments, write_report
 from benchmarks.open_loop import arrival_times, closed_loop, figures_of, open_loop, request_bytes
@@ -101,7 +99,7 @@ def bare_pipeline(args: argparse.Namespace) -> Answerer:
     named = {"--profile": args.profile, "--dataset": args.dataset, **paths}
     settings = [part for value in args.overrides for part in ("--set", value)]
     given = [str(part) for pair in named.items() for part in pair]
-    return Answerer([sys.executable, __file__, *given, *settings, "--bare"])
+    return Answerer([sys.executable, "-m", "benchmarks.load", *given, *settings, "--bare"])
 
 
 def compare(args: argparse.Namespace, services: dict[str, Address], bare: Answerer, requests: list[bytes]) -> Any:

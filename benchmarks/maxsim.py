@@ -1,7 +1,7 @@
 r"""Benchmarks step 2's late interaction over stored tokens: this project's kernels against simpler implementations.
 
-    python benchmarks/maxsim.py [--out maxsim.json]
-    python benchmarks/maxsim.py --device cpu --batches 1 4 --lengths 128 768 --rows 2000
+    python -m benchmarks.maxsim [--out maxsim.json]
+    python -m benchmarks.maxsim --device cpu --batches 1 4 --lengths 128 768 --rows 2000
 
 A batch has 20 candidates per query, each with 1 to 60 sections of 32 tokens, at random places in a store of random unit
 tokens. On a GPU, the Triton kernel (with 1 to 8 sections per program) is compared with the usual PyTorch code: gather
@@ -17,20 +17,16 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.frame import (
     arguments,

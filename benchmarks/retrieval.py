@@ -1,6 +1,6 @@
 """Measures retrieval latency and how much time stored tokens save in step 2.
 
-    python benchmarks/retrieval.py --profile embedded --index INDEX --queries test.csv --query-images queries
+    python -m benchmarks.retrieval --profile embedded --index INDEX --queries test.csv --query-images queries
 
 Times are wall-clock times after the images are decoded, as in `omgm evaluate`. At batch size 1 every question is asked
 once, so the steps' article caches fill along the way. Step 2 then runs on the same candidates in three ways: with the
@@ -15,7 +15,6 @@ import copy
 import json
 import os
 import platform
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,8 +24,6 @@ import numpy as np
 import torch
 from PIL import Image
 from torch.nn import functional
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.frame import arguments
 from evaluation.datasets import Question, find_query_image

@@ -1,6 +1,6 @@
 """Builds, searches and verifies indexes of many entities, with stand-ins for the models.
 
-    python benchmarks/scale.py --entities 10000 100000 --folder artifacts/bench-scale --out artifacts/scale.json
+    python -m benchmarks.scale --entities 10000 100000 --folder artifacts/bench-scale --out artifacts/scale.json
 
 The knowledge base is generated in E-VQA's shape: 2 to 7 sections per article (4.5 on average) of 100 to 380 made-up
 words, an image for every tenth article. The stand-in encoder is fast: it derives a vector from each entity's number.
@@ -40,8 +40,6 @@ from unittest import mock
 import numpy as np
 import torch
 from PIL import Image
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.frame import arguments, commit, write_report
 from benchmarks.made_up import FreeModels, write_knowledge_base
@@ -285,7 +283,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         folder = args.folder / str(entities)
         folder.mkdir(parents=True, exist_ok=True)
         for part in args.parts:
-            command = [sys.executable, __file__, "--here", "--entities", str(entities), "--parts", part]
+            command = [sys.executable, "-m", "benchmarks.scale", "--here", "--entities", str(entities), "--parts", part]
             command += ["--dimension", str(args.dimension), "--folder", str(folder), "--out", str(args.out)]
             done = subprocess.run([*command, "--kinds", *args.kinds], check=True, stdout=subprocess.PIPE, text=True)
             report["runs"].setdefault(str(entities), {}).update(json.loads(done.stdout))

@@ -1,7 +1,7 @@
 """Selects part of a data set: some entities with their questions, or a training and a validation split by image.
 
-    python benchmarks/subset.py --kb kb_wiki.json --queries dev.csv --contains images/flag/ --out DIR
-    python benchmarks/subset.py --queries dev.csv --split 0.67 --seed 0 --by image --out DIR
+    python -m benchmarks.subset --kb kb_wiki.json --queries dev.csv --contains images/flag/ --out DIR
+    python -m benchmarks.subset --queries dev.csv --split 0.67 --seed 0 --by image --out DIR
 
 The first command writes `kb_wiki.json` (or `.jsonl`) and `queries.csv`: the entities whose main image or id contains
 the text, and the questions about them. The second writes `train.csv` and `validation.csv`. The two can be combined. For
@@ -18,12 +18,9 @@ import csv
 import hashlib
 import io
 import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.frame import arguments
 from evaluation.datasets import load

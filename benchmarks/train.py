@@ -1,9 +1,9 @@
 """Compares step 2's training with a plain re-creation of the published loop: samples per second, hours, memory.
 
-    python benchmarks/train.py --out artifacts/bench-train.json                  embedded sizes, on a CPU
-    python benchmarks/train.py --size full --device cuda --out ...               BLIP-2's sizes, random weights, one GPU
-    python benchmarks/train.py --size tiny --few --out ...                       the same code anywhere, in seconds
-    python benchmarks/train.py --size tiny --curves --out ...                    do both loops learn alike?
+    python -m benchmarks.train --out artifacts/bench-train.json                  embedded sizes, on a CPU
+    python -m benchmarks.train --size full --device cuda --out ...               BLIP-2's sizes, random weights, one GPU
+    python -m benchmarks.train --size tiny --few --out ...                       the same code anywhere, in seconds
+    python -m benchmarks.train --size tiny --curves --out ...                    do both loops learn alike?
 
 Both loops use the same weights, samples, text limit and precision, and take turns in one run.
 `benchmarks/published_loop.py` describes the published one.
@@ -26,7 +26,6 @@ import logging
 import resource
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -38,8 +37,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.frame import arguments, default_device, machine, recorder, write_report
 from benchmarks.full_size import PAPER, TINY, build_fusion, tokenizer

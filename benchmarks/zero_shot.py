@@ -1,6 +1,6 @@
 """Compares countries in the demo's knowledge base with all others, from the records of one run.
 
-    python benchmarks/zero_shot.py --run RUN [--json]
+    python -m benchmarks.zero_shot --run RUN [--json]
 
 The shipped encoder was trained on the drawings and summaries of the demo's countries (`omgm/demo/countries.csv`). A
 run of `omgm evaluate` over images of more flags shows how well it does on flags that it has never seen. The country
@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.frame import arguments
 from evaluation.metrics import percent, recall_at_k

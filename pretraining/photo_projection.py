@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from retriever.files import sha256_of
 from retriever.images import load_image

@@ -13,7 +13,7 @@ def test_every_method_agrees_with_float64(tmp_path: Path, capsys: pytest.Capture
     sizes = ["--batches", "2", "--lengths", "24", "--rows", "40", "--entities", "3", "--most", "5"]
     maxsim.main(["--device", "cpu", *sizes, "--sets", "2", "--rounds", "1", "--out", str(tmp_path / "out.json")])
     report = json.loads((tmp_path / "out.json").read_text())
-    assert report["command"].startswith("python benchmarks/maxsim.py --device cpu --batches 2")
+    assert report["command"].startswith("python -m benchmarks.maxsim --device cpu --batches 2")
     assert {row["tokens"] for row in report["rows"]} == {"float32", "float16", "int8"}
     assert {"torch, a product per pair", "padded bmm"} <= {row["method"] for row in report["rows"]}
     assert max(row["difference"] for row in report["rows"]) < 1e-6
