@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 from PIL import Image
 
@@ -71,8 +71,38 @@ def wordings_of(mode: str, prompts: str, *, evaluation: bool = False) -> Wording
     return found
 
 
-def access_of(settings: AgentSettings) -> dict[str, Any]:
-    """Returns a profile's settings of agents as arguments of `Agent` and `LazyEngine`.
+class AccessOptions(TypedDict, total=False):
+    """What an agent may use, as its settings say.
+
+    Attributes:
+        context_tokens: The model's context length in tokens.
+        web: The parts of the web that may be used; by default none. Private networks are refused.
+        prices: The price per call of a tool, or per query for searches, by the tool's name.
+        boxes: What coordinates of the model's boxes count; by default what its family was trained on.
+    """
+
+    context_tokens: int
+    web: WebSettings | None
+    prices: Mapping[str, float] | None
+    boxes: BoxSetting
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of one run.
+
+    Attributes:
+        boxes: Regions that the model may refer to by number: x1, y1, x2, y2 in pixels of the image.
+        budget: The limits of the run.
+        watch: Receives every step as it happens, in another thread; see `search_agents.records.Watch`.
+    """
+
+    boxes: Sequence[Sequence[float]]
+    budget: Budget | None
+    watch: Watch | None
+
+
+def access_of(settings: AgentSettings) -> AccessOptions:
+    """Returns a profile's settings of agents for `Agent` and `LazyEngine`.
 
     Raises:
         ValueError: A setting requires another one, or names a tool that does not exist.
@@ -90,36 +120,24 @@ def access_of(settings: AgentSettings) -> dict[str, Any]:
     }
 
 
-class LazyEngine:
-    """An engine over an index, opened in the event loop that uses it.
+class EngineOptions(AccessOptions, total=False):
+    """What an agent may use, besides `AccessOptions`.
 
-    Args:
-        searcher: The index with its retrieval steps and generator.
-        planner: The chat model that plans; closed with the engine.
-        context_tokens: The model's context length in tokens.
-        web: The parts of the web that may be used; by default none. Private networks are refused.
-        prices: The price per call of a tool, or per query for searches, by the tool's name.
+    Attributes:
         propose: Proposes regions for images that come without any.
         corpus: Where searches, pages and the model's replies are recorded or replayed.
-        boxes: What coordinates of the model's boxes count; by default what its family was trained on.
     """
 
-    def __init__(
-        self,
-        searcher: Searcher,
-        planner: Planner,
-        *,
-        context_tokens: int = CONTEXT_TOKENS,
-        web: WebSettings | None = None,
-        prices: Mapping[str, float] | None = None,
-        propose: ProposeRegions | None = None,
-        corpus: Corpus | None = None,
-        boxes: BoxSetting = "auto",
-    ) -> None:
-        self._boxes: BoxSetting = boxes
-        self._searcher, self._planner, self._prices = searcher, planner, prices or {}
-        self._context_tokens, self._propose, self._corpus = context_tokens, propose, corpus
-        self._web = web or WebSettings()
+    propose: ProposeRegions | None
+    corpus: Corpus | None
+
+
+class LazyEngine:
+    """An engine over an index, opened in the event loop that uses it, with a planner that is closed with it."""
+
+    def __init__(self, searcher: Searcher, planner: Planner, **options: Unpack[EngineOptions]) -> None:
+        _refuse_unknown(options, EngineOptions)
+        self._searcher, self._planner, self._options = searcher, planner, options
         self._engine: Engine | None = None
         self._closing: list[WebAccess | Planner] = [planner]
 
@@ -127,16 +145,17 @@ class LazyEngine:
         """Returns the engine; its connections belong to the current event loop."""
         if self._engine is None:
             index = IndexTools(self._searcher)
-            web = WebAccess(self._web)
+            web = WebAccess(self._options.get("web") or WebSettings())
             self._closing.append(web)
-            tools = [replace(tool, cost=self._prices.get(tool.name, 0.0)) for tool in agent_tools(index, web)]
+            prices = self._options.get("prices") or {}
+            tools = [replace(tool, cost=prices.get(tool.name, 0.0)) for tool in agent_tools(index, web)]
             self._engine = Engine(
                 self._planner,
                 tools,
-                context_tokens=self._context_tokens,
-                corpus=self._corpus,
-                propose=self._propose,
-                boxes=self._boxes,
+                context_tokens=self._options.get("context_tokens", CONTEXT_TOKENS),
+                corpus=self._options.get("corpus"),
+                propose=self._options.get("propose"),
+                boxes=self._options.get("boxes", "auto"),
             )
         return self._engine
 
@@ -155,13 +174,8 @@ class Agent:
         omgm: The index with its retrieval steps and generator. It stays open when the agent is closed.
         planner: The chat model that plans, preferably multimodal; closed with the agent. Without one, only `call`
             works.
-        context_tokens: The model's context length in tokens.
-        web: The parts of the web that may be used; by default none. Private networks are refused.
-        prices: As for `LazyEngine`.
-        propose: Proposes regions for images that come without any.
-        corpus: Where searches, pages and the model's replies are recorded or replayed.
-        boxes: As for `LazyEngine`.
         prompts: Whether policies ask in the words of their papers ("paper") or in ours ("own"); see `wordings_of`.
+        **options: See `EngineOptions`.
     """
 
     def __init__(
@@ -169,69 +183,37 @@ class Agent:
         omgm: OMGM,
         planner: Planner | None,
         *,
-        context_tokens: int = CONTEXT_TOKENS,
-        web: WebSettings | None = None,
-        prices: Mapping[str, float] | None = None,
-        propose: ProposeRegions | None = None,
-        corpus: Corpus | None = None,
-        boxes: BoxSetting = "auto",
         prompts: Literal["", "paper", "own"] = "own",
+        **options: Unpack[EngineOptions],
     ) -> None:
         self._prompts = prompts
         self._plans = planner is not None
-        self._engine = LazyEngine(
-            omgm,
-            planner or _NoPlanner(),
-            context_tokens=context_tokens,
-            web=web,
-            prices=prices,
-            propose=propose,
-            corpus=corpus,
-            boxes=boxes,
-        )
+        self._engine = LazyEngine(omgm, planner or _NoPlanner(), **options)
         self._loop = BackgroundLoop()
 
-    def ask(
-        self,
-        image: ImageInput,
-        question: str,
-        mode: str = "auto",
-        *,
-        boxes: Sequence[Sequence[float]] = (),
-        budget: Budget | None = None,
-        watch: Watch | None = None,
-    ) -> AgentAnswer:
+    def ask(self, image: ImageInput, question: str, mode: str = "auto", **options: Unpack[RunOptions]) -> AgentAnswer:
         """Answers a question about an image.
 
         Args:
             image: As in `OMGM.ask`.
             question: The question.
             mode: The name of the policy.
-            boxes: Regions that the model may refer to by number: x1, y1, x2, y2 in pixels of the image.
-            budget: The limits of the run.
-            watch: Receives every step as it happens, in another thread; see `search_agents.records.Watch`.
+            **options: See `RunOptions`.
 
         Raises:
             ValueError: The image is unreadable, the question is empty, the mode is unknown, a box is outside the image,
                 or there is no planner.
         """
-        return self._submit(image, question, mode, boxes, budget, watch).result()
+        return self._submit(image, question, mode, options).result()
 
     async def ask_async(
-        self,
-        image: ImageInput,
-        question: str,
-        mode: str = "auto",
-        *,
-        boxes: Sequence[Sequence[float]] = (),
-        budget: Budget | None = None,
-        watch: Watch | None = None,
+        self, image: ImageInput, question: str, mode: str = "auto", **options: Unpack[RunOptions]
     ) -> AgentAnswer:
         """Answers a question about an image without blocking the caller's event loop; see `ask`.
 
         Cancellation ends the run.
         """
-        future = await asyncio.to_thread(self._submit, image, question, mode, boxes, budget, watch)
+        future = await asyncio.to_thread(self._submit, image, question, mode, options)
         return await asyncio.wrap_future(future)
 
     async def call(
@@ -290,15 +272,8 @@ class Agent:
         """Closes the agent."""
         self.close()
 
-    def _submit(
-        self,
-        image: ImageInput,
-        question: str,
-        mode: str,
-        boxes: Sequence[Sequence[float]],
-        budget: Budget | None,
-        watch: Watch | None,
-    ) -> Future[AgentAnswer]:
+    def _submit(self, image: ImageInput, question: str, mode: str, options: RunOptions) -> Future[AgentAnswer]:
+        _refuse_unknown(options, RunOptions)
         if mode not in POLICIES:
             raise ValueError(f"mode must be one of {', '.join(POLICIES)}; got {mode!r}")
         if not self._plans:
@@ -306,16 +281,21 @@ class Agent:
         if not (question := question.strip()):
             raise ValueError("the question is empty")
         loaded = load_image(image)
-        scaled = boxes_of(boxes, loaded)
+        regions = boxes_of(options.get("boxes", ()), loaded)
         wordings = wordings_of(mode, self._prompts)
 
         async def run() -> AgentAnswer:
             engine = self._engine.opened()
-            return await engine.run(
-                policy_of(mode, wordings), question, loaded, boxes=scaled, budget=budget, watch=watch
-            )
+            budget, watch = options.get("budget"), options.get("watch")
+            policy = policy_of(mode, wordings)
+            return await engine.run(policy, question, loaded, boxes=regions, budget=budget, watch=watch)
 
         return self._loop.submit(run())
+
+
+def _refuse_unknown(options: Mapping[str, Any], known: type) -> None:
+    if unknown := options.keys() - known.__annotations__.keys():
+        raise TypeError(f"an agent has no option {min(unknown)!r}; it has {', '.join(known.__annotations__)}")
 
 
 class _NoPlanner:
