@@ -57,11 +57,11 @@ def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collecto
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs an asynchronous test in an event loop of its own, for at most a minute."""
+    """Runs an asynchronous test in an event loop of its own, for at most five minutes."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**given), 60))
+    asyncio.run(asyncio.wait_for(pyfuncitem.obj(**given), 300))
     return True
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from retriever.protocols import Finish, FusionEncoder, Step, TextReranker, Vecto
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.token_codec import TokenCodec
-from retriever.types import Candidate, Entity, FloatArray, IntArray, Query, StoredTokens
+from retriever.types import Candidate, FloatArray, Query, StoredTokens
 
 _CACHED_ENTITIES = 512
 
@@ -37,43 +36,14 @@ class ReencodedIndex:
     def __init__(self, index: Index, codec: TokenCodec) -> None:
         self._index, self._codec = index, codec
         self._encoded = lru_cache(_CACHED_ENTITIES)(self._encode)
-
-    @property
-    def name(self) -> str:
-        """Name of the index."""
-        return self._index.name
+        self.name, self.search = index.name, index.search
+        self.entity, self.row_of, self.image_path = index.entity, index.row_of, index.image_path
+        self.section_rows, self.token_rows = index.section_rows, index.token_rows
+        self.section_vectors = index.section_vectors  # they do not depend on the codec
 
     def __len__(self) -> int:
         """Number of entities."""
         return len(self._index)
-
-    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        """Searches the index."""
-        return self._index.search(vectors, k)
-
-    def entity(self, row: int) -> Entity:
-        """Returns the article at `row`."""
-        return self._index.entity(row)
-
-    def row_of(self, entity_id: str) -> int | None:
-        """Returns the row of an entity."""
-        return self._index.row_of(entity_id)
-
-    def image_path(self, row: int) -> Path | None:
-        """Returns the thumbnail of an entity."""
-        return self._index.image_path(row)
-
-    def section_rows(self, row: int) -> range:
-        """Returns the rows of an entity's section tokens."""
-        return self._index.section_rows(row)
-
-    def token_rows(self, row: int) -> range:
-        """Returns the rows of an entity's tokens."""
-        return self._index.token_rows(row)
-
-    def section_vectors(self, row: int) -> list[NDArray[np.int8]] | None:
-        """Returns the vectors of an entity's sections, which do not depend on the codec."""
-        return self._index.section_vectors(row)
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Returns the tokens of spans, encoded and unpacked as in an index that uses the codec."""
@@ -156,20 +126,7 @@ class _EncodedOnce:
     def __init__(self, fusion: FusionEncoder) -> None:
         self._fusion = fusion
         self._tokens: Tensor | None = None
-
-    @property
-    def token_shape(self) -> tuple[int, int]:
-        """Number of tokens and their length."""
-        return self._fusion.token_shape
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of weights and settings."""
-        return self._fusion.fingerprint
-
-    def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> Tensor:
-        """Encodes images with one text each, without caching."""
-        return self._fusion.encode(images, texts)
+        self.token_shape, self.fingerprint, self.encode = fusion.token_shape, fusion.fingerprint, fusion.encode
 
     def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> Tensor:
         """Encodes the first batch and returns the same tokens from then on."""
