@@ -99,7 +99,7 @@ async def test_an_agent(client: Client, world: World) -> None:
     async with AsyncClient(world.url, KEY) as other:
         steps = other.stream(image_bytes("red"), question, mode="mmsearch-plus")
         tools = [step.tool async for step in steps if isinstance(step, CallStep)]
-        found, tools = await other.answer(image_bytes("red"), question, mode="mmsearch-plus"), tools
+        found = await other.answer(image_bytes("red"), question, mode="mmsearch-plus")
     assert (found.answer, tools) == ("530 nm", ["text_search"])
     with pytest.raises(ServiceError) as raised:
         client.answer(image_bytes("red"), question, mode="magic")
