@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+KB_FORMATS = "evqa, infoseek, wiki6m, jsonl, parquet, csv, mediawiki, xml, markdown, zim, website, sql or huggingface"
+DATASETS = "evqa, evqa-all, infoseek, okvqa, dynvqa or plain"
+"""The keys of `FORMATS` and `LOADERS`, whose modules would be slow to import for a help text; a test compares them."""
+
 
 def add_index(parser: argparse.ArgumentParser) -> None:
     """Adds `--index`."""
@@ -51,15 +55,9 @@ def add_knowledge_base(parser: argparse.ArgumentParser, *, own_images: bool = Fa
     parser.add_argument("--images", type=Path, required=not own_images, metavar="DIR", help=about)
 
 
-def _add_kb_format(parser: argparse.ArgumentParser) -> None:
-    """Adds `--kb-format`."""
-    known = "evqa, infoseek, wiki6m, jsonl, parquet, csv, markdown, website, zim, mediawiki, xml, sql or huggingface"
-    parser.add_argument("--kb-format", metavar="NAME", help=f"{known}; guessed by default")
-
-
 def add_reading(parser: argparse.ArgumentParser) -> None:
     """Adds `--kb-format` and `--map`."""
-    _add_kb_format(parser)
+    parser.add_argument("--kb-format", metavar="NAME", help=f"{KB_FORMATS}; guessed by default")
     parser.add_argument(
         "--map",
         action="append",
@@ -117,8 +115,7 @@ def add_questions(
         "--dataset",
         default="evqa",
         metavar="NAME",
-        help="evqa, evqa-all, infoseek, okvqa, dynvqa or plain (%(default)s)"
-        + ("" if images else "; for agents also mmsearch or mmsearch-plus"),
+        help=f"{DATASETS} (%(default)s)" + ("" if images else "; for agents also mmsearch or mmsearch-plus"),
     )
     parser.add_argument("--queries", type=Path, required=required, metavar="FILE", help="the file of questions")
     add_query_map(parser)

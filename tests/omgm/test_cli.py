@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from evaluation.datasets import LOADERS
 from indexes.knowledge.formats import FORMATS
 from omgm.__main__ import main, parser
 from omgm.commands import ACTIONS, COMMANDS, RENAMED, REPLACED_FLAGS
+from omgm.commands.common import DATASETS, KB_FORMATS
 from omgm.commands.sweep import grid
 from omgm.settings import Profile
 from tests.fakes.knowledge_base import write_kb
@@ -273,3 +275,8 @@ def test_query_images_in_a_tar_file_must_be_unpacked(
     assert main([*command.split(), *inputs, *index, "--query-images", str(tmp_path / "images.tar")]) == 2
     message = f"omgm: error: --query-images: {tmp_path / 'images.tar'} is not a folder; if it is a tar"
     assert capsys.readouterr().err.startswith(message)
+
+
+def test_the_help_names_all_formats_and_data_sets() -> None:
+    assert KB_FORMATS.replace(" or ", ", ").split(", ") == list(FORMATS)
+    assert DATASETS.replace(" or ", ", ").split(", ") == list(LOADERS)

@@ -97,8 +97,8 @@ async def test_an_agent(client: Client, world: World) -> None:
     assert client.answer(image_bytes("red"), WHEN, mode="retrieve").answer == "1848"
 
     async with AsyncClient(world.url, KEY) as other:
-        steps = other.stream(image_bytes("red"), question, mode="mmsearch-plus")
-        tools = [step.tool async for step in steps if isinstance(step, CallStep)]
+        run = other.stream(image_bytes("red"), question, mode="mmsearch-plus")
+        tools = [step.tool async for step in run if isinstance(step, CallStep)]
         found = await other.answer(image_bytes("red"), question, mode="mmsearch-plus")
     assert (found.answer, tools) == ("530 nm", ["text_search"])
     with pytest.raises(ServiceError) as raised:
