@@ -248,7 +248,7 @@ def given_images(images: Path | None, kb: Path, kb_format: str) -> Path | None:
     """
     if images is None and kb_format in _PUBLISHED:
         raise ValueError(
-            f"images: name the folder with the images (--images {kb.parent}, if they are beside the knowledge base); "
+            f"images: name the folder with the images ({kb.parent}, if they are beside the knowledge base); "
             f"a knowledge base of format {kb_format} contains none"
         )
     return images or images_beside(kb, kb_format)

@@ -252,5 +252,5 @@ def test_a_build_names_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "kb.csv").write_text("title,text\nFox,A fox is red.\n")
     with pytest.raises(ValueError, match="names: unknown field 'titel'; fields are id, title"):
         OMGM.build(tmp_path / "kb.csv", tmp_path / "index", images=tmp_path, names={"titel": "title"})
-    with pytest.raises(ValueError, match=r"images: name the folder with the images \(--images "):
+    with pytest.raises(ValueError, match=r"images: name the folder with the images \("):
         OMGM.build(tmp_path / "kb.csv", tmp_path / "index", kb_format="evqa")

@@ -273,7 +273,7 @@ def test_a_build_of_an_encyclopedia_needs_images(tmp_path: Path, capsys: pytest.
     path = write_lines(tmp_path / "kb.jsonl", [])
     build = ["build-index", "--kb", str(path), "--kb-format", "evqa", "--out", str(tmp_path / "index")]
     assert main(build) == 2
-    assert f"images: name the folder with the images (--images {tmp_path}" in capsys.readouterr().err
+    assert f"images: name the folder with the images ({tmp_path}" in capsys.readouterr().err
 
 
 def test_a_build_takes_the_images_beside_its_file(tmp_path: Path) -> None:
