@@ -44,6 +44,7 @@ SAID_BY = {
     "indexes.knowledge.formats.rankings": "--only-split",
     "indexes.knowledge.image_files": "--images",
     "indexes.knowledge.matching": "--map",
+    "indexes.knowledge.sources": "--images",
     "indexes.store.index": "--set",
     "omgm.commands.common": "--query-images",
     "omgm.commands.evaluate": "--step1",
