@@ -19,9 +19,8 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 from transformers import (
-    Blip2QFormerConfig,
     Blip2VisionConfig,
-    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
     XLMRobertaConfig,
     XLMRobertaForSequenceClassification,
 )
@@ -32,6 +31,8 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.eva_clip import EVA_CLIP_8B, EvaCLIP, EvaCLIPConfig
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
+from retriever.models.qformer_layers import QFormerConfig
+from retriever.models.text_tokenizer import TextTokenizer
 from retriever.types import Entity, FloatArray, IntArray, Query, Section, StoredTokens
 from training.tokenizer import train_tokenizer
 
@@ -160,7 +161,7 @@ class SyntheticIndex:
         return StoredTokens(self.values, self.scales, np.array([span.start for span in spans], np.int64))
 
 
-def tokenizer() -> PreTrainedTokenizerBase:
+def tokenizer() -> TextTokenizer:
     """Trains a fast tokenizer on the made-up words."""
     rng = random.Random(0)
     return train_tokenizer([words(rng, 50) for _ in range(200)], 3000, 512)
@@ -176,12 +177,11 @@ def build_encoder(sizes: Sizes, device: str, dtype: torch.dtype) -> ClipEncoder:
 
 def build_fusion(sizes: Sizes, device: str, dtype: torch.dtype) -> QFormerFusion:
     """Builds step 2's model with random weights."""
-    qformer = Blip2QFormerConfig(use_qformer_text_input=True, **sizes.qformer)
     settings = {
-        "qformer": qformer.to_diff_dict(),
+        "qformer": sizes.qformer,
         "vision": {"kind": "blip2", "config": Blip2VisionConfig(**sizes.vision).to_diff_dict()},
         "queries": 32,
-        "max_text_tokens": qformer.max_position_embeddings,
+        "max_text_tokens": QFormerConfig.read(sizes.qformer).max_position_embeddings,
     }
     with _placed(device, dtype):
         return QFormerFusion(settings, tokenizer(), PixelPreparation(sizes.vision.get("image_size", 224)))
@@ -192,7 +192,11 @@ def build_reranker(sizes: Sizes, device: str, dtype: torch.dtype) -> CrossEncode
     with _placed(device, dtype):
         config = XLMRobertaConfig(num_labels=1, **sizes.reranker)  # type: ignore[call-arg]  # set from keywords
         model = XLMRobertaForSequenceClassification(config)
-    return CrossEncoderReranker(model, tokenizer(), max_tokens=1024)
+    words = tokenizer()
+    tokens = {name: token for name, token in words.settings.items() if name.endswith("_token")}
+    return CrossEncoderReranker(
+        model, PreTrainedTokenizerFast(tokenizer_object=words.backend, **tokens), max_tokens=1024
+    )
 
 
 def queries(count: int) -> list[Query]:

@@ -7,16 +7,20 @@ AdamW and OneCycleLR; no cache, no sharing within a batch.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.utils.data import DataLoader, Dataset
+from transformers import Blip2QFormerConfig, Blip2QFormerModel
 
 from indexes.knowledge.formats import read_knowledge_base
 from retriever.images import load_image
 from retriever.models.qformer import QFormerFusion
+from retriever.models.text_tokenizer import padded
 from retriever.texts import blip_caption, section_passage
 from training.losses import contrastive_loss, mean_max_sim
 from training.reranker.batches import Order
@@ -41,6 +45,7 @@ class PublishedLoop:
         steps: int = 1_000_000,
     ):
         self.model = Reranker(fusion, False).to(device).train()
+        self.layers = their_layers(fusion).train()
         self.device, self.precision = device, getattr(torch, precision)
         self.optimizer = adamw(self.model)
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -61,7 +66,7 @@ class PublishedLoop:
         with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
             with torch.no_grad():
                 features = fusion.vision_features(fusion.pixels.normalize(pixels.flatten(0, 1).float() / 255))
-            tokens = fuse_all(fusion, features, ids.flatten(0, 1), mask.flatten(0, 1)).float()
+            tokens = fuse_all(fusion, self.layers, features, ids.flatten(0, 1), mask.flatten(0, 1)).float()
         tokens = tokens.view(len(pixels), 17, *tokens.shape[1:])
         loss = contrastive_loss(mean_max_sim(tokens[:, 0], tokens[:, 1:]), self.model.temperature)
         loss.backward()
@@ -93,27 +98,30 @@ class PublishedSamples(Dataset[tuple[Tensor, Tensor, Tensor]]):
         files += [self.folder / "images" / f"{entity}.jpg" for entity in self.samples.entity_of(sections)]
         pixels = torch.cat([self.pixels.to_uint8([load_image(file)]) for file in files])
         words = [question.question, *(self.passages[section] for section in sections)]
-        tokens = self.tokenizer(
-            [blip_caption(text) for text in words],
-            padding="max_length",
-            truncation=True,
-            max_length=self.length,
-            return_tensors="pt",
-        )
-        return pixels, tokens["input_ids"], tokens["attention_mask"]
+        texts = [blip_caption(text) for text in words]
+        rows = self.tokenizer(texts, truncation=True, max_length=self.length)["input_ids"]
+        return pixels, *padded(rows, self.tokenizer.pad_token_id, self.length)
 
 
-def fuse_all(fusion: QFormerFusion, features: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
-    """Fuses images and texts with eager attention and all outputs of all layers, as LAVIS does."""
-    fusion.qformer.set_attn_implementation("eager")
-    queries = fusion.query_tokens.expand(len(ids), -1, -1)
-    output = fusion.qformer(
-        query_embeds=fusion.embeddings(input_ids=ids, query_embeds=queries),
-        query_length=queries.shape[1],
-        attention_mask=torch.cat([mask.new_ones(queries.shape[:2]), mask], dim=1),
-        encoder_hidden_states=fusion.vision_norm(features),
-    )
-    tokens: Tensor = output.last_hidden_state[:, : queries.shape[1]]
+def their_layers(fusion: QFormerFusion) -> nn.Module:
+    """Returns transformers' Q-Former of the same sizes, with eager attention as in LAVIS, without memory."""
+    with torch.device("meta"):
+        layers = Blip2QFormerModel(Blip2QFormerConfig(**asdict(fusion.config), use_qformer_text_input=True))
+    layers.set_attn_implementation("eager")
+    return layers
+
+
+def fuse_all(fusion: QFormerFusion, layers: nn.Module, features: Tensor, ids: Tensor, mask: Tensor) -> Tensor:
+    """Fuses images and texts with all outputs of all `their_layers`, as LAVIS does, and the weights of `fusion`."""
+    length = fusion.token_shape[0]
+    given = {
+        "query_embeds": fusion.embedded(ids),
+        "query_length": length,
+        "attention_mask": torch.cat([mask.new_ones(len(mask), length), mask], dim=1),
+        "encoder_hidden_states": fusion.vision_norm(features),
+    }
+    output = functional_call(layers, dict(fusion.qformer.named_parameters()), kwargs=given)
+    tokens: Tensor = output.last_hidden_state[:, :length]
     return tokens
 
 

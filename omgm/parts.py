@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from safetensors import SafetensorError
-from transformers.utils import logging as transformers_logging
 
 from chat_models.context import Cut, cut_characters, token_cut
 from chat_models.prompts import style_for
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
     from chat_models.chat import ChatClient  # needs httpx, which builds and evaluations on a GPU machine do without
 
 Model = TypeVar("Model")
-
-transformers_logging.disable_progress_bar()  # small models load faster than the bar is drawn
 
 
 def build_encoder(profile: Profile, cache: ImageCache | None = None) -> DualEncoder:

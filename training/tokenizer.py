@@ -1,4 +1,4 @@
-"""Trains a WordPiece tokenizer that transformers can load."""
+"""Trains a WordPiece tokenizer that also transformers can load."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Iterable
 
 from tokenizers import BertWordPieceTokenizer
 from tokenizers.models import WordPiece
-from transformers import PreTrainedTokenizerFast
+
+from retriever.models.text_tokenizer import CLASS, TextTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ALPHABET = 200  # number of letters; the most frequent ones are kept
 
 
-def train_tokenizer(texts: Iterable[str], vocab_size: int, max_tokens: int) -> PreTrainedTokenizerFast:
+def train_tokenizer(texts: Iterable[str], vocab_size: int, max_tokens: int) -> TextTokenizer:
     """Trains a lower-casing WordPiece tokenizer with at most `vocab_size` pieces; it spells out unknown words.
 
     Equal texts give equal pieces and ids. The library alone would not ensure that: it numbers letters inside words in
@@ -47,13 +48,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int, max_tokens: int) -> P
     pieces = [*SPECIAL, *sorted(wordpiece.get_vocab().keys() - set(SPECIAL) - unused)]
     wordpiece = BertWordPieceTokenizer(lowercase=True)  # in which no letter is special
     wordpiece._tokenizer.model = WordPiece({piece: id for id, piece in enumerate(pieces)}, unk_token="[UNK]")
-    wordpiece.enable_padding(pad_id=0, pad_token="[PAD]")
-    return PreTrainedTokenizerFast(
-        tokenizer_object=wordpiece._tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-        model_max_length=max_tokens,
-    )
+    names = zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL, strict=True)
+    settings = {"tokenizer_class": CLASS, "model_max_length": max_tokens, **dict(names)}
+    wordpiece._tokenizer.add_special_tokens(SPECIAL)
+    return TextTokenizer(wordpiece._tokenizer, settings)

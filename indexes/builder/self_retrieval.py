@@ -96,7 +96,7 @@ def slightly_changed(image: Image.Image, rng: random.Random) -> Image.Image:
 
 def is_unadapted(encoder: DualEncoder) -> bool:
     """Returns whether an encoder is a small one, which knows little beyond its training data, and was not adapted."""
-    # Imported here because they import transformers, which most uses of an index do not need.
+    # Imported here because most uses of an index need no model.
     from retriever.models.encoder import ClipEncoder
     from retriever.models.folder import RECORD_NAME
     from retriever.models.small_clip import SmallCLIPConfig

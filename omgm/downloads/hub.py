@@ -6,9 +6,6 @@ import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from huggingface_hub import constants, snapshot_download
-from huggingface_hub.errors import LocalEntryNotFoundError
-
 from generators.reader import BASE as READER_BASE
 from omgm.profile import is_folder
 from omgm.settings import Profile
@@ -123,6 +120,9 @@ def local_folder(model: str, *, weights: bool = True, options: str = "") -> Path
 
 def _snapshot(model: HubModel) -> Path | None:
     """Returns the cached folder of a model's revision if all its files are there."""
+    from huggingface_hub import snapshot_download  # only here, because models in folders do without its HTTP client
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
     try:
         folder = snapshot_download(
             model.repo,
@@ -138,6 +138,8 @@ def _snapshot(model: HubModel) -> Path | None:
 
 def _complete_revisions(model: HubModel) -> list[str]:
     """Returns the cached commits of a model that are complete."""
+    from huggingface_hub import constants
+
     snapshots = Path(constants.HF_HUB_CACHE) / f"models--{model.repo.replace('/', '--')}" / "snapshots"
     commits = sorted(path.name for path in snapshots.iterdir()) if snapshots.is_dir() else []
     folders = {commit: _snapshot(replace(model, revision=commit)) for commit in commits}

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from retriever.base_models import base_model
 from retriever.files import read_object
-from retriever.models.weights import check_shapes, read_weights
+from retriever.models.weights import check_shapes, read_weights, without_memory
 
 DOWN, UP = ".lora_down", ".lora_up"
 
@@ -83,33 +83,57 @@ class Bert(nn.Module):
         kinds = embeddings["token_type_embeddings"]
         embedded = embeddings["word_embeddings"](ids) + (kinds.weight[0] if types is None else kinds(types))
         hidden: Tensor = embeddings["LayerNorm"](embedded + embeddings["position_embeddings"].weight[: ids.shape[1]])
-        attended = None if mask is None else mask[:, None, None, :]
+        shown = None if mask is None else mask[:, None, None, :]
         for layer in layers:
-            own, output = layer["attention"]["self"], layer["attention"]["output"]
-            query, key, value = (
-                own[name](hidden).unflatten(-1, (heads, -1)).transpose(1, 2) for name in ("query", "key", "value")
-            )
-            found = functional.scaled_dot_product_attention(query, key, value, attended).transpose(1, 2).flatten(2)
-            hidden = output["LayerNorm"](output["dense"](found) + hidden)
+            seen = attended(layer["attention"]["self"], hidden, hidden, heads, shown)
+            hidden = added(layer["attention"]["output"], seen, hidden)
             between = functional.gelu(layer["intermediate"]["dense"](hidden))
-            hidden = layer["output"]["LayerNorm"](layer["output"]["dense"](between) + hidden)
+            hidden = added(layer["output"], between, hidden)
         return hidden
 
 
 def _layer(config: BertConfig) -> nn.ModuleDict:
-    width, inner = config.hidden_size, config.intermediate_size
-
-    def projected(size: int) -> nn.ModuleDict:
-        return nn.ModuleDict({"dense": nn.Linear(size, width), "LayerNorm": nn.LayerNorm(width, config.layer_norm_eps)})
-
-    own = nn.ModuleDict({name: nn.Linear(width, width) for name in ("query", "key", "value")})
+    width, inner, eps = config.hidden_size, config.intermediate_size, config.layer_norm_eps
     return nn.ModuleDict(
         {
-            "attention": nn.ModuleDict({"self": own, "output": projected(width)}),
+            "attention": nn.ModuleDict({"self": projections(width, width), "output": output(width, width, eps)}),
             "intermediate": nn.ModuleDict({"dense": nn.Linear(width, inner)}),
-            "output": projected(inner),
+            "output": output(inner, width, eps),
         }
     )
+
+
+def projections(width: int, context_width: int) -> nn.ModuleDict:
+    """Returns the linear layers of an attention over vectors of `context_width`."""
+    sizes = {"query": width, "key": context_width, "value": context_width}
+    return nn.ModuleDict({name: nn.Linear(size, width) for name, size in sizes.items()})
+
+
+def output(size: int, width: int, eps: float) -> nn.ModuleDict:
+    """Returns the linear layer and the norm that end an attention or a feed-forward layer; see `added`."""
+    return nn.ModuleDict({"dense": nn.Linear(size, width), "LayerNorm": nn.LayerNorm(width, eps)})
+
+
+def attended(
+    layer: Any, hidden: Tensor, context: Tensor, heads: int, mask: Tensor | None = None, dropout: float = 0.0
+) -> Tensor:
+    """Lets `hidden` [B, N, D] attend to `context` [B, M, W] by its `projections`.
+
+    `mask` is true for what is attended to, bool and broadcast to [B, heads, N, M]; `dropout` drops attention weights.
+    """
+    projected = layer["query"](hidden), layer["key"](context), layer["value"](context)
+    query, key, value = (one.unflatten(-1, (heads, -1)).transpose(1, 2) for one in projected)
+    found = functional.scaled_dot_product_attention(query, key, value, mask, dropout)
+    return found.transpose(1, 2).flatten(2)
+
+
+def added(layer: Any, found: Tensor, hidden: Tensor, dropout: float = 0.0) -> Tensor:
+    """Adds what an attention or a feed-forward layer found to its input, by its `output`."""
+    through: Tensor = layer["dense"](found)
+    if dropout:
+        through = functional.dropout(through, dropout)
+    normed: Tensor = layer["LayerNorm"](through + hidden)
+    return normed
 
 
 def load_bert(name: str, device: str = "cpu", dtype: torch.dtype = torch.float32) -> tuple[Bert, Tokenizer]:
@@ -119,7 +143,7 @@ def load_bert(name: str, device: str = "cpu", dtype: torch.dtype = torch.float32
         ValueError: The model is unknown, not available, or a file of it differs from the table.
     """
     folder = base_model(name)
-    with torch.device("meta"):
+    with without_memory():
         model = Bert(BertConfig.read(read_object(folder / "config.json")))
     expected = model.state_dict()
     tensors = read_weights(folder, {key: key for key in expected}, device, dtype, ignored=_left_out)

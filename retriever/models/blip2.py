@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
-from transformers import Blip2VisionConfig, Blip2VisionModel
 
 MODEL_TYPE = "blip-2"
 """`model_type` in the `config.json` of a checkpoint (`Salesforce/blip2-itm-vit-g`)."""
@@ -28,6 +27,8 @@ def vision_tower(config: dict[str, Any]) -> nn.Module:
     That norm is BLIP-2's `ln_vision`, which is trained with the Q-Former while the tower stays frozen; in the encoder
     it is `vision_norm`.
     """
+    from transformers import Blip2VisionConfig, Blip2VisionModel  # only here, because our own tower does without
+
     tower = Blip2VisionModel(Blip2VisionConfig(**config))
     tower.register_module("post_layernorm", nn.Identity())
     return tower
@@ -45,6 +46,8 @@ def settings_of(config: dict[str, Any]) -> dict[str, Any]:
             "qformer_config.use_qformer_text_input: this BLIP-2 reads no text beside the image; "
             "use one for image-text retrieval, such as Salesforce/blip2-itm-vit-g"
         )
+    from transformers import Blip2VisionConfig
+
     vision = Blip2VisionConfig(**(config.get("vision_config") or {}))
     return {
         "qformer": qformer,

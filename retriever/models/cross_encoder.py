@@ -7,22 +7,18 @@ import threading
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import (
-    AutoConfig,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
 
-from retriever.models.padding import known_padding
+from retriever.models.padding import known_padding, prepare_transformers
 from retriever.transfer import to_device
 from retriever.types import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +75,9 @@ class CrossEncoderReranker:
             ValueError: The folder or one of its files is missing, its model is not a classifier with one label, some of
                 its weights are missing, or `max_tokens` is too low.
         """
+        from transformers import AutoModelForSequenceClassification, AutoTokenizer  # only for profiles that name one
+
+        prepare_transformers()
         _check(folder)
         model, found = AutoModelForSequenceClassification.from_pretrained(
             folder, dtype=dtype, use_safetensors=True, trust_remote_code=False, output_loading_info=True
@@ -150,6 +149,7 @@ class FlagReranker:
                 f'sections.kind = "flag" needs FlagEmbedding ({error}): install the extra `flag`, or set '
                 '"cross_encoder", which gives the same scores'
             ) from error
+        prepare_transformers()
         model = library.FlagReranker(str(folder), devices=[device], normalize=True)
         model.model.to(dtype)
         model.max_length = _longest(model.model, model.tokenizer, max_tokens)
@@ -218,6 +218,8 @@ def _check(folder: Path) -> None:
         raise ValueError(f"{folder}: has no config.json; sections.model must be a folder with a cross-encoder")
     if not any(folder.glob("*.safetensors")):
         raise ValueError(f"{folder}: has no .safetensors file; other weight formats are not supported")
+    from transformers import AutoConfig
+
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     architecture = (config.architectures or ["no model"])[0]
     if not architecture.endswith("ForSequenceClassification") or config.num_labels != 1:

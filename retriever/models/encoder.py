@@ -22,6 +22,7 @@ from retriever.models.photo_tower import PhotoTower
 from retriever.models.pixels import PixelPreparation
 from retriever.models.published import Published
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
+from retriever.models.text_tokenizer import padded
 from retriever.transfer import to_device
 
 LongTexts = Literal["cut", "windows"]
@@ -228,15 +229,9 @@ class ClipEncoder(Published):
         return encoded["input_ids"], [1] * len(texts)
 
     def _padded(self, rows: list[list[int]]) -> dict[str, Tensor]:
-        length = self.max_tokens if self.fixed_length else max(map(len, rows), default=0)
-        padding = self.tokenizer.pad_token_id
-        padded = torch.tensor([row + [padding] * (length - len(row)) for row in rows], dtype=torch.int64)
-        ids = self._sent(padded.view(len(rows), length))
-        if self.fixed_length:
-            return {"input_ids": ids}
-        lengths = torch.tensor([len(row) for row in rows]).view(-1, 1)
-        mask = (torch.arange(length) < lengths).to(torch.int64)
-        return {"input_ids": ids, "attention_mask": self._sent(mask)}
+        ids, mask = padded(rows, self.tokenizer.pad_token_id, self.max_tokens if self.fixed_length else None)
+        shown = {"input_ids": self._sent(ids)}
+        return shown if self.fixed_length else shown | {"attention_mask": self._sent(mask)}
 
     def _sent(self, tensor: Tensor) -> Tensor:
         return to_device(tensor, self.model.device)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from transformers import AutoModel, AutoTokenizer, CLIPTokenizer
 
 from retriever.files import read_object
 from retriever.models.eva_weights import load_eva_clip
 from retriever.models.fp8 import check_fp8, use_fp8
+from retriever.models.padding import prepare_transformers
 from retriever.models.pixels import CONFIG_NAME as PIXELS_NAME
 from retriever.models.pixels import PixelPreparation
-from retriever.models.small_clip import SmallCLIPConfig  # registers the embedded profile's model type
+from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
+from retriever.models.text_tokenizer import load_tokenizer
 
 _FIXED_LENGTH = {"siglip"}
 """Model types trained on texts padded to full length, whose padding is read like any other token."""
@@ -51,8 +53,10 @@ def load_parts(folder: Path, device: str, dtype: torch.dtype, fused: bool, fp8: 
     if fp8:
         raise ValueError(f"{folder}: only EVA-CLIP can use FP8; set encoder.fp8 = false")
     kind = config.get("model_type")
+    if kind == SmallCLIPConfig.model_type:
+        return _load_small(folder, device, dtype, fused)
     if kind is not None:
-        return _load_clip(folder, kind, device, dtype, fused)
+        return _load_clip(folder, kind, device, dtype)
     if not (folder / "open_clip_config.json").is_file():
         raise ValueError(f"{folder}: has neither a config.json with a model_type nor an open_clip_config.json")
     from retriever.models.open_clip import load_open_clip
@@ -61,6 +65,8 @@ def load_parts(folder: Path, device: str, dtype: torch.dtype, fused: bool, fp8: 
 
 
 def _load_eva(folder: Path, device: str, dtype: torch.dtype, fp8: bool) -> EncoderParts:
+    from transformers import CLIPTokenizer  # only here, because the embedded profile does without
+
     if fp8:
         try:
             check_fp8(device, dtype)
@@ -74,26 +80,40 @@ def _load_eva(folder: Path, device: str, dtype: torch.dtype, fp8: bool) -> Encod
     # The published folder has no preprocessor_config.json; its documentation says to use CLIP's.
     given = (folder / PIXELS_NAME).is_file()
     pixels = PixelPreparation.load(folder) if given else PixelPreparation(model.config.image_size, crop=True)
-    return EncoderParts(model, _tokenizer(folder, CLIPTokenizer), pixels, model.config.context_length)
+    return EncoderParts(model, _tokenizer(folder, CLIPTokenizer.from_pretrained), pixels, model.config.context_length)
 
 
-def _load_clip(folder: Path, kind: str, device: str, dtype: torch.dtype, fused: bool) -> EncoderParts:
-    """Loads a transformers model, including this project's own."""
+def _load_small(folder: Path, device: str, dtype: torch.dtype, fused: bool) -> EncoderParts:
+    """Loads this project's own model."""
+    model = SmallCLIP.load(folder)
+    if fused:
+        model.vision_model.fuse(device, dtype)
+    _move(model, device, dtype)
+    pixels = PixelPreparation.load(folder)
+    return EncoderParts(model, _tokenizer(folder, load_tokenizer), pixels, model.config.max_text_tokens)
+
+
+def _load_clip(folder: Path, kind: str, device: str, dtype: torch.dtype) -> EncoderParts:
+    """Loads a transformers model."""
+    from transformers import AutoModel, AutoTokenizer  # only here, because the embedded profile does without
+
+    prepare_transformers()
     path = folder / "config.json"
     if kind in _UNSUITABLE:
         raise ValueError(f"{path}: model_type: {kind}: {_UNSUITABLE[kind]}")
-    small = kind == SmallCLIPConfig.model_type
-    stored = torch.float32 if small else dtype
-    model: Any = AutoModel.from_pretrained(folder, dtype=stored, use_safetensors=True, trust_remote_code=False)
+    model: Any = AutoModel.from_pretrained(folder, dtype=dtype, use_safetensors=True, trust_remote_code=False)
     if not hasattr(model, "get_image_features") or not hasattr(model, "get_text_features"):
         raise ValueError(f"{path}: model_type: {kind} does not embed images and texts in one space")
     text_config = getattr(model.config, "text_config", None)
     max_tokens = getattr(text_config, "max_position_embeddings", None) or model.config.max_text_tokens
-    if small and fused:
-        model.vision_model.fuse(device, dtype)
-    model = model.to(device=device, dtype=dtype, memory_format=torch.channels_last)  # or each call copies the weights
-    pixels = PixelPreparation.load(folder)
-    return EncoderParts(model, _tokenizer(folder, AutoTokenizer), pixels, max_tokens, kind in _FIXED_LENGTH)
+    _move(model, device, dtype)
+    tokenizer = _tokenizer(folder, AutoTokenizer.from_pretrained)
+    return EncoderParts(model, tokenizer, PixelPreparation.load(folder), max_tokens, kind in _FIXED_LENGTH)
+
+
+def _move(model: Any, device: str, dtype: torch.dtype) -> None:
+    """Moves a model; its convolutions would otherwise copy their weights in each call."""
+    model.to(device=device, dtype=dtype, memory_format=torch.channels_last)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -112,13 +132,13 @@ def _is_eva_clip(config: dict[str, Any]) -> bool:
     return "vision_cfg" in config or any("evaclip" in str(name).lower().replace("_", "") for name in named)
 
 
-def _tokenizer(folder: Path, kind: Any) -> Any:
+def _tokenizer(folder: Path, load: Callable[[Path], Any]) -> Any:
     if not any(
         (folder / name).is_file() for name in ("tokenizer.json", "vocab.json", "spiece.model", "tokenizer.model")
     ):
         raise ValueError(f"{folder}: has no tokenizer; copy the model's tokenizer files there (tokenizer.json)")
     try:
-        return kind.from_pretrained(folder)
+        return load(folder)
     except ImportError as error:
         advice = "for sentencepiece or protobuf, pip install 'omgm[sentencepiece]'"
         raise ValueError(f"{folder}: its tokenizer needs a package that is not installed; {advice}: {error}") from error

@@ -127,9 +127,9 @@ class VisionTower(nn.Module):
         super().__init__()
         tower = config.vision
         self.patches = nn.Conv2d(3, tower.width, config.patch_size, stride=config.patch_size)
-        self.class_token = nn.Parameter(torch.randn(tower.width) * 0.02)
+        self.class_token = nn.Parameter(nn.init.normal_(torch.empty(tower.width), std=0.02))
         cells = (config.image_size // config.patch_size) ** 2
-        self.positions = nn.Parameter(torch.randn(1 + cells, tower.width) * 0.02)
+        self.positions = nn.Parameter(nn.init.normal_(torch.empty(1 + cells, tower.width), std=0.02))
         self.blocks = nn.ModuleList([Block(tower) for _ in range(tower.layers)])
         self.norm = _norm(tower)
         self.projection = nn.Linear(tower.width, config.projection_dim, bias=config.image_bias)
@@ -151,7 +151,7 @@ class TextTower(nn.Module):
         super().__init__()
         tower = config.text
         self.tokens = nn.Embedding(config.vocab_size, tower.width)
-        self.positions = nn.Parameter(torch.randn(config.context_length, tower.width) * 0.01)
+        self.positions = nn.Parameter(nn.init.normal_(torch.empty(config.context_length, tower.width), std=0.01))
         self.blocks = nn.ModuleList([Block(tower) for _ in range(tower.layers)])
         self.norm = _norm(tower)
         self.projection = nn.Linear(tower.width, config.projection_dim, bias=False)

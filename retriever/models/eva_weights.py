@@ -16,7 +16,7 @@ from torch import Tensor
 
 from retriever.files import read_object
 from retriever.models.eva_clip import EvaCLIP, EvaCLIPConfig, TowerConfig
-from retriever.models.weights import check_names, stored_names
+from retriever.models.weights import check_names, stored_names, without_memory
 
 Sources = list[str | None]
 """The published tensors that make up a parameter of ours, stacked along its first dimension; `None` means zeros."""
@@ -88,7 +88,7 @@ def load_eva_clip(folder: Path, device: str = "cpu", dtype: torch.dtype = torch.
         config = eva_config(settings) if of_eva else hub_config(settings, stored)
     except (KeyError, ValueError) as error:
         raise ValueError(f"{folder / 'config.json'}: {error}") from error
-    with torch.device("meta"):
+    with without_memory():
         model = EvaCLIP(config)
     names = model.state_dict()
     sources = {name: eva_sources(name) if of_eva else hub_sources(name, config) for name in names}

@@ -1,4 +1,4 @@
-"""A Q-Former's layers for inference: bit-identical to transformers' modules, with fewer operations."""
+"""A Q-Former's layers for inference: bit-identical to `QFormer`, with fewer operations."""
 
 from __future__ import annotations
 
@@ -9,32 +9,35 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from retriever.models.qformer_layers import QFormer
+
 
 class FusedLayers:
     """The layers of a Q-Former that reads texts, without the last layer's text outputs, which step 2 does not use.
 
     Queries, keys and values of the same input are computed in one product, and a mask is only used if there is padding.
-    The weights are those of `encoder` at construction; there are no gradients and no dropout.
+    The weights are those of `qformer` at construction; there are no gradients and no dropout.
 
     Args:
-        encoder: The encoder of a transformers Q-Former.
-        length: Number of query tokens.
+        qformer: The Q-Former.
     """
 
-    def __init__(self, encoder: Any, length: int) -> None:
-        self._length = length
-        self._layers = [_Layer(layer) for layer in encoder.layer[:-1]]
-        self._last = _Layer(encoder.layer[-1], last=True)
+    def __init__(self, qformer: QFormer) -> None:
+        *layers, last = qformer.layers
+        heads = qformer.config.num_attention_heads
+        self._layers = [_Layer(layer, heads) for layer in layers]
+        self._last = _Layer(last, heads, last=True)
 
-    def __call__(self, hidden: Tensor, attention_mask: Tensor, images: Tensor) -> Tensor:
+    def __call__(self, hidden: Tensor, length: int, attention_mask: Tensor, images: Tensor) -> Tensor:
         """Returns the fused tokens, [B, queries, H].
 
         Args:
-            hidden: Embeddings of queries and texts, [B, queries + T, H].
+            hidden: Embeddings of queries and texts, [B, length + T, H].
+            length: Number of query tokens.
             attention_mask: 1 for text tokens and 0 for padding, [B, T].
             images: The feature maps, normalized, [B, cells, width].
         """
-        length, mask = self._length, _additive_mask(attention_mask, self._length, hidden.dtype)
+        mask = _additive_mask(attention_mask, length, hidden.dtype)
         for layer in self._layers:
             queries, texts = layer.attention(hidden, hidden, mask).split([length, hidden.shape[1] - length], dim=1)
             hidden = torch.cat([layer.seen(queries, images), layer.of_texts(texts)], dim=1)
@@ -45,15 +48,17 @@ class _Layer:
     """The parts of one layer.
 
     Args:
-        layer: A transformers Q-Former layer.
+        layer: A layer of a Q-Former.
+        heads: Number of attention heads.
         last: Whether only queries attend.
     """
 
-    def __init__(self, layer: Any, last: bool = False) -> None:
-        self.attention = _Attention(layer.attention, itself=not last)
-        self._crossattention = _Attention(layer.crossattention, itself=False) if layer.has_cross_attention else None
-        self._of_queries = _FeedForward(layer.intermediate_query, layer.output_query)
-        self.of_texts = _FeedForward(layer.intermediate, layer.output)
+    def __init__(self, layer: Any, heads: int, last: bool = False) -> None:
+        crossed = "crossattention" in layer
+        self.attention = _Attention(layer["attention"], heads, itself=not last)
+        self._crossattention = _Attention(layer["crossattention"], heads, itself=False) if crossed else None
+        self._of_queries = _FeedForward(layer["intermediate_query"], layer["output_query"])
+        self.of_texts = _FeedForward(layer["intermediate"], layer["output"])
 
     def seen(self, queries: Tensor, images: Tensor) -> Tensor:
         """Returns the layer's output for queries, [B, queries, H], from the output of its self-attention."""
@@ -64,17 +69,18 @@ class _Attention:
     """Attention, followed by the residual sum and the norm.
 
     Args:
-        module: A transformers attention module.
+        module: An attention of a layer.
+        heads: Number of attention heads.
         itself: Whether this is self-attention.
     """
 
-    def __init__(self, module: Any, itself: bool) -> None:
-        parts = module.attention
-        self._heads = parts.num_attention_heads
+    def __init__(self, module: Any, heads: int, itself: bool) -> None:
+        parts = module["attention"]
+        self._heads = heads
         # projections of the attending input, and of the input that it attends to
-        self._inner = None if itself else _joined([parts.query])
-        self._outer = _joined([parts.query, parts.key, parts.value] if itself else [parts.key, parts.value])
-        self._end = _End(module.output)
+        self._inner = None if itself else _joined([parts["query"]])
+        self._outer = _joined([parts[name] for name in (["query"] if itself else []) + ["key", "value"]])
+        self._end = _End(module["output"])
 
     def __call__(self, x: Tensor, context: Tensor, mask: Tensor | None = None) -> Tensor:
         """Lets `x` [B, N, H] attend to `context` [B, M, W]; `mask` is added to the attention scores."""
@@ -90,18 +96,18 @@ class _FeedForward:
     """Two linear layers, followed by the residual sum and the norm."""
 
     def __init__(self, first: Any, second: Any) -> None:
-        self._first, self._activation, self._end = _joined([first.dense]), first.intermediate_act_fn, _End(second)
+        self._first, self._end = _joined([first["dense"]]), _End(second)
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self._end(self._activation(functional.linear(x, *self._first)), x)
+        return self._end(functional.gelu(functional.linear(x, *self._first)), x)
 
 
 class _End:
     """A linear layer, a residual sum and a norm."""
 
     def __init__(self, module: Any) -> None:
-        norm: nn.LayerNorm = module.LayerNorm
-        self._linear = _joined([module.dense])
+        norm: nn.LayerNorm = module["LayerNorm"]
+        self._linear = _joined([module["dense"]])
         self._norm = (norm.normalized_shape, norm.weight.detach(), norm.bias.detach(), norm.eps)
 
     def __call__(self, x: Tensor, other: Tensor) -> Tensor:

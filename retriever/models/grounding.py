@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from retriever.models.padding import prepare_transformers
 from retriever.transfer import to_device
 
 
@@ -39,6 +40,7 @@ def load_grounding(
 
     if not (folder / "config.json").is_file():
         raise ValueError(f"{folder}: has no config.json; use the folder of a Grounding DINO model for transformers")
+    prepare_transformers()
     processor = AutoProcessor.from_pretrained(folder, trust_remote_code=False)
     model = AutoModelForZeroShotObjectDetection.from_pretrained(
         folder, dtype=dtype, use_safetensors=True, trust_remote_code=False

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import torch
-from transformers import CLIPTokenizer
 
 from retriever.models.checkpoints import convert_checkpoint
 from retriever.models.eva_weights import eva_config, load_eva_clip
@@ -33,6 +32,8 @@ def import_eva(checkpoint: Path, config: Path, out: Path, tokenizer: Path | None
         model = eva_config(settings)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{config}: not a configuration of EVA's repository: {error!r}") from error
+    from transformers import CLIPTokenizer  # only here, because other commands do without
+
     words = None if tokenizer is None else CLIPTokenizer.from_pretrained(tokenizer)
     if words is not None and len(words) != model.vocab_size:
         raise ValueError(f"{tokenizer}: has {len(words)} words, the model {model.vocab_size}; is it CLIP's tokenizer?")

@@ -7,18 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
 from torch import Tensor
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from retriever.models.checkpoints import read_checkpoint
 from retriever.models.lavis import FROM_BASE, from_lavis, is_ignored, lavis_settings, lavis_sources
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_folder import Layout, read_layout, write_folder
-from retriever.models.weights import check_shapes, read_weights, some, stored_names
+from retriever.models.weights import check_shapes, read_weights, some, stored_names, without_memory
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Kind = Literal["lavis", "omgm", "echosight"]
 
@@ -151,6 +152,8 @@ def _tell_kind(file: Path, state: Mapping[str, Tensor], wrappers: Sequence[str])
 def _tokenizer(folder: Path | None) -> PreTrainedTokenizerBase:
     if folder is None:
         raise ValueError("--tokenizer: pass the folder of bert-base-uncased's tokenizer; a checkpoint has none")
+    from transformers import AutoTokenizer  # only here, because other commands do without
+
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder)
     if tokenizer.bos_token is None:
         tokenizer.add_special_tokens({"bos_token": "[DEC]"})  # BLIP-2 adds this token, so the weights have a row for it
@@ -183,7 +186,7 @@ def _empty_model(
     """Returns the model's tensors by name, on the meta device: shapes without memory."""
     if settings["vision"]["kind"] != "blip2":
         raise ValueError("--base: its image tower is not BLIP-2's ViT-g, which the checkpoint needs")
-    with torch.device("meta"):
+    with without_memory():
         return dict(QFormerFusion(settings, tokenizer, pixels).state_dict())
 
 

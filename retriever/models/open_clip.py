@@ -17,6 +17,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from retriever.images import prepare_image
+from retriever.models.padding import prepare_transformers
 from retriever.models.pixels import PixelPreparation
 
 CONFIG_NAME = "open_clip_config.json"
@@ -112,6 +113,7 @@ def load_open_clip(
         import open_clip
     except ImportError as error:
         raise ValueError(f"{folder}: an open_clip model, which needs: pip install 'omgm[openclip]'") from error
+    prepare_transformers()  # text towers may be its models
     if not any((folder / name).is_file() for name in WEIGHTS_NAMES):
         raise ValueError(
             f"{folder / WEIGHTS_NAMES[0]}: not found; convert another checkpoint (open_clip_pytorch_model.bin) with "

@@ -13,14 +13,13 @@ from contextvars import ContextVar
 from typing import Any
 
 from torch import Tensor
-from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
 
 _padded: ContextVar[bool | None] = ContextVar("padded", default=None)
 
 
 @contextmanager
 def known_padding(padded: bool) -> Iterator[None]:
-    """Keeps the models of transformers from reading padding masks in this context.
+    """Keeps the models of transformers from reading padding masks in this context, after `prepare_transformers`.
 
     Results are the same, with attention implementation "sdpa" or "eager" and for models that attend to all tokens, to
     earlier ones or to near ones.
@@ -50,5 +49,15 @@ def _unread(build: Callable[..., Tensor | None]) -> Callable[..., Tensor | None]
     return mask
 
 
-AttentionMaskInterface.register("sdpa", _unread(sdpa_mask))
-AttentionMaskInterface.register("eager", _unread(eager_mask))
+@functools.cache
+def prepare_transformers() -> None:
+    """Lets the models of transformers know what `known_padding` says, and hides its progress bars.
+
+    Whoever loads one of its models calls this first; everything else does without the seconds that the import takes.
+    """
+    from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
+    from transformers.utils import logging
+
+    AttentionMaskInterface.register("sdpa", _unread(sdpa_mask))
+    AttentionMaskInterface.register("eager", _unread(eager_mask))
+    logging.disable_progress_bar()  # small models load faster than the bar is drawn

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 import torch
 from PIL import Image
 from torch import Tensor, nn
-from transformers import AutoTokenizer, Blip2QFormerConfig, Blip2QFormerModel, PreTrainedTokenizerBase
-from transformers.models.blip_2.modeling_blip_2 import Blip2TextEmbeddings
 
 from retriever.batching import by_length
 from retriever.image_cache import ImageCache
@@ -22,9 +20,10 @@ from retriever.models.graphs import Forward, graphed
 from retriever.models.pixels import PixelPreparation
 from retriever.models.published import Published
 from retriever.models.qformer_folder import read_layout, small_settings, vision_tower, write_folder
-from retriever.models.qformer_layers import run_layers
+from retriever.models.qformer_layers import QFormer, QFormerConfig
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
-from retriever.models.weights import check_shapes, read_weights
+from retriever.models.text_tokenizer import AnyTokenizer, TextTokenizer, load_tokenizer, padded
+from retriever.models.weights import check_shapes, read_weights, without_memory
 from retriever.transfer import to_device
 
 UNSAVED = "unsaved"
@@ -51,7 +50,7 @@ class QFormerFusion(Published, nn.Module):
     def __init__(
         self,
         settings: Mapping[str, Any],
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: AnyTokenizer,
         pixels: PixelPreparation,
         vision: nn.Module | None = None,
         fingerprint: str = UNSAVED,
@@ -60,7 +59,7 @@ class QFormerFusion(Published, nn.Module):
         super().__init__()
         self.vision = vision_tower(settings["vision"]) if vision is None else vision
         self.vision_settings = settings["vision"]
-        self.config = config = Blip2QFormerConfig(**settings["qformer"])
+        self.config = config = QFormerConfig.read(settings["qformer"])
         self.tokenizer = tokenizer
         self.pixels = pixels
         self.max_text_tokens = settings["max_text_tokens"]
@@ -72,12 +71,17 @@ class QFormerFusion(Published, nn.Module):
         self._tokenizing = threading.Lock()  # a call sets padding and truncation on the shared tokenizer
         self.vision_norm = nn.LayerNorm(config.encoder_hidden_size, settings.get("vision_norm_eps", 1e-5))
         tokens = (1, settings["queries"], config.hidden_size)
-        self.query_tokens = nn.Parameter(torch.randn(tokens) * config.initializer_range)
+        self.query_tokens = nn.Parameter(nn.init.normal_(torch.empty(tokens), std=config.initializer_range))
         self.token_mean = nn.Buffer(torch.zeros(tokens)) if settings.get("centered") else None
-        self.embeddings = Blip2TextEmbeddings(config)
-        for table in (self.embeddings.word_embeddings, self.embeddings.position_embeddings):
-            nn.init.normal_(table.weight, std=config.initializer_range)
-        self.qformer = Blip2QFormerModel(config)
+        self.embeddings = nn.ModuleDict(
+            {
+                "word_embeddings": nn.Embedding(config.vocab_size, config.hidden_size, config.pad_token_id),
+                "position_embeddings": nn.Embedding(config.max_position_embeddings, config.hidden_size),
+            }
+        )
+        for table in self.embeddings.parameters():
+            nn.init.normal_(table, std=config.initializer_range)
+        self.qformer = QFormer(config)
         self.eval()
 
     @classmethod
@@ -85,7 +89,7 @@ class QFormerFusion(Published, nn.Module):
         cls,
         vision: SmallVision,
         vision_config: SmallCLIPConfig,
-        tokenizer: PreTrainedTokenizerBase,
+        tokenizer: TextTokenizer,
         pixels: PixelPreparation,
         *,
         hidden_size: int = 128,
@@ -110,7 +114,6 @@ class QFormerFusion(Published, nn.Module):
                 # BLIP-2 has 0.02 at width 768; at this width hardly anything would reach the tokens.
                 "initializer_range": 0.6 * hidden_size**-0.5,
                 "encoder_hidden_size": vision_config.vision_width,
-                "use_qformer_text_input": True,
             },
             "vision": small_settings(vision_config),
             "queries": queries,
@@ -145,8 +148,8 @@ class QFormerFusion(Published, nn.Module):
         """
         fingerprint = folder_fingerprint(folder)
         layout = read_layout(folder)
-        pixels, tokenizer = PixelPreparation.load(folder), AutoTokenizer.from_pretrained(folder)
-        with torch.device("meta"):
+        pixels, tokenizer = PixelPreparation.load(folder), load_tokenizer(folder)
+        with without_memory():
             model = cls(layout.settings, tokenizer, pixels, fingerprint=fingerprint, batch_size=batch_size)
         empty = model.state_dict()
         sources = {name: layout.stored_name(name) for name in empty}
@@ -158,11 +161,9 @@ class QFormerFusion(Published, nn.Module):
             model.vision.fuse(device, dtype)
         model.to(dtype)
         if small and fused:
-            model._fused = FusedLayers(model.qformer.encoder, model.token_shape[0])
+            model._fused = FusedLayers(model.qformer)
         # Otherwise convolutions copy their weights in each call.
         model.vision.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # missing from torch's types
-        positions = torch.arange(model.config.max_position_embeddings, device=device)
-        model.embeddings.position_ids = nn.Buffer(positions[None], persistent=False)  # not stored
         model.folder = folder
         return model
 
@@ -174,7 +175,7 @@ class QFormerFusion(Published, nn.Module):
             for name, tensor in self.state_dict().items()
         }
         settings = {
-            "qformer": self.config.to_diff_dict(),
+            "qformer": asdict(self.config),
             "vision": self.vision_settings,
             "queries": self.query_tokens.shape[1],
             "max_text_tokens": self.max_text_tokens,
@@ -197,11 +198,11 @@ class QFormerFusion(Published, nn.Module):
         """Tokenizes like `tokenize`, but returns ids and mask on the CPU."""
         limit = min(max_tokens or self.max_text_tokens, self.max_text_tokens)
         with self._tokenizing:
-            encoded = self.tokenizer(list(texts), padding=True, truncation=True, max_length=limit, return_tensors="pt")
-        ids = encoded["input_ids"]
+            encoded = self.tokenizer(list(texts), truncation=True, max_length=limit)
+        ids, mask = padded(encoded["input_ids"], self.tokenizer.pad_token_id)
         if len(self.tokenizer) > self.config.vocab_size:  # an added word such as <image> may have no row of weights
             ids = ids.masked_fill(ids >= self.config.vocab_size, self.tokenizer.unk_token_id)
-        return ids, encoded["attention_mask"]
+        return ids, mask
 
     def vision_features(self, pixels: Tensor) -> Tensor:
         """Runs the image tower on pixel values [B, 3, H, W]; returns [B, cells, width] in the model's dtype."""
@@ -213,15 +214,17 @@ class QFormerFusion(Published, nn.Module):
 
         Text positions start at 0; query tokens have none. Padding is masked, so its amount does not affect the result.
         """
-        queries = self.query_tokens.expand(len(input_ids), -1, -1)
-        joint = self.embeddings(input_ids=input_ids, query_embeds=queries)
-        images = self.vision_norm(features)
-        hidden = self.qformer.dropout(self.qformer.layernorm(joint))
-        layers: Callable[..., Tensor] = partial(run_layers, self.qformer.encoder, self.token_shape[0])
-        if self._fused is not None and not self.training:
-            layers = self._fused
-        tokens = layers(hidden, attention_mask, images)
+        hidden = self.qformer.layernorm(self.embedded(input_ids))
+        layers = self.qformer if self._fused is None or self.training else self._fused
+        tokens: Tensor = layers(hidden, self.token_shape[0], attention_mask, self.vision_norm(features))
         return tokens if self.token_mean is None else tokens - self.token_mean
+
+    def embedded(self, input_ids: Tensor) -> Tensor:
+        """Returns the embeddings of the queries and of texts, [B, 32 + T, H]."""
+        tables: Any = self.embeddings
+        positions = tables["position_embeddings"].weight[: input_ids.shape[1]]
+        queries = self.query_tokens.expand(len(input_ids), -1, -1)
+        return torch.cat([queries, tables["word_embeddings"](input_ids) + positions], dim=1)
 
     @torch.inference_mode()
     def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> Tensor:

@@ -10,18 +10,19 @@ from typing import Any
 
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerBase
 
 from retriever.files import read_object, replace_with
 from retriever.models import blip2
 from retriever.models.pixels import PixelPreparation
+from retriever.models.qformer_layers import QFormerConfig
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
+from retriever.models.text_tokenizer import AnyTokenizer
 from retriever.models.weights import WEIGHTS_NAME, stored_names
 
 CONFIG_NAME = "config.json"
 
 _TOWERS: dict[str, Callable[[dict[str, Any]], nn.Module]] = {
-    "small_clip": lambda config: SmallVision(SmallCLIPConfig(**config)),
+    "small_clip": lambda config: SmallVision(SmallCLIPConfig.read(config)),
     "blip2": blip2.vision_tower,
 }
 """Builds the image tower of each kind from its sizes."""
@@ -34,7 +35,7 @@ class Layout:
     """Settings of a folder and the names of its tensors.
 
     Attributes:
-        settings: `qformer`: the arguments of a `Blip2QFormerConfig`. `vision`: the arguments of `vision_tower`.
+        settings: `qformer`: the arguments of a `QFormerConfig`. `vision`: the arguments of `vision_tower`.
             `queries`: number of query tokens, and so of fused tokens. `max_text_tokens`: longest text; the rest is cut.
             `vision_norm_eps`: epsilon of the norm between tower and Q-Former, 1e-5 by default. `centered`: whether each
             of the fused tokens has its mean over training data subtracted, `token_mean`; what all images and texts
@@ -67,24 +68,26 @@ def read_layout(folder: Path) -> Layout:
     if not path.is_file():
         raise ValueError(f"{path}: not found; the folder of a Q-Former must have one")
     settings = read_object(path)
-    if settings.get("model_type") == blip2.MODEL_TYPE:
-        try:
+    try:
+        if settings.get("model_type") == blip2.MODEL_TYPE:
             layout = Layout(blip2.settings_of(settings), blip2.stored_name, blip2.ignored)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
+        elif (kind := settings.get("vision", {}).get("kind")) in _TOWERS:
+            layout = Layout(settings)
+        else:
+            raise ValueError(f"vision.kind: must be one of {', '.join(_TOWERS)}, got {kind!r}")
+        QFormerConfig.read(layout.settings["qformer"])
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if settings.get("model_type") == blip2.MODEL_TYPE:
         blip2.check_revision(folder, stored_names(folder))
-        return layout
-    kind = settings.get("vision", {}).get("kind")
-    if kind not in _TOWERS:
-        raise ValueError(f"{path}: vision.kind: must be one of {', '.join(_TOWERS)}, got {kind!r}")
-    return Layout(settings)
+    return layout
 
 
 def write_folder(
     folder: Path,
     settings: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: AnyTokenizer,
     pixels: PixelPreparation,
 ) -> None:
     """Writes a folder in our layout; the weights come last."""

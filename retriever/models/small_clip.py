@@ -1,29 +1,35 @@
 """A CLIP-type dual encoder that two CPU cores can train: a small residual network and a small text transformer.
 
-It follows the interface of transformers' CLIP models (`get_image_features`, `get_text_features`, `vision_model`), so
-that `retriever.models.encoder` loads it and a full-size CLIP with the same code.
+It follows the interface of transformers' CLIP models (`get_image_features`, `get_text_features`, `vision_model`,
+`save_pretrained`), so that `retriever.models.encoder` runs it and a full-size CLIP with the same code. It is a plain
+module because importing transformers takes longer than importing PyTorch.
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
 
+from retriever.files import read_object, replace_with
 from retriever.models.efficientnet_lite import FEATURES
 from retriever.models.fused_convolutions import FusedConvolution
+from retriever.models.weights import WEIGHTS_NAME, check_shapes, read_weights, without_memory
 
 
-class SmallCLIPConfig(PretrainedConfig):
+@dataclass
+class SmallCLIPConfig:
     """Sizes of a `SmallCLIP`.
 
-    Args:
+    Attributes:
         image_size: Height and width of the input image in pixels; a multiple of 16.
         channels: Width of each stage; every stage halves height and width.
         vision_heads: Attention heads over the last feature map.
@@ -40,41 +46,27 @@ class SmallCLIPConfig(PretrainedConfig):
         photo_share: Its share of the similarity of two images.
     """
 
-    model_type = "small_clip"
+    model_type: ClassVar[str] = "small_clip"
 
-    def __init__(
-        self,
-        image_size: int = 112,
-        channels: tuple[int, ...] = (32, 48, 96, 192),
-        vision_heads: int = 4,
-        vocab_size: int = 4096,
-        text_width: int = 128,
-        text_layers: int = 2,
-        text_heads: int = 4,
-        max_text_tokens: int = 72,
-        projection_dim: int = 128,
-        pad_token_id: int = 0,
-        base_model: str | None = None,
-        photo_size: int = 160,
-        photo_dim: int = 64,
-        photo_share: float = 0.3,
-        **kwargs: Any,
-    ):
-        self.image_size = image_size
-        self.channels = list(channels)
-        self.vision_heads = vision_heads
-        self.vocab_size = vocab_size
-        self.text_width = text_width
-        self.text_layers = text_layers
-        self.text_heads = text_heads
-        self.max_text_tokens = max_text_tokens
-        self.projection_dim = projection_dim
-        self.pad_token_id = pad_token_id
-        self.base_model = base_model
-        self.photo_size = photo_size
-        self.photo_dim = photo_dim
-        self.photo_share = photo_share
-        super().__init__(**kwargs)
+    image_size: int = 112
+    channels: Sequence[int] = (32, 48, 96, 192)
+    vision_heads: int = 4
+    vocab_size: int = 4096
+    text_width: int = 128
+    text_layers: int = 2
+    text_heads: int = 4
+    max_text_tokens: int = 72
+    projection_dim: int = 128
+    pad_token_id: int = 0
+    base_model: str | None = None
+    photo_size: int = 160
+    photo_dim: int = 64
+    photo_share: float = 0.3
+
+    @classmethod
+    def read(cls, settings: Mapping[str, Any]) -> Self:
+        """Takes the sizes from a config.json."""
+        return cls(**{field.name: settings[field.name] for field in fields(cls) if field.name in settings})
 
     @property
     def vision_width(self) -> int:
@@ -143,8 +135,8 @@ class SmallVision(nn.Module):
             previous = width
         self.stages = nn.Sequential(*stages)
         side = config.image_size // 2 ** len(config.channels)
-        self.pool_token = nn.Parameter(torch.randn(1, 1, previous) * 0.02)
-        self.positions = nn.Parameter(torch.randn(1, 1 + side * side, previous) * 0.02)
+        self.pool_token = nn.Parameter(nn.init.normal_(torch.empty(1, 1, previous), std=0.02))
+        self.positions = nn.Parameter(nn.init.normal_(torch.empty(1, 1 + side * side, previous), std=0.02))
         self.mixer = _transformer(previous, config.vision_heads, 1)
         self._fused: list[Callable[[Tensor], Tensor]] | None = None
 
@@ -225,7 +217,9 @@ class SmallText(nn.Module):
     def __init__(self, config: SmallCLIPConfig):
         super().__init__()
         self.tokens = nn.Embedding(config.vocab_size, config.text_width, padding_idx=config.pad_token_id)
-        self.positions = nn.Parameter(torch.randn(1, config.max_text_tokens, config.text_width) * 0.02)
+        self.positions = nn.Parameter(
+            nn.init.normal_(torch.empty(1, config.max_text_tokens, config.text_width), std=0.02)
+        )
         self.transformer = _transformer(config.text_width, config.text_heads, config.text_layers)
         nn.init.normal_(self.tokens.weight, std=0.05)
 
@@ -238,15 +232,15 @@ class SmallText(nn.Module):
         return pooled
 
 
-class SmallCLIP(PreTrainedModel):
+class SmallCLIP(nn.Module):
     """The dual encoder: two towers, two projections, and the logarithm of a learned temperature (`logit_scale`)."""
 
-    config_class = SmallCLIPConfig
     photo_mean: Tensor
     photo_projection: Tensor
 
     def __init__(self, config: SmallCLIPConfig):
-        super().__init__(config)
+        super().__init__()
+        self.config = config
         self.vision_model = SmallVision(config)
         self.text_model = SmallText(config)
         self.visual_projection = nn.Linear(config.vision_width, config.projection_dim, bias=False)
@@ -255,10 +249,39 @@ class SmallCLIP(PreTrainedModel):
         if config.base_model is not None:  # buffers, since no gradient reaches them
             self.register_buffer("photo_mean", torch.zeros(FEATURES))
             self.register_buffer("photo_projection", torch.zeros(config.photo_dim, FEATURES))
-        self.post_init()  # type: ignore[no-untyped-call]
 
-    def _init_weights(self, module: nn.Module) -> None:
-        """Keeps PyTorch's initialization: transformers' default is far too small for convolutions."""
+    @classmethod
+    def load(cls, folder: Path, dtype: torch.dtype = torch.float32) -> Self:
+        """Loads the model in `folder` with weights of `dtype`.
+
+        Raises:
+            ValueError: A file is missing, or a weight is missing, unexpected or has the wrong shape.
+        """
+        with without_memory():
+            model = cls(SmallCLIPConfig.read(read_object(folder / "config.json")))
+        expected = model.state_dict()
+        tensors = read_weights(folder, {name: name for name in expected}, dtype=dtype)
+        check_shapes(folder, tensors, expected)
+        model.load_state_dict(tensors, assign=True)
+        return model.eval()
+
+    def save_pretrained(self, folder: Path, state_dict: Mapping[str, Tensor]) -> None:
+        """Writes the folder that `load` reads; the weights come last."""
+        folder.mkdir(parents=True, exist_ok=True)
+        dtype = str(next(t.dtype for t in state_dict.values() if t.is_floating_point())).removeprefix("torch.")
+        kind = {"architectures": [type(self).__name__], "model_type": self.config.model_type, "dtype": dtype}
+        (folder / "config.json").write_text(json.dumps(kind | asdict(self.config), indent=2) + "\n", encoding="utf-8")
+        replace_with(folder / WEIGHTS_NAME, lambda partial: save_file(dict(state_dict), partial, {"format": "pt"}))
+
+    @property
+    def device(self) -> torch.device:
+        """The device of its weights."""
+        return self.logit_scale.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of its weights."""
+        return self.logit_scale.dtype
 
     def resize_vocabulary(self, size: int) -> None:
         """Resizes the token embeddings to `size`; new ids get random vectors, existing ones keep theirs."""
@@ -293,7 +316,3 @@ class SmallCLIP(PreTrainedModel):
         """Encodes texts as vectors [B, projection_dim], not normalized."""
         projected: Tensor = self.text_projection(self.text_model(input_ids, attention_mask))
         return projected
-
-
-AutoConfig.register("small_clip", SmallCLIPConfig)
-AutoModel.register(SmallCLIPConfig, SmallCLIP)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from retriever.files import read_object
 from retriever.models.checkpoints import INDEX_NAME
@@ -84,6 +87,21 @@ def read_weights(
                     cast = dtype if tensor.is_floating_point() else None
                     tensors[ours[source]] = tensor.to(cast or tensor.dtype)
     return tensors
+
+
+@contextmanager
+def without_memory() -> Iterator[None]:
+    """Creates tensors on the meta device in this context: they have shapes but no values."""
+    with torch.device("meta"), _Undrawn():
+        yield
+
+
+class _Undrawn(TorchFunctionMode):
+    """Draws no values of a normal distribution, for which the meta device would import PyTorch's compiler (2 s)."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Returns the tensor that `nn.init.normal_` would fill; calls everything else."""
+        return kwargs["tensor"] if func is nn.init.normal_ else func(*args, **(kwargs or {}))
 
 
 def check_names(where: Path, expected: set[str], found: set[str]) -> None:

@@ -319,7 +319,7 @@ def test_another_kind_of_model_is_refused(world: Path, tmp_path: Path) -> None:
     tokenizer = small_encoder().tokenizer
     sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = CLIPConfig(
-        text_config={**sizes, "vocab_size": len(tokenizer), "eos_token_id": tokenizer.sep_token_id},
+        text_config={**sizes, "vocab_size": len(tokenizer), "eos_token_id": tokenizer.backend.token_to_id("[SEP]")},
         vision_config={**sizes, "image_size": 32, "patch_size": 8},
     )
     CLIPModel(config).save_pretrained(tmp_path / "clip")

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,13 +24,11 @@ from indexes.progress import progress_bar
 from retriever.files import replacing, write_whole
 from retriever.images import ImageError
 from retriever.models.pixels import PixelPreparation
+from retriever.models.qformer import QFormerFusion
 from retriever.transfer import to_device
 from training.processes import Processes
 from training.reranker.feature_store import FeatureStore
 from training.reranker.image_table import ImageTable
-
-if TYPE_CHECKING:
-    from retriever.models.qformer import QFormerFusion  # imports transformers, which processes that decode do without
 
 logger = logging.getLogger(__name__)
 

@@ -47,8 +47,8 @@ class Reranker(nn.Module):
         start = math.log(temperature) if log_temperature else temperature
         self.learned_temperature = nn.Parameter(torch.tensor(start, device=fusion.query_tokens.device))
         self.fusion.vision.requires_grad_(False)
-        last = self.fusion.qformer.encoder.layer[-1]
-        for unread in (last.intermediate, last.output):  # its outputs for texts are never used
+        last = self.fusion.qformer.layers[-1]
+        for unread in (last["intermediate"], last["output"]):  # its outputs for texts are never used
             unread.requires_grad_(False)
 
     def train(self, mode: bool = True) -> Reranker:

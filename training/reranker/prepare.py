@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
 
 from indexes.knowledge.article_images import ImageUse, MainImage, choose_further, keys_with_tokens
 from indexes.knowledge.formats.rankings import check_coverage
@@ -20,6 +19,7 @@ from indexes.knowledge.sources import ImageSource, find_main, main_candidates
 from indexes.knowledge.wanted_ids import WantedIds
 from indexes.progress import progress_bar
 from retriever.files import write_lines
+from retriever.models.text_tokenizer import AnyTokenizer
 from retriever.texts import blip_caption, section_passage
 from retriever.types import Entity
 from training.copies import originals, text_hash
@@ -62,7 +62,7 @@ class Preparation:
 def prepare(
     data: RerankerData,
     folder: Path,
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: AnyTokenizer,
     *,
     max_tokens: int,
     most_similar: bool,
@@ -168,7 +168,7 @@ def _usable(data: RerankerData, negatives: dict[str, MinedNegatives], left_out: 
 
 
 def _tokens(
-    texts: Iterable[str], tokenizer: PreTrainedTokenizerBase, max_tokens: int
+    texts: Iterable[str], tokenizer: AnyTokenizer, max_tokens: int
 ) -> Iterator[np.ndarray[tuple[int], np.dtype[np.int64]]]:
     waiting = iter(texts)
     while part := list(islice(waiting, 1024)):

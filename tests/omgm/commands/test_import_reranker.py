@@ -259,6 +259,7 @@ def test_a_tokenizer_as_bert_has_it_gets_the_word_that_blip2_adds(base: Path, tm
     file = checkpoint(tmp_path, {"model": STATE})
     run(capsys, file, "--base", base, "--tokenizer", tmp_path / "bert", "--out", tmp_path / "out")
     tokenizer = QFormerFusion.load(tmp_path / "out").tokenizer
+    assert isinstance(tokenizer, BertTokenizer)
     assert (len(tokenizer), tokenizer.bos_token, tokenizer.bos_token_id) == (28, "[DEC]", 27)
 
 

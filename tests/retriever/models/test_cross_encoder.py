@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (
+    AutoTokenizer,
     BertConfig,
     BertForSequenceClassification,
     ModernBertConfig,
@@ -116,7 +117,8 @@ def test_scores_are_those_of_flag_embedding(folder: Path) -> None:
 @pytest.mark.parametrize("kind", ["bert", "modernbert"])
 def test_other_architectures_score_as_in_sentence_transformers(kind: str, tmp_path: Path) -> None:
     library = pytest.importorskip("sentence_transformers")
-    words = train_tokenizer([*QUESTIONS, *WORDS] * 3, 300, 128)
+    train_tokenizer([*QUESTIONS, *WORDS] * 3, 300, 128).save_pretrained(tmp_path)
+    words = AutoTokenizer.from_pretrained(tmp_path)
     ids: dict[str, Any] = {f"{name}_token_id": getattr(words, f"{name}_token_id") for name in ("pad", "cls", "sep")}
     sizes: dict[str, Any] = {**SIZES, "vocab_size": len(words), "max_position_embeddings": 128, "num_labels": 1}
     model: PreTrainedModel

@@ -14,7 +14,6 @@ from packaging.requirements import Requirement
 from PIL import Image
 from safetensors.torch import save_file
 from transformers import (
-    AutoTokenizer,
     BertConfig,
     BertModel,
     CLIPConfig,
@@ -266,7 +265,7 @@ def test_the_extra_for_siglip_has_what_its_tokenizer_needs(tmp_path: Path, monke
     def without_protobuf(folder: Path) -> None:
         raise ImportError("SiglipTokenizer requires protobuf")
 
-    monkeypatch.setattr(AutoTokenizer, "from_pretrained", without_protobuf)
+    monkeypatch.setattr("retriever.models.encoder_folder.load_tokenizer", without_protobuf)
     with pytest.raises(ValueError, match=r"pip install 'omgm\[sentencepiece\]': SiglipTokenizer requires protobuf"):
         ClipEncoder.load(tmp_path)
 

@@ -19,8 +19,10 @@ from transformers import (
     XLMRobertaConfig,
 )
 
-from retriever.models.padding import known_padding
+from retriever.models.padding import known_padding, prepare_transformers
 from tests.fakes.unread_device import DEVICE, UnreadDevice
+
+prepare_transformers()
 
 SIZES: dict[str, Any] = {
     "hidden_size": 32,

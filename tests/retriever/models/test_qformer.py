@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
 from torch.nn import functional
+from transformers import Blip2QFormerConfig, Blip2QFormerModel
+from transformers.models.blip_2.modeling_blip_2 import Blip2TextEmbeddings
 
 from retriever.models.fused_qformer import FusedLayers
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
+from retriever.models.qformer_layers import QFormer, QFormerConfig
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from tests.fakes.unread_device import DEVICE, UnreadDevice
 from training.tokenizer import train_tokenizer
 
+SMALL = QFormerConfig(
+    hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=32, encoder_hidden_size=16
+)
 TEXTS = ["a red flag", "the capital is paris and it lies by a river", "what is it", "how tall"]
 IMAGES = [Image.new("RGB", (40, 30), color) for color in ("red", "blue", "green", "yellow")]
 
@@ -158,14 +165,26 @@ def test_a_folder_that_does_not_fit_is_refused(fusion: QFormerFusion, tmp_path: 
         QFormerFusion.load(tmp_path)
 
 
+def reference(model: QFormerFusion) -> Blip2QFormerModel:
+    """Returns transformers' Q-Former with the weights of `model`."""
+    whole: Blip2QFormerModel = Blip2QFormerModel(
+        Blip2QFormerConfig(**asdict(model.config), use_qformer_text_input=True)
+    )
+    whole.load_state_dict(model.qformer.state_dict())
+    return whole
+
+
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_tokens_are_those_of_transformers(layers: int) -> None:
     model = small_fusion(layers, seed=layers)
     ids, mask = model.tokenize(TEXTS)
     features = torch.randn(4, 5, 16)
     queries = model.query_tokens.expand(4, -1, -1)
-    whole = model.qformer(
-        query_embeds=model.embeddings(input_ids=ids, query_embeds=queries),
+    sizes = Blip2QFormerConfig(vocab_size=len(model.tokenizer), hidden_size=32, max_position_embeddings=24)
+    embeddings = Blip2TextEmbeddings(sizes)
+    embeddings.load_state_dict(model.embeddings.state_dict())
+    whole = reference(model)(
+        query_embeds=embeddings(input_ids=ids, query_embeds=queries),
         query_length=32,
         attention_mask=torch.cat([mask.new_ones(4, 32), mask], dim=1),
         encoder_hidden_states=model.vision_norm(features),
@@ -176,12 +195,56 @@ def test_tokens_are_those_of_transformers(layers: int) -> None:
     torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-4)
 
 
+def test_weights_start_as_those_of_transformers() -> None:
+    """A training with the same seed gives the model that it gave with transformers' modules."""
+    torch.manual_seed(0)
+    theirs = Blip2QFormerModel(Blip2QFormerConfig(**asdict(SMALL), use_qformer_text_input=True))
+    torch.manual_seed(0)
+    ours = QFormer(SMALL)
+    assert [name for name, _ in ours.named_parameters()] == [name for name, _ in theirs.named_parameters()]
+    assert all(torch.equal(tensor, theirs.state_dict()[name]) for name, tensor in ours.state_dict().items())
+
+
+def test_defaults_are_those_of_transformers() -> None:
+    published = Blip2QFormerConfig().to_dict()
+    assert asdict(QFormerConfig()).items() <= published.items()
+    assert QFormerConfig.read(published) == QFormerConfig()
+
+
+def test_dropout_drops_while_training_only() -> None:
+    torch.manual_seed(0)
+    for config in (replace(SMALL, hidden_dropout_prob=0.0), replace(SMALL, attention_probs_dropout_prob=0.0)):
+        layers = QFormer(config)
+        given = torch.randn(2, 9, 24), 4, torch.ones(2, 5, dtype=torch.int64), torch.randn(2, 6, 16)
+        assert not torch.equal(layers.train()(*given), layers(*given))
+        assert torch.equal(layers.eval()(*given), layers(*given))
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"hidden_act": "relu"}, r"config\.json: qformer: hidden_act: must be 'gelu', got 'relu'"),
+        ({"position_embedding_type": "relative_key"}, "must be 'absolute', got 'relative_key'"),
+        ({"num_attention_heads": 5}, "hidden_size must be a multiple of num_attention_heads, got 32 and 5"),
+    ],
+)
+def test_another_kind_of_qformer_is_refused(
+    fusion: QFormerFusion, tmp_path: Path, setting: dict[str, object], said: str
+) -> None:
+    fusion.save(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"qformer": config["qformer"] | setting}))
+    with pytest.raises(ValueError, match=said):
+        QFormerFusion.load(tmp_path)
+
+
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_device_is_not_waited_for(fused: bool) -> None:
     model = small_fusion(layers=2, seed=0).to(DEVICE)
     model.batch_size = 2
     if fused:
-        model._fused = FusedLayers(model.qformer.encoder, model.token_shape[0])
+        model._fused = FusedLayers(model.qformer)
     with UnreadDevice() as device:
         tokens = [
             model.encode(IMAGES, TEXTS),
