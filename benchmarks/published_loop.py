@@ -45,7 +45,7 @@ class PublishedLoop:
         steps: int = 1_000_000,
     ):
         self.model = Reranker(fusion, False).to(device).train()
-        self.layers = their_layers(fusion).train()
+        self.layers = their_layers(fusion)
         self.device, self.precision = device, getattr(torch, precision)
         self.optimizer = adamw(self.model)
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -62,6 +62,7 @@ class PublishedLoop:
         """Trains a step; returns its loss."""
         pixels, ids, mask = (tensor.to(self.device, non_blocking=True) for tensor in next(self.loader))
         fusion = self.model.fusion
+        self.layers.train(self.model.training)
         self.optimizer.zero_grad()
         with torch.autocast(self.device.type, self.precision, enabled=self.precision != torch.float32):
             with torch.no_grad():
