@@ -23,14 +23,7 @@ from indexes.knowledge.formats.facts import (
     texts_in,
     words_within,
 )
-from indexes.knowledge.formats.fields import (
-    Names,
-    check_text,
-    field_of,
-    folded,
-    images_in_html,
-    kind,
-)
+from indexes.knowledge.formats.fields import Names, check_text, field_of, folded, images_in_html, kind
 from indexes.knowledge.formats.outline import split_article
 from indexes.knowledge.formats.reading import Reading
 from indexes.knowledge.formats.row_groups import PARTS, grouped

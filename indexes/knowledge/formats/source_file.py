@@ -12,10 +12,7 @@ HELP = (
     'a knowledge base in TOML has url = "sqlite:///animals.db" and query = "SELECT …", or dataset = "owner/name"; '
     "see docs/data-formats.md"
 )
-_KEYS = {
-    "sql": (("url", "query"), ("map",)),
-    "huggingface": (("dataset",), ("config", "split", "revision", "map")),
-}
+_KEYS = {"sql": (("url", "query"), ("map",)), "huggingface": (("dataset",), ("config", "split", "revision", "map"))}
 """Keys of each format, required ones first."""
 
 

@@ -170,10 +170,7 @@ _NAMES: tuple[tuple[_Function, str], ...] = (
     (_items, "cslist|csv|ordered list|olist|unbulleted|startplainlist|endplainlist|comma separated entries|enum"),
     (_titled_items, "collapsible list|hidden"),
     (_items, "verse translation|lang-verse"),
-    (
-        _last,
-        "lang|langue|langx|transl|transliteration|translit|script|url|flag|flagcountry|flagu|flagdeco|country",
-    ),
+    (_last, "lang|langue|langx|transl|transliteration|translit|script|url|flag|flagcountry|flagu|flagdeco|country"),
     (_last, "sort|sort2|color|colour|font color|fontcolor|resize|font|bg"),
     (_shown, "ill|interlanguage link|illm|link-interwiki|ill-wd|lien"),
     (_beside, "nihongo|nihongo2|nihongo3"),

@@ -69,10 +69,7 @@ def test_evqa_long_fields_and_a_missing_section(tmp_path: Path) -> None:
         ({"dataset_image_ids": ""}, "line 3: field dataset_image_ids "),
         ({"wikipedia_url": ""}, "line 3: field wikipedia_url "),
         ({"question_type": "riddle"}, "line 3: field question_type: 'riddle'"),
-        (
-            {"evidence_section_id": "two"},
-            "line 3: field evidence_section_id must be an integer, at least 0, got 'two'",
-        ),
+        ({"evidence_section_id": "two"}, "line 3: field evidence_section_id must be an integer, at least 0, got 'two'"),
         ({"evidence_section_id": "-1"}, "line 3: field evidence_section_id must be an integer, at least 0, got '-1'"),
     ],
 )

@@ -178,10 +178,7 @@ def test_other_labels_are_other_inputs(kb: Path) -> None:
     build(kb, labeled(kb, blue="a"))  # nothing to do
     assert (first.folder / "manifest.json").read_bytes() == made
     for others in (labeled(kb, blue="b"), []):
-        with pytest.raises(
-            ValueError,
-            match=r"inputs \(.*labeled images: (other content|given before, not).*--overw",
-        ):
+        with pytest.raises(ValueError, match=r"inputs \(.*labeled images: (other content|given before, not).*--overw"):
             build(kb, others)
     assert best(build(kb, labeled(kb, blue="b"), overwrite=True), "blue") == "b"
 

@@ -137,7 +137,7 @@ def test_headings_without_text_say_something(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(text)
     (fox,) = read_knowledge_base(tmp_path)
     assert [(one.title, one.text) for one in fox.sections] == [
-        *(("Fox", "It eats mice and hens.\nHeight: 40 cm"), ("Past: Old", "Text.")),
+        *(("Fox", "It eats mice and hens.\nHeight: 40 cm"), ("Past: Old", "Text."))
     ]
 
 

@@ -46,10 +46,7 @@ def test_embedded_text_keeps_the_lines_around_it(tmp_path: Path) -> None:
     text += "| A | B | C |\n|---|---|---|\n| ![[Den#Deep]] |  | 3 ![[p.png\\|20]] |\n"
     found, _ = notes(tmp_path, Fox=text, Den=DEN.replace("```", ""), Food=FOOD)
     table = "A: Deep, 2 m., C: 3"
-    assert texts(found["Fox"]) == [
-        ("Fox", "Red.\none It eats mice and hens. two\neggs"),
-        ("Summer", f"Cool.\n{table}"),
-    ]
+    assert texts(found["Fox"]) == [("Fox", "Red.\none It eats mice and hens. two\neggs"), ("Summer", f"Cool.\n{table}")]
 
 
 def test_each_line_is_brought_once_and_items_with_those_below_them(tmp_path: Path) -> None:

@@ -207,10 +207,7 @@ def test_of_entries_with_one_id_the_first_is_kept(tmp_path: Path) -> None:
     assert [entity.id for entity in found] == ["a", "b", "c"]
     assert (skipped.count, skipped.total) == (1, 4)
     assert skipped.listed == [
-        {
-            "place": "entry 4 ('b')",
-            "reason": "field 'id': 'b' occurs a second time; every entity needs its own",
-        }
+        {"place": "entry 4 ('b')", "reason": "field 'id': 'b' occurs a second time; every entity needs its own"}
     ]
 
 

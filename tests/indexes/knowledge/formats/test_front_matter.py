@@ -118,10 +118,7 @@ def test_an_authors_own_keys_are_facts_and_settings_are_counted(tmp_path: Path) 
     entity, losses = facts(tmp_path / "a", f"{own}\nlayout: post\nlicense: CC0\norder: 3\nsee: b/c.md\ndraft: true")
     assert texts(entity) == [
         ("note", "Text."),
-        (
-            "Facts",
-            "Category: mammal\nStatus: rare\nType: animal\nInfo, legs: 4\nDescription: A tale.\nWeight: 5 kg",
-        ),
+        ("Facts", "Category: mammal\nStatus: rare\nType: animal\nInfo, legs: 4\nDescription: A tale.\nWeight: 5 kg"),
     ]
     assert losses.left_out["settings of site generators"].count == 4  # post, CC0, 3 and yes
     assert losses.left_out["addresses and file names"].example == "note.md:12: b/c.md"

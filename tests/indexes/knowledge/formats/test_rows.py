@@ -327,10 +327,7 @@ def test_objects_by_their_keys_inside_another_object(tmp_path: Path) -> None:
     pages = {"12": {"pageid": 12, "title": "Fox", "extract": "Red."}, "7": {"title": "Owl", "extract": "Grey."}}
     value = {"batchcomplete": "", "query": {"normalized": [{"from": "fox", "to": "Fox"}], "pages": pages}}
     found = [(one.id, one.title, one.sections[0].text) for one in read(written(tmp_path / "answer.json", value))]
-    assert found == [
-        ("12", "Fox", "Red."),
-        ("7", "Owl", "Grey."),
-    ]
+    assert found == [("12", "Fox", "Red."), ("7", "Owl", "Grey.")]
 
 
 def test_yaml_as_a_file_and_as_a_folder(tmp_path: Path) -> None:

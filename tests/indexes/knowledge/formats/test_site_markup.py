@@ -137,11 +137,7 @@ def test_a_note_of_a_vault_is_called_as_its_file(tmp_path: Path) -> None:
     (tmp_path / ".obsidian").mkdir()
     first, second, third = read(
         tmp_path,
-        **{
-            "202301": "# An inbox\n\nA",
-            "Red fox": "# Index\n\nB",
-            "Wolf": "---\nimage: '![[w.png]]'\n---\n# Wolf\nC",
-        },
+        **{"202301": "# An inbox\n\nA", "Red fox": "# Index\n\nB", "Wolf": "---\nimage: '![[w.png]]'\n---\n# Wolf\nC"},
     )
     assert (first.title, second.title, third.title) == ("An inbox", "Red fox", "Wolf")
     assert second.sections == (Section("Index", "B", 0),) and third.sections == (Section("Wolf", "C", 0),)

@@ -23,10 +23,7 @@ def test_a_table_of_images(tmp_path: Path) -> None:
     fox, hen = read(path)
     assert guess_format(path) == "csv"
     assert (fox.id, fox.title, fox.image, fox.images) == ("Red fox", "Red fox", "a/red.jpg", (ArticleImage("b.jpg"),))
-    assert fox.sections == (
-        Section("Red fox", 'It is "red".\nIt runs.', 0),
-        Section("Facts", "Height in cm: 40", 1),
-    )
+    assert fox.sections == (Section("Red fox", 'It is "red".\nIt runs.', 0), Section("Facts", "Height in cm: 40", 1))
     assert (hen.id, hen.image, hen.url, hen.sections) == ("Hen", None, "x", ())
     (tmp_path / "foxes.csv.gz").write_bytes(gzip.compress(FOXES.encode()))
     assert read(tmp_path / "foxes.csv.gz") == [fox, hen]

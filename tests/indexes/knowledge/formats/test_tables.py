@@ -142,7 +142,7 @@ def test_empty_cells_among_columns_without_names_keep_their_place() -> None:
     assert lines(["Spire", "", "3 t"], ["Nave", "8 m", ""]) == ["Spire, \u2013, 3 t", "Nave, 8 m"]
     assert lines(["Spire", "", "3 t"], ["Nave", "", "8 t"]) == ["Spire, 3 t", "Nave, 8 t"]  # a column of nothing
     assert lines([Cell("Name", True), "Spire", "Nave"], [Cell("Height", True), "", "8 m"]) == [
-        *("Name: Spire, Nave", "Height: \u2013, 8 m"),
+        *("Name: Spire, Nave", "Height: \u2013, 8 m")
     ]
 
 
@@ -184,7 +184,7 @@ def test_names_without_values_and_repeated_words_are_counted() -> None:
 def test_definitions_are_facts() -> None:
     html = "<dl><dt>Height<dd>40 m<dt>Built<dt>Opened<dd>1880<dd>1881<dt>Story<dd><p>One.<p>Two.</dl>"
     assert [piece.text for piece in read_html(html, Losses())] == [
-        *("Height: 40 m", "Built, Opened: 1880, 1881", "Story: One., Two."),
+        *("Height: 40 m", "Built, Opened: 1880, 1881", "Story: One., Two.")
     ]
     text = without_site_markup("Height\n:   40 m\n\nBuilt\n\n: 1880\n: 1881\n\nText: more.\n", Note(Losses()))
     assert [piece.text for piece in parse(text, Losses())] == ["Height: 40 m", "Built: 1880, 1881", "Text: more."]
