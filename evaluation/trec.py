@@ -12,7 +12,7 @@ import numpy as np
 from evaluation.metrics import ranked
 from evaluation.passages import reading_order
 from evaluation.records import QueryRecord
-from indexes.knowledge.formats.trec_ids import to_column
+from indexes.knowledge.ids import to_column
 from retriever.files import replacing
 
 _DEPTH = 20  # sections per query in sections.run

@@ -10,7 +10,7 @@ from typing import Any
 
 from indexes.builder.report import counts_of, problem_lines, read_report
 from indexes.knowledge.formats import guess_format, name_of
-from indexes.knowledge.formats.sql import hash_sql
+from indexes.knowledge.formats.source_file import hash_sql
 from indexes.knowledge.formats.zim import zim_parts
 from indexes.knowledge.sources import images_beside
 from indexes.store.index import Index

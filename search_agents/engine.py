@@ -16,16 +16,7 @@ from search_agents.budget import Budget, OutOfBudget, Spending
 from search_agents.cache import ResultCache
 from search_agents.corpus import Corpus, NotRecorded, decode_observation, encode_observation, timed
 from search_agents.model import Planner
-from search_agents.records import (
-    IMAGE,
-    Call,
-    CallRecord,
-    Decision,
-    Observation,
-    Round,
-    Watch,
-    harmless_observation,
-)
+from search_agents.records import IMAGE, Call, CallRecord, Decision, Observation, Round, Watch, harmless_observation
 from search_agents.regions import Box, ProposeRegions
 from search_agents.state import CONTEXT_TOKENS, AgentRun, Tool
 from search_agents.tool import check_call

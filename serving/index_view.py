@@ -8,13 +8,7 @@ from functools import lru_cache
 from indexes.store.index import Index
 from retriever.protocols import EntityIndex
 from retriever.types import Candidate
-from serving.schemas import (
-    ArticleOut,
-    CandidateOut,
-    EntityOut,
-    EvidenceOut,
-    IndexOut,
-)
+from serving.schemas import ArticleOut, CandidateOut, EntityOut, EvidenceOut, IndexOut
 
 
 class IndexView:

@@ -27,13 +27,7 @@ from serving.images import decode_image
 from serving.index_view import IndexView
 from serving.metrics import Metrics
 from serving.requests import image_bytes
-from serving.schemas import (
-    AnswerOut,
-    ErrorDetail,
-    EvidenceOut,
-    OnGeneratorError,
-    RetrieveOut,
-)
+from serving.schemas import AnswerOut, ErrorDetail, EvidenceOut, OnGeneratorError, RetrieveOut
 from serving.settings import ServingSettings
 from serving.tracing import Traces
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from indexes.builder.summarizers import Summarizer
+from indexes.knowledge.ids import WantedIds
 from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.knowledge.labeled_images import LabeledImage, with_known_entities
 from indexes.knowledge.sources import find_main
-from indexes.knowledge.wanted_ids import WantedIds
 from retriever.identity import short_hash
 from retriever.types import Entity, IntArray
 from training.copies import originals, text_hash

@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluation.datasets.rows import Row, json_lines
 from indexes.extras import optional
-from indexes.knowledge.images import find_image
+from indexes.knowledge.sources import find_image
 
 ImageFile = bytes | Path
 """An image as the content of a file, or its path."""

@@ -26,7 +26,7 @@ from indexes.builder.summary_file import summarize_all
 from indexes.growing import save_array
 from indexes.knowledge.formats import dropped_titles
 from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.skipped import SkippedEntries
+from indexes.knowledge.formats.reading import SkippedEntries
 from indexes.knowledge.matching import MatchReport
 from indexes.lines import Articles, offsets_path, save_offsets
 from indexes.store.entity_index import write_entity_index

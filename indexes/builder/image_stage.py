@@ -28,8 +28,7 @@ from indexes.knowledge.article_images import (
     is_labeled,
     keys_with_tokens,
 )
-from indexes.knowledge.images import thumbnail
-from indexes.knowledge.sources import ImageSource, find_main, main_candidates, why_missing
+from indexes.knowledge.sources import ImageSource, find_main, main_candidates, thumbnail, why_missing
 from indexes.lines import Articles, save_offsets
 from indexes.store.manifest import THUMBNAILS, keys_are_images
 from indexes.workers import ModelName, in_batches

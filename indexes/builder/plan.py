@@ -14,10 +14,9 @@ from indexes.knowledge.article_images import ImageUse, note_unsearched
 from indexes.knowledge.formats import FORMATS, name_of
 from indexes.knowledge.formats.fields import image_pattern
 from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.skipped import SkippedEntries
-from indexes.knowledge.image_tables import ImageTable
+from indexes.knowledge.formats.reading import SkippedEntries
 from indexes.knowledge.knowledge_base import KnowledgeBase
-from indexes.knowledge.labeled_images import LabeledImage, LabeledSource
+from indexes.knowledge.labeled_images import ImageTable, LabeledImage, LabeledSource
 from indexes.knowledge.matching import MatchReport, with_matched_images
 from indexes.knowledge.sources import ImageSource, open_images
 from indexes.store.index import Index

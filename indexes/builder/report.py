@@ -13,8 +13,8 @@ from typing import Any, get_args
 from indexes.builder.image_records import ImageRecords
 from indexes.knowledge.article_images import ImageProblem, MainImage
 from indexes.knowledge.formats.losses import Losses, warning_of
-from indexes.knowledge.formats.skipped import LISTED, SkippedEntries
-from indexes.knowledge.images import advice_on
+from indexes.knowledge.formats.reading import LISTED, SkippedEntries
+from indexes.knowledge.sources import advice_on
 from indexes.store.manifest import IMAGE_PROBLEMS, REPORT
 from retriever.files import as_line, replacing, write_json, write_whole
 from retriever.types import Entity

@@ -1,11 +1,11 @@
-"""Entity ids as 64-bit hashes, for finding rows and duplicates."""
+"""Entity ids: as 64-bit hashes, in their spellings, as columns of TREC's files, and as questions name them."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit
 
 import numpy as np
 
@@ -69,3 +69,84 @@ def save_ids(path: Path, hashes: IntArray, others: IntArray) -> None:
     rows = np.concatenate([np.arange(len(hashes)), ~others[:, 1]])
     order = np.argsort(found, kind="stable")
     save_array(path, np.stack([found[order], rows[order]]).astype(np.int64))
+
+
+_ENCODED = "%:"
+"""Begins an encoded id. No URL begins with it, so ids that others wrote are not mistaken for encoded ones."""
+
+
+def to_column(id: str) -> str:
+    """Returns an id as a column: unchanged, or `%:` and the id with all but letters, digits and `_.-~` percent-encoded.
+
+    An id is encoded if it is empty, contains white space or a character that is not printable, or begins with `%:`.
+
+    Example:
+        >>> to_column("https://kb.example/San%20Marino"), to_column("New Zealand"), to_column("")
+        ('https://kb.example/San%20Marino', '%:New%20Zealand', '%:')
+    """
+    if id and id.isprintable() and " " not in id and not id.startswith(_ENCODED):
+        return id
+    return _ENCODED + quote(id, safe="", errors="surrogatepass")
+
+
+def from_column(column: str) -> str:
+    """Returns the id in a column, the inverse of `to_column`."""
+    if not column.startswith(_ENCODED):
+        return column
+    return unquote_to_bytes(column.removeprefix(_ENCODED)).decode(errors="surrogatepass")
+
+
+class WantedIds:
+    """Ids as questions spell them, and the rows of the entities they mean.
+
+    Memory use grows with the number of wanted ids, not with the number of entities read.
+
+    Args:
+        ids: The ids, other names or other spellings to find entities by.
+    """
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        self._wanted = dict.fromkeys(ids)  # a set would not keep their order
+        self._respelled: dict[str, list[str]] = {}
+        for wanted in self._wanted:
+            for spelling in spellings(wanted):
+                if spelling != wanted:
+                    self._respelled.setdefault(spelling, []).append(wanted)
+        self._by_id: dict[str, int] = {}
+        self._by_name: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        """Returns the number of wanted ids."""
+        return len(self._wanted)
+
+    def meaning(self, entity: Entity) -> list[str]:
+        """Returns the wanted ids that may mean an entity; spellings of its own id come first."""
+        found: list[str] = []
+        for name in (entity.id, *other_ids(entity)):
+            if name in self._wanted:
+                found.append(name)
+            found += self._respelled.get(name, ())
+        return list(dict.fromkeys(found))
+
+    def add(self, entity: Entity, row: int) -> list[str]:
+        """Records the row of an entity if any wanted id may mean it; returns these ids, see `meaning`."""
+        if found := self.meaning(entity):
+            self._by_id[entity.id] = row
+            for name in other_ids(entity):
+                if name in self._wanted or name in self._respelled:
+                    self._by_name.setdefault(name, row)
+        return found
+
+    def rows(self) -> dict[str, int]:
+        """Returns the row of each wanted id that means an entity; others are absent.
+
+        The given spelling takes precedence over the canonical one, ids over other names, and earlier entities over
+        later ones.
+        """
+        rows: dict[str, int] = {}
+        for wanted in self._wanted:
+            for spelling in spellings(wanted):
+                row = self._by_id.get(spelling, self._by_name.get(spelling))
+                if row is not None:
+                    rows.setdefault(wanted, row)
+        return rows

@@ -12,8 +12,8 @@ from threading import RLock
 from typing import NamedTuple
 from unicodedata import normalize
 
-from indexes.knowledge.file_keys import loose_key
 from indexes.knowledge.file_names import FileNames, KeyTable, image_files, is_inside
+from indexes.knowledge.image_keys import loose_key
 from indexes.knowledge.image_names import (
     IMAGE_SUFFIXES,
     Parts,

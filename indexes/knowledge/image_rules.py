@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexes.knowledge.entity_keys import EntityKeys, KeyRows
-from indexes.knowledge.file_keys import BEGINS, ENDS, NAME, FileKeys, keys_of
+from indexes.knowledge.image_keys import BEGINS, ENDS, NAME, EntityKeys, FileKeys, KeyRows, keys_of
 from indexes.knowledge.image_names import split_name
 from retriever.types import IntArray
 

@@ -15,13 +15,21 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from indexes.knowledge.formats import guess_format, read_knowledge_base
 from indexes.knowledge.formats.fields import Names, image_pattern
 from indexes.knowledge.formats.losses import Losses, summary_of, table_of
-from indexes.knowledge.formats.skipped import SeenHashes, SkippedEntries
+from indexes.knowledge.formats.reading import SeenHashes, SkippedEntries
 from indexes.knowledge.ids import hash_id
-from indexes.knowledge.images import advice_on, thumbnail
 from indexes.knowledge.languages import is_foreign
 from indexes.knowledge.matching import MatchReport, rule_lines, with_matched_images
 from indexes.knowledge.sections import FACTS
-from indexes.knowledge.sources import ImageSource, find_main, images_beside, main_candidates, open_images, why_missing
+from indexes.knowledge.sources import (
+    ImageSource,
+    advice_on,
+    find_main,
+    images_beside,
+    main_candidates,
+    open_images,
+    thumbnail,
+    why_missing,
+)
 from indexes.progress import progress_bar
 from retriever.images import ImageError
 from retriever.types import Entity

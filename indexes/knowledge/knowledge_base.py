@@ -10,7 +10,7 @@ from typing import Any
 from indexes.knowledge.formats import guess_format, hash_knowledge_base, read_knowledge_base
 from indexes.knowledge.formats.fields import Names
 from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.skipped import MAX_BAD, SkippedEntries
+from indexes.knowledge.formats.reading import MAX_BAD, SkippedEntries
 from indexes.knowledge.sources import ImageSource, given_images, open_images
 from retriever.types import Entity
 

@@ -15,12 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from indexes.knowledge.entity_keys import OWN_FILE, EntityKeys
-from indexes.knowledge.file_keys import BEGINS, ENDS, NAME, is_large, loose_key, standing, without_size, words_of
 from indexes.knowledge.file_names import FileNames
 from indexes.knowledge.formats.fields import NO_IMAGES
-from indexes.knowledge.formats.images import is_drawing, is_icon
+from indexes.knowledge.formats.page_images import is_drawing, is_icon
 from indexes.knowledge.formats.selection import advice
+from indexes.knowledge.image_keys import (
+    BEGINS,
+    ENDS,
+    NAME,
+    OWN_FILE,
+    EntityKeys,
+    is_large,
+    loose_key,
+    standing,
+    without_size,
+    words_of,
+)
 from indexes.knowledge.image_names import is_remote, split_name
 from indexes.knowledge.image_rules import Rows, Rule, match_files
 from indexes.knowledge.sources import ImageSource, listings, main_candidates

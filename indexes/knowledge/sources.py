@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from threading import Lock
@@ -10,11 +11,11 @@ from typing import Protocol
 from PIL import Image
 
 from indexes.knowledge.formats import OWN_IMAGES
-from indexes.knowledge.formats.huggingface import open_dataset
+from indexes.knowledge.formats.source_file import open_dataset
 from indexes.knowledge.formats.zim import is_zim, open_zim
 from indexes.knowledge.image_files import ImageFiles
 from indexes.knowledge.svg import load_any
-from retriever.images import ImageError
+from retriever.images import ImageError, encoded
 from retriever.types import Entity
 
 
@@ -278,3 +279,25 @@ def main_candidates(entity: Entity) -> Iterable[str]:
     """Returns the possible URLs of an entity's main image, in order of preference, without duplicates."""
     first = () if entity.image is None else (entity.image,)
     return dict.fromkeys((*first, *(image.url for image in entity.images)))
+
+
+_FETCHABLE = "omgm kb images downloads those on the web"
+"""What to do about missing images that are named by URLs."""
+
+
+def advice_on(missing: Iterable[str]) -> str:
+    """Returns the advice to download missing images; "" if none of them is on the web."""
+    return f"; {_FETCHABLE}" if any(re.match(r"(?:https?:)?//", image, re.IGNORECASE) for image in missing) else ""
+
+
+def find_image(folder: Path, url: str) -> Path | None:
+    """Returns the file under `folder` at the longest suffix of the URL's path, or `None`; see `ImageFiles.find`."""
+    name = ImageFiles(folder, listed=False).find(url).name
+    return None if name is None else folder / name
+
+
+def thumbnail(image: Image.Image, side: int = 320, quality: int = 88) -> bytes:
+    """Encodes an RGB image as a small JPEG without metadata; the same image always gives the same bytes."""
+    small = image.copy()
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
+    return encoded(Image.frombytes("RGB", small.size, small.tobytes()), "JPEG", quality=quality)

@@ -30,9 +30,8 @@ from indexes.knowledge.article_images import (
     choose_further,
     keys_with_tokens,
 )
-from indexes.knowledge.images import thumbnail
 from indexes.knowledge.sections import title_rule, without_lists
-from indexes.knowledge.sources import ImageSource, find_main, main_candidates, why_missing
+from indexes.knowledge.sources import ImageSource, find_main, main_candidates, thumbnail, why_missing
 from indexes.live.changes import Addition, Removal
 from indexes.live.index import LiveIndex
 from indexes.store.manifest import keys_are_images

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
     from indexes.knowledge.formats import guess_format, read_knowledge_base
     from indexes.knowledge.formats.fields import image_pattern
     from indexes.knowledge.formats.losses import Losses, warning_of
-    from indexes.knowledge.formats.skipped import MAX_BAD, SkippedEntries
+    from indexes.knowledge.formats.reading import MAX_BAD, SkippedEntries
     from indexes.knowledge.matching import with_matched_images
     from indexes.knowledge.sources import open_images
     from indexes.live.updating import root_of, update

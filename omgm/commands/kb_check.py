@@ -74,7 +74,7 @@ def _known_sections(args: argparse.Namespace, wanted: set[str]) -> tuple[Section
         return known, index.entity(0).id if len(index) else ""
     if args.kb is not None:
         from indexes.knowledge.formats import read_knowledge_base
-        from indexes.knowledge.formats.skipped import MAX_BAD, SkippedEntries
+        from indexes.knowledge.formats.reading import MAX_BAD, SkippedEntries
         from indexes.progress import progress_bar
 
         reading, kb = reading_of(args), existing(args.kb, "--kb")

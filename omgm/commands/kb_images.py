@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _of_articles(args: argparse.Namespace) -> Iterator[Entity]:
     from indexes.knowledge.formats import OWN_IMAGES, guess_format, read_knowledge_base
-    from indexes.knowledge.formats.skipped import MAX_BAD, SkippedEntries
+    from indexes.knowledge.formats.reading import MAX_BAD, SkippedEntries
     from indexes.knowledge.sources import open_images
     from omgm.downloads.images.plan import remote_images
 

@@ -15,13 +15,7 @@ import torch
 from retriever.card import CARD_NAME, card_bytes, is_generated, write_card
 from retriever.files import replacing
 from retriever.hub import SETTINGS, UNWANTED, WEIGHTS, local_or_fetched, push_files
-from retriever.models.folder import (
-    is_published,
-    kind_of,
-    published_files,
-    same_weights,
-    stored_dtype,
-)
+from retriever.models.folder import is_published, kind_of, published_files, same_weights, stored_dtype
 from retriever.models.model_card import model_card
 from retriever.models.pixels import PixelPreparation
 

@@ -24,9 +24,7 @@ from retriever.protocols import EngineError
 from retriever.types import FloatArray
 from tests.engine.conftest import Engine
 from tests.fakes.vectors import clustered
-from tests.indexes.store.test_search_milvus import (
-    test_an_index_in_milvus as test_an_index_in_a_server,  # noqa: F401
-)
+from tests.indexes.store.test_search_milvus import test_an_index_in_milvus as test_an_index_in_a_server  # noqa: F401
 from tests.indexes.store.test_search_milvus import (
     test_an_index_moves_to_milvus_and_back as test_an_index_moves_to_a_server_and_back,  # noqa: F401
 )

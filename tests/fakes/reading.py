@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from indexes.knowledge.formats import read_knowledge_base
-from indexes.knowledge.formats.skipped import SkippedEntries
+from indexes.knowledge.formats.reading import SkippedEntries
 from retriever.types import Entity
 
 

@@ -8,11 +8,9 @@ from itertools import chain
 from pathlib import Path
 
 from indexes.knowledge.file_names import unread_folders
-from indexes.knowledge.formats.evqa import read_evqa
 from indexes.knowledge.formats.fields import Names, without_pattern
 from indexes.knowledge.formats.guess import PACKED
 from indexes.knowledge.formats.guess import guess_format as guess_format
-from indexes.knowledge.formats.huggingface import hash_huggingface, read_huggingface
 from indexes.knowledge.formats.json_rows import json_files
 from indexes.knowledge.formats.jsonl import read_jsonl
 from indexes.knowledge.formats.losses import Losses, words_in
@@ -20,13 +18,12 @@ from indexes.knowledge.formats.markdown import read_markdown
 from indexes.knowledge.formats.mediawiki import read_mediawiki
 from indexes.knowledge.formats.note_files import article_files
 from indexes.knowledge.formats.parquet import read_parquet
-from indexes.knowledge.formats.reading import Reading
+from indexes.knowledge.formats.published import read_evqa, read_wiki6m
+from indexes.knowledge.formats.reading import Entry, Reading, SeenHashes, SkippedEntries, unreadable
 from indexes.knowledge.formats.selection import Selection, without_selection
-from indexes.knowledge.formats.skipped import Entry, SeenHashes, SkippedEntries, unreadable
-from indexes.knowledge.formats.sql import hash_sql, read_sql
+from indexes.knowledge.formats.source_file import hash_huggingface, hash_sql, read_huggingface, read_sql
 from indexes.knowledge.formats.table import read_table
 from indexes.knowledge.formats.website import page_files, read_website
-from indexes.knowledge.formats.wiki6m import read_wiki6m
 from indexes.knowledge.formats.xml_rows import read_xml, xml_files
 from indexes.knowledge.formats.zim import read_zim, zim_parts
 from indexes.knowledge.ids import hash_id

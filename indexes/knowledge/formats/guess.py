@@ -8,9 +8,9 @@ from pathlib import Path
 
 from indexes.knowledge.file_names import sorted_files
 from indexes.knowledge.formats.encodings import encoding_of
-from indexes.knowledge.formats.evqa import is_evqa
 from indexes.knowledge.formats.json_rows import first_row, json_files
 from indexes.knowledge.formats.note_files import markdown_files, text_files
+from indexes.knowledge.formats.published import is_evqa
 from indexes.knowledge.formats.source_file import HELP, format_of
 from indexes.knowledge.formats.streams import inner_name, opened
 from indexes.knowledge.formats.website import page_files

@@ -9,12 +9,21 @@ from typing import Any, NamedTuple
 
 from indexes.knowledge.formats.fields import looks_like_image
 from indexes.knowledge.formats.html_text import Heading, Image, Piece, heading_of, lines_in, parse, pieces_of, prepare
-from indexes.knowledge.formats.images import ICON, LARGE, SMALLEST, image_path, photos_first, sides_of
-from indexes.knowledge.formats.infobox import INFOBOX, read_infobox
 from indexes.knowledge.formats.losses import Losses, words_in
 from indexes.knowledge.formats.outline import outlined, split_article
-from indexes.knowledge.formats.page_images import base_of, reveal_images, source_of
+from indexes.knowledge.formats.page_images import (
+    ICON,
+    LARGE,
+    SMALLEST,
+    base_of,
+    image_path,
+    photos_first,
+    reveal_images,
+    sides_of,
+    source_of,
+)
 from indexes.knowledge.formats.page_parts import (
+    INFOBOX,
     attribute,
     canonical,
     clean,
@@ -24,6 +33,7 @@ from indexes.knowledge.formats.page_parts import (
     drop_unlikely,
     is_inside,
     meta,
+    read_infobox,
     remove,
 )
 from indexes.knowledge.formats.reading import Reading

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.superscripts import END, START, write_superscripts
-from indexes.knowledge.formats.tables import Cell, one_line, table_lines
+from indexes.knowledge.formats.tables import END, START, Cell, one_line, table_lines, write_superscripts
 
 INVISIBLE = "script, style, noscript, template, svg, iframe, object, audio, video, [hidden]"
 """Elements that no reader of a page sees as text."""

@@ -17,8 +17,8 @@ from indexes.knowledge.formats.fields import field_of, kind, unique_keys
 from indexes.knowledge.formats.frames import are_columns, of_lists, rows_in
 from indexes.knowledge.formats.front_matter import Loader
 from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.formats.reading import unreadable
 from indexes.knowledge.formats.row_shape import BESIDE, lifted
-from indexes.knowledge.formats.skipped import unreadable
 from indexes.knowledge.formats.streams import (
     opened_text,
     read_items,

@@ -22,9 +22,8 @@ from indexes.knowledge.formats.fields import (
 )
 from indexes.knowledge.formats.json_rows import read_rows
 from indexes.knowledge.formats.outline import split_article
-from indexes.knowledge.formats.reading import Reading
+from indexes.knowledge.formats.reading import Entry, Reading, attempt
 from indexes.knowledge.formats.row_shape import BESIDE
-from indexes.knowledge.formats.skipped import Entry, attempt
 from indexes.knowledge.sections import split_text
 from retriever.types import ArticleImage, Entity
 from retriever.wording import counted

@@ -13,7 +13,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from indexes.knowledge.entity_keys import OWN_FILE
 from indexes.knowledge.formats.embeds import is_drawing, part_of, without_drawing
 from indexes.knowledge.formats.encodings import BEGINNING, encoding_of, not_utf8
 from indexes.knowledge.formats.facts import as_sections, plain, short_values
@@ -26,18 +25,17 @@ from indexes.knowledge.formats.front_matter import (
     without_links,
 )
 from indexes.knowledge.formats.html_text import Heading, Image, Piece
-from indexes.knowledge.formats.images import BADGE, photos_first
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.markdown_text import is_icon, note_name, parse
 from indexes.knowledge.formats.note_files import article_files, as_words, common_names, named_by, with_line_breaks
 from indexes.knowledge.formats.outline import outlined, split_article
-from indexes.knowledge.formats.page_images import source_of
-from indexes.knowledge.formats.reading import Reading
+from indexes.knowledge.formats.page_images import BADGE, photos_first, source_of
+from indexes.knowledge.formats.reading import Entry, Reading, SeenHashes, attempt
 from indexes.knowledge.formats.row_images import row_images
 from indexes.knowledge.formats.site_markup import Note, without_site_markup
-from indexes.knowledge.formats.skipped import Entry, SeenHashes, attempt
 from indexes.knowledge.ids import hash_id
 from indexes.knowledge.image_files import ImageFiles
+from indexes.knowledge.image_keys import OWN_FILE
 from retriever.types import ArticleImage, Entity
 
 logger = logging.getLogger(__name__)

@@ -14,12 +14,11 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
-from indexes.knowledge.formats.directives import DRAWN
 from indexes.knowledge.formats.html_text import Heading, Piece, read_html
-from indexes.knowledge.formats.images import SMALLEST
-from indexes.knowledge.formats.loose_images import loose_image
 from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.superscripts import END, START
+from indexes.knowledge.formats.markdown_blocks import DRAWN
+from indexes.knowledge.formats.page_images import SMALLEST
+from indexes.knowledge.formats.tables import END, START
 from indexes.knowledge.image_names import IMAGE_SUFFIXES
 
 _WIKI_LINK = re.compile(r"(!?)\[\[([^\[\]|\n]*)(?:\\?\|([^\[\]\n]*))?\]\]")
@@ -254,3 +253,44 @@ def _comment(state: StateInline, silent: bool) -> bool:
         state.env["losses"].leave_out("comments", found[0].strip("%"))
     state.pos = found.end()
     return True
+
+
+_START = re.compile(r"!\[((?:[^\[\]\\\n]|\\.|\[[^\[\]\n]*\])*)\]\(")
+_LINK = re.compile(
+    r"\s*(?P<target><[^<>\n]+>|[^\s\"'](?:.*?\S)??)"
+    r"(?:\s+(?:\"(?P<title>[^\"\n]*)\"|'[^'\n]*'))?(?:\s+=(?P<width>\d*)x(?P<height>\d*))?\s*"
+)
+"""A target, perhaps with a title, and perhaps with a size, as of some note apps."""
+_LONGEST = 2000
+
+
+def loose_image(state: StateInline, silent: bool) -> bool:
+    """Reads `![caption](a (1).png "title" =300x200)` as an image; a rule of markdown-it."""
+    found = _START.match(state.src, state.pos)
+    if found is None:
+        return False
+    end = _closing(state.src, found.end())
+    link = _LINK.fullmatch(state.src[found.end() : end]) if end else None
+    if link is None:
+        return False
+    target = link["target"].strip("<>").strip()
+    sized = link["width"] is not None
+    if not (sized or (" " in target and target.lower().endswith(IMAGE_SUFFIXES))):
+        return False  # an image of CommonMark, or none
+    if not silent:
+        sizes = "".join(f' {side}="{link[side]}"' for side in ("width", "height") if link[side])
+        state.push("html_inline", "", 0).content = f'<img src="{escape(target)}" alt="{escape(found[1])}"{sizes}>'
+    state.pos = end + 1
+    return True
+
+
+def _closing(text: str, start: int) -> int:
+    """Returns the position of the parenthesis that closes the one before `start`, on the same line, or 0."""
+    depth = 1
+    for place in range(start, min(len(text), start + _LONGEST)):
+        if text[place] == "\n":
+            return 0
+        depth += (text[place] == "(") - (text[place] == ")")
+        if not depth:
+            return place
+    return 0

@@ -15,8 +15,7 @@ from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from indexes.extras import optional
 from indexes.knowledge.formats.outline import split_article
-from indexes.knowledge.formats.reading import Reading
-from indexes.knowledge.formats.skipped import Entry
+from indexes.knowledge.formats.reading import Entry, Reading
 from indexes.knowledge.formats.streams import opened
 from indexes.knowledge.formats.wiki_words import Namespaces
 from indexes.knowledge.formats.wikitext import read_wikitext

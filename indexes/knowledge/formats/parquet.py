@@ -13,8 +13,7 @@ from typing import Any
 from indexes.extras import optional
 from indexes.knowledge.formats.jsonl import entries_of
 from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.reading import Reading
-from indexes.knowledge.formats.skipped import Entry
+from indexes.knowledge.formats.reading import Entry, Reading
 
 _BATCH = 256
 

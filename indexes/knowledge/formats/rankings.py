@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from indexes.knowledge.formats.fields import folded, kind
 from indexes.knowledge.formats.json_rows import has_lines
 from indexes.knowledge.formats.streams import opened, read_items, read_members, read_values, starts_with
-from indexes.knowledge.formats.trec_ids import from_column
+from indexes.knowledge.ids import from_column
 from retriever.wording import counted
 
 logger = logging.getLogger(__name__)

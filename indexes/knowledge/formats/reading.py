@@ -1,13 +1,19 @@
-"""What readers of knowledge bases are told besides the path."""
+"""What readers of knowledge bases are told besides the path, and what they yield: entities, or why there are none."""
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from indexes.knowledge.formats.fields import Names
 from indexes.knowledge.formats.losses import Losses
+from retriever.types import Entity
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +35,123 @@ class Reading:
     keep_navigation: bool = False
     has_file: Callable[[Path], bool] = lambda file: True
     sections: Mapping[str, bool] = field(default_factory=dict)
+
+
+logger = logging.getLogger(__name__)
+
+MAX_BAD = 0.01
+"""Share of bad entries that is accepted by default."""
+LISTED = 1000
+"""Most bad entries whose place and reason are kept; further ones are only counted."""
+_EXAMPLES = 3
+_HOPELESS = 100
+"""Number of bad entries after which reading stops if most entries are bad: the file has another format."""
+
+Entry = tuple[str, Entity | ValueError]
+"""An entry's place in its file, and the entity or the reason why there is none."""
+
+
+class SkippedEntries:
+    """The bad entries of a knowledge base.
+
+    Args:
+        max_bad: Share of entries that may be bad, in 0..1. At 0, the first bad entry is an error.
+        quiet: Whether to log nothing, since the same entries are read again.
+
+    Raises:
+        ValueError: `max_bad` is out of range.
+    """
+
+    def __init__(self, max_bad: float = MAX_BAD, quiet: bool = False) -> None:
+        if not 0 <= max_bad <= 1:
+            raise ValueError(f"max_bad must be between 0 and 1, got {max_bad:g}")
+        self.max_bad, self._quiet = max_bad, quiet
+        self.total, self.count = 0, 0
+        self.listed: list[dict[str, str]] = []
+        self._examples: list[str] = []
+
+    def add(self, path: Path, where: str, error: ValueError) -> None:
+        """Counts a bad entry.
+
+        Args:
+            path: The knowledge base.
+            where: The entry's place in it.
+            error: What is wrong there.
+
+        Raises:
+            ValueError: No entry may be bad, or most entries are.
+        """
+        reason = str(error).removeprefix(where).removeprefix(": ")
+        if not self.max_bad:
+            raise ValueError(f"{where}: {reason}") from error
+        self.count += 1
+        if len(self.listed) < LISTED:
+            place = where.removeprefix(str(path)).lstrip(": /")  # independent of where the knowledge base is
+            self.listed.append({"place": place, "reason": reason})
+            self._examples += [f"{where}: {reason}"] if len(self._examples) < _EXAMPLES else []
+        if self.count >= _HOPELESS and self.count > max(self.max_bad, 0.5) * self.total:
+            raise self._too_many(path, "of the first ")
+
+    def close(self, path: Path) -> None:
+        """Checks the share of bad entries at the end of the file, and logs them if there are any.
+
+        Raises:
+            ValueError: The share of bad entries exceeds `max_bad`.
+        """
+        if self.count > self.max_bad * self.total:
+            raise self._too_many(path, "of ")
+        if self.count and not self._quiet:
+            share = 100 * self.count / self.total
+            logger.warning("%d of %d entries skipped (%.3g %%): %s", self.count, self.total, share, self._named())
+
+    def _named(self) -> str:
+        return "; ".join(self._examples) + ("; …" if self.count > len(self._examples) else "")
+
+    def _too_many(self, path: Path, of: str) -> ValueError:
+        enough = math.ceil(100 * self.count / self.total) / 100
+        return ValueError(
+            f"{path}: {self.count} {of}{self.total} entries cannot be used, more than {100 * self.max_bad:g} %: "
+            f"{self._named()}; fix them, or allow a larger share, such as --max-bad {enough:g}"
+        )
+
+
+def unreadable(path: Path, error: OSError) -> ValueError:
+    """Returns the reason why there is no entry if a file or a folder cannot be read."""
+    return ValueError(f"{path}: cannot be read: {error.strerror or error}")
+
+
+def attempt(where: str, read: Callable[[], Entity]) -> Entry:
+    """Returns an entry with what `read` returns, or with the `ValueError` that it raises."""
+    try:
+        return where, read()
+    except ValueError as error:
+        return where, error
+
+
+class SeenHashes:
+    """A set of 64-bit hashes that takes 16 to 32 bytes per hash; Python's `set` would take about a hundred."""
+
+    def __init__(self) -> None:
+        self._table = np.zeros(1 << 10, np.int64)  # 0 marks a free slot
+        self._size = 0
+
+    def add(self, value: int) -> bool:
+        """Adds a hash and returns whether it is new."""
+        new = self._put(self._table, value or 1)
+        self._size += new
+        if 2 * self._size > len(self._table):
+            table = np.zeros(2 * len(self._table), np.int64)
+            for one in self._table[self._table != 0].tolist():
+                self._put(table, one)
+            self._table = table
+        return new
+
+    @staticmethod
+    def _put(table: NDArray[np.int64], value: int) -> bool:
+        place = value % len(table)
+        while (found := table[place]) != 0:
+            if found == value:
+                return False
+            place = (place + 1) % len(table)
+        table[place] = value
+        return True

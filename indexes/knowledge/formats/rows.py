@@ -25,11 +25,9 @@ from indexes.knowledge.formats.facts import (
 )
 from indexes.knowledge.formats.fields import Names, check_text, field_of, folded, images_in_html, kind
 from indexes.knowledge.formats.outline import split_article
-from indexes.knowledge.formats.reading import Reading
-from indexes.knowledge.formats.row_groups import PARTS, grouped
+from indexes.knowledge.formats.reading import Entry, Reading, SeenHashes, attempt
 from indexes.knowledge.formats.row_images import image_words, row_images
-from indexes.knowledge.formats.row_shape import BESIDE, lifted, with_shape
-from indexes.knowledge.formats.skipped import Entry, SeenHashes, attempt
+from indexes.knowledge.formats.row_shape import BESIDE, PARTS, grouped, lifted, with_shape
 from indexes.knowledge.ids import hash_id
 from indexes.knowledge.sections import split_text
 from retriever.types import ArticleImage, Entity

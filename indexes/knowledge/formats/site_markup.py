@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from urllib.parse import quote
 
-from indexes.knowledge.formats.directives import without_directives
 from indexes.knowledge.formats.fields import looks_like_image
 from indexes.knowledge.formats.losses import Losses, words_in
-from indexes.knowledge.formats.text_tables import with_pipe_tables
+from indexes.knowledge.formats.markdown_blocks import with_pipe_tables, without_directives
 from indexes.knowledge.image_names import IMAGE_SUFFIXES
 
 _PARTS = {

@@ -15,9 +15,8 @@ from typing import Any, cast
 from indexes.knowledge.formats.encodings import BEGINNING, encoding_of, not_utf8
 from indexes.knowledge.formats.frames import is_usual, labeled
 from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.reading import Reading
+from indexes.knowledge.formats.reading import Entry, Reading
 from indexes.knowledge.formats.rows import entities_of
-from indexes.knowledge.formats.skipped import Entry
 from indexes.knowledge.formats.streams import opened
 from retriever.wording import counted
 

@@ -12,14 +12,19 @@ from collections.abc import Callable
 from indexes.knowledge.formats.quantities import (
     Arguments,
     Named,
+    about,
+    age,
+    as_of,
     calculated,
+    date,
+    dates,
     fraction,
     measure,
     number,
     quantity,
     scientific,
+    year,
 )
-from indexes.knowledge.formats.wiki_dates import about, age, as_of, date, dates, year
 
 _Function = Callable[[Arguments, Named], str | None]
 

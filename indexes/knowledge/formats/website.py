@@ -1,22 +1,66 @@
-"""A folder of HTML pages with their images, such as a static website: one article per page."""
+"""A folder of HTML pages with their images, such as a static website, and what many pages of one site share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from indexes.knowledge.entity_keys import OWN_FILE
 from indexes.knowledge.file_names import sorted_files
-from indexes.knowledge.formats.furniture import furniture_of
-from indexes.knowledge.formats.html import Measure, read_page
-from indexes.knowledge.formats.reading import Reading
-from indexes.knowledge.formats.skipped import Entry, unreadable
+from indexes.knowledge.formats.fields import looks_like_image
+from indexes.knowledge.formats.html import Furniture, Measure, Page, Resolve, read_page
+from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.formats.page_images import LARGE, image_path
+from indexes.knowledge.formats.reading import Entry, Reading, unreadable
 from indexes.knowledge.image_files import ImageFiles
+from indexes.knowledge.image_keys import OWN_FILE
 from indexes.knowledge.svg import size_of
 from retriever.images import ImageError
+
+_FEWEST = 6
+"""Fewest pages from which shared boilerplate can be told."""
+
+
+def furniture_of(pages: list[tuple[bytes, str]], reading: Reading, resolve: Resolve = image_path) -> Furniture:
+    """Finds what pages (content, path) share: titles and lines on half of them, images on a tenth and at least three.
+
+    Lines count if they are links, or above the title; sentences and facts of an article's body do not. For fewer than
+    six pages, returns nothing.
+    """
+    if len(pages) < _FEWEST or reading.keep_navigation:
+        return Furniture()
+    half, tenth = len(pages) / 2, max(3, len(pages) / 10)
+    found = Furniture()
+    for _ in range(2):  # what is above the title is known once the titles of the site itself are
+        titles, links, images = Counter[str](), Counter[str](), Counter[str]()
+        for page in _readable(pages, reading, found, resolve):
+            titles[page.title] += 1
+            links.update(page.links)
+            images.update({image.url for image in page.images} | {page.main or ""})
+        found = Furniture(
+            found.titles | {title for title, count in titles.items() if count >= half},
+            frozenset(one for one, count in links.items() if count >= (tenth if looks_like_image(one) else half)),
+            frozenset(image for image, count in images.items() if count >= tenth),
+        )
+        if not found.titles:
+            break
+    return found
+
+
+def _readable(
+    pages: Iterable[tuple[bytes, str]], reading: Reading, known: Furniture, resolve: Resolve
+) -> Iterator[Page]:
+    known = Furniture(known.titles)
+    for html, path in pages:
+        with suppress(ValueError):  # reported when it is read
+            uncounted = replace(reading, losses=Losses())
+            page = read_page(html, path, "", lambda name: (LARGE, LARGE), uncounted, known, resolve)
+            if page is not None:
+                yield page
+
 
 _SUFFIXES = (".html", ".htm", ".xhtml")
 _SAMPLE = 60

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from indexes.extras import optional
 from indexes.knowledge.formats.losses import Losses, words_in
-from indexes.knowledge.formats.superscripts import END, START, write_superscripts
-from indexes.knowledge.formats.tables import Cell, one_line, table_lines
+from indexes.knowledge.formats.tables import END, START, Cell, one_line, table_lines, write_superscripts
 from indexes.knowledge.formats.templates import expand, kind_of
 
 SUFFIX = r"\.(?:jpe?g|png|gif|webp|tiff?|svg|bmp|avif|heic)"

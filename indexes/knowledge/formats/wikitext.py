@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from indexes.knowledge.formats.facts import as_sections
-from indexes.knowledge.formats.images import ICON, SMALLEST, photos_first
 from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.formats.page_images import ICON, SMALLEST, photos_first
 from indexes.knowledge.formats.reading import Reading
 from indexes.knowledge.formats.wiki_words import FOREIGN, SUFFIX, Namespaces, WikiWords, is_infobox, parse_wikitext
 from retriever.types import ArticleImage

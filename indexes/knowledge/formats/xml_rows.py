@@ -11,9 +11,8 @@ from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from indexes.knowledge.file_names import sorted_files
 from indexes.knowledge.formats.fields import field_of
-from indexes.knowledge.formats.reading import Reading
+from indexes.knowledge.formats.reading import Entry, Reading, unreadable
 from indexes.knowledge.formats.rows import entities_of
-from indexes.knowledge.formats.skipped import Entry, unreadable
 from indexes.knowledge.formats.streams import opened
 
 _CONTENT = "{http://purl.org/rss/1.0/modules/content/}encoded"

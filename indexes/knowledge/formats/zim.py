@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from indexes.extras import optional
-from indexes.knowledge.formats.furniture import furniture_of
 from indexes.knowledge.formats.html import Furniture, Measure, read_page
-from indexes.knowledge.formats.reading import Reading
-from indexes.knowledge.formats.skipped import Entry
+from indexes.knowledge.formats.reading import Entry, Reading
+from indexes.knowledge.formats.website import furniture_of
 from indexes.knowledge.svg import size_of
 from retriever.images import ImageError
 from retriever.types import Entity

@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
-from indexes.knowledge.images import thumbnail
+from indexes.knowledge.sources import thumbnail
 from indexes.knowledge.svg import load_any
 from omgm.downloads.images.reasons import Failure
 from retriever.files import replacing, write_whole

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from indexes.knowledge.image_names import names_of
-from indexes.knowledge.images import find_image
-from indexes.knowledge.sources import ImageSource, find_main, main_candidates
+from indexes.knowledge.sources import ImageSource, find_image, find_main, main_candidates
 from omgm.downloads.images.hosts import place_of
 from omgm.downloads.images.journal import FOLDER, Journal
 from omgm.downloads.images.reasons import Failure

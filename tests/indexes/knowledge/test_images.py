@@ -6,7 +6,7 @@ from pathlib import Path
 from PIL import Image
 
 from indexes.knowledge.image_names import names_of
-from indexes.knowledge.images import advice_on, find_image, thumbnail
+from indexes.knowledge.sources import advice_on, find_image, thumbnail
 
 
 def touch(path: Path) -> Path:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from indexes.builder.report import read_report
-from indexes.knowledge.file_keys import BEGINS, ENDS, NAME, keys_of, loose_key, without_size
+from indexes.knowledge.image_keys import BEGINS, ENDS, NAME, keys_of, loose_key, without_size
 from indexes.knowledge.inspection import inspect_knowledge_base, text_lines
 from indexes.knowledge.matching import MatchReport, rule_lines, with_matched_images
 from indexes.knowledge.sources import FolderImages

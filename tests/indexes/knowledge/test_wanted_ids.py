@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexes.knowledge.formats import read_knowledge_base
-from indexes.knowledge.wanted_ids import WantedIds
+from indexes.knowledge.ids import WantedIds
 from indexes.store.index import Index
 from retriever.types import Entity
 from tests.fakes.models import FakeEncoder, FakeSummarizer

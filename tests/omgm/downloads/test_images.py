@@ -14,8 +14,7 @@ from PIL import Image, ImageCms
 
 from evaluation.datasets import find_query_image, forget_listings
 from indexes.knowledge.formats import read_knowledge_base
-from indexes.knowledge.images import find_image
-from indexes.knowledge.sources import find_main, open_images
+from indexes.knowledge.sources import find_image, find_main, open_images
 from omgm.__main__ import main
 from omgm.downloads.images.encode import as_jpeg
 from omgm.downloads.images.fetch import fetch_images

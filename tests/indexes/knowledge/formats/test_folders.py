@@ -11,7 +11,7 @@ import pytest
 
 from indexes.knowledge.formats import guess_format, read_knowledge_base
 from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.skipped import SkippedEntries
+from indexes.knowledge.formats.reading import SkippedEntries
 
 BIRD = "The {0} sings before dawn."
 FORMATS = {

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from indexes.knowledge.formats import guess_format, hash_knowledge_base, read_knowledge_base
-from indexes.knowledge.formats.skipped import SkippedEntries
+from indexes.knowledge.formats.reading import SkippedEntries
 from indexes.lines import from_row, to_row
 from indexes.store.index import Index
 from omgm.__main__ import main

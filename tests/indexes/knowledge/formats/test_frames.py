@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from indexes.knowledge.formats import read_knowledge_base
 from indexes.knowledge.formats.encodings import likely_encoding
 from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.skipped import SkippedEntries
+from indexes.knowledge.formats.reading import SkippedEntries
 from retriever.types import Entity
 
 NAMES = ("title", "image", "height", "code")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from indexes.knowledge.formats import guess_format, read_knowledge_base
-from indexes.knowledge.formats.skipped import SkippedEntries
+from indexes.knowledge.formats.reading import SkippedEntries
 
 KML = """<?xml version="1.0"?><kml xmlns="http://a.example/kml"><Document><name>Walks</name>
 <Placemark><name>Tower</name><description><![CDATA[<img src="tower.jpg"> It is tall.]]></description></Placemark>

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from indexes.knowledge.formats import read_knowledge_base
 from indexes.knowledge.formats.losses import MOST_REASONS, OTHER, Losses, summary_of, table_of, warning_of, words_in
-from indexes.knowledge.formats.skipped import SkippedEntries
+from indexes.knowledge.formats.reading import SkippedEntries
 from retriever.types import Entity, Section
 from retriever.unspaced import count_words
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from indexes.knowledge.formats import read_knowledge_base
-from indexes.knowledge.formats.skipped import SkippedEntries
+from indexes.knowledge.formats.reading import SkippedEntries
 from retriever.types import ArticleImage, Entity, Section
 from tests.fakes.reading import texts
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from indexes.knowledge.formats import guess_format, name_of, read_knowledge_base
-from indexes.knowledge.formats.skipped import SkippedEntries
+from indexes.knowledge.formats.reading import SkippedEntries
 from indexes.knowledge.ids import canonical_url
 from indexes.knowledge.sources import find_main, open_images
 from retriever.types import ArticleImage, Section

@@ -9,7 +9,7 @@ import pytest
 
 from indexes.knowledge.formats import read_knowledge_base
 from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.skipped import SkippedEntries
+from indexes.knowledge.formats.reading import SkippedEntries
 from retriever.types import ArticleImage, Entity
 from tests.fakes.reading import facts, read, texts, written
 

@@ -10,10 +10,9 @@ import pytest
 from indexes.knowledge.formats import guess_format, hash_knowledge_base, read_knowledge_base
 from indexes.knowledge.formats.json_rows import read_rows
 from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.skipped import SkippedEntries
-from indexes.knowledge.images import find_image
+from indexes.knowledge.formats.reading import SkippedEntries
 from indexes.knowledge.inspection import inspect_knowledge_base, text_lines
-from indexes.knowledge.sources import find_main, open_images
+from indexes.knowledge.sources import find_image, find_main, open_images
 from retriever.types import ArticleImage, Section
 from tests.fakes.images import write_image
 from tests.fakes.reading import facts, read, written

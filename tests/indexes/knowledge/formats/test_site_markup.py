@@ -6,8 +6,8 @@ import pytest
 
 from indexes.knowledge.formats import guess_format, read_knowledge_base
 from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.formats.reading import SkippedEntries
 from indexes.knowledge.formats.site_markup import Note, without_site_markup
-from indexes.knowledge.formats.skipped import SkippedEntries
 from retriever.types import ArticleImage, Entity, Section
 
 

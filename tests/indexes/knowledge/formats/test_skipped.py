@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from indexes.knowledge.formats import read_knowledge_base
-from indexes.knowledge.formats.skipped import SeenHashes, SkippedEntries
+from indexes.knowledge.formats.reading import SeenHashes, SkippedEntries
 
 
 def write_rows(path: Path, good: int, bad: int) -> Path:

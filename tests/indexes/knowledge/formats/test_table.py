@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from indexes.knowledge.formats import guess_format, read_knowledge_base
-from indexes.knowledge.formats.skipped import SkippedEntries
+from indexes.knowledge.formats.reading import SkippedEntries
 from retriever.types import ArticleImage, Section
 from tests.fakes.reading import read
 
