@@ -19,17 +19,11 @@ ImageProblem = Literal["missing", "unreadable"]
 
 
 class ImageUse(NamedTuple):
-    """Which images of an entity are used.
+    """Which images of an entity are used."""
 
-    Attributes:
-        keys: Most image keys per entity, not counting labeled images; 1 means the main image only.
-        sections: Whether a section's tokens use its own image, if it has one, instead of the main image.
-        labeled: Whether all labeled images are used: as keys and, with a fusion encoder, by their tokens.
-    """
-
-    keys: int = 1
-    sections: bool = False
-    labeled: bool = False
+    keys: int = 1  # most image keys per entity, not counting labeled images; 1 means the main image only
+    sections: bool = False  # whether a section's tokens use its own image, if it has one, instead of the main image
+    labeled: bool = False  # whether all labeled images are used: as keys and, with a fusion encoder, by their tokens
 
 
 MAIN_ONLY = ImageUse()
@@ -93,11 +87,6 @@ def keys_with_tokens(main: str | None, further: Sequence[str], use: ImageUse) ->
 
     These are its labeled images and, if `use` allows several keys per entity, the article's images. If only main images
     are keys, they have no tokens, as in the paper: an entity scores by its best section (equation 5).
-
-    Args:
-        main: The name of the main image, or `None` if it is missing or unreadable.
-        further: The names of the further keys.
-        use: Which images are used.
     """
     if main is None:
         return []
@@ -111,14 +100,7 @@ def choose_further(
     """Returns the further images of an entity, in the order of its article; none without a readable main image.
 
     If the main image has no background, the first further key is the main image on several ones, see
-    `indexes.builder.grounds`.
-
-    Args:
-        entity: The entity.
-        main: Its main image.
-        use: Which images are used.
-        usable: Returns the name of an image by its URL, or `None` if it is missing or unreadable.
-        groundless: Whether the main image has no background.
+    `indexes.builder.grounds`. `usable` returns the name of a readable image by its URL.
     """
     if not main.readable:
         return FurtherImages()

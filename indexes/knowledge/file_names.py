@@ -42,13 +42,9 @@ def files_under(
 ) -> Iterator[str]:
     """Yields the paths of the files under a folder, without hidden ones, in the order of a walk from the top.
 
-    Links to files are files; folders are not entered through links, so that no file comes twice.
-
-    Args:
-        folder: The folder; it need not exist.
-        suffixes: The ends of the files' names, in lower case.
-        refused: Called with each link to a folder elsewhere, and with each folder that cannot be read and the error.
-        outside: Whether to follow links to files elsewhere; otherwise, they are refused, too.
+    Links to files are files; folders are not entered through links, so that no file comes twice. `refused` is called
+    with each link to a folder elsewhere and, unless `outside` files are followed, to a file elsewhere, and with each
+    folder that cannot be read and the error.
     """
     root = os.path.realpath(folder)
 
@@ -117,11 +113,7 @@ def is_inside(path: str, root: str) -> bool:
 
 
 class FileNames(Sequence[str]):
-    """The names of many files, in as many bytes as they have characters and 8 more each.
-
-    Args:
-        names: The names.
-    """
+    """The names of many files, in as many bytes as they have characters and 8 more each."""
 
     def __init__(self, names: Iterable[str]) -> None:
         data, ends = bytearray(), array("q", [0])
@@ -152,9 +144,6 @@ class KeyTable:
 
     Only hashes of the keys are stored, and they hold in this process alone. Different keys may share a hash, so a
     caller that cannot bear one mistake in 10^13 look-ups compares the names themselves.
-
-    Args:
-        pairs: Keys with their numbers.
     """
 
     def __init__(self, pairs: Iterable[tuple[str, int]]) -> None:

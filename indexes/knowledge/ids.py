@@ -100,9 +100,6 @@ class WantedIds:
     """Ids as questions spell them, and the rows of the entities they mean.
 
     Memory use grows with the number of wanted ids, not with the number of entities read.
-
-    Args:
-        ids: The ids, other names or other spellings to find entities by.
     """
 
     def __init__(self, ids: Iterable[str]) -> None:

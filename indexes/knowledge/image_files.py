@@ -47,10 +47,7 @@ class Lookup(NamedTuple):
 class ImageFiles:
     """The image files in a folder and its subfolders; thread-safe.
 
-    Args:
-        folder: The folder; it need not exist.
-        listed: Whether an image may be anywhere in the folder. If not, only the paths that `names_of` yields are tried,
-            which needs no list of all files.
+    If not `listed`, only the paths that `names_of` yields are tried, which needs no list of all files.
     """
 
     def __init__(self, folder: Path, listed: bool = True) -> None:
@@ -69,10 +66,6 @@ class ImageFiles:
         name, ignoring case and the form of Unicode, whose path ends like the written one as far as possible; of
         several, the one nearest to the file that names it. If these are different images, none is found. A remote
         image must agree in more than its name. Neither `..` nor a link leads out of the folder.
-
-        Args:
-            written: Its path or URL as it is written.
-            own_file: The path of the file that it is written in, under the folder.
         """
         if is_embedded(written):
             return Lookup(None, "embedded in the text")
@@ -185,21 +178,13 @@ def _last(path: str) -> str:
 
 
 class _Likeness(NamedTuple):
-    """How well a file agrees with a path, the most important first.
+    """How well a file agrees with a path, the most important first."""
 
-    Attributes:
-        alike: Number of names at the end of both paths that are alike.
-        same: Whether these are the same (2), differ in the form of Unicode (1), or in letter case (0).
-        large: Whether the file is in no folder for smaller copies.
-        near: Number of folders at the start of its path that are those of the file that names it.
-        preferred: How usual its extension is, compared with others of the same name.
-    """
-
-    alike: int
-    same: int
-    large: bool
-    near: int
-    preferred: int
+    alike: int  # number of names at the end of both paths that are alike
+    same: int  # whether these are the same (2), differ in the form of Unicode (1), or in letter case (0)
+    large: bool  # whether the file is in no folder for smaller copies
+    near: int  # number of folders at the start of its path that are those of the file that names it
+    preferred: int  # how usual its extension is, compared with others of the same name
 
 
 _WORST = _Likeness(0, 0, False, 0, -len(IMAGE_SUFFIXES))

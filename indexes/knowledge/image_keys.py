@@ -128,9 +128,7 @@ def is_view(word: str) -> bool:
 def without_size(name: str, numbers: bool) -> str:
     """Returns a file's name without its extension and without the words for its size.
 
-    Args:
-        name: The name.
-        numbers: Whether numbers of three or more digits are sizes.
+    If `numbers`, those of three or more digits are sizes.
     """
     words = words_of(split_name(name)[0])
     kept = [word for word in words if not (word in _SIZES or _SIZE.fullmatch(word) or (numbers and is_large(word)))]
@@ -182,28 +180,16 @@ _LEVELS = 2
 
 
 class KeyRows(NamedTuple):
-    """Entities by key, sorted by hash and field; `hash` is that of Python, so they hold in this process alone.
+    """Entities by key, sorted by hash and field; `hash` is that of Python, so they hold in this process alone."""
 
-    Attributes:
-        hashes: The hash of each key, int64.
-        fields: The number of the field that the key comes from.
-        rows: The row of the entity, or `SHARED`.
-        weak: Whether the key is a number, or shorter than three characters.
-    """
-
-    hashes: IntArray
-    fields: NDArray[np.int16]
-    rows: NDArray[np.int32]
-    weak: NDArray[np.bool_]
+    hashes: IntArray  # the hash of each key, int64
+    fields: NDArray[np.int16]  # the number of the field that the key comes from
+    rows: NDArray[np.int32]  # the row of the entity, or `SHARED`
+    weak: NDArray[np.bool_]  # whether the key is a number, or shorter than three characters
 
 
 class EntityKeys:
-    """Collects the keys of entities, in 15 bytes each.
-
-    Attributes:
-        fields: The names of the fields.
-        lacking: For each entity, whether it has no image yet.
-    """
+    """Collects the keys of entities, in 15 bytes each."""
 
     def __init__(self) -> None:
         self.fields: list[str] = []
@@ -214,12 +200,7 @@ class EntityKeys:
         self._under_folder = Counter[str]()
 
     def add(self, entity: Entity, lacking: bool) -> None:
-        """Adds the next entity.
-
-        Args:
-            entity: The entity.
-            lacking: Whether it has no image yet.
-        """
+        """Adds the next entity."""
         row = len(self.lacking)
         self.lacking.append(lacking)
         values = [("id", _last_name(entity.id)), ("title", entity.title), *(("names", one) for one in entity.names)]
@@ -248,8 +229,7 @@ class EntityKeys:
     def row_beside(self, folder: str) -> int | None:
         """Returns the row of the only entity whose file is in a folder or, if it is alone there, in the one above.
 
-        Returns:
-            `SHARED` if the nearest folder with such files has several of them, `None` if there is none.
+        It is `SHARED` if the nearest folder with such files has several of them, `None` if there is none.
         """
         here, inner = folder, folder not in self._in_folder
         if inner:

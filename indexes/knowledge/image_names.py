@@ -40,11 +40,8 @@ def names_of(written: str, own_file: str = "") -> Iterator[str]:
     """Yields the paths under a folder that a written path or URL may have there, likeliest first.
 
     These are the whole paths in each spelling (`paths_of`), and then their suffixes, the longest first: for
-    `https://host/images/flag/fr.jpg`, first `images/flag/fr.jpg`, then `flag/fr.jpg` and `fr.jpg`.
-
-    Args:
-        written: The path or URL as it is written.
-        own_file: The path of the file that it is written in, which it may be relative to.
+    `https://host/images/flag/fr.jpg`, first `images/flag/fr.jpg`, then `flag/fr.jpg` and `fr.jpg`. It may be relative
+    to the file that it is written in, `own_file`.
     """
     paths = list(paths_of(written, own_file))
     yield from dict.fromkeys(map("/".join, paths))

@@ -37,27 +37,16 @@ Rows = NDArray[np.int32]
 
 
 class Rule(NamedTuple):
-    """A rule, and what it gives.
+    """A rule, and what it gives."""
 
-    Attributes:
-        field: The field that files are called after; "" if they lie beside the entity's file.
-        kind: How they are called after it.
-        entities: Number of entities without an image that get one by this rule.
-        files: Number of files that it gives to one entity each.
-        conflicts: Number of files that it would give to several entities.
-        example: The number of a file that it gives to an entity, or else of one in conflict.
-        used: Whether it is used.
-        new: Number of files that it gives and no rule before it.
-    """
-
-    field: str
-    kind: int
-    entities: int
-    files: int
-    conflicts: int
-    example: int
+    field: str  # the field that files are called after; "" if they lie beside the entity's file
+    kind: int  # how they are called after it
+    entities: int  # number of entities without an image that get one by this rule
+    files: int  # number of files that it gives to one entity each
+    conflicts: int  # number of files that it would give to several entities
+    example: int  # the number of a file that it gives to an entity, or else of one in conflict
     used: bool = False
-    new: int = 0
+    new: int = 0  # number of files that it gives and no rule before it
 
     @property
     def pattern(self) -> str:
@@ -70,15 +59,10 @@ class Rule(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """The rules that give anything, and what the used ones give.
+    """The rules that give anything, and what the used ones give."""
 
-    Attributes:
-        rules: The rules, those that come first in doubt first.
-        owners: The row of each file's entity, int32 [files], or -1.
-    """
-
-    rules: list[Rule]
-    owners: Rows
+    rules: list[Rule]  # the rules, those that come first in doubt first
+    owners: Rows  # the row of each file's entity, int32 [files], or -1
 
 
 class _Claim(NamedTuple):
@@ -94,13 +78,9 @@ def match_files(names: Sequence[str], keys: EntityKeys, taken: NDArray[np.bool_]
 
     A rule is used if it gives images to at least half of the entities that have none, or entities to half of the files.
     If it concerns whole file names and ids or titles that are not just numbers, a single file suffices. At most a tenth
-    of its files may belong to several entities or, by a rule before it, to other ones; such files are left out.
-
-    Args:
-        names: The paths of the image files.
-        keys: What they may be called after.
-        taken: Which files entities name, bool [files]; they belong to others only if these are called like them.
-        pattern: The only rule to use, whatever it gives, as `--map image=…` takes it.
+    of its files may belong to several entities or, by a rule before it, to other ones; such files are left out. Files
+    `taken` by entities that name them belong to others only if they are called like these. A given `pattern`, as `--map
+    image=…` takes it, is the only rule, whatever it gives.
     """
     lacking, free = np.array(keys.lacking, bool), int((~taken).sum())
     owners = np.full(len(names), -1, np.int32)

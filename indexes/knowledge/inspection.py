@@ -109,17 +109,8 @@ def inspect_knowledge_base(
 ) -> Inspection:
     """Reads a knowledge base as a build would and returns the findings; writes nothing.
 
-    Args:
-        path: The knowledge base.
-        images: The folder or ZIM file with its images; by default those in the knowledge base, or the folder it is in.
-        format: The format of the knowledge base; guessed by default.
-        names: The names of an entity's fields there, if they differ from the usual ones.
-        count: Number of entities to return.
-        seed: Seed for choosing them.
-        progress: Whether to show a progress bar.
-
-    Raises:
-        ValueError: The file cannot be read at all, or its format is unknown.
+    By default, the images are those in the knowledge base, or in the folder it is in. Of the entities, `count` are
+    chosen by `seed`.
     """
     started = time.monotonic()
     format = format or guess_format(path)

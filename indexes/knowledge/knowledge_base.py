@@ -44,15 +44,7 @@ class KnowledgeBase:
         return self.kb_format or guess_format(self.kb)
 
     def articles(self, skipped: SkippedEntries | None = None, losses: Losses | None = None) -> Iterator[Entity]:
-        """Yields the articles.
-
-        Args:
-            skipped: Counts bad entries; by default, up to `max_bad` of them are accepted.
-            losses: Counts what is left out.
-
-        Raises:
-            ValueError: The file is malformed.
-        """
+        """Yields the articles. By default, bad entries up to the share `max_bad` are skipped."""
         options: dict[str, Any] = {"names": self.names, "keep_navigation": self.keep_navigation}
         skipped = skipped or SkippedEntries(self.max_bad)
         return read_knowledge_base(self.kb, self.format, self.drop_sections, skipped=skipped, losses=losses, **options)

@@ -52,10 +52,8 @@ def with_known_entities(images: Sequence[LabeledImage], rows: Mapping[str, int])
 class LabeledSource:
     """An image source that adds labeled images to those of a knowledge base.
 
-    Args:
-        images: The labeled images; one that shows several entities is among them for each.
-        source: The image source of the knowledge base.
-        trim_borders: Whether to cut uniform borders off labeled images, as off query images.
+    One that shows several entities is among `images` for each. With `trim_borders`, uniform borders are cut off labeled
+    images, as off query images.
     """
 
     def __init__(self, images: Sequence[LabeledImage], source: ImageSource | None, trim_borders: bool = False) -> None:
@@ -76,12 +74,9 @@ class LabeledSource:
         """Yields entities with their labeled images after those of their articles.
 
         Labels name entities as questions do: by id, by another name or by another spelling of the URL. If several
-        entities have that name, the first of them and the one with this id get the image.
-
-        Args:
-            entities: The entities.
-            again: Returns the same entities a second time. Called only if a label accepts several entities, to find out
-                which of them exist before `entities` are read; without it, each label means its first entity.
+        entities have that name, the first of them and the one with this id get the image. If a label accepts several
+        entities, `again` returns the same entities a second time, to find out which of them exist before `entities` are
+        read; without it, each label means its first entity.
         """
         images = sorted(self._images)
         if again is not None and any(image.others for image in images):
@@ -134,13 +129,8 @@ _TITLES = ("title", "wikipedia_title", "wiki_title", "name")
 class ImageTable:
     """The main image of each entity: the first of its title's files that exists, as in the published code.
 
-    Args:
-        paths: The tables (CSV), such as the 13 `wiki_image_url_part_N_processed.csv`; read in the order of their
-            numbers. The first column has the title, `img_path` the file.
-        find: Finds an image by its path; returns `None` if it does not exist.
-
-    Raises:
-        ValueError: A table has no such columns.
+    Its `paths` are tables (CSV), such as the 13 `wiki_image_url_part_N_processed.csv`, in the order of their numbers.
+    The first column has the title, `img_path` the file; `find` returns `None` for one that does not exist.
     """
 
     def __init__(self, paths: Sequence[Path], find: Callable[[str], str | None]) -> None:

@@ -127,17 +127,9 @@ def with_matched_images(
 ) -> Iterator[Entity]:
     """Yields entities; those to which image files belong by a rule (`match_files`) get them as their images.
 
-    All entities are read before the first one is yielded, if the source has a list of its files.
-
-    Args:
-        entities: The entities, as a knowledge base is read.
-        source: Where their images are.
-        pattern: The rule to use; by default, each that is convincing.
-        report: Receives the numbers.
-        required: Whether it is an error if image files are there and no entity has one.
-
-    Raises:
-        ValueError: No entity has an image, although there are image files.
+    All entities are read before the first one is yielded, if the source has a list of its files. By default, each rule
+    that is convincing is used, otherwise `pattern` alone. If `required`, it is an error if image files are there and no
+    entity has one.
     """
     report = MatchReport() if report is None else report
     folders = [] if source is None or pattern == NO_IMAGES else listings(source)

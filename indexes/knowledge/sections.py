@@ -46,11 +46,7 @@ DROPPED_BY_REFERENCE = ("*external links*", "*references*")
 
 
 def title_rule(titles: Iterable[str]) -> Callable[[str], bool]:
-    """Returns a function that tells whether to drop a section with a given title.
-
-    Args:
-        titles: Titles to drop, in any case; `*` matches any text.
-    """
+    """Returns a function that tells whether to drop a section with a given title. Any text is matched by `*`."""
     patterns = ("".join(".*" if part == "*" else re.escape(part) for part in re.split(r"(\*)", t)) for t in titles)
     rule = re.compile("|".join(f"(?:{pattern})" for pattern in patterns) or r"(?!)", re.IGNORECASE | re.DOTALL)
     return lambda title: rule.fullmatch(" ".join(title.split()).rstrip(":. ")) is not None

@@ -40,12 +40,7 @@ class ImageSource(Protocol):
 
 
 class FolderImages:
-    """Images in a folder.
-
-    Args:
-        folder: The folder.
-        listed: Whether an image may be anywhere in the folder, see `ImageFiles`.
-    """
+    """Images in a folder."""
 
     def __init__(self, folder: Path, listed: bool = True) -> None:
         self.files = ImageFiles(folder, listed)
@@ -68,14 +63,7 @@ class FolderImages:
 
 
 class ZimImages:
-    """Images in a ZIM file, found by their path there.
-
-    Args:
-        path: The file.
-
-    Raises:
-        ValueError: libzim is not installed, or the file is not a ZIM file.
-    """
+    """Images in a ZIM file, found by their path there."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._archive = path, open_zim(path)
@@ -115,14 +103,7 @@ class ZimImages:
 
 
 class DatasetImages:
-    """Images in a Hugging Face data set, found by column and row.
-
-    Args:
-        path: The TOML file that names the data set.
-
-    Raises:
-        ValueError: datasets is not installed, or the data set cannot be loaded.
-    """
+    """Images in a Hugging Face data set, found by column and row."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._rows = path, open_dataset(path)
@@ -162,9 +143,7 @@ class DatasetImages:
 class OwnAndOtherImages:
     """The images in a knowledge base itself, then those in a folder, such as downloaded remote images.
 
-    Args:
-        own: The images in the knowledge base.
-        other: The images in the folder; their names begin with `images:`.
+    The names of the others begin with `images:`.
     """
 
     def __init__(self, own: ImageSource, other: ImageSource) -> None:
@@ -205,13 +184,7 @@ _PUBLISHED = frozenset({"evqa", "infoseek", "wiki6m", "mediawiki"})
 def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | None:
     """Returns the image source of a knowledge base, or `None` if it has none.
 
-    Args:
-        images: A folder or a ZIM file, used in addition to the images in the knowledge base itself.
-        kb: The knowledge base.
-        kb_format: Its format.
-
-    Raises:
-        ValueError: `images` is neither a folder nor a ZIM file.
+    The folder or ZIM file `images` is used in addition to the images in the knowledge base itself.
     """
     other = None if images is None else _source(images, listed=kb_format not in _PUBLISHED)
     packed = kb_format == "parquet" and kb.is_file() and bool(open_dataset(kb).images)

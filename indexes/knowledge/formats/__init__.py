@@ -34,7 +34,8 @@ from retriever.types import Entity, Section
 
 Reader = Callable[[Path, Reading], Iterator[Entry]]
 """Yields each entity with its place in the file or, if an entry cannot be used, its place and the reason; counts what
-it leaves out of an entity."""
+it leaves out of an entity. Raises `ValueError` if the file cannot be read at all, if an extra is not installed, or if
+no entry has a field that `Reading.names` names."""
 
 FORMATS: dict[str, Reader] = {
     "evqa": read_evqa,
@@ -165,10 +166,8 @@ def _unpaired_surrogate(entity: Entity) -> str:
 def dropped_titles(format: str, given: Sequence[str] | None) -> tuple[str, ...]:
     """Returns the titles of sections to drop from a knowledge base, in lower case; `*` matches any text.
 
-    Args:
-        format: The format of the knowledge base. Only encyclopedias lose lists, since their titles mean lists there.
-            For E-VQA's, the same sections as in the paper's code are dropped, so that results are comparable.
-        given: The titles set by the profile, which replace the default.
+    Only encyclopedias lose lists, since their titles mean lists there; for E-VQA's, the same sections as in the paper's
+    code are dropped, so that results are comparable. Titles `given` by the profile replace the default.
     """
     default: tuple[str, ...] = DROPPED if format in _ENCYCLOPEDIAS else ()
     if FORMATS.get(format) is read_evqa:

@@ -24,12 +24,8 @@ def part_of(text: str, part: str, brought: set[int]) -> str:
     """Returns a part of a note: all of it for "", the text of a heading, or the block with an id (`^id`).
 
     Headings are one level deeper than in the note, since they are below one of the note that embeds it; a part that is
-    not there is "".
-
-    Args:
-        text: The note.
-        part: The part.
-        brought: The numbers of lines that have been brought before; they are left out, and those of the part added.
+    not there is "". The lines whose numbers are in `brought` have been brought before; they are left out, and those of
+    the part added.
     """
     lines = text.split("\n")
     numbers = range(len(lines))

@@ -37,13 +37,7 @@ def encoding_of(start: bytes) -> str:
 
 
 def not_utf8(where: str, path: Path, error: UnicodeDecodeError) -> ValueError:
-    """Returns an error that names the most likely encoding and how to convert the file.
-
-    Args:
-        where: The place.
-        path: The file.
-        error: What decoding it raised.
-    """
+    """Returns an error that names the most likely encoding and how to convert the file."""
     found = error.object[error.start : error.start + _SAMPLE]
     line = error.object.rfind(b"\n", 0, error.start) + 1
     if error.encoding.startswith(("utf-16", "utf-32", "utf_16", "utf_32")):

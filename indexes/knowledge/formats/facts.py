@@ -91,10 +91,7 @@ def as_sections(
 ) -> list[tuple[str, str]]:
     """Returns facts (label, value) as sections: each long value under its label, and the others as lines of "Facts".
 
-    Args:
-        facts: The facts. Their labels are not words of the source.
-        losses: Counts the words of labels as such.
-        sections_of: For some labels, whether the value is a section; for others, its length decides.
+    For some labels, `sections_of` says whether the value is a section; for others, its length decides.
     """
     sections, lines, facts = list[tuple[str, str]](), list[str](), list(facts)
     losses.repeat(words_in(label for label, _ in facts))

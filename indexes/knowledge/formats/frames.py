@@ -62,8 +62,7 @@ def are_columns(value: Mapping[str, Any]) -> bool:
 def of_lists(rows: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Yields rows with their places; if the first is a list of names, the others are the values of these fields.
 
-    Raises:
-        ValueError: The rows are lists without the names of their fields.
+    Lists without such names are an error.
     """
     rows = iter(rows)
     first = next(rows, None)
@@ -83,11 +82,7 @@ def of_lists(rows: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 
 def labeled(rows: Iterable[tuple[Any, Any]]) -> Iterator[Any]:
-    """Yields rows with their labels: as ids, or as names if the first rows have no title; numbers of rows are left out.
-
-    Args:
-        rows: Labels, each with an object or with something else, which is passed on.
-    """
+    """Yields rows with their labels: ids, or names if the first rows have no title; numbers of rows are left out."""
     rows = iter(rows)
     first = list(islice(rows, 2))
     objects = [row for _, row in first if isinstance(row, Mapping)]

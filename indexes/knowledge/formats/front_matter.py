@@ -72,9 +72,6 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     `title: Foxes: a guide`, their values are read as text, or else their lines `key: value` alone. In a Logseq note,
     title and aliases are taken from the leading lines `key:: value`. Leading lines `Key: value` with a title are
     settings, too. The members of `extra` and `params` count as settings.
-
-    Args:
-        text: The text, with lines that end with a line feed.
     """
     before = _BEFORE.match(text)
     begin = before.end() if before else 0
@@ -165,14 +162,7 @@ def _properties(text: str) -> dict[str, Any]:
 def facts_in(
     settings: Mapping[str, Any], used: Iterable[str], names: Names, losses: Losses
 ) -> Iterator[tuple[str, str]]:
-    """Yields (label, value) for settings of a file that describe its subject rather than configure a program.
-
-    Args:
-        settings: The settings.
-        used: Names of settings that are used otherwise.
-        names: The names of an entity's fields, if they differ from the usual ones.
-        losses: Counts what is left out.
-    """
+    """Yields (label, value) for settings of a file that describe its subject rather than configure a program."""
     used = {*used, *(field_of(settings, field, names)[0] for field in GUESSES if field != "text")}
     for name, value in settings.items():
         if name not in used and _is_setting(name, value):

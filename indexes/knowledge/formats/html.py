@@ -92,19 +92,9 @@ def read_page(
     """Returns the article in a page, or `None` if the page has no text or only redirects to another one.
 
     References and navigation are left out, and so are icons: images that the page shows with fewer pixels per side than
-    `SMALLEST`. Remote images are only used if the page states their size, or as its `og:image`.
-
-    Args:
-        html: The page.
-        path: The path of the page in its file; the paths of its images are relative to it.
-        title: Its title, "" if unknown.
-        measure: Returns the size of an image if the page does not state it.
-        reading: How to read it; `names` are those of `<meta>` tags for title, image or URL.
-        furniture: Boilerplate to leave out.
-        resolve: Returns the path in the file of an image that a page names.
-
-    Raises:
-        ValueError: The page is nested too deeply.
+    `SMALLEST`. Remote images are only used if the page states their size, or as its `og:image`. `path` is its own in
+    its file, `measure` returns the size of an image if the page does not state it, and `resolve` the path in the file
+    of an image that the page names. The names in `reading` are those of `<meta>` tags.
     """
     source, losses = decode(html), reading.losses
     if not source.lstrip().startswith("<"):  # scripts are often served as text/html
@@ -301,10 +291,7 @@ def _is_link(piece: Piece) -> bool:
 def _title(given: str, shared: str, headings: list[str]) -> str:
     """Returns the title of a page, without the name of its site.
 
-    Args:
-        given: The title in the file, "" if none.
-        shared: The title in the page's `og:title`, "" if none.
-        headings: Its first-level headings, then the content of its `<title>`.
+    The `headings` are its first-level ones, then the content of its `<title>`; `shared` is its `og:title`.
     """
     for whole in filter(None, (given, shared, *headings[-1:])):
         own = [one for one in headings if whole.casefold().startswith(one.casefold()) and one != whole]

@@ -55,19 +55,12 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A paragraph, list item, table or block of code.
+    """A paragraph, list item, table or block of code."""
 
-    Attributes:
-        text: Its lines, without markup.
-        images: Its images.
-        is_links: Whether all of its words are links or buttons.
-        is_code: Whether it is preformatted text.
-    """
-
-    text: str
+    text: str  # its lines, without markup
     images: tuple[Image, ...] = ()
-    is_links: bool = False
-    is_code: bool = False
+    is_links: bool = False  # whether all of its words are links or buttons
+    is_code: bool = False  # whether it is preformatted text
 
 
 def parse(html: str) -> Any:

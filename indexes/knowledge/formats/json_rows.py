@@ -46,10 +46,6 @@ def read_rows(path: Path, losses: Losses | None = None) -> Iterator[tuple[str, A
     object itself; a member without an id or title gets its key. For a line or a file that is not UTF-8 JSON, the reason
     is yielded instead. YAML is read as a whole in the same way; its numbers and dates stay as written.
 
-    Args:
-        path: The file or folder.
-        losses: Counts the objects in other lists.
-
     Raises:
         ValueError: The file cannot be read at all, or contains no objects.
     """
@@ -207,11 +203,7 @@ def _in_folder(path: Path, losses: Losses) -> Iterator[tuple[str, Any]]:
 
 
 def _load(file: Path) -> Any:
-    """Returns the value in a JSON or YAML file.
-
-    Raises:
-        ValueError: The file is neither, or not UTF-8.
-    """
+    """Returns the value in a JSON or YAML file."""
     with opened_text(file) as content:
         text = content.read().decode("utf-8-sig")
     if not _is_yaml(file):

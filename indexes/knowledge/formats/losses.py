@@ -46,35 +46,22 @@ _EXAMPLE, _SHOWN = 80, 10
 
 @dataclass(slots=True)
 class Loss:
-    """What was left out for one reason.
+    """What was left out for one reason."""
 
-    Attributes:
-        unit: What is counted.
-        count: How many of them.
-        places: In how many places, such as lines, tables or templates.
-        example: The first one, with its file and its line or entry.
-    """
-
-    unit: Unit
-    count: int
-    places: int
-    example: str
+    unit: Unit  # what is counted
+    count: int  # how many of them
+    places: int  # in how many places, such as lines, tables or templates
+    example: str  # the first one, with its file and its line or entry
 
 
 class Losses:
     """Counts what is kept and what is left out; the memory does not depend on the number of entities.
 
     The words of a source are those of its headings and texts as a reader of the page sees them, without the entity's
-    title, the names of fields, and `FURNITURE`. Each is kept or left out, so they are the sum of both.
-
-    Args:
-        root: The knowledge base; examples name places relative to it.
-
-    Attributes:
-        left_out: What was left out, by reason.
-        images: Numbers of image files that exist, and of entities whose main image was found, and the rule that found
-            them, as far as they are known.
-        notes: What else is to be said about the knowledge base, in sentences.
+    title, the names of fields, and `FURNITURE`. Each is kept or left out, so they are the sum of both. Examples name
+    places relative to `root`. Of `images`, the numbers of files that exist and of entities whose main image was found,
+    and the rule that found them, are there as far as they are known; `notes` say in sentences what else there is to
+    say.
     """
 
     def __init__(self, root: str = "") -> None:
@@ -85,23 +72,15 @@ class Losses:
         self._kept, self._pending, self._length = 0, list[str](), 0
 
     def at(self, where: str, source: str = "") -> None:
-        """Begins an entry, for examples.
-
-        Args:
-            where: Its place.
-            source: Its file's text if there are several lines to tell apart.
-        """
+        """Begins an entry, for examples. Its file's text is the `source` if there are several lines to tell apart."""
         if source or where != self._where:
             self._where, self._source = where, source
 
     def leave_out(self, reason: str, text: str = "", count: int | None = None, unit: Unit = "words") -> None:
         """Counts something of the current entry that is left out.
 
-        Args:
-            reason: Why, as a noun phrase that says what it is: "navigation".
-            text: Its text, which becomes the example.
-            count: How many there are; by default the words of the text, or one of another unit.
-            unit: What is counted.
+        The reason is a noun phrase that says what it is, "navigation", and the text becomes the example. By default,
+        the count is that of its words, or one of another unit.
         """
         if count is None:
             count = 1 if unit != "words" else words_in([text]) if text else 0

@@ -49,9 +49,6 @@ def read_markdown(path: Path, reading: Reading) -> Iterator[Entry]:
     A heading of any level begins a section. An image belongs to its section; the first image is the main one, unless
     the front matter names another. Title, id and URL come from the front matter. Without them, the title is the heading
     above all others, or else the name of the file or its folder, and the id is the path without extension.
-
-    Raises:
-        ValueError: The folder contains no Markdown file.
     """
     files = article_files(path)
     if not files:
@@ -77,14 +74,7 @@ def read_markdown(path: Path, reading: Reading) -> Iterator[Entry]:
 
 
 class _Notes:
-    """The notes in a folder.
-
-    Args:
-        folder: The folder.
-        files: The notes in it.
-        reading: How to read them.
-        images: Finds images.
-    """
+    """The notes in a folder."""
 
     def __init__(self, folder: Path, files: Sequence[Path], reading: Reading, images: ImageFiles) -> None:
         self._folder, self._reading, self._images = folder, reading, images
@@ -109,11 +99,7 @@ class _Notes:
         return frozenset(line for line, count in counts.items() if line and count >= max(len(files) / 2, 3))
 
     def read(self, file: Path, shared: frozenset[str], reading: Reading) -> Entity:
-        """Returns the article in a file, without the lines in `shared`.
-
-        Raises:
-            ValueError: The file cannot be read, or is not UTF-8.
-        """
+        """Returns the article in a file, without the lines in `shared`."""
         name = file.relative_to(self._folder).as_posix()
         text, losses, names = _text_of(file), reading.losses, reading.names
         losses.at(str(file), text)

@@ -153,12 +153,7 @@ def comma_rows(lines: Sequence[str]) -> list[list[str]]:
 
 
 def pipe_table(rows: Sequence[Sequence[str]], head: int) -> Iterator[str]:
-    """Yields the lines of a pipe table, with empty lines around it.
-
-    Args:
-        rows: The texts of the cells, without line breaks.
-        head: Number of rows that are its header.
-    """
+    """Yields the lines of a pipe table, with empty lines around it. The first `head` rows are its header."""
     width = max(map(len, rows), default=0)
     if not width:
         return

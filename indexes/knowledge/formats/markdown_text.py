@@ -75,13 +75,7 @@ are code; for browsers and authors, it is one element."""
 
 
 def parse(text: str, losses: Losses, notes: frozenset[str] = frozenset()) -> list[Heading | Piece]:
-    """Returns the parts of a Markdown text, in order.
-
-    Args:
-        text: The text, without front matter.
-        losses: Counts what is left out.
-        notes: The names of notes that wiki links may lead to, by `note_name`.
-    """
+    """Returns the parts of a Markdown text, in order. Wiki links may lead to `notes`, by `note_name`."""
     parser, env = _parser(), {"notes": notes, "losses": losses}
     tokens = list(_as_pages_show(parser.parse(text, env), env, losses))
     pieces = read_html(parser.renderer.render(tokens, parser.options, env), losses)

@@ -12,13 +12,7 @@ from retriever.unspaced import count_words
 
 
 def split_article(sections: Iterable[tuple[str, str]], article: str, losses: Losses) -> tuple[Section, ...]:
-    """Returns the sections of an article that have text, each with its position among all of them.
-
-    Args:
-        sections: (title, text) of every section, in the article's order. Both are kept unchanged.
-        article: The article's title.
-        losses: Counts the titles of sections without text.
-    """
+    """Returns the sections of an article that have text, each with its position among all of them."""
     found = []
     for index, (title, text) in enumerate(sections):
         if text.strip():
@@ -32,11 +26,7 @@ def outlined(sections: Sequence[tuple[int, str, str]], losses: Losses) -> list[t
     """Returns (title, text) of each section of an outline, with what headings without text say.
 
     A heading without text is put before the titles of those below it ("Care: Diet"). If there are none below it, it is
-    a line of the section that it is in.
-
-    Args:
-        sections: (level, title, text) of every section; the first one is above all others.
-        losses: Counts words that are repeated.
+    a line of the section that it is in. The first section, (level, title, text), is above all others.
     """
     above, path = [0] * len(sections), [0]
     for number in range(1, len(sections)):

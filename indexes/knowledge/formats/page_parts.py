@@ -81,9 +81,7 @@ _LABELS = {
 def decode(html: bytes, charset: str = "") -> str:
     """Decodes a page as Unicode, or else with the character set that it declares, as browsers do.
 
-    Args:
-        html: The page.
-        charset: The character set that the server names, which counts before the page's own.
+    The character set that the server names counts before the page's own.
     """
     declared = re.search(rb"charset\s*=\s*[\"']?\s*([\w.:-]+)", html[:2048], re.IGNORECASE)
     name = (charset or (declared[1].decode("ascii", "replace") if declared else "")).lower()
@@ -108,14 +106,7 @@ def _guess(html: bytes) -> str:
 
 
 def clean(tree: Any, losses: Losses, is_wiki: bool, keep_navigation: bool) -> None:
-    """Removes what is not content on any page.
-
-    Args:
-        tree: The page.
-        losses: Counts what is removed, unless no reader sees it.
-        is_wiki: Whether it is a page of a MediaWiki.
-        keep_navigation: Whether to keep navigation, notices, forms and buttons.
-    """
+    """Removes what is not content on any page. With `keep_navigation`, notices, forms and buttons are kept, too."""
     remove(tree.css(_UNSEEN))
     _drop_license(tree)
     for reason, selector in _NO_CONTENT.items():

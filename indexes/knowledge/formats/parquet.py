@@ -22,9 +22,6 @@ def read_parquet(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the articles of a `.parquet` file, with their places, holding one batch of rows in memory.
 
     Images in the file are named by column and row, `image/12`.
-
-    Raises:
-        ValueError: pyarrow is not installed, or the file is damaged.
     """
     pyarrow, parquet = optional("pyarrow", "parquet"), optional("pyarrow.parquet", "parquet")
     yield from entries_of(_rows(path, pyarrow, parquet, reading.losses), reading, str(path))
@@ -82,11 +79,7 @@ def _is_bytes(type: Any) -> bool:
 
 
 def content_of(value: Any) -> bytes | None:
-    """Returns the bytes of an image in a row, or `None` if it has none.
-
-    Raises:
-        OSError: The image is in a file that cannot be read.
-    """
+    """Returns the bytes of an image in a row, or `None` if it has none."""
     if value is None or isinstance(value, bytes):
         return value
     data, path = value.get("bytes"), value.get("path")
@@ -96,14 +89,7 @@ def content_of(value: Any) -> bytes | None:
 
 
 class ParquetImages:
-    """The images in a Parquet file; holds one group of its rows in memory.
-
-    Args:
-        path: The file.
-
-    Attributes:
-        images: The columns that contain images.
-    """
+    """The images in a Parquet file; holds one group of its rows in memory. Those columns are `images`."""
 
     def __init__(self, path: Path) -> None:
         self._file = optional("pyarrow.parquet", "parquet").ParquetFile(path)
@@ -117,11 +103,7 @@ class ParquetImages:
         return self._ends[-1] if self._ends else 0
 
     def image(self, column: str, number: int) -> bytes | None:
-        """Returns the bytes of an image, or `None` if the row has none.
-
-        Raises:
-            OSError: The image is in a file that cannot be read.
-        """
+        """Returns the bytes of an image, or `None` if the row has none."""
         group = bisect_right(self._ends, number)
         start = self._ends[group - 1] if group else 0
         return content_of(self._group(group, column)[number - start].as_py())

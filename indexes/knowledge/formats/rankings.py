@@ -47,27 +47,16 @@ _DISTANCES = ("distances", "distance", "dists", "dist")
 
 @dataclass(frozen=True, slots=True)
 class RankedList:
-    """The candidates of one question as a file has them.
-
-    Attributes:
-        ids: Their ids.
-        scores: Their scores or distances; empty if the file has none.
-        distances: Whether the file calls them distances.
-        ordered: Whether the candidates are in an order that the file states, best first.
-    """
+    """The candidates of one question as a file has them."""
 
     ids: Sequence[str]
-    scores: Sequence[float] = ()
-    distances: bool = False
-    ordered: bool = True
+    scores: Sequence[float] = ()  # their scores or distances; empty if the file has none
+    distances: bool = False  # whether the file calls them distances
+    ordered: bool = True  # whether the candidates are in an order that the file states, best first
 
 
 def finite(value: object) -> float:
-    """Returns a number, also one that is written as text.
-
-    Raises:
-        ValueError: It is not a number, or not a finite one.
-    """
+    """Returns a number, also one that is written as text."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"a score must be a number, got {kind(value)}")
     try:
@@ -186,13 +175,8 @@ def check_coverage(
 ) -> dict[str, int]:
     """Counts what of a file can be used, and logs what cannot.
 
-    Args:
-        path: The file.
-        found: The ids of each question's candidates.
-        n_questions: Number of questions.
-        known: Whether an entity is in the index, or in the knowledge base.
-        partial_flag: The option that accepts less than half, for the message; "" if it is set.
-        where: Where candidates are looked up: an evaluation's index, or a training's knowledge base.
+    The option `partial_flag` accepts less than half; it is "" if it is set. Candidates are looked up in an evaluation's
+    index, or in a training's knowledge base.
 
     Returns:
         `candidates` and `candidates_in_index`, `questions` and `questions_with_candidates` (those with any that is

@@ -54,12 +54,8 @@ Entry = tuple[str, Entity | ValueError]
 class SkippedEntries:
     """The bad entries of a knowledge base.
 
-    Args:
-        max_bad: Share of entries that may be bad, in 0..1. At 0, the first bad entry is an error.
-        quiet: Whether to log nothing, since the same entries are read again.
-
-    Raises:
-        ValueError: `max_bad` is out of range.
+    Their share may be at most `max_bad`, in 0..1; at 0, the first one is an error. If `quiet`, nothing is logged, since
+    the same entries are read again.
     """
 
     def __init__(self, max_bad: float = MAX_BAD, quiet: bool = False) -> None:
@@ -71,16 +67,7 @@ class SkippedEntries:
         self._examples: list[str] = []
 
     def add(self, path: Path, where: str, error: ValueError) -> None:
-        """Counts a bad entry.
-
-        Args:
-            path: The knowledge base.
-            where: The entry's place in it.
-            error: What is wrong there.
-
-        Raises:
-            ValueError: No entry may be bad, or most entries are.
-        """
+        """Counts a bad entry. It is an error if none may be bad, or most are."""
         reason = str(error).removeprefix(where).removeprefix(": ")
         if not self.max_bad:
             raise ValueError(f"{where}: {reason}") from error
@@ -93,11 +80,7 @@ class SkippedEntries:
             raise self._too_many(path, "of the first ")
 
     def close(self, path: Path) -> None:
-        """Checks the share of bad entries at the end of the file, and logs them if there are any.
-
-        Raises:
-            ValueError: The share of bad entries exceeds `max_bad`.
-        """
+        """Checks the share of bad entries at the end of the file, and logs them if there are any."""
         if self.count > self.max_bad * self.total:
             raise self._too_many(path, "of ")
         if self.count and not self._quiet:

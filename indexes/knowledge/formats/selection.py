@@ -44,11 +44,8 @@ _LISTS = ("index", "_index", "readme", "default")
 class Selection:
     """Decides which entries of a knowledge base are read, and counts the others.
 
-    Args:
-        root: The knowledge base; patterns are compared with paths relative to it.
-        files: The files that are its entries, for formats with one entity per file.
-        names: May have patterns under `ONLY` and `SKIP`.
-        losses: Counts what is left out.
+    Patterns are under `ONLY` and `SKIP` in `names`; they are compared with paths relative to `root`, the knowledge
+    base. In formats with one entity per file, `files` are its entries.
     """
 
     def __init__(self, root: Path, files: Sequence[Path], names: Names, losses: Losses) -> None:
@@ -113,9 +110,7 @@ def site_pages(paths: Iterable[str]) -> frozenset[str]:
 def advice(paths: Sequence[str], shown: Sequence[bool]) -> Iterator[str]:
     """Yields lines about entities that are probably not things like the others, and the options that leave them out.
 
-    Args:
-        paths: The path of each entity's file.
-        shown: Whether it has an image.
+    For the path of each entity's file, `shown` says whether it has an image.
     """
     pages = site_pages(paths)
     if pages:

@@ -124,11 +124,7 @@ def without_site_markup(text: str, note: Note, components: bool = False) -> str:
     """Returns plain CommonMark; code is left unchanged.
 
     A tag that names an image becomes the image: `{{< figure src="fox.jpg" caption="A fox" >}}` is `![A fox](fox.jpg)`.
-
-    Args:
-        text: The text, without front matter.
-        note: What this needs to know about the note.
-        components: Whether the text is MDX, in which tags whose name begins with a capital letter are components.
+    In MDX, with `components`, tags whose name begins with a capital letter are components.
     """
     imported = {}
     if components:

@@ -1,4 +1,7 @@
-"""Reads large files piece by piece: compressed files, and JSON objects with millions of members."""
+"""Reads large files piece by piece: compressed files, and JSON objects with millions of members.
+
+What is not JSON, is cut short or not UTF-8 is a `ValueError` that names the entry and the byte.
+"""
 
 from __future__ import annotations
 
@@ -65,11 +68,7 @@ def opened_text(path: Path) -> Iterator[Stream]:
 
 
 def inner_name(path: Path) -> str:
-    """Returns the name of the only file in a ZIP archive, ignoring those that macOS adds.
-
-    Raises:
-        ValueError: The archive does not contain exactly one file, or is damaged.
-    """
+    """Returns the name of the only file in a ZIP archive, ignoring those that macOS adds."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
@@ -81,11 +80,7 @@ def inner_name(path: Path) -> str:
 
 
 def read_members(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yields the members (key, value) of a file that is one JSON object.
-
-    Raises:
-        ValueError: The file is not such an object, is truncated or not UTF-8. The message names entry and byte.
-    """
+    """Yields the members (key, value) of a file that is one JSON object."""
     with opened_text(path) as file:
         window = _Window(path, file)
         for key in window.members():
@@ -97,9 +92,6 @@ def read_parts(path: Path) -> Iterator[tuple[str, int, Any]]:
     """Yields the members (key, number, value) of a file that is one JSON object, with the items of lists one by one.
 
     Items are numbered from 1, and a member that is not a list has number 0; empty lists are left out.
-
-    Raises:
-        ValueError: The file is not such an object, is truncated or not UTF-8. The message names entry and byte.
     """
     with opened_text(path) as file:
         window = _Window(path, file)
@@ -112,11 +104,7 @@ def read_parts(path: Path) -> Iterator[tuple[str, int, Any]]:
 
 
 def read_items(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yields the items of a file that is one JSON array, numbered from 1.
-
-    Raises:
-        ValueError: The file is not an array, is truncated or not UTF-8. The message names item and byte.
-    """
+    """Yields the items of a file that is one JSON array, numbered from 1."""
     with opened_text(path) as file:
         window = _Window(path, file)
         if window.peek() != "[":
@@ -126,11 +114,7 @@ def read_items(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def read_values(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yields JSON values that follow each other, numbered from 1; a comma may stand between them.
-
-    Raises:
-        ValueError: As for `read_items`.
-    """
+    """Yields JSON values that follow each other, numbered from 1; a comma may stand between them."""
     with opened_text(path) as file:
         window, number = _Window(path, file), 0
         while window.peek():

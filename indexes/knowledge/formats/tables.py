@@ -39,19 +39,12 @@ def one_line(lines: Iterable[str]) -> str:
 
 
 class Cell(NamedTuple):
-    """A cell of a table.
+    """A cell of a table."""
 
-    Attributes:
-        text: Its text on one line.
-        header: Whether it names a column or a row.
-        rows: Number of rows that it spans.
-        columns: Number of columns that it spans.
-    """
-
-    text: str
-    header: bool = False
-    rows: int = 1
-    columns: int = 1
+    text: str  # its text on one line
+    header: bool = False  # whether it names a column or a row
+    rows: int = 1  # number of rows that it spans
+    columns: int = 1  # number of columns that it spans
 
 
 def table_lines(rows: Sequence[Sequence[Cell]], losses: Losses) -> list[str]:
@@ -59,10 +52,6 @@ def table_lines(rows: Sequence[Sequence[Cell]], losses: Losses) -> list[str]:
 
     Values without text are left out; the others keep the names of their columns. A cell that spans rows is part of each
     of them; one that spans columns has all their names. A header that spans the table is put before the rows below it.
-
-    Args:
-        rows: The cells of each row, as they are written: spans are not repeated.
-        losses: Counts the names of columns that are not used, and words that are repeated.
     """
     grid = _grid(rows)
     width = max(map(len, grid), default=0)

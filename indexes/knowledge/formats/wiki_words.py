@@ -71,14 +71,7 @@ class Namespaces(NamedTuple):
 
 
 class WikiWords:
-    """Extracts the words of wikitext.
-
-    Args:
-        title: The page's title.
-        spaces: The wiki's namespaces.
-        losses: Counts what is left out.
-        add: Called with the name and the options of each image.
-    """
+    """Extracts the words of wikitext. The name and the options of each image are passed to `add`."""
 
     def __init__(
         self, title: str, spaces: Namespaces, losses: Losses, add: Callable[[str, str], None] | None = None
@@ -255,11 +248,7 @@ def is_infobox(node: Any) -> bool:
 
 
 def parse_wikitext(source: str) -> Any:
-    """Returns the tree of some wikitext.
-
-    Raises:
-        ValueError: mwparserfromhell is not installed, or cannot parse it.
-    """
+    """Returns the tree of some wikitext."""
     parser = optional("mwparserfromhell", "mediawiki")
     try:
         return parser.parse(source, skip_style_tags=True)  # unclosed emphasis would turn a whole infobox into text

@@ -52,16 +52,8 @@ def read_wikitext(source: str, title: str, spaces: Namespaces, reading: Reading)
     """Returns the article in a page's wikitext.
 
     References and categories are left out, and so are templates whose words are unknown; infoboxes become the last
-    sections: "Facts", and long values under their names.
-
-    Args:
-        source: The wikitext.
-        title: The page's title, used for the text before the first heading.
-        spaces: The wiki's namespaces.
-        reading: How to read it; `names` may have the parameter of infoboxes that names the main image.
-
-    Raises:
-        ValueError: mwparserfromhell is not installed.
+    sections: "Facts", and long values under their names. The names in `reading` may have the parameter of infoboxes
+    that names the main image.
     """
     losses = reading.losses
     for reason, pattern in (("footnote marks and references", _REFERENCE), ("categories and languages", _CATEGORIES)):
@@ -108,8 +100,7 @@ def read_wikitext(source: str, title: str, spaces: Namespaces, reading: Reading)
 class _Infobox:
     """The facts and the image of a page's infoboxes.
 
-    Args:
-        image: The parameter that names the main image, if it is an unusual one.
+    An unusual parameter that names the main image is given as `image`.
     """
 
     def __init__(self, image: str | None) -> None:

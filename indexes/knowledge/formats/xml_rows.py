@@ -30,9 +30,6 @@ def read_xml(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the entries of an XML file, which are the repeated elements closest to the root, or of a folder's files.
 
     Their child elements and attributes are the fields.
-
-    Raises:
-        ValueError: The file is damaged, contains no list, or no entry has a field given in `names`.
     """
     yield from entities_of(_in_folder(path) if path.is_dir() else _rows(path), reading, str(path))
 
@@ -110,9 +107,7 @@ def _is_published(element: Element) -> bool:
 def _events(path: Path, whole: int | None = None) -> Iterator[tuple[str, Element, int]]:
     """Yields the start and end events of elements with their depth, and frees elements that have ended.
 
-    Args:
-        path: The file.
-        whole: The depth of elements that are kept complete, with their descendants, until they end.
+    Elements at the depth `whole` are kept complete, with their descendants, until they end.
     """
     opened_now: list[Element] = []
     with opened(path) as file:

@@ -42,9 +42,6 @@ def read_zim(path: Path, reading: Reading) -> Iterator[Entry]:
     main page, unless it is the only one with text. The URL of an article is its canonical link, or the link in Kiwix's
     license note. It is also the article's id, unless it is the link of another page that this one repeats; then the id
     is the page's path. Images are named by their paths in the file.
-
-    Raises:
-        ValueError: libzim is not installed, or the file cannot be read at all.
     """
     archive = open_zim(path)
     main = _target(archive.main_entry) if archive.has_main_entry else ""
@@ -106,11 +103,7 @@ def open_zim(path: Path) -> Any:
 
 
 def zim_parts(path: Path) -> list[Path]:
-    """Returns the files of an archive in order: the file itself, or all parts of a split one (`.zimaa`, `.zimab`, …).
-
-    Raises:
-        FileNotFoundError: There is no such file.
-    """
+    """Returns the files of an archive in order: the file, or all parts of a split one (`.zimaa`, `.zimab`, …)."""
     split = re.fullmatch(r"\.zim[a-z]{2}", path.suffix)
     if path.is_file() and not split:
         return [path]
