@@ -17,10 +17,8 @@ from evaluation.datasets.question import Item, Question, SkippedRow
 from retriever.images import ImageError, open_image
 from retriever.wording import counted
 
-EXAMPLES = 20
-"""Errors and missing images that a report lists."""
-PRINTED = 5
-"""Errors and missing images that are printed."""
+EXAMPLES = 20  # errors and missing images that a report lists
+PRINTED = 5  # errors and missing images that are printed
 MISSING, UNREADABLE = "missing", "unreadable"
 
 

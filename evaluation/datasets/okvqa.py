@@ -9,8 +9,7 @@ from typing import Any
 from evaluation.datasets.question import Item, Question
 from evaluation.datasets.rows import Row, json_file, name, optional_text, questions, text
 
-PEOPLE = 10
-"""Number of answers per question that VQA accuracy is defined for."""
+PEOPLE = 10  # number of answers per question that VQA accuracy is defined for
 
 
 def read_okvqa(path: Path) -> Iterator[Item]:

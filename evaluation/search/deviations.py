@@ -7,8 +7,7 @@ from typing import Any
 
 from retriever.wording import counted
 
-ON_THE_WEB = ("mmsearch", "mmsearch-plus", "dynvqa")
-"""The data sets whose papers search the web."""
+ON_THE_WEB = ("mmsearch", "mmsearch-plus", "dynvqa")  # the data sets whose papers search the web
 
 
 def replaced_inputs(dataset: str, records: Sequence[Mapping[str, Any]]) -> dict[str, str]:

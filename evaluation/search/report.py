@@ -14,8 +14,7 @@ from evaluation.metrics import percent
 from retriever.files import write_whole
 
 _ALWAYS = ("n_unanswered", "n_failed")
-_CASES = 50
-"""Number of right answers shown, and of wrong ones."""
+_CASES = 50  # number of right answers shown, and of wrong ones
 
 Record = Mapping[str, Any]
 

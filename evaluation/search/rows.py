@@ -11,8 +11,7 @@ from evaluation.datasets.rows import Row, json_lines
 from indexes.extras import optional
 from indexes.knowledge.sources import find_image
 
-ImageFile = bytes | Path
-"""An image as the content of a file, or its path."""
+ImageFile = bytes | Path  # an image as the content of a file, or its path
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,8 +34,7 @@ Verdict = Callable[[Question, str], tuple[bool | None, str]]
 """Judges an answer; returns whether it is right (`None` if the judge's reply cannot be parsed) and that reply."""
 
 _FAILED = "the model failed"
-_QUERY = "Query: "
-"""What precedes the query in the thought of MMSearch's search."""
+_QUERY = "Query: "  # what precedes the query in the thought of MMSearch's search
 
 
 @dataclass(frozen=True, slots=True)

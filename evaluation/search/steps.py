@@ -12,8 +12,7 @@ from evaluation.datasets.rows import Row, name, text
 from evaluation.search.rows import NO_IMAGES, RowImages, images_of, rows_of
 from evaluation.search.tasks import mmsearch_answers
 
-WEBSITES = 8
-"""K of the paper."""
+WEBSITES = 8  # k of the paper
 
 
 @dataclass(frozen=True, slots=True)

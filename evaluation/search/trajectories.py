@@ -8,13 +8,10 @@ from typing import Any
 
 from evaluation.metrics import mean
 
-ANSWER = "answer"
-"""The final step of a trajectory, alongside the tools."""
-STEPS = 20
-"""Number of steps reported individually."""
+ANSWER = "answer"  # the final step of a trajectory, alongside the tools
+STEPS = 20  # number of steps reported individually
 
-Trail = Mapping[str, Any]
-"""A trail as `search_agents.trail.AgentAnswer.as_dict` returns it."""
+Trail = Mapping[str, Any]  # a trail as `search_agents.trail.AgentAnswer.as_dict` returns it
 
 
 def _steps_of(trail: Trail) -> list[list[str]]:

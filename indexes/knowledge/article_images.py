@@ -9,8 +9,7 @@ from typing import Literal, NamedTuple
 from retriever.types import Entity
 from retriever.wording import counted
 
-LABELED = "labeled:"
-"""Prefix of the URLs of labeled images (`indexes.knowledge.labeled_images`)."""
+LABELED = "labeled:"  # prefix of the URLs of labeled images (`indexes.knowledge.labeled_images`)
 
 GROUNDS = "grounds:"
 """Prefix of the name of a key that is the main image on several backgrounds; the image's own name follows."""

@@ -168,10 +168,8 @@ def _number(word: str) -> str:
     return (word.lstrip("0") or "0") if word[:1] == "0" and word.isdecimal() else word
 
 
-OWN_FILE = ""
-"""The field of `Entity.named_after` for the path of the file that an entity comes from."""
-SHARED = -2
-"""The row of what belongs to several entities."""
+OWN_FILE = ""  # the field of `Entity.named_after` for the path of the file that an entity comes from
+SHARED = -2  # the row of what belongs to several entities
 _PAGE = re.compile(r"(?:(?:^|/)(?:_?index|readme|default))?(?:\.(?:x?html?|mdx?|markdown))?$", re.IGNORECASE)
 """The end of a path that says that it is a page, not which."""
 _LONGEST = 100

@@ -15,8 +15,7 @@ IMAGE_SUFFIXES = (
 )
 """Image file extensions, in lower case."""
 
-Parts = tuple[str, ...]
-"""The names that make up a path."""
+Parts = tuple[str, ...]  # the names that make up a path
 
 _REMOTE = re.compile(r"(?:https?|ftp)://|//[^/]", re.IGNORECASE)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:/*", re.IGNORECASE)

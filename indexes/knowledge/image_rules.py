@@ -26,11 +26,9 @@ _WORDS = {
 }
 _SURE = ("id", "slug", "title", "names")
 """Fields that name an entity, the best first: a few files called after them are no coincidence."""
-_ENOUGH = 0.5
-"""Share of the entities without images, or of the files, from which any rule is no coincidence."""
+_ENOUGH = 0.5  # share of the entities without images, or of the files, from which any rule is no coincidence
 _CONFLICTS = 0.1
-_FEWEST = 3
-"""Fewest entities from which another field can be told from coincidence."""
+_FEWEST = 3  # fewest entities from which another field can be told from coincidence
 _CHUNK = 1 << 16
 
 Rows = NDArray[np.int32]

@@ -36,8 +36,7 @@ from retriever.types import Entity
 from retriever.unspaced import count_words
 from retriever.wording import counted
 
-LISTED = 5
-"""Number of examples shown for each problem."""
+LISTED = 5  # number of examples shown for each problem
 _START, _PAGE_START = 160, 1200
 
 

@@ -12,8 +12,7 @@ def words_of(*lines: str) -> frozenset[str]:
     return frozenset(word for line in lines for word in line.split())
 
 
-_LOOKED_AT, _SECTIONS = 600, 5
-"""Characters of a text that are looked at, and texts of an article."""
+_LOOKED_AT, _SECTIONS = 600, 5  # characters of a text that are looked at, and texts of an article
 _ENGLISH = words_of(
     "the of and to in is was are were be been being has have had it its this that these those with as by on from",
     "at which who when where they them their he she his her but or not can may will would also than into about",
@@ -27,14 +26,11 @@ _FOREIGN = words_of(
     "av til som ikke er det på fra och att är för med den ett inte ja on ei se että ovat w z na się jest oraz",
     "przez ve bir bu için ile olarak v je se na že jsou și este cu pe din egy az hogy nem của và là các",
 )
-_END = re.compile(r"[.!?\u2026]")
-"""The end of a sentence."""
+_END = re.compile(r"[.!?\u2026]")  # the end of a sentence
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _LATIN = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]")
-_FEWEST = 5
-"""Fewest words of a sentence: less may be names or numbers."""
-_ENOUGH, _SHARE = 25, 0.1
-"""From so many words on, English has at least this share of its function words."""
+_FEWEST = 5  # fewest words of a sentence: less may be names or numbers
+_ENOUGH, _SHARE = 25, 0.1  # from so many words on, English has at least this share of its function words
 
 
 def is_foreign(texts: Iterable[str]) -> bool:

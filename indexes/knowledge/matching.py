@@ -40,8 +40,7 @@ from retriever.images import ImageError
 from retriever.types import ArticleImage, Entity
 from retriever.wording import counted
 
-_ICONS = re.compile(r"(?:^|/)(?:icons?|favicons?|emojis?)/", re.IGNORECASE)
-"""A folder of icons."""
+_ICONS = re.compile(r"(?:^|/)(?:icons?|favicons?|emojis?)/", re.IGNORECASE)  # a folder of icons
 _IN_MEMORY = 1 << 26
 _SAMPLE = 50
 _LISTED, _SHOWN = 3, 12

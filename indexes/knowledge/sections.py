@@ -16,8 +16,7 @@ word."""
 LONGEST = 350
 """Most words in a section below a heading: what the models of step 3 can read, 512 tokens; a longer one is divided."""
 
-FACTS = "Facts"
-"""Title of the section with an entity's facts; it comes last, so that the others keep their numbers."""
+FACTS = "Facts"  # title of the section with an entity's facts; it comes last, so that the others keep their numbers
 
 DROPPED = (
     *("references", "notes", "notes and references", "references and notes", "general references", "footnotes"),

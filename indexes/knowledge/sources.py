@@ -254,8 +254,7 @@ def main_candidates(entity: Entity) -> Iterable[str]:
     return dict.fromkeys((*first, *(image.url for image in entity.images)))
 
 
-_FETCHABLE = "omgm kb images downloads those on the web"
-"""What to do about missing images that are named by URLs."""
+_FETCHABLE = "omgm kb images downloads those on the web"  # what to do about missing images that are named by URLs
 
 
 def advice_on(missing: Iterable[str]) -> str:

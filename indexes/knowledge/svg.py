@@ -26,19 +26,15 @@ from indexes.knowledge.svg_renderer import declared_size
 from retriever.files import is_pointer
 from retriever.images import ImageError, load_image, open_image
 
-ImageFile = bytes | str | os.PathLike[str]
-"""The content of a file, or its path."""
+ImageFile = bytes | str | os.PathLike[str]  # the content of a file, or its path
 
 _DECLARATION = re.compile(r"\s*<\?xml\b[^<>]*\?>")
 _LARGEST = 32 << 20
 _HEAD = 4096
 _RENDERER = Path(__file__).with_name("svg_renderer.py")
-_SECONDS = 60
-"""Longest time that rendering may take, however busy the machine is."""
-_CPU_SECONDS = 10
-"""Most CPU time of rendering; also ends it if this process is killed meanwhile."""
-_REASON = 200
-"""Most characters of the reason why an SVG cannot be rendered, which may quote the SVG."""
+_SECONDS = 60  # longest time that rendering may take, however busy the machine is
+_CPU_SECONDS = 10  # most CPU time of rendering; also ends it if this process is killed meanwhile
+_REASON = 200  # most characters of the reason why an SVG cannot be rendered, which may quote the SVG
 
 
 def load_any(

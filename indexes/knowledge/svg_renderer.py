@@ -12,12 +12,10 @@ import re
 import sys
 from xml.etree.ElementTree import Element, fromstring, tostring
 
-SIDE = 512
-"""Longest side of a rendered SVG, in pixels."""
+SIDE = 512  # longest side of a rendered SVG, in pixels
 _STACK = 8 << 20
 """Largest stack, in bytes. Without a limit, endless recursion would fill the memory."""
-_MEMORY = 1 << 30
-"""Most memory, in bytes."""
+_MEMORY = 1 << 30  # most memory, in bytes
 _INSIDE = re.compile(r"#[^/\\]*|[ \t\r\n]*data:[^,]*,.*", re.DOTALL)
 """References within the file; resvg would read all others as paths."""
 _NUMBER = re.compile(r"\s*(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)\s*(?:px)?\s*", re.IGNORECASE)

@@ -55,10 +55,8 @@ FORMATS: dict[str, Reader] = {
 _ENCYCLOPEDIAS = ("zim", "mediawiki", "wiki6m")
 _SUFFIXES = (".md", ".markdown", ".mdx", ".qmd", ".rmd", ".html", ".htm", ".xhtml", ".json", ".jsonl", ".yml", ".xml")
 """The extensions of files in folders that are knowledge bases."""
-_FILES = {"markdown": article_files, "website": page_files}
-"""The files of formats with an entity in each."""
-OWN_IMAGES = frozenset({"markdown", "zim", "website", "huggingface"})
-"""Formats that contain their images."""
+_FILES = {"markdown": article_files, "website": page_files}  # the files of formats with an entity in each
+OWN_IMAGES = frozenset({"markdown", "zim", "website", "huggingface"})  # formats that contain their images
 
 
 def read_knowledge_base(

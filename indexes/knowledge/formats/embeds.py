@@ -16,8 +16,7 @@ _DRAWN = re.compile(
     r"(?:^%%[ \t]*\n)?^#{1,2} (?:Excalidraw Data|Text Elements|Drawing)[ \t]*$|^```compressed-json", re.M
 )
 """Where the data of a drawing of Excalidraw begin; what a note says above them is text."""
-_SWITCH = re.compile(r"^==.*EXCALIDRAW VIEW.*$\n?", re.MULTILINE)
-"""The line that tells how to see the drawing."""
+_SWITCH = re.compile(r"^==.*EXCALIDRAW VIEW.*$\n?", re.MULTILINE)  # the line that tells how to see the drawing
 
 
 def part_of(text: str, part: str, brought: set[int]) -> str:

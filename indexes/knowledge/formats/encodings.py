@@ -10,8 +10,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-BEGINNING = 4096
-"""Bytes of a file that `encoding_of` needs."""
+BEGINNING = 4096  # bytes of a file that `encoding_of` needs
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16's, which its own begins with
@@ -20,8 +19,7 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _SAMPLE = 1 << 16
-_FEWEST = 20
-"""One zero byte in this many means UTF-16 without a mark; fewer are damage."""
+_FEWEST = 20  # one zero byte in this many means UTF-16 without a mark; fewer are damage
 
 
 def encoding_of(start: bytes) -> str:

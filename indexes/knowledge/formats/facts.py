@@ -25,16 +25,13 @@ RIGHTS = re.compile(
     r"|lizenz|licencia|licenza"
 )
 """Names of fields about the data, not about the thing, as by `folded`."""
-LONGEST_FACT = 250
-"""Most characters in a fact; a longer value becomes a section of its own."""
+LONGEST_FACT = 250  # most characters in a fact; a longer value becomes a section of its own
 _BLOB = re.compile(r"(?:data:[\w/+.-]+;base64,)?(?:[A-Za-z\d+/_-]{60,}+\s*+)++[A-Za-z\d+/_-]*+={0,2}\s*")
 """A file that is written into a value, in base64."""
 _WRITTEN = (str, int, float, Decimal, date, time)
 """Types of values, those of columns in Parquet among them, that are facts as Python writes them."""
-_LITERALS = ("uri", "literal", "typed-literal", "bnode")
-"""Types of values in SPARQL results."""
-_SENTENCE = 40
-"""If an object has a title and one other value of at least this many characters, that value is its text."""
+_LITERALS = ("uri", "literal", "typed-literal", "bnode")  # types of values in SPARQL results
+_SENTENCE = 40  # if an object has a title and one other value of at least this many characters, that value is its text
 _ADDRESSES = "addresses and ids"
 _LONGEST_LIST = 30
 _SHORT, _MOST_VALUES = 100, 100
@@ -48,8 +45,7 @@ _LANGUAGES = ("en", "english", "eng", "en-us", "en-gb", "common", "default", "va
 """Keys of an object that holds one text in several languages or forms, the preferred ones first."""
 _FORMS = frozenset(map(folded, (*_LANGUAGES, "html", "markdown", "plain", "raw", "rendered")))
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})*")
-_REFERENCES = ("id", "ids", "url", "uri", "href")
-"""Last words of the names of fields that only refer elsewhere."""
+_REFERENCES = ("id", "ids", "url", "uri", "href")  # last words of the names of fields that only refer elsewhere
 
 
 def short_values(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

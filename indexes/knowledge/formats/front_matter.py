@@ -42,10 +42,8 @@ _SETTINGS = frozenset(
     for word in line.split()
 )
 """Settings of site generators, which are not facts of an article."""
-_NUMBERED = ("weight", "order")
-"""The same if they are numbers: a fox's weight has a unit."""
-_CUSTOM = ("extra", "params", "taxonomies")
-"""Tables with an author's own settings, of Zola and Hugo."""
+_NUMBERED = ("weight", "order")  # the same if they are numbers: a fox's weight has a unit
+_CUSTOM = ("extra", "params", "taxonomies")  # tables with an author's own settings, of Zola and Hugo
 _PROPERTIES = re.compile(r"(?:^[ \t]*(?:-[ \t]+)?[A-Za-z][\w.-]*::[^\n]*(?:\n|\Z))+", re.MULTILINE)
 """Properties at the top of a Logseq note."""
 _SWITCHES = ("true", "false")

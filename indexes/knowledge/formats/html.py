@@ -44,8 +44,7 @@ _WIKI = "#mw-content-text, body.mediawiki, .mw-parser-output, meta[name=generato
 _CITATION = re.compile(r"\[(?:\d{1,3}|[a-z]|(?:note|nb|n|fn) ?\d+|citation needed|clarification needed)\]")
 _SEPARATOR = re.compile(r"\s+[-|\u2013\u2014·:»]+\s|\s*[|\u2013\u2014·»]|:+\s")
 _RIGHTS = re.compile(r"©|\(c\) ?\d{4}|\bcopyright\b|\ball rights reserved\b|\bpowered by\b", re.IGNORECASE)
-_LONGEST_RIGHTS = 200
-"""Most characters in a line of rights."""
+_LONGEST_RIGHTS = 200  # most characters in a line of rights
 
 
 class Furniture(NamedTuple):

@@ -12,15 +12,13 @@ from indexes.knowledge.formats.tables import END, START, Cell, one_line, table_l
 
 INVISIBLE = "script, style, noscript, template, svg, iframe, object, audio, video, [hidden]"
 """Elements that no reader of a page sees as text."""
-DRAWINGS = ".mermaid, code.language-mermaid"
-"""Elements with code that pages draw."""
+DRAWINGS = ".mermaid, code.language-mermaid"  # elements with code that pages draw
 INLINE = frozenset(
     {"-text", "a", "abbr", "b", "bdi", "big", "cite", "code", "del", "em", "font", "i", "ins", "kbd", "mark", "q", "s"}
     | {"samp", "small", "span", "strong", "sub", "sup", "time", "u", "var", "label", "tt", "dfn", "strike", "img"}
 )
 """Elements that are part of a line of text."""
-BREAK = "\x1f"
-"""Stands for a line break until lines are split."""
+BREAK = "\x1f"  # stands for a line break until lines are split
 
 _ROWS = ("thead", "tbody", "tfoot")
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
@@ -30,10 +28,8 @@ _CAPTIONS = "figcaption, .thumbcaption, .gallerytext"
 _ANCHOR = re.compile(r"\s*[¶#§🔗]+$")
 _LONGEST_FACT = 250
 """Most characters of a definition that is a fact, `term: definition`; a longer one is text below its term."""
-_LONGEST_CELL = 500
-"""Most characters in a cell of data."""
-_LONGEST_LINK = 200
-"""Most characters in a line of navigation."""
+_LONGEST_CELL = 500  # most characters in a cell of data
+_LONGEST_LINK = 200  # most characters in a line of navigation
 
 
 @dataclass(frozen=True, slots=True)

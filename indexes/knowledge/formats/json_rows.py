@@ -35,8 +35,7 @@ _SUFFIXES = (".json", *_LINES)
 _YAML = (".yml", ".yaml")
 _DEEPEST = 3
 _OTHER_LISTS = "objects in other lists than the longest"
-_NAME_WORDS = 4
-"""Most words in a name; longer text is a description."""
+_NAME_WORDS = 4  # most words in a name; longer text is a description
 
 
 def read_rows(path: Path, losses: Losses | None = None) -> Iterator[tuple[str, Any]]:

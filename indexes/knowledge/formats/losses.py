@@ -15,8 +15,7 @@ from retriever.wording import counted
 
 Unit = Literal["words", "furniture", "images", "files", "entities"]
 """What is counted; furniture are words that are not of the text, see `FURNITURE`."""
-Ledger = Mapping[str, Any]
-"""A ledger as JSON, see `Losses.to_json`."""
+Ledger = Mapping[str, Any]  # a ledger as JSON, see `Losses.to_json`
 
 OTHER = "other reasons"
 MOST_REASONS = 1000
@@ -35,12 +34,9 @@ FURNITURE = frozenset(
     }
 )
 """Reasons for which words are left out that no reader takes for the text: they are listed, but not of the source."""
-SPOKEN = 0.02
-"""Share of the words from which a build says what it left out; of images and entities, each one counts."""
-_BATCH = 1 << 17
-"""Characters that are counted at a time: enough for NumPy, and few enough for a processor's cache."""
-_FEW = 4000
-"""Characters up to which Python counts faster than NumPy."""
+SPOKEN = 0.02  # share of the words from which a build says what it left out; of images and entities, each one counts
+_BATCH = 1 << 17  # characters that are counted at a time: enough for NumPy, and few enough for a processor's cache
+_FEW = 4000  # characters up to which Python counts faster than NumPy
 _EXAMPLE, _SHOWN = 80, 10
 
 

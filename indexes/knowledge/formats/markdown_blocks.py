@@ -11,8 +11,7 @@ from indexes.knowledge.formats.losses import Losses
 
 _RULE = re.compile(r"[ \t]*\+(?:[-=:]{2,}\+)+[ \t]*")
 _DASHES = re.compile(r"[ \t]*(?:-{2,}|={2,})(?:[ \t]+(?:-{2,}|={2,}))+[ \t]*")
-_LONG_RULE = re.compile(r"[ \t]*-{8,}[ \t]*")
-"""The first and the last line of a multiline table."""
+_LONG_RULE = re.compile(r"[ \t]*-{8,}[ \t]*")  # the first and the last line of a multiline table
 _PIPES = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:[|+][ \t]*:?-+:?[ \t]*)+\|?[ \t]*")
 """The line below the header of a pipe table; Org and kramdown write `+` in it."""
 _PIPE = re.compile(r"(?<!\\)\|")
@@ -178,8 +177,7 @@ _ADMONITION = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*ad-[\w-]+[ \t]*")
 _SAID = re.compile(r"[ \t]*(title|collapse|icon|color):[ \t]*(.*)", re.IGNORECASE)
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
 _OPTION = re.compile(r"[ \t]*(?::([\w-]+):|#\|[ \t]*([\w.-]+):)[ \t]*(.*)")
-_MORE = re.compile(r"[ \t]*#\|[ \t]*(.*)")
-"""A line that continues an option of a cell."""
+_MORE = re.compile(r"[ \t]*#\|[ \t]*(.*)")  # a line that continues an option of a cell
 _CODE = frozenset(
     {"code", "code-block", "code-cell", "sourcecode", "prompt", "doctest", "parsed-literal", "math"}
     | {"r", "python", "julia", "bash", "sh", "sql", "ojs", "rcpp", "stan", "js", "css", "mermaid", "dot"}

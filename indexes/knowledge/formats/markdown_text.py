@@ -31,10 +31,8 @@ _ATTRIBUTES = (
 _SUB = re.compile(r"(?<=[\w)\]])~(?!~)((?:[^\s~\\]|\\ ){1,20})~(?!~)")
 _SUP = re.compile(r"(?<=[\w)\]])\^(?![\[\^])((?:[^\s^\\]|\\ ){1,20})\^(?!\^)")
 """Subscripts and superscripts, as in Pandoc: H~2~O, x^2^."""
-_FORMAT = re.compile(r"\{=(\w+)\}")
-"""The format of code that is shown only in pages of that format, as in Pandoc."""
-_QUERY = re.compile(r"\$?=\s*[\w(]")
-"""A query of Dataview within a line."""
+_FORMAT = re.compile(r"\{=(\w+)\}")  # the format of code that is shown only in pages of that format, as in Pandoc
+_QUERY = re.compile(r"\$?=\s*[\w(]")  # a query of Dataview within a line
 _RAW = re.compile(r"<(/?)(script|style|title|textarea|xmp|iframe|noembed|noframes|plaintext)\b[^<>]*>", re.IGNORECASE)
 _CLOSED = re.compile(
     r"<(script|style|title|textarea|xmp|iframe|noembed|noframes)\b.*?</\1\s*>", re.IGNORECASE | re.DOTALL
@@ -60,8 +58,7 @@ _MARKS = {
 """Marks that CommonMark does not know, removed in this order; the words in the first group of a pattern are kept."""
 _MARK_PATTERNS = tuple(re.compile(pattern, re.MULTILINE) for pattern in _MARKS.values())
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])[ \t]+\S")
-_TAGS = re.compile(r"\W*(?:tags?\s*:+\s*)?(?:#[\w/-]+[\s,;]*)+", re.IGNORECASE)
-"""A line with only tags."""
+_TAGS = re.compile(r"\W*(?:tags?\s*:+\s*)?(?:#[\w/-]+[\s,;]*)+", re.IGNORECASE)  # a line with only tags
 _EMOJI = re.compile(r"(?<![\w:/]):[a-z+][a-z0-9_+-]*:(?![\w:])")
 _BOLD = re.compile(r"\*\*(?=\S)([^*\n]+)(?<=\S)\*\*")
 """Emphasis that CommonMark does not recognize without spaces around it, as in Chinese and Japanese."""

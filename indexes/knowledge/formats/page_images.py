@@ -10,10 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 from indexes.knowledge.image_names import plain_path
 
-SMALLEST = 64
-"""Smallest side in pixels; smaller images are icons."""
-LARGE = 100
-"""Smallest side in pixels of an image that can be the main image of a page that names none."""
+SMALLEST = 64  # smallest side in pixels; smaller images are icons
+LARGE = 100  # smallest side in pixels of an image that can be the main image of a page that names none
 ICON = re.compile(
     r"(?:^|[^a-z])(?:icon|badge|button|sprite|spacer|favicon|emoji|avatar|appstore|app-store|google-?play)s?(?:[^a-z]|$)",
     re.IGNORECASE,

@@ -39,10 +39,8 @@ _MARKS = ("footnote marks and references", "formulas")
 _OF_WIKIS = "table.sidebar, .sidebar"
 _CONTENT = ("#mw-content-text", "main", "[role=main]", ".mw-parser-output")
 """Selectors for the content of a page, most reliable first; a single `article` comes last."""
-_NOTE = 1000
-"""Most characters in a license note."""
-_LINKED = 0.6
-"""If more than this share of an element's characters is in links, it may be navigation."""
+_NOTE = 1000  # most characters in a license note
+_LINKED = 0.6  # if more than this share of an element's characters is in links, it may be navigation
 _REMARKS = {
     "comments": re.compile(r"(?:\w+-)?comments?(?:-(?:list|area|section|wrap\w*))?|respond|disqus\w*|.*disqus.*"),
     "advertisements": re.compile(
@@ -56,14 +54,11 @@ _LINKS = re.compile(
     r"|footer|masthead|breadcrumbs?|pagination|pager|skip|toolbar)(?:[_-][\w-]*)?"
 )
 """Classes and ids of elements that are navigation if they hold links or a few words, but neither sentence nor fact."""
-_SAYS = re.compile(r"[.!?…:]\s|[.!?…:]$|[\u3002\uff01\uff1f\u061f\u06d4\u0964]|\d")
-"""Signs of a sentence or a fact."""
-_FEW = 100
-"""Most characters of a few words."""
+_SAYS = re.compile(r"[.!?…:]\s|[.!?…:]$|[\u3002\uff01\uff1f\u061f\u06d4\u0964]|\d")  # signs of a sentence or a fact
+_FEW = 100  # most characters of a few words
 
 
-_ASCII_ONLY = ("iso-2022-", "hz-gb")
-"""Character sets that write all characters as ASCII."""
+_ASCII_ONLY = ("iso-2022-", "hz-gb")  # character sets that write all characters as ASCII
 _LABELS = {
     **dict.fromkeys(("iso-8859-1", "latin1", "latin-1", "us-ascii", "ascii", "iso8859-1"), "windows-1252"),
     **dict.fromkeys(("iso-8859-9", "latin5"), "windows-1254"),

@@ -113,5 +113,4 @@ def _page(row: Any, where: str, reading: Reading) -> Entity:
     )
 
 
-_SAFE = "/:;@!$*(),~"
-"""Characters that Wikipedia does not encode in the path of a page."""
+_SAFE = "/:;@!$*(),~"  # characters that Wikipedia does not encode in the path of a page

@@ -8,10 +8,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-Arguments = Sequence[str]
-"""The values of a template without a name, as words."""
-Named = Mapping[str, str]
-"""Its values with a name."""
+Arguments = Sequence[str]  # the values of a template without a name, as words
+Named = Mapping[str, str]  # its values with a name
 
 _NUMBER = re.compile(
     r"[+\-\u2212\u2013]?(?:\d[\d,.\s\u00a0]*|\.\d+)(?:[+/\u2044]\d+(?:[/\u2044]\d+)?)?(?:[eE][+-]?\d+)?"

@@ -21,19 +21,14 @@ from retriever.wording import counted
 
 logger = logging.getLogger(__name__)
 
-Ranking = Sequence[tuple[str, float | None]]
-"""Ids, best first, with their scores (higher is better) if known."""
+Ranking = Sequence[tuple[str, float | None]]  # ids, best first, with their scores (higher is better) if known
 Order = Literal["list", "scores", "distances"]
 """What puts candidates in order: their place, their scores (higher is better), or distances (lower is better)."""
-LEAST = 0.5
-"""The smallest share of candidates, and of questions, that a file must cover."""
-_ROUNDING = 1e-6
-"""Relative difference of scores that is no contradiction, as of scores rounded to single precision."""
-_NO_CHANCE = 5
-"""Pairs of neighbors that all rise in lists without a stated order if that is no chance."""
+LEAST = 0.5  # the smallest share of candidates, and of questions, that a file must cover
+_ROUNDING = 1e-6  # relative difference of scores that is no contradiction, as of scores rounded to single precision
+_NO_CHANCE = 5  # pairs of neighbors that all rise in lists without a stated order if that is no chance
 
-_RUN = re.compile(rb"\S+\s+\S+\s+.+\s+\d+\s+[-+.\deE]+\s+[^\s{}\[\]]+")
-"""A line of a run in TREC's format."""
+_RUN = re.compile(rb"\S+\s+\S+\s+.+\s+\d+\s+[-+.\deE]+\s+[^\s{}\[\]]+")  # a line of a run in TREC's format
 
 _QUESTIONS = ("id", "question_id", "query_id", "qid", "data_id", "sample_id", "image_id")
 _LISTS = (

@@ -39,16 +39,12 @@ class Reading:
 
 logger = logging.getLogger(__name__)
 
-MAX_BAD = 0.01
-"""Share of bad entries that is accepted by default."""
-LISTED = 1000
-"""Most bad entries whose place and reason are kept; further ones are only counted."""
+MAX_BAD = 0.01  # share of bad entries that is accepted by default
+LISTED = 1000  # most bad entries whose place and reason are kept; further ones are only counted
 _EXAMPLES = 3
-_HOPELESS = 100
-"""Number of bad entries after which reading stops if most entries are bad: the file has another format."""
+_HOPELESS = 100  # number of bad entries after which reading stops if most entries are bad: the file has another format
 
-Entry = tuple[str, Entity | ValueError]
-"""An entry's place in its file, and the entity or the reason why there is none."""
+Entry = tuple[str, Entity | ValueError]  # an entry's place in its file, and the entity or the reason why there is none
 
 
 class SkippedEntries:

@@ -14,11 +14,9 @@ from indexes.knowledge.formats.fields import GUESSES, Names, field_of, folded, l
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.reading import Reading
 
-Place = tuple[str, Any]
-"""Where a row is, and the row, or the reason why there is none."""
+Place = tuple[str, Any]  # where a row is, and the row, or the reason why there is none
 
-PARTS = "_parts"
-"""The key for the rows that are parts of a row, such as its images."""
+PARTS = "_parts"  # the key for the rows that are parts of a row, such as its images
 _PARENTS = frozenset({"parentid", "parentobjectid", "parentidentifier", "parent"})
 """Names of fields with the id of another row, as by `folded`."""
 _KINDS = ("format", "type", "mimetype", "displaytemplate", "dcformat", "dctype", "mediatype")
@@ -133,8 +131,7 @@ def _values_of(value: Any) -> list[Any]:
 
 Row = Mapping[str, Any]
 
-BESIDE = "_beside"
-"""The key for the subfolder of a row's file, relative to the knowledge base's folder."""
+BESIDE = "_beside"  # the key for the subfolder of a row's file, relative to the knowledge base's folder
 _LONGEST_NAME = 100
 _PROSE, _WORDS = 60, 8
 """Fewest characters and words of the values of a field, on average, that may be the text without a usual name."""

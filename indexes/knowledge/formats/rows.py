@@ -46,10 +46,8 @@ _FILE = re.compile(
 )
 """A path or a type of a file."""
 _LONGEST_LIST = 30
-_DEEPEST = 10
-"""Levels of nested objects whose fields a message lists."""
-_SAMPLE = 50
-"""Number of rows that determine which field is what (`with_shape`)."""
+_DEEPEST = 10  # levels of nested objects whose fields a message lists
+_SAMPLE = 50  # number of rows that determine which field is what (`with_shape`)
 
 
 def entities_of(

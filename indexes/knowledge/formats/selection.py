@@ -17,8 +17,7 @@ from retriever.wording import counted
 
 ONLY, SKIP = "only", "skip"
 """The keys of `Names` for patterns, one per line, of the ids and files to read and to leave out."""
-PAGES = "pages"
-"""The pattern for pages that list others or are about the site (`site_pages`)."""
+PAGES = "pages"  # the pattern for pages that list others or are about the site (`site_pages`)
 _LANGUAGES = re.compile(
     "af|ar|bg|bn|ca|cs|cy|da|de|el|en|es|et|eu|fa|fi|fr|ga|gl|he|hi|hr|hu|hy|id|is|it|ja|ka|kk|km|ko|lt|lv|mk|ml|mn|mr"
     "|ms|my|nb|ne|nl|nn|no|pa|pl|ps|pt|ro|ru|sk|sl|sq|sr|sv|sw|ta|te|th|tl|tr|uk|ur|uz|vi|zh"

@@ -19,11 +19,9 @@ from typing import IO, Any, cast
 from indexes.knowledge.formats.encodings import BEGINNING, encoding_of, not_utf8
 from indexes.knowledge.formats.fields import kind, unique_keys
 
-Stream = IO[bytes] | gzip.GzipFile | bz2.BZ2File
-"""A file opened by `opened`, to read from and iterate over."""
+Stream = IO[bytes] | gzip.GzipFile | bz2.BZ2File  # a file opened by `opened`, to read from and iterate over
 
-CHUNK = 1 << 20
-"""Bytes read at a time; a larger member is read in doubling steps."""
+CHUNK = 1 << 20  # bytes read at a time; a larger member is read in doubling steps
 _MARGIN = 16
 """An error this close, in characters, to the end of the text read so far may only mean that more follows ("\\u12")."""
 _SPACE = " \t\n\r"

@@ -23,10 +23,8 @@ from retriever.wording import counted
 logger = logging.getLogger(__name__)
 
 _DELIMITERS = ",;\t|"
-_DELIMITER_LINE = re.compile(r'"?sep=(.)"?\s*')
-"""A line above the header with which Excel names the delimiter."""
-_UNNAMED = re.compile(r"Unnamed: \d+(?:\.\d+)?")
-"""Names that pandas gives to columns without one."""
+_DELIMITER_LINE = re.compile(r'"?sep=(.)"?\s*')  # a line above the header with which Excel names the delimiter
+_UNNAMED = re.compile(r"Unnamed: \d+(?:\.\d+)?")  # names that pandas gives to columns without one
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060]")
 _AHEAD = 5
 _LONGEST = 1 << 27

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from indexes.knowledge.formats.losses import Losses, words_in
 
-_MOST_COLUMNS, _MOST_ROWS = 200, 10_000
-"""Largest spans; browsers limit them as well."""
+_MOST_COLUMNS, _MOST_ROWS = 200, 10_000  # largest spans; browsers limit them as well
 _NOTHING = "\u2013"
 _VALUE = frozenset(
     {"value", "values", "data", "details", "info", "information", "wert", "werte", "valeur", "valeurs", "valor"}
@@ -168,8 +167,7 @@ START, END = "\ue000", "\ue001"
 _RAISED = re.compile(
     rf"(?P<before>[^{START}{END}]?){START}(?P<text>[^{START}{END}]*){END}(?P<over>(?=[/\N{{FRACTION SLASH}}]\s*\d))?"
 )
-_NOTE = re.compile(r"\[.*\]|\d+(?:\s*[,;]\s*\d+)+")
-"""Footnote marks: [1], and several numbers."""
+_NOTE = re.compile(r"\[.*\]|\d+(?:\s*[,;]\s*\d+)+")  # footnote marks: [1], and several numbers
 _PHRASE_ENDS = frozenset('.,;:!?"»。、\N{RIGHT SINGLE QUOTATION MARK}\N{RIGHT DOUBLE QUOTATION MARK}')
 """A number after these is a footnote mark, too."""
 _POWER = re.compile(r"[+-]?\d.*|[i-nx-z](?:[+-].+)?|[+-].+")

@@ -20,8 +20,7 @@ from indexes.knowledge.image_keys import OWN_FILE
 from indexes.knowledge.svg import size_of
 from retriever.images import ImageError
 
-_FEWEST = 6
-"""Fewest pages from which shared boilerplate can be told."""
+_FEWEST = 6  # fewest pages from which shared boilerplate can be told
 
 
 def furniture_of(pages: list[tuple[bytes, str]], reading: Reading, resolve: Resolve = image_path) -> Furniture:

@@ -56,8 +56,7 @@ _NAVIGATION = re.compile(r"navbox|sidebar|toc\b|metadata|noprint|mbox")
 _LONGEST_NAME = 60
 _EMPTY = re.compile(r"(?<=\()\s*(?:[,;:]\s*)+|(?<=[,;])(?:\s*[,;])+(?=\s)|\s*[,;](?=\s*\))")
 """Signs beside templates without words, in brackets and lists."""
-_EMPHASIS = re.compile(r"(?:'{5}|'{2,3})(?!')")
-"""Emphasis marks; the first of four apostrophes is an apostrophe."""
+_EMPHASIS = re.compile(r"(?:'{5}|'{2,3})(?!')")  # emphasis marks; the first of four apostrophes is an apostrophe
 FOREIGN = re.compile(rf"[^\s:\[\]|{{}}/]{{2,}}:[^:/\s][^:/]*{SUFFIX}", re.IGNORECASE)
 """A link to an image in a namespace that the wiki does not declare, such as that of another language."""
 _LINES = ("br", "hr", "p", "div", "li", "dd", "dt", "blockquote", "center")

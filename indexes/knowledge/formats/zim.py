@@ -24,15 +24,11 @@ from indexes.knowledge.svg import size_of
 from retriever.images import ImageError
 from retriever.types import Entity
 
-_Redirects = Callable[[int], Iterator[str]]
-"""Yields the titles of redirects to the entry with a number."""
+_Redirects = Callable[[int], Iterator[str]]  # yields the titles of redirects to the entry with a number
 MAGIC = b"ZIM\x04"
-SAMPLE = 60
-"""Number of pages compared to find shared boilerplate."""
-_LOOKED_AT = 3000
-"""Number of entries examined to find that many pages."""
-_LONGEST_CHAIN = 16
-"""Most redirects in a row; more are a loop."""
+SAMPLE = 60  # number of pages compared to find shared boilerplate
+_LOOKED_AT = 3000  # number of entries examined to find that many pages
+_LONGEST_CHAIN = 16  # most redirects in a row; more are a loop
 
 
 def read_zim(path: Path, reading: Reading) -> Iterator[Entry]:
