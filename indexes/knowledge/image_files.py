@@ -12,19 +12,10 @@ from threading import RLock
 from typing import NamedTuple
 from unicodedata import normalize
 
+from indexes.knowledge import image_names
 from indexes.knowledge.file_names import FileNames, KeyTable, image_files, is_inside
 from indexes.knowledge.image_keys import loose_key
-from indexes.knowledge.image_names import (
-    IMAGE_SUFFIXES,
-    Parts,
-    fold,
-    is_embedded,
-    is_remote,
-    names_of,
-    paths_of,
-    plain_path,
-    split_name,
-)
+from indexes.knowledge.image_names import IMAGE_SUFFIXES, Parts
 
 _SMALL = frozenset({"thumb", "thumbs", "thumbnail", "thumbnails", "small", "mini", "preview", "previews", "cache"})
 """Names of folders for smaller copies of images."""
@@ -67,10 +58,10 @@ class ImageFiles:
         several, the one nearest to the file that names it. If these are different images, none is found. A remote
         image must agree in more than its name. Neither `..` nor a link leads out of the folder.
         """
-        if is_embedded(written):
+        if image_names.is_embedded(written):
             return Lookup(None, "embedded in the text")
         link = ""
-        for name in names_of(written, own_file):
+        for name in image_names.names_of(written, own_file):
             path = os.path.join(self._root, name)
             if os.path.isfile(path) and not name.rpartition("/")[2].startswith("._"):  # made by macOS
                 if is_inside(path, self._root):
@@ -85,9 +76,9 @@ class ImageFiles:
         A remote image without a file keeps its URL.
         """
         found = self.find(written, own_file).name
-        if found is not None or is_embedded(written) or written.rstrip().endswith("/"):
+        if found is not None or image_names.is_embedded(written) or written.rstrip().endswith("/"):
             return found or ""
-        return written.strip() if is_remote(written) else plain_path(written, own_file)
+        return written.strip() if image_names.is_remote(written) else image_names.plain_path(written, own_file)
 
     @cached_property
     def names(self) -> FileNames:
@@ -112,9 +103,9 @@ class ImageFiles:
 
     def _alike(self, written: str, own_file: str) -> Lookup:
         """Looks up an image by its name alone, in any folder."""
-        paths, own = list(paths_of(written, own_file)), tuple(own_file.split("/")[:-1])
+        paths, own = list(image_names.paths_of(written, own_file)), tuple(own_file.split("/")[:-1])
         for same_extension in (True, False):
-            likeness, found = self._nearest(paths, own, is_remote(written), same_extension)
+            likeness, found = self._nearest(paths, own, image_names.is_remote(written), same_extension)
             if len(found) == 1 or (found and self._are_copies(found)):
                 return Lookup(found[0], _NOTES[likeness.same] if same_extension else "another extension")
             if found:
@@ -139,22 +130,27 @@ class ImageFiles:
 
     def _called(self, name: str, same_extension: bool) -> Iterator[str]:
         """Yields the files with a name, or those that differ from it in their extension only."""
-        stem, extension = split_name(fold(name))
+        stem, extension = image_names.split_name(image_names.fold(name))
         for number in self._by_stem[stem]:
             candidate = self.names[int(number)]
-            other = split_name(fold(candidate.rpartition("/")[2]))
+            other = image_names.split_name(image_names.fold(candidate.rpartition("/")[2]))
             if other[0] == stem and (other[1] == extension) == same_extension:
                 yield candidate
 
     @cached_property
     def _by_stem(self) -> KeyTable:
         with self._listing:
-            return KeyTable((split_name(fold(_last(name)))[0], number) for number, name in enumerate(self.names))
+            return KeyTable(
+                (image_names.split_name(image_names.fold(_last(name)))[0], number)
+                for number, name in enumerate(self.names)
+            )
 
     @cached_property
     def _by_loose_stem(self) -> KeyTable:
         with self._listing:
-            return KeyTable((loose_key(split_name(_last(name))[0]), number) for number, name in enumerate(self.names))
+            return KeyTable(
+                (loose_key(image_names.split_name(_last(name))[0]), number) for number, name in enumerate(self.names)
+            )
 
     def _are_copies(self, names: Sequence[str]) -> bool:
         first, *others = (os.path.join(self._root, name) for name in names)
@@ -164,7 +160,7 @@ class ImageFiles:
         """Returns the reason why no file has the name, with the most similar names."""
         if any(os.path.isdir(os.path.join(self._root, *path)) for path in paths):
             return "a folder, not a file"
-        stems = dict.fromkeys(loose_key(split_name(path[-1])[0]) for path in paths)
+        stems = dict.fromkeys(loose_key(image_names.split_name(path[-1])[0]) for path in paths)
         similar = [self.names[int(number)] for stem in stems if stem for number in self._by_loose_stem[stem][:_LISTED]]
         return "no file of this name" + (f", but similar ones: {_listed(similar)}" if similar else "")
 
@@ -194,10 +190,10 @@ _NOTES = ("another letter case", "another form of Unicode", "another folder")
 def _likeness(candidate: str, path: Parts, own: Parts) -> _Likeness:
     """Returns how well a file agrees with a path whose last name is alike except, perhaps, for the extension."""
     parts = candidate.split("/")
-    extension = split_name(parts[-1])[1]
-    written = [*path[:-1], split_name(path[-1])[0] + extension]
+    extension = image_names.split_name(parts[-1])[1]
+    written = [*path[:-1], image_names.split_name(path[-1])[0] + extension]
     pairs = zip(reversed(parts), reversed(written), strict=False)
-    agreeing = list(takewhile(lambda pair: fold(pair[0]) == fold(pair[1]), pairs))
+    agreeing = list(takewhile(lambda pair: image_names.fold(pair[0]) == image_names.fold(pair[1]), pairs))
     near = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(parts[:-1], own, strict=False)))
     large = _SMALL.isdisjoint(part.lower() for part in parts[:-1])
     rank = IMAGE_SUFFIXES.index(extension.lower())

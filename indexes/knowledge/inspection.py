@@ -12,6 +12,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from indexes.knowledge import sources
 from indexes.knowledge.formats import guess_format, read_knowledge_base
 from indexes.knowledge.formats.fields import Names, image_pattern
 from indexes.knowledge.formats.losses import Losses, summary_of, table_of
@@ -20,16 +21,7 @@ from indexes.knowledge.ids import hash_id
 from indexes.knowledge.languages import is_foreign
 from indexes.knowledge.matching import MatchReport, rule_lines, with_matched_images
 from indexes.knowledge.sections import FACTS
-from indexes.knowledge.sources import (
-    ImageSource,
-    advice_on,
-    find_main,
-    images_beside,
-    main_candidates,
-    open_images,
-    thumbnail,
-    why_missing,
-)
+from indexes.knowledge.sources import ImageSource, thumbnail
 from indexes.progress import progress_bar
 from retriever.images import ImageError
 from retriever.types import Entity
@@ -113,7 +105,7 @@ def inspect_knowledge_base(
     """
     started = time.monotonic()
     format = format or guess_format(path)
-    source = open_images(images or images_beside(path, format), path, format)
+    source = sources.open_images(images or sources.images_beside(path, format), path, format)
     result = Inspection(path, format, losses=Losses(str(path)))
     draw = random.Random(seed)
     chosen: list[tuple[int, Entity]] = []
@@ -175,7 +167,7 @@ def _summary_lines(result: Inspection) -> Iterator[str]:
         few = counted(result.not_english, "entity")
         yield f"{few} not in English: the extractive reader answers English questions only (docs/models.md#languages)"
     if result.missing:
-        hint = advice_on(result.missing)
+        hint = sources.advice_on(result.missing)
         yield f"{counted(result.named - result.found, 'image')} missing, such as {'; '.join(result.missing)}{hint}"
     yield from rule_lines(result.matched)
     if result.skipped.count:
@@ -204,20 +196,20 @@ def html_page(result: Inspection) -> bytes:
 
 
 def _look_up(entity: Entity, source: ImageSource | None, result: Inspection) -> None:
-    first = next(iter(main_candidates(entity)), None)
+    first = next(iter(sources.main_candidates(entity)), None)
     if first is None:
         return
     result.named += 1
-    if source is not None and find_main(source, entity) is not None:
+    if source is not None and sources.find_main(source, entity) is not None:
         result.found += 1
     elif len(result.missing) < LISTED:
-        why = "" if source is None else f" ({why_missing(source, entity)})"
+        why = "" if source is None else f" ({sources.why_missing(source, entity)})"
         result.missing.append(f"{first} of {entity.id}{why}")
 
 
 def _specimen(entity: Entity, source: ImageSource | None) -> Specimen:
-    first = next(iter(main_candidates(entity)), None)
-    name = None if source is None else find_main(source, entity)
+    first = next(iter(sources.main_candidates(entity)), None)
+    name = None if source is None else sources.find_main(source, entity)
     if first is None or source is None or name is None:
         return Specimen(entity, first, problem=None if first is None else "missing")
     try:

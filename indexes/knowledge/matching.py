@@ -15,22 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from indexes.knowledge import image_keys
 from indexes.knowledge.file_names import FileNames
 from indexes.knowledge.formats.fields import NO_IMAGES
 from indexes.knowledge.formats.page_images import is_drawing, is_icon
 from indexes.knowledge.formats.selection import advice
-from indexes.knowledge.image_keys import (
-    BEGINS,
-    ENDS,
-    NAME,
-    OWN_FILE,
-    EntityKeys,
-    is_large,
-    loose_key,
-    standing,
-    without_size,
-    words_of,
-)
+from indexes.knowledge.image_keys import BEGINS, ENDS, NAME, OWN_FILE, EntityKeys
 from indexes.knowledge.image_names import is_remote, split_name
 from indexes.knowledge.image_rules import Rows, Rule, match_files
 from indexes.knowledge.sources import ImageSource, listings, main_candidates
@@ -184,8 +174,8 @@ def _with_images(entity: Entity, images: Sequence[str], lacking: bool, doubtful:
     if not images:
         return entity
     if doubtful and not lacking:
-        called = loose_key(split_name(_last(images[0]))[0])
-        lacking = called in (loose_key(entity.id), loose_key(entity.title))
+        called = image_keys.loose_key(split_name(_last(images[0]))[0])
+        lacking = called in (image_keys.loose_key(entity.id), image_keys.loose_key(entity.title))
     more = tuple(ArticleImage(name) for name in images if all(name != one.url for one in entity.images))
     return replace(entity, image=images[0] if lacking else entity.image, images=(*entity.images, *more))
 
@@ -210,14 +200,14 @@ class _Given:
         largest: dict[str, str] = {}
         for number in self._files[start:end].tolist():
             name = self._names[number]
-            key = without_size(_last(name), self._has_sizes)
+            key = image_keys.without_size(_last(name), self._has_sizes)
             if key not in largest or self._size(name) > self._size(largest[key]):
                 largest[key] = name
-        places = {loose_key(value): place for place, (_, value) in reversed(list(enumerate(named_after)))}
+        places = {image_keys.loose_key(value): place for place, (_, value) in reversed(list(enumerate(named_after)))}
 
         def order(name: str) -> tuple[bool, int, int]:
-            place = places.get(loose_key(split_name(_last(name))[0]), len(named_after))
-            return is_drawing(name), place, standing(_last(name))
+            place = places.get(image_keys.loose_key(split_name(_last(name))[0]), len(named_after))
+            return is_drawing(name), place, image_keys.standing(_last(name))
 
         return sorted(largest.values(), key=order)
 
@@ -231,8 +221,15 @@ class _Given:
     def _has_sizes(self) -> bool:
         """Whether numbers in file names are widths or heights in pixels, judged by some of them."""
         numbered = (self._names[number] for number in self._files.tolist())
-        sample = list(islice((name for name in numbered if any(map(is_large, words_of(_last(name))))), _SAMPLE))
-        true = sum(bool({*map(str, self._pixels(name))} & {*words_of(split_name(_last(name))[0])}) for name in sample)
+        sample = list(
+            islice(
+                (name for name in numbered if any(map(image_keys.is_large, image_keys.words_of(_last(name))))), _SAMPLE
+            )
+        )
+        true = sum(
+            bool({*map(str, self._pixels(name))} & {*image_keys.words_of(split_name(_last(name))[0])})
+            for name in sample
+        )
         return true > len(sample) / 2
 
     def _pixels(self, name: str) -> tuple[int, int]:

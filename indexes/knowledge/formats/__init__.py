@@ -183,16 +183,10 @@ def hash_knowledge_base(path: Path, format: str, names: Names | None = None) -> 
 
     The given names of fields are included, because they change what is read.
     """
-    if format == "markdown":
-        files = article_files(path)
-    elif format == "website":
-        files = page_files(path)
-    elif format == "zim":
-        files = zim_parts(path)
-    elif path.is_dir():
-        files = xml_files(path) if format == "xml" else json_files(path)
-    else:
-        files = [path]
+    listed = (_FILES | {"zim": zim_parts}).get(format)
+    if listed is None and path.is_dir():
+        listed = xml_files if format == "xml" else json_files
+    files = [path] if listed is None else listed(path)
     rows = {"sql": hash_sql, "huggingface": hash_huggingface}.get(format)
     if files == [path] and not names and rows is None:
         return sha256_of(path)

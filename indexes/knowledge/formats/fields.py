@@ -1,4 +1,7 @@
-"""Finds and checks the fields of a row; what is missing or of another type is a `ValueError` that names the place, the field and the type."""
+"""Finds and checks the fields of a row.
+
+A missing field or a value of another type is a `ValueError` that names the place, the field and the type.
+"""
 
 from __future__ import annotations
 

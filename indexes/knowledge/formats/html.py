@@ -5,39 +5,22 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from indexes.knowledge.formats import page_images, page_parts
 from indexes.knowledge.formats.fields import looks_like_image
 from indexes.knowledge.formats.html_text import Heading, Image, Piece, heading_of, lines_in, parse, pieces_of, prepare
 from indexes.knowledge.formats.losses import Losses, words_in
-from indexes.knowledge.formats.outline import outlined, split_article
-from indexes.knowledge.formats.page_images import (
-    ICON,
-    LARGE,
-    SMALLEST,
-    base_of,
-    image_path,
-    photos_first,
-    reveal_images,
-    sides_of,
-    source_of,
-)
-from indexes.knowledge.formats.page_parts import (
-    INFOBOX,
-    attribute,
-    canonical,
-    clean,
-    content,
-    count_around,
-    decode,
-    drop_unlikely,
-    is_inside,
-    meta,
-    read_infobox,
-    remove,
-)
+from indexes.knowledge.formats.outline import outlined, split_article, without_below
+from indexes.knowledge.formats.page_images import ICON, LARGE, SMALLEST
+from indexes.knowledge.formats.page_parts import INFOBOX, canonical, content, meta
 from indexes.knowledge.formats.reading import Reading
 from indexes.knowledge.sections import FACTS
+from indexes.knowledge.svg import size_of
+from retriever.images import ImageError
 from retriever.types import ArticleImage, Entity, Section
 
 _WIKI = "#mw-content-text, body.mediawiki, .mw-parser-output, meta[name=generator][content^=MediaWiki]"
@@ -86,7 +69,7 @@ def read_page(
     measure: Measure,
     reading: Reading,
     furniture: Furniture | None = None,
-    resolve: Resolve = image_path,
+    resolve: Resolve = page_images.image_path,
 ) -> Page | None:
     """Returns the article in a page, or `None` if the page has no text or only redirects to another one.
 
@@ -95,7 +78,7 @@ def read_page(
     its file, `measure` returns the size of an image if the page does not state it, and `resolve` the path in the file
     of an image that the page names. The names in `reading` are those of `<meta>` tags.
     """
-    source, losses = decode(html), reading.losses
+    source, losses = page_parts.decode(html), reading.losses
     if not source.lstrip().startswith("<"):  # scripts are often served as text/html
         losses.leave_out("files that are no pages", path, unit="files")
         return None
@@ -109,26 +92,26 @@ def read_page(
     shared = meta(tree, "og:image")
     is_wiki = tree.css_first(_WIKI) is not None
     shared_title = _one_line(meta(tree, "og:title"))
-    base = base_of(tree, path)
-    reveal_images(tree)
-    clean(tree, losses, is_wiki, reading.keep_navigation)
+    base = page_images.base_of(tree, path)
+    page_images.reveal_images(tree)
+    page_parts.clean(tree, losses, is_wiki, reading.keep_navigation)
     prepare(tree.body, losses)
     root = content(tree)
     inside = {node.mem_id for node in root.css("h1")}
     titles = (heading_of(node) for node in (*root.css("h1"), *tree.css("h1"), *tree.css("title")))
     own_titles = [name for name in titles if name and name not in furniture.titles]  # not the name of the site
     title = given.get("title") or _title(title, shared_title, own_titles) or path
-    remove([node for node in tree.css("h1") if node.mem_id not in inside and heading_of(node) == title])
-    count_around(root, tree.body, losses)
+    page_parts.remove([node for node in tree.css("h1") if node.mem_id not in inside and heading_of(node) == title])
+    page_parts.count_around(root, tree.body, losses)
     if not (is_wiki or reading.keep_navigation):
-        drop_unlikely(root, losses)
-    article = _Article(base, title, measure, furniture, reading, is_wiki, resolve)
-    nodes = [box for box in root.css(INFOBOX) if not is_inside(box, "infobox")]
-    boxes = [read_infobox(box, title, losses) for box in nodes]
+        page_parts.drop_unlikely(root, losses)
+    article = _Article(base, title, measure, furniture, reading, is_wiki, resolve, parts=[(1, title, [])])
+    nodes = [box for box in root.css(INFOBOX) if not page_parts.is_inside(box, "infobox")]
+    boxes = [page_parts.read_infobox(box, title, losses) for box in nodes]
     for box in boxes:
         article.take(box.images)
-    own = next(iter(photos_first(image.url for image in article.images)), None)
-    remove(nodes)
+    own = next(iter(page_images.photos_first(image.url for image in article.images)), None)
+    page_parts.remove(nodes)
     pieces = pieces_of(root, losses)
     article.read(pieces if is_wiki or reading.keep_navigation else _without_edges(pieces, losses))
     facts = FACTS, "\n".join(line for box in boxes for line in box.lines)
@@ -145,55 +128,57 @@ def read_page(
     return Page(title, url, sections, tuple(article.images), main, frozenset(article.links))
 
 
+def measuring(content: Callable[[str], Path | bytes | str | None]) -> Measure:
+    """Returns how to read the size of an image from the header of its content or file; `(0, 0)` if there is none."""
+
+    @lru_cache(maxsize=4096)
+    def measure(name: str) -> tuple[int, int]:
+        try:
+            found = content(name)
+            return size_of(found, name) if found else (0, 0)
+        except ImageError:
+            return 0, 0
+
+    return measure
+
+
+@dataclass(slots=True)
 class _Article:
     """Collects sections and images in the order of the page."""
 
-    def __init__(
-        self,
-        path: str,
-        title: str,
-        measure: Measure,
-        furniture: Furniture,
-        reading: Reading,
-        is_wiki: bool,
-        resolve: Resolve,
-    ) -> None:
-        self.images: list[ArticleImage] = []
-        self.links: set[str] = set()
-        self._sections: list[tuple[int, str, list[str]]] = [(1, title, [])]
-        self._path, self._title, self._measure, self._furniture = path, title, measure, furniture
-        self._reading, self._losses, self._is_wiki = reading, reading.losses, is_wiki
-        self._resolve = resolve
-        self._sizes: dict[str, int] = {}
-        self._is_above = False  # the heading with the title
+    path: str
+    title: str
+    measure: Measure
+    furniture: Furniture
+    reading: Reading
+    is_wiki: bool
+    resolve: Resolve
+    images: list[ArticleImage] = field(default_factory=list)
+    links: set[str] = field(default_factory=set)
+    parts: list[tuple[int, str, list[str]]] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+    is_above: bool = False  # the heading with the title
 
     def sections(self) -> list[tuple[str, str]]:
         """Returns (title, text) of each section; those of a wiki without those below one that is left out."""
-        if not self._is_wiki:
-            return outlined([(level, title, "\n".join(lines)) for level, title, lines in self._sections], self._losses)
-        found, inside = [], 0
-        for level, title, lines in self._sections:
-            if inside and level > inside:
-                self._losses.leave_out("sections below others that are left out", "\n".join((title, *lines)))
-                found.append(("", ""))
-                continue
-            inside = level if level > 1 and self._reading.dropped(title) else 0
-            found.append((title, "\n".join(lines)))
-        return found
+        parts = [(level, title, "\n".join(lines)) for level, title, lines in self.parts]
+        if not self.is_wiki:
+            return outlined(parts, self.reading.losses)
+        return list(without_below(parts, self.reading.dropped, self.reading.losses))
 
     def first_large(self) -> str | None:
         """Returns the first large image, or else the first image; those that many pages share come last."""
-        names = photos_first(one.url for one in self.images)
-        names.sort(key=lambda name: (name in self._furniture.images, self._sizes[name] < LARGE))
+        names = page_images.photos_first(one.url for one in self.images)
+        names.sort(key=lambda name: (name in self.furniture.images, self.sizes[name] < LARGE))
         return next(iter(names), None)
 
     def read(self, pieces: Iterable[Heading | Piece]) -> None:
         """Adds the parts of the page."""
         pieces = list(pieces)
-        self._is_above = any(one == Heading(1, self._title) for one in pieces)
+        self.is_above = any(one == Heading(1, self.title) for one in pieces)
         for piece in pieces:
             if isinstance(piece, Heading):
-                self._is_above = self._is_above and piece != Heading(1, self._title)
+                self.is_above = self.is_above and piece != Heading(1, self.title)
                 self._begin(piece.level, piece.text)
                 continue
             for line in piece.text.split("\n") if piece.text else ():
@@ -208,65 +193,68 @@ class _Article:
                 captions[image.caption] = True
         for caption, is_taken in captions.items():
             if is_taken:
-                self._losses.keep(caption)
+                self.reading.losses.keep(caption)
             else:
                 self._add(caption, False)
 
     def _take(self, image: Image) -> bool:
-        name = self._resolve(source_of(image.attributes), self._path)
-        if not name or name in self._sizes:
+        name = self.resolve(page_images.source_of(image.attributes), self.path)
+        if not name or name in self.sizes:
             return bool(name)
-        if name in self._furniture.links or ICON.search(posixpath.basename(name)):
-            self._losses.leave_out("icons and images that many pages share", name, unit="images")
+        if name in self.furniture.links or ICON.search(posixpath.basename(name)):
+            self.reading.losses.leave_out("icons and images that many pages share", name, unit="images")
             return False
-        sides = list(sides_of(image.attributes))
-        if looks_like_image(image.link) and min(self._measure(full := self._resolve(image.link, self._path))) >= LARGE:
+        sides = list(page_images.sides_of(image.attributes))
+        if looks_like_image(image.link) and min(self.measure(full := self.resolve(image.link, self.path))) >= LARGE:
             name, sides = full, []  # a link to the whole image
         if len(sides) < 2:
-            sides += self._measure(name)
-        if min(sides) < (SMALLEST if self._is_wiki else LARGE):
-            self._losses.leave_out("small images", name, unit="images")
+            sides += self.measure(name)
+        if min(sides) < (SMALLEST if self.is_wiki else LARGE):
+            self.reading.losses.leave_out("small images", name, unit="images")
             return False
-        if self._is_above or (image.link and not self._is_wiki and not looks_like_image(image.link)):
+        if self.is_above or (image.link and not self.is_wiki and not looks_like_image(image.link)):
             self.links.add(name)
-        self._sizes[name] = int(min(sides))
+        self.sizes[name] = int(min(sides))
         caption = self._without_marks(image.caption) or _one_line(image.attributes.get("alt") or "")
-        self.images.append(ArticleImage(name, len(self._sections) - 1, caption))
+        self.images.append(ArticleImage(name, len(self.parts) - 1, caption))
         return True
 
     def _add(self, line: str, is_links: bool) -> None:
         line = self._without_marks(line)
-        if is_links or self._is_above or (len(line) < _LONGEST_RIGHTS and _RIGHTS.search(line)):
-            if line in self._furniture.links:
-                self._losses.leave_out("navigation", line)
+        if is_links or self.is_above or (len(line) < _LONGEST_RIGHTS and _RIGHTS.search(line)):
+            if line in self.furniture.links:
+                self.reading.losses.leave_out("navigation", line)
                 return
             self.links.add(line)
-        self._sections[-1][2].extend([line] if line else [])
+        self.parts[-1][2].extend([line] if line else [])
 
     def _without_marks(self, line: str) -> str:
         """Returns a line without the footnote marks of wikis."""
-        text = " ".join(_CITATION.sub("", line).split()) if self._is_wiki and "[" in line else line
+        text = " ".join(_CITATION.sub("", line).split()) if self.is_wiki and "[" in line else line
         if text is not line:
-            self._losses.leave_out("footnote marks and references", line, words_in([line]) - words_in([text]))
+            self.reading.losses.leave_out("footnote marks and references", line, words_in([line]) - words_in([text]))
         return text
 
     def _begin(self, level: int, title: str) -> None:
-        _, lead, lines = self._sections[0]
-        if level == 1 and title == self._title:
+        _, lead, lines = self.parts[0]
+        if level == 1 and title == self.title:
             return
-        if title in self._furniture.titles:
-            self._losses.leave_out("navigation", title)
-        elif level == 1 and len(self._sections) == 1 and not lines:
-            if lead != self._title:
-                self._losses.leave_out("headings without text", lead)
-            self._sections[0] = (level, title, lines)
+        if title in self.furniture.titles:
+            self.reading.losses.leave_out("navigation", title)
+        elif level == 1 and len(self.parts) == 1 and not lines:
+            if lead != self.title:
+                self.reading.losses.leave_out("headings without text", lead)
+            self.parts[0] = (level, title, lines)
         else:
-            self._sections.append((level, title, []))
+            self.parts.append((level, title, []))
 
 
 def _is_redirect(meta: Any) -> bool:
     """Returns whether a `<meta>` tag leads to another page; without an address, it loads the same one again."""
-    return attribute(meta, "http-equiv").lower() == "refresh" and "url" in attribute(meta, "content").lower()
+    return (
+        page_parts.attribute(meta, "http-equiv").lower() == "refresh"
+        and "url" in page_parts.attribute(meta, "content").lower()
+    )
 
 
 def _without_edges(pieces: list[Heading | Piece], losses: Losses) -> list[Heading | Piece]:

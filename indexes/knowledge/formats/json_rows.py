@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from indexes.knowledge.file_names import sorted_files
+from indexes.knowledge.formats import streams
 from indexes.knowledge.formats.encodings import not_utf8
 from indexes.knowledge.formats.fields import field_of, kind, unique_keys
 from indexes.knowledge.formats.frames import are_columns, of_lists, rows_in
@@ -19,14 +20,6 @@ from indexes.knowledge.formats.front_matter import Loader
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.reading import unreadable
 from indexes.knowledge.formats.row_shape import BESIDE, lifted
-from indexes.knowledge.formats.streams import (
-    opened_text,
-    read_items,
-    read_members,
-    read_parts,
-    read_values,
-    starts_with,
-)
 
 LONGEST_LINE = 1 << 24
 """Bytes of the first line to read to tell JSON lines from one object: E-VQA's is a single line of gigabytes."""
@@ -53,8 +46,8 @@ def read_rows(path: Path, losses: Losses | None = None) -> Iterator[tuple[str, A
         yield from _in_folder(path, losses)
     elif _is_yaml(path):
         yield from _in_value(_load(path), str(path), losses)
-    elif starts_with(path, "[") and not _has_more_lines(path):
-        yield from of_lists((f"{path}: item {number}", row) for number, row in read_items(path))
+    elif streams.starts_with(path, "[") and not _has_more_lines(path):
+        yield from of_lists((f"{path}: item {number}", row) for number, row in streams.read_items(path))
     elif has_lines(path):
         yield from of_lists(_in_sequence(path) if _has_values(path) else _in_lines(path))
     else:
@@ -69,7 +62,7 @@ def json_files(path: Path) -> list[Path]:
 
 def first_row(path: Path) -> dict[str, Any] | None:
     """Returns the object in the first line of a file, or `None` if the line is not a JSON object."""
-    with opened_text(path) as file:
+    with streams.opened_text(path) as file:
         try:
             row = json.loads(file.readline(LONGEST_LINE).decode("utf-8-sig"))
         except (ValueError, RecursionError):  # the reader will report what is wrong with the file
@@ -86,7 +79,7 @@ def has_lines(path: Path) -> bool:
 
 def _first_line(path: Path) -> tuple[bool, bytes]:
     """Returns whether the first line of a file is a JSON value, and the beginning of what follows."""
-    with opened_text(path) as file:
+    with streams.opened_text(path) as file:
         first, following = file.readline(LONGEST_LINE), file.read(4096).lstrip()
     try:
         _value(first)
@@ -120,11 +113,11 @@ def _value(line: bytes) -> Any:
 
 def _in_sequence(path: Path) -> Iterator[tuple[str, Any]]:
     """Yields the values of a file that are on several lines each."""
-    yield from ((f"{path}: value {number}", row) for number, row in read_values(path))
+    yield from ((f"{path}: value {number}", row) for number, row in streams.read_values(path))
 
 
 def _in_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    with opened_text(path) as file:
+    with streams.opened_text(path) as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
@@ -142,15 +135,15 @@ def _in_object(path: Path, losses: Losses) -> Iterator[tuple[str, Any]]:
 
     Holds the object in memory only if it contains just texts, or if its longest list of objects is in another object.
     """
-    first = {key: value for key, number, value in islice(read_parts(path), 2) if number == 0}
+    first = {key: value for key, number, value in islice(streams.read_parts(path), 2) if number == 0}
     entries = [value for value in first.values() if isinstance(value, Mapping)]
     if not are_columns(first) and len(entries) == len(first) == 2 and _alike(*entries):
-        yield from _keyed_rows(((f"{path}: entry {key!r}", key, value) for key, value in read_members(path)))
+        yield from _keyed_rows(((f"{path}: entry {key!r}", key, value) for key, value in streams.read_members(path)))
         return
     rest: dict[str, Any] = {}
     lengths: Counter[str] = Counter()
     others: set[str] = set()  # lists of something other than objects
-    for key, number, value in read_parts(path):
+    for key, number, value in streams.read_parts(path):
         if number == 0:
             rest[key] = value
         elif isinstance(value, Mapping):
@@ -158,17 +151,17 @@ def _in_object(path: Path, losses: Losses) -> Iterator[tuple[str, Any]]:
         else:
             others.add(key)
     if not lengths or "schema" in rest:
-        yield from _of_object(dict(read_members(path)), str(path), losses, itself=False)
+        yield from _of_object(dict(streams.read_members(path)), str(path), losses, itself=False)
         return
     longest = max((key for key in lengths if key not in others), key=lengths.__getitem__, default="")
     if longest and lengths[longest] >= max(map(len, _lists(rest)), default=0):
         for key in lengths.keys() - {longest}:
             losses.leave_out(_OTHER_LISTS, key, lengths[key], "entities")
-        for key, number, value in read_parts(path):
+        for key, number, value in streams.read_parts(path):
             if key == longest:
                 yield f"{path}: item {number}", value
     else:
-        yield from _of_object(dict(read_members(path)), str(path), losses, itself=False)
+        yield from _of_object(dict(streams.read_members(path)), str(path), losses, itself=False)
 
 
 def _alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
@@ -203,7 +196,7 @@ def _in_folder(path: Path, losses: Losses) -> Iterator[tuple[str, Any]]:
 
 def _load(file: Path) -> Any:
     """Returns the value in a JSON or YAML file."""
-    with opened_text(file) as content:
+    with streams.opened_text(file) as content:
         text = content.read().decode("utf-8-sig")
     if not _is_yaml(file):
         return json.loads(text, object_pairs_hook=unique_keys)

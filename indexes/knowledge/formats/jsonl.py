@@ -8,18 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from indexes.knowledge.formats import rows
-from indexes.knowledge.formats.fields import (
-    Names,
-    check_position,
-    check_text,
-    field_of,
-    images_in,
-    items,
-    kind,
-    string_of,
-    text,
-)
+from indexes.knowledge.formats import fields, rows
+from indexes.knowledge.formats.fields import Names
 from indexes.knowledge.formats.json_rows import read_rows
 from indexes.knowledge.formats.outline import split_article
 from indexes.knowledge.formats.reading import Entry, Reading, attempt
@@ -66,7 +56,7 @@ def entry_of(row: Any, where: str, names: Names) -> Entry:
 
 def _entity(row: Any, where: str, reading: Reading) -> Entity:
     if not isinstance(row, dict):
-        raise ValueError(f"{where}: expected an object, but found {kind(row)}")
+        raise ValueError(f"{where}: expected an object, but found {fields.kind(row)}")
     names = (
         {"title": "title", **reading.names} if row.get("title") else reading.names
     )  # documented: `title` precedes guesses
@@ -75,21 +65,23 @@ def _entity(row: Any, where: str, reading: Reading) -> Entity:
         raise ValueError(f"{where}: field 'id' is empty")
     pairs = list(_sections(row, title, where, names))
     images = []
-    for number, image in enumerate(items(row, "images", where, required=False)):
+    for number, image in enumerate(fields.items(row, "images", where, required=False)):
         place = f"{where}: image {number}"
         if isinstance(image, str):
             image = {"url": image}
-        section_number = check_position(image.get("section") if isinstance(image, dict) else None, place, "section")
+        section_number = fields.check_position(
+            image.get("section") if isinstance(image, dict) else None, place, "section"
+        )
         if section_number is not None and not 0 <= section_number < len(pairs):
             has = counted(len(pairs), "section")
             raise ValueError(f"{place}: field 'section': {section_number}, but the article has {has}")
-        url, caption = text(image, "url", place), text(image, "caption", place, required=False)
+        url, caption = fields.text(image, "url", place), fields.text(image, "caption", place, required=False)
         images.append(ArticleImage(url, section_number, caption))
-    name, value = field_of(row, "image", names)
-    given = [] if name == "images" and "image" not in names else images_in(value, where, name)  # read above
+    name, value = fields.field_of(row, "image", names)
+    given = [] if name == "images" and "image" not in names else fields.images_in(value, where, name)  # read above
     mains = [*given, *(image.url for image in images)]
     images += map(ArticleImage, given[1:])
-    name, url = field_of(row, "url", names)
+    name, url = fields.field_of(row, "url", names)
     others = row.get("names")
     if not isinstance(others, list):  # a field of another meaning
         others = []
@@ -98,24 +90,24 @@ def _entity(row: Any, where: str, reading: Reading) -> Entity:
         title=title,
         sections=split_article(pairs, title, reading.losses),
         image=mains[0] if mains else None,
-        url=string_of(url, where, name),
+        url=fields.string_of(url, where, name),
         images=tuple(images),
-        names=tuple(check_text(name, where, "names") for name in others if isinstance(name, str)),
+        names=tuple(fields.check_text(name, where, "names") for name in others if isinstance(name, str)),
     )
 
 
 def _required(row: dict[str, Any], field: str, where: str, names: Names) -> str:
-    name, value = field_of(row, field, names)
+    name, value = fields.field_of(row, field, names)
     if value is None and row.get(name) != "":
         raise ValueError(f"{where}: field {name!r} is missing; if it has another name, pass --map {field}=NAME")
-    return string_of("" if value is None else value, where, name)
+    return fields.string_of("" if value is None else value, where, name)
 
 
 def _sections(row: dict[str, Any], title: str, where: str, names: Names) -> Iterator[tuple[str, str]]:
-    name, value = field_of(row, "text", names)
+    name, value = fields.field_of(row, "text", names)
     if row.get("sections") is None and value is not None:
-        yield from split_text(title, string_of(value, where, name))
+        yield from split_text(title, fields.string_of(value, where, name))
         return
-    for position, section in enumerate(items(row, "sections", where, required="text" not in names)):
+    for position, section in enumerate(fields.items(row, "sections", where, required="text" not in names)):
         place = f"{where}: section {position}"
-        yield text(section, "title", place), text(section, "text", place)
+        yield fields.text(section, "title", place), fields.text(section, "text", place)

@@ -13,17 +13,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from indexes.knowledge.formats import front_matter
 from indexes.knowledge.formats.embeds import is_drawing, part_of, without_drawing
 from indexes.knowledge.formats.encodings import BEGINNING, encoding_of, not_utf8
 from indexes.knowledge.formats.facts import as_sections, plain, short_values
 from indexes.knowledge.formats.fields import Names, field_of, looks_like_image, string_of
-from indexes.knowledge.formats.front_matter import (
-    facts_in,
-    property_facts,
-    resources_in,
-    split_front_matter,
-    without_links,
-)
 from indexes.knowledge.formats.html_text import Heading, Image, Piece
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.markdown_text import is_icon, note_name, parse
@@ -107,7 +101,7 @@ class _Notes:
         settings = self._settings
         if is_drawing(settings) and not any(isinstance(one, Piece) and one.text for one in pieces):
             return Entity(posixpath.splitext(name)[0], "", ())
-        title = without_links(plain(_setting(settings, "title", str(file), names)))
+        title = front_matter.without_links(plain(_setting(settings, "title", str(file), names)))
         first = _title_heading(pieces)
         called = named_by(name, self._folder.resolve().name, self._common)
         if not title and self._is_vault and any(map(str.isalpha, called)):
@@ -139,12 +133,14 @@ class _Notes:
             used = [field_of(settings, "text", names)[0]]
         shown = row_images(settings, str(file), names, losses)
         named = {self._images.path_of(one, name): said for one, said in shown.captions.items() if _is_image(one)}
-        given = list(named) or [self._images.path_of(one, name) for one in resources_in(settings)]
+        given = list(named) or [self._images.path_of(one, name) for one in front_matter.resources_in(settings)]
         keys = (key for key in settings if key.lower() in ("alias", "aliases"))
         aliases = {key: others for key in keys if (others := list(_aliases(settings[key])))}
-        facts = list(facts_in(settings, {*used, *aliases, *shown.fields}, names, losses))
+        facts = list(front_matter.facts_in(settings, {*used, *aliases, *shown.fields}, names, losses))
         facts += [
-            fact for field, value in (*self._fields, *shown.texts) for fact in property_facts(field, value, losses)
+            fact
+            for field, value in (*self._fields, *shown.texts)
+            for fact in front_matter.property_facts(field, value, losses)
         ]
         inside = [image.url for image in found]
         main = next(iter(photos_first([*given, *inside])), None)
@@ -163,7 +159,7 @@ class _Notes:
 
     def _pieces(self, file: Path, text: str, losses: Losses) -> list[Heading | Piece]:
         """Returns the parts of a note, and keeps its settings and the properties in its text."""
-        self._settings, body = split_front_matter(text)
+        self._settings, body = front_matter.split_front_matter(text)
         brought: dict[Path, set[int]] = {file: set(range(text.count("\n") + 1))}
 
         def embedded(target: str) -> str:
@@ -171,7 +167,7 @@ class _Notes:
             other = self._files.get(note_name(name)) if name.strip() else file
             text = ""
             if other is not None:
-                settings, body = split_front_matter(_text_of(other))
+                settings, body = front_matter.split_front_matter(_text_of(other))
                 body = without_drawing(settings, body, Losses())
                 text = part_of(body, part, brought.setdefault(other, set()))
             losses.leave_out("embedded notes that are missing or repeat", "" if text else target)

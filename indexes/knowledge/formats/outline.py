@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.sections import FACTS
@@ -20,6 +20,20 @@ def split_article(sections: Iterable[tuple[str, str]], article: str, losses: Los
         elif title not in (article, FACTS):
             losses.leave_out("headings without text", title)
     return tuple(found)
+
+
+def without_below(
+    sections: Iterable[tuple[int, str, str]], dropped: Callable[[str], bool], losses: Losses
+) -> Iterator[tuple[str, str]]:
+    """Yields (title, text) of each section, empty for those below one whose title is `dropped`."""
+    inside = 0
+    for level, title, text in sections:
+        if inside and level > inside:
+            losses.leave_out("sections below others that are left out", f"{title}\n{text}".rstrip("\n"))
+            yield "", ""
+        else:
+            inside = level if level > 1 and dropped(title) else 0
+            yield title, text
 
 
 def outlined(sections: Sequence[tuple[int, str, str]], losses: Losses) -> list[tuple[str, str]]:

@@ -6,18 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from indexes.knowledge.formats import html_text
 from indexes.knowledge.formats.encodings import BEGINNING, encoding_of, likely_encoding
-from indexes.knowledge.formats.html_text import (
-    DRAWINGS,
-    INLINE,
-    INVISIBLE,
-    Image,
-    cell_text,
-    images_of,
-    outermost,
-    table_cells,
-    words_of,
-)
+from indexes.knowledge.formats.html_text import DRAWINGS, INLINE, INVISIBLE, Image
 from indexes.knowledge.formats.losses import Losses, words_in
 from indexes.knowledge.ids import canonical_url
 
@@ -128,7 +119,7 @@ def count_around(node: Any, body: Any, losses: Losses) -> None:
     while node.mem_id != body.mem_id and (parent := node.parent) is not None:
         for other in parent.iter(include_text=True):
             if other.mem_id != node.mem_id and other.tag != "-comment":
-                losses.leave_out("text beside the main part", words_of(other))
+                losses.leave_out("text beside the main part", html_text.words_of(other))
         node = parent
 
 
@@ -152,9 +143,9 @@ def drop_unlikely(root: Any, losses: Losses) -> None:
 
 def remove(nodes: list[Any], losses: Losses | None = None, reason: str = "") -> None:
     """Removes nodes, innermost first: a node must not be touched after its parent is removed; counts their text."""
-    for node in outermost(nodes):
+    for node in html_text.outermost(nodes):
         if losses is not None:
-            losses.leave_out(reason, words_of(node))
+            losses.leave_out(reason, html_text.words_of(node))
         node.decompose()
 
 
@@ -270,24 +261,24 @@ def _rows(box: Any, losses: Losses) -> Iterator[tuple[str, str, list[Image]]]:
             if node.tag == "table" or (node.css_first("table, .pi-data") is not None and label is None):
                 yield from _rows(node, losses)
             elif label is not None and value is not None and len(node.css(".pi-data-label")) == 1:
-                yield words_of(label), cell_text(value, losses), images_of(value)
+                yield html_text.words_of(label), html_text.cell_text(value, losses), html_text.images_of(value)
             elif label is not None:
                 yield from _rows(node, losses)
             else:
                 yield _alone(node, losses)
         return
-    for cells in table_cells(box):
+    for cells in html_text.table_cells(box):
         inner = cells[0].css_first("table") if len(cells) == 1 else None
         if inner is not None:
             yield from _rows(inner, losses)
         elif len(cells) == 1:
             yield _alone(cells[0], losses)
         else:
-            label, *values = (cell_text(cell, losses) for cell in cells)
+            label, *values = (html_text.cell_text(cell, losses) for cell in cells)
             if all(cell.tag == "th" for cell in cells):  # names of columns
                 losses.leave_out(_HEADINGS, " ".join((label, *values)))
                 continue
-            images = [image for cell in cells for image in images_of(cell)]
+            images = [image for cell in cells for image in html_text.images_of(cell)]
             is_pair = bool(label) and len(label) <= _LONGEST_LABEL and any(values)
             value = "; ".join(filter(None, values if is_pair else [label, *values]))
             yield label if is_pair else "", value, images
@@ -295,5 +286,5 @@ def _rows(box: Any, losses: Losses) -> Iterator[tuple[str, str, list[Image]]]:
 
 def _alone(node: Any, losses: Losses) -> tuple[str, str, list[Image]]:
     """Returns the row of a single cell, whose text is the caption of its images if it has any."""
-    text, images = cell_text(node, losses), images_of(node)
+    text, images = html_text.cell_text(node, losses), html_text.images_of(node)
     return "", "" if images else text, [Image(one.attributes, text, one.link) for one in images]

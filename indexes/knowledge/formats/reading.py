@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from indexes.knowledge.formats.fields import Names
 from indexes.knowledge.formats.losses import Losses
 from retriever.types import Entity
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +97,19 @@ class SkippedEntries:
         )
 
 
-def unreadable(path: Path, error: OSError) -> ValueError:
+def unreadable(path: Path | str, error: OSError) -> ValueError:
     """Returns the reason why there is no entry if a file or a folder cannot be read."""
     return ValueError(f"{path}: cannot be read: {error.strerror or error}")
 
 
-def attempt(where: str, read: Callable[[], Entity]) -> Entry:
-    """Returns an entry with what `read` returns, or with the `ValueError` that it raises."""
+def attempt(where: str, read: Callable[[], T]) -> tuple[str, T | ValueError]:
+    """Returns a place with what `read` returns there, or with the reason why it cannot be read."""
     try:
         return where, read()
     except ValueError as error:
         return where, error
+    except OSError as error:
+        return where, unreadable(where, error)
 
 
 class SeenHashes:

@@ -169,10 +169,6 @@ def _no_fact(name: str, value: Any) -> str:
     return "names and types of files" if files and all(files) else ""
 
 
-def _text_of(row: Row, field: str, names: Names) -> str:
-    return " ".join(plain(text_in(field_of(row, field, names)[1])).split())
-
-
 def _without(row: Row, path: Sequence[str]) -> Row:
     """Returns a row without the value at a path of names, and without objects that would become empty."""
     inner = row.get(path[0])

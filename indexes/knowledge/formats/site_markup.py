@@ -30,7 +30,7 @@ _PARTS = {
     # a tag in single braces
     "braced": r"\{[a-z][\w-]*(?:\s+[\w-]+=\"(?:[^\"\\]|\\.)*\")+\s*/?\}|\{[a-z][\w-]*\s+end\}",
     # the text of another note, or of a part of it
-    "embed": r"(?:^(?P<mark>[ \t]*(?:>[ \t]*)*(?:(?:[-*+]|\d+[.)])[ \t]+)?))?"
+    "embed": r"(?:^(?P<lead_in>[ \t]*(?:>[ \t]*)*(?:(?:[-*+]|\d+[.)])[ \t]+)?))?"
     r"!\[\[(?P<note>[^\[\]|\n]+)(?:\|[^\[\]\n]*)?\]\]",
     # a property within a text, as in Dataview
     "field": r"(?<![\w)\]])[(\[](?P<name>[*_]*[^\W\d_][\w /.°%*-]*)::[ \t]*"
@@ -206,7 +206,7 @@ def _embedded(found: re.Match[str], text: str) -> str:
         return re.sub(r"(?<!\\)\|", r"\\|", ", ".join(filter(None, lines)))
     if _STRUCTURE.search(text):
         return f"\n\n{text}\n\n"
-    return f"{found['mark'] or ''}{' '.join(text.split())}" if text or after.strip() else ""
+    return f"{found['lead_in'] or ''}{' '.join(text.split())}" if text or after.strip() else ""
 
 
 def _label(name: str) -> str:

@@ -9,22 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from indexes.knowledge.formats.quantities import (
-    Arguments,
-    Named,
-    about,
-    age,
-    as_of,
-    calculated,
-    date,
-    dates,
-    fraction,
-    measure,
-    number,
-    quantity,
-    scientific,
-    year,
-)
+from indexes.knowledge.formats import quantities
+from indexes.knowledge.formats.quantities import Arguments, Named
 
 _Function = Callable[[Arguments, Named], str | None]
 
@@ -69,7 +55,7 @@ def _money(prefix: str) -> _Function:
         if not given or not given[0]:
             return prefix.strip() or None
         scale = _SCALES.get(given[1].lower(), "") if len(given) > 1 else ""
-        return f"{prefix}{number(given[0]) or given[0]}{scale}" if re.search(r"\d", given[0]) else None
+        return f"{prefix}{quantities.number(given[0]) or given[0]}{scale}" if re.search(r"\d", given[0]) else None
 
     return amount
 
@@ -150,18 +136,18 @@ def _joined(given: Arguments, named: Named) -> str | None:
 
 
 _NAMES: tuple[tuple[_Function, str], ...] = (
-    (quantity, "convert|cvt|convinfobox"),
-    (scientific, "val"),
-    (fraction, "frac|fraction|sfrac|frac2"),
-    (measure, "height|weight"),
-    (about("c."), "circa|c.|ca|ca.|approx"),
-    (about("fl."), "floruit|fl.|fl"),
-    (about("r."), "reign|r."),
-    (about("b."), "born in|b."),
-    (about("d."), "died in|d."),
-    (as_of, "as of|asof"),
-    (age, "age|age in years|ayd"),
-    (date, "date|dts"),
+    (quantities.quantity, "convert|cvt|convinfobox"),
+    (quantities.scientific, "val"),
+    (quantities.fraction, "frac|fraction|sfrac|frac2"),
+    (quantities.measure, "height|weight"),
+    (quantities.about("c."), "circa|c.|ca|ca.|approx"),
+    (quantities.about("fl."), "floruit|fl.|fl"),
+    (quantities.about("r."), "reign|r."),
+    (quantities.about("b."), "born in|b."),
+    (quantities.about("d."), "died in|d."),
+    (quantities.as_of, "as of|asof"),
+    (quantities.age, "age|age in years|ayd"),
+    (quantities.date, "date|dts"),
     (_money("₹"), "inrconvert|indian rupee|indian rupees"),
     (_currency, "currency|monnaie"),
     (
@@ -213,8 +199,8 @@ _NAMES: tuple[tuple[_Function, str], ...] = (
     (_answer("Nominated"), "nom|nominated"),
     (_argument(0), "lc:|uc:|lcfirst:|ucfirst:"),
     (_if, "#if:"),
-    (lambda given, named: number(given[0]) if given else None, "formatnum:"),
-    (lambda given, named: calculated(given[0]) if given else None, "#expr:"),
+    (lambda given, named: quantities.number(given[0]) if given else None, "formatnum:"),
+    (lambda given, named: quantities.calculated(given[0]) if given else None, "#expr:"),
 )
 """Templates by name, in lower case; those whose words depend on today's date are unknown."""
 _FUNCTIONS: dict[str, _Function] = {
@@ -223,10 +209,10 @@ _FUNCTIONS: dict[str, _Function] = {
     "!": _text("|"),
 }
 _PATTERNS: tuple[tuple[_Function, re.Pattern[str]], ...] = (
-    (year, re.compile(r"death[ -]year.*")),
-    (dates, re.compile(r"(?:film|opening|release|launch)[ -]?date.*")),
-    (date, re.compile(r"(?:birth|death|start|end|founding|established)[ -]?(?:date|year).*")),
-    (date, re.compile(r"(?:dob|bda|b-da|dda|sda|birthdate|deathdate).*")),
+    (quantities.year, re.compile(r"death[ -]year.*")),
+    (quantities.dates, re.compile(r"(?:film|opening|release|launch)[ -]?date.*")),
+    (quantities.date, re.compile(r"(?:birth|death|start|end|founding|established)[ -]?(?:date|year).*")),
+    (quantities.date, re.compile(r"(?:dob|bda|b-da|dda|sda|birthdate|deathdate).*")),
     (_argument(0), re.compile(r"lang-[a-z-]+|zh-?[a-z]*")),
 )
 _NO_WORDS = {

@@ -6,19 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import partial
 from pathlib import Path
 
 from indexes.knowledge.file_names import sorted_files
 from indexes.knowledge.formats.fields import looks_like_image
-from indexes.knowledge.formats.html import Furniture, Measure, Page, Resolve, read_page
+from indexes.knowledge.formats.html import Furniture, Page, Resolve, measuring, read_page
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.page_images import LARGE, image_path
-from indexes.knowledge.formats.reading import Entry, Reading, unreadable
+from indexes.knowledge.formats.reading import Entry, Reading, attempt
 from indexes.knowledge.image_files import ImageFiles
 from indexes.knowledge.image_keys import OWN_FILE
-from indexes.knowledge.svg import size_of
-from retriever.images import ImageError
 
 _FEWEST = 6  # fewest pages from which shared boilerplate can be told
 
@@ -81,34 +79,21 @@ def read_website(path: Path, reading: Reading) -> Iterator[Entry]:
         with suppress(OSError):  # reported when it is read
             contents.append((file.read_bytes(), file.relative_to(path).as_posix()))
     furniture = furniture_of(contents, reading, images.path_of)
-    measure = _measuring(images)
+    measure = measuring(lambda name: (found := images.find(name).name) and images.folder / found)
+
+    def page_of(file: Path, name: str) -> Page | None:
+        return read_page(file.read_bytes(), name, "", measure, reading, furniture, images.path_of)
+
     for file in files:
         reading.losses.at(str(file))
-        try:
-            name = file.relative_to(path).as_posix()
-            page = read_page(file.read_bytes(), name, "", measure, reading, furniture, images.path_of)
-        except OSError as error:
-            yield str(file), unreadable(file, error)
-            continue
-        except ValueError as error:
-            yield str(file), error
-            continue
-        if page is not None:
-            yield str(file), replace(page.entity(name), named_after=((OWN_FILE, name),))
+        name = file.relative_to(path).as_posix()
+        where, page = attempt(str(file), partial(page_of, file, name))
+        if isinstance(page, ValueError):
+            yield where, page
+        elif page is not None:
+            yield where, replace(page.entity(name), named_after=((OWN_FILE, name),))
 
 
 def page_files(path: Path) -> list[Path]:
     """Returns the pages under a folder in order; hidden files and folders are left out."""
     return sorted_files(path, _SUFFIXES)
-
-
-def _measuring(images: ImageFiles) -> Measure:
-    @lru_cache(maxsize=4096)
-    def measure(name: str) -> tuple[int, int]:
-        found = images.find(name).name
-        try:
-            return (0, 0) if found is None else size_of(images.folder / found, name)
-        except ImageError:
-            return 0, 0
-
-    return measure

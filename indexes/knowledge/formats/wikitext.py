@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from indexes.knowledge.formats.facts import as_sections
 from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.formats.outline import without_below
 from indexes.knowledge.formats.page_images import ICON, SMALLEST, photos_first
 from indexes.knowledge.formats.reading import Reading
 from indexes.knowledge.formats.wiki_words import FOREIGN, SUFFIX, Namespaces, WikiWords, is_infobox, parse_wikitext
@@ -81,14 +82,7 @@ def read_wikitext(source: str, title: str, spaces: Namespaces, reading: Reading)
         else:
             parts.append(words.of_node(node))
     parts_found.append((level, heading, words.lines("".join(parts))))
-    sections, inside = list[tuple[str, str]](), 0
-    for level, heading, text in parts_found:
-        if inside and level > inside:
-            losses.leave_out("sections below others that are left out", f"{heading}\n{text}")
-            heading, text = "", ""
-        else:
-            inside = level if level > 1 and reading.dropped(heading) else 0
-        sections.append((heading, text))
+    sections = list(without_below(parts_found, reading.dropped, losses))
     box = _Infobox(reading.names.get("image"))
     for template in code.ifilter_templates(recursive=False):
         box.read(template, words)

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from string import ascii_lowercase
@@ -17,11 +17,9 @@ from typing import Any
 import numpy as np
 
 from indexes.extras import optional
-from indexes.knowledge.formats.html import Furniture, Measure, read_page
+from indexes.knowledge.formats.html import Furniture, Measure, measuring, read_page
 from indexes.knowledge.formats.reading import Entry, Reading
 from indexes.knowledge.formats.website import furniture_of
-from indexes.knowledge.svg import size_of
-from retriever.images import ImageError
 from retriever.types import Entity
 
 _Redirects = Callable[[int], Iterator[str]]  # yields the titles of redirects to the entry with a number
@@ -42,7 +40,7 @@ def read_zim(path: Path, reading: Reading) -> Iterator[Entry]:
     archive = open_zim(path)
     main = _target(archive.main_entry) if archive.has_main_entry else ""
     furniture = furniture_of(list(_sample(archive, main)), reading)
-    measure = _measuring(archive)
+    measure = measuring(partial(_content, archive))
     redirects = _redirects(archive)
     entity = partial(_entity, measure=measure, furniture=furniture, reading=reading)
     found = False
@@ -138,6 +136,12 @@ def _is_its_own(canonical: str, path: str) -> bool:
     return bool(name) and canonical.rstrip("/").endswith(f"/{name}")
 
 
+def _content(archive: Any, name: str) -> bytes | None:
+    with suppress(RuntimeError, KeyError):  # damaged, or not there
+        return bytes(archive.get_entry_by_path(name).get_item().content)
+    return None
+
+
 def _html(entry: Any) -> bytes | None:
     """Returns the content of an entry that is a page, or `None` for others."""
     if entry.is_redirect:
@@ -184,19 +188,6 @@ def _sample(archive: Any, main: str) -> Iterator[tuple[bytes, str]]:
         with suppress(RuntimeError, UnicodeDecodeError):
             if (html := _html(entry)) is not None:
                 yield html, entry.path
-
-
-def _measuring(archive: Any) -> Measure:
-    """Returns a function that reads the size of an archive's image from its header, `(0, 0)` if it cannot."""
-
-    @lru_cache(maxsize=4096)
-    def measure(name: str) -> tuple[int, int]:
-        try:
-            return size_of(bytes(archive.get_entry_by_path(name).get_item().content), name)
-        except (RuntimeError, KeyError, ImageError):
-            return 0, 0
-
-    return measure
 
 
 def _target(entry: Any) -> str:
