@@ -147,7 +147,7 @@ def test_a_bad_quotation_mark_is_one_bad_entry(tmp_path: Path) -> None:
     assert skipped.listed[0]["place"] == "line 2" and 'write each " twice' in skipped.listed[0]["reason"]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     rows=st.lists(st.tuples(titles, words, words), min_size=2, max_size=5, unique_by=lambda row: row[0].strip()),
     dialect=st.sampled_from([{"dialect": "excel"}, {"dialect": "unix"}, {"delimiter": ";"}, {"dialect": "excel-tab"}]),
@@ -174,7 +174,7 @@ def test_a_table_of_the_csv_module_is_read_as_it_was(
     assert all(facts(one) for one in found)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     rows=st.lists(st.tuples(titles, st.integers(), st.none() | st.booleans()), min_size=1, max_size=5),
     orient=st.sampled_from(["records", "split", "index", "columns", "list", "table"]),

@@ -1,6 +1,11 @@
+"""What is kept, left out or cannot be used is counted: each word of a source, in every format."""
+
 from __future__ import annotations
 
 import json
+import logging
+import random
+import re
 from pathlib import Path
 
 import pytest
@@ -9,9 +14,10 @@ from hypothesis import strategies as st
 
 from indexes.knowledge.formats import read_knowledge_base
 from indexes.knowledge.formats.losses import MOST_REASONS, OTHER, Losses, summary_of, table_of, warning_of, words_in
-from indexes.knowledge.formats.reading import SkippedEntries
+from indexes.knowledge.formats.reading import SeenHashes, SkippedEntries
 from retriever.types import Entity, Section
 from retriever.unspaced import count_words
+from tests.fakes.made_articles import FORMS, Words, written
 
 
 @given(st.lists(st.text(alphabet="ab é\u2013\n\t漢ひก한हи😀", max_size=12)))
@@ -95,3 +101,76 @@ def test_dropped_sections_and_unusable_entries_are_counted(tmp_path: Path) -> No
 @pytest.mark.parametrize("text", ["", "  \n"])
 def test_nothing_is_no_word(text: str) -> None:
     assert words_in([text]) == words_in([]) == 0
+
+
+def write_rows(path: Path, good: int, bad: int) -> Path:
+    lines = [json.dumps({"id": str(number), "title": "t", "sections": []}) for number in range(good)]
+    path.write_text("\n".join(lines[:5] + ["{broken"] * bad + lines[5:]) + "\n")
+    return path
+
+
+def test_one_percent_of_bad_entries_is_accepted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write_rows(tmp_path / "kb.jsonl", 99, 1)
+    with caplog.at_level(logging.WARNING):
+        assert len(list(read_knowledge_base(path))) == 99
+    assert "1 of 100 entries skipped (1 %): " in caplog.text and "kb.jsonl: line 6: Expecting" in caplog.text
+    message = r"kb\.jsonl: 2 of 101 entries cannot be used, more than 1 %: .*line 6: .*; .*line 7: .*--max-bad"
+    with pytest.raises(ValueError, match=message):
+        list(read_knowledge_base(write_rows(path, 99, 2)))
+    assert len(list(read_knowledge_base(path, skipped=SkippedEntries(0.02)))) == 99
+    with pytest.raises(ValueError, match=r"kb\.jsonl: line 6: Expecting property name"):
+        list(read_knowledge_base(path, skipped=SkippedEntries(0)))
+
+
+def test_a_share_of_all_entries_is_told_in_full(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    list(read_knowledge_base(write_rows(tmp_path / "kb.jsonl", 0, 3), skipped=SkippedEntries(1)))
+    assert "3 of 3 entries skipped (100 %): " in caplog.text
+
+
+def test_a_hopeless_file_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "kb.jsonl", 10, 5000)
+    with pytest.raises(ValueError, match=r"100 of the first 105 entries cannot be used"):
+        list(read_knowledge_base(path))
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
+def test_a_share_is_between_0_and_1(share: float) -> None:
+    with pytest.raises(ValueError, match="max_bad must be between 0 and 1"):
+        SkippedEntries(share)
+
+
+def test_seen_hashes_against_a_set() -> None:
+    draw = random.Random(0)
+    known: set[int] = set()
+    seen = SeenHashes()
+    for _ in range(20_000):
+        value = draw.choice([draw.randrange(-(2**63), 2**63), draw.randrange(2, 5000)])
+        assert seen.add(value) == (value not in known)
+        known.add(value)
+
+
+KINDS = ["paragraph", "heading", "table", "list", "links", "definition", "comment", "code", "drawing", "quote", "html"]
+KINDS += ["bold", "note", "aside"]
+UNITS = ("words", "furniture")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("seed", range(6))
+def test_each_word_is_kept_or_counted(tmp_path: Path, form: str, seed: int) -> None:
+    words = Words(seed)
+    articles = [words.article(number, KINDS) for number in range(8)]
+    path = written(tmp_path / "kb", form, articles)
+    losses = Losses(str(path))
+    entities = list(read_knowledge_base(path, losses=losses))
+    ledger = losses.to_json()
+    source = [word for one in articles for word in one.words]
+    assert len(entities) == len(articles)
+    texts = [text for one in entities for section in one.sections for text in (section.title, section.text)]
+    texts += [image.caption for one in entities for image in one.images]
+    kept = set(re.findall(r"\w+", " ".join(texts)))
+    lost = [word for word in source if re.sub(r"\W", "", word) not in kept]
+    assert ledger["words"]["kept"] == len(source) - len(lost), lost
+    counts = {unit: sum(one["count"] for one in ledger["left_out"] if one["unit"] == unit) for unit in UNITS}
+    assert ledger["words"]["source"] == ledger["words"]["kept"] + counts["words"]
+    assert sum(counts.values()) == len(lost)
+    assert all(one["places"] >= 1 and one["example"] for one in ledger["left_out"])

@@ -204,7 +204,7 @@ WRITERS = [
 
 @pytest.mark.parametrize("write", WRITERS, ids=lambda write: write.__name__)
 @given(things=THINGS)
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 def test_what_was_written_is_read(write: Callable[[list[Thing], Path], Path], things: list[Thing]) -> None:
     with TemporaryDirectory() as name:
         losses = Losses(name)
@@ -222,7 +222,7 @@ def test_what_was_written_is_read(write: Callable[[list[Thing], Path], Path], th
 
 
 @given(titles=st.lists(NAMES, min_size=1, max_size=4, unique=True), height=VALUES, wrapped=st.booleans())
-@settings(max_examples=10, deadline=None, derandomize=True)
+@settings(max_examples=10, derandomize=True)
 def test_images_and_maps_in_parquet_are_those_of_their_rows(titles: list[str], height: str, wrapped: bool) -> None:
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     contents = [f"PNG {title}".encode() for title in titles]
