@@ -1,7 +1,7 @@
 """Calibrates recognition for an index when it is built, without labels.
 
 Thumbnails of the index are photographed again by code: asked of the whole index they should be recognized, and asked
-without their own entity they should not.
+without their own entity they should not. Entities that show the same image are left out together.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder
-from retriever.recognition import Recognition, signs_of
-from retriever.types import Options, Query, RetrievalResult
+from retriever.recognition import SIGNS, Recognition, signs_of
+from retriever.types import FloatArray, Options, Query, RetrievalResult
 from training.augment import vary
 
 logger = logging.getLogger(__name__)
@@ -46,6 +46,9 @@ would be kept: an index of things that look alike declines less. Both are measur
 seen; the threshold is that of the embedded profile."""
 RIDGE = 0.01
 _SIDE, _STORED, _BATCH = 256, 320, 16
+_SMALL, _SAME = 24, 0.1
+"""Images are the same if, at so many pixels a side, they differ by at most this share of their contrast. In seven
+collections, images that were saved twice differ by at most 0.05, all others by at least 0.13."""
 _CACHE_BYTES = 2**26
 """For a batch of images: larger models compute more from each."""
 
@@ -75,6 +78,7 @@ def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualE
         "content": index.fingerprint,
         "changes": index.changes if isinstance(index, LiveIndex) else 0,
         "threshold": AT,
+        "signs": [*SIGNS],  # of a file without them, the signs it lacks have no weight
     }
     if made_for.items() <= (read_recognition(folder) or {}).items():
         return
@@ -82,13 +86,15 @@ def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualE
     shown = [row for row in _rows(index) if index.image_path(row) is not None][:MOST]
     if len(shown) < FEWEST:
         return
-    retriever = Retriever(search_steps(profile, index, encoder, fusion), index, device=index.device)
+    steps, trim = search_steps(profile, index, encoder, fusion), profile.search.trim_borders
+    retriever = Retriever(steps, index, trim_borders=trim, device=index.device)
+    small: dict[int, FloatArray] = {}
     bars = progress_bar(total=len(shown), desc="calibrate", unit="image")
     with _caching(encoder, fusion), bars as bar:
         trials: list[Trial] = []
         for start in range(0, len(shown), _BATCH):
             part = shown[start : start + _BATCH]
-            trials += _trials(retriever, index, part, start)
+            trials += _trials(retriever, index, part, start, small)
             bar.update(len(part))
     try:
         recognition, curve = _fitted(trials)
@@ -151,7 +157,9 @@ def photographed_again(images: Sequence[Image.Image], seed: int) -> list[Image.I
     return [Image.fromarray((one.permute(1, 2, 0) * 255).byte().numpy()) for one in varied]
 
 
-def _trials(retriever: Retriever[Index], index: Index, rows: Sequence[int], seed: int) -> Iterator[Trial]:
+def _trials(
+    retriever: Retriever[Index], index: Index, rows: Sequence[int], seed: int, small: dict[int, FloatArray]
+) -> Iterator[Trial]:
     paths = [index.image_path(row) for row in rows]
     contents = [path.read_bytes() if path else b"" for path in paths]
     images = photographed_again([load_image(content) for content in contents], seed)
@@ -159,7 +167,7 @@ def _trials(retriever: Retriever[Index], index: Index, rows: Sequence[int], seed
         set_content(image, str(row))
     queries = [Query(image, "", str(row)) for image, row in zip(images, rows, strict=True)]
     whole = retriever.retrieve(queries)
-    same = [_same(index, result, content) | {row} for result, content, row in zip(whole, contents, rows, strict=True)]
+    same = [_same(index, result, row, small) for result, row in zip(whole, rows, strict=True)]
     without = [replace(query, options=Options(exclude=tuple(own))) for query, own in zip(queries, same, strict=True)]
     for results, held in ((whole, True), (retriever.retrieve(without), False)):
         for query, result, own in zip(queries, results, same, strict=True):
@@ -168,10 +176,22 @@ def _trials(retriever: Retriever[Index], index: Index, rows: Sequence[int], seed
                 yield Trial(query.id, signs, held, held and result.candidates[0].row in own)
 
 
-def _same(index: Index, result: RetrievalResult, content: bytes) -> set[int]:
-    """Returns the candidates that show the very same image."""
-    paths = ((candidate.row, index.image_path(candidate.row)) for candidate in result.candidates)
-    return {row for row, path in paths if path is not None and path.read_bytes() == content}
+def _same(index: Index, result: RetrievalResult, row: int, small: dict[int, FloatArray]) -> set[int]:
+    """Returns an entity and the candidates that show the same image; keeps the images' few pixels in `small`."""
+    shown = {row, *(candidate.row for candidate in result.candidates)}
+    for one in shown - small.keys():
+        if (path := index.image_path(one)) is not None:
+            small[one] = _few_pixels(path)
+    own = small[row]
+    most = _SAME * float(np.abs(own - own.mean((0, 1))).mean())
+    return {row} | {one for one in shown & small.keys() if float(np.abs(small[one] - own).mean()) <= most}
+
+
+def _few_pixels(path: Path) -> FloatArray:
+    """Returns an image as float32 [_SMALL, _SMALL, 3], in levels of 0 to 255."""
+    with Image.open(path) as image:
+        image.draft("RGB", (4 * _SMALL, 4 * _SMALL))  # decodes a JPEG at this size
+        return np.asarray(image.convert("RGB").resize((_SMALL, _SMALL), Image.Resampling.BOX), np.float32)
 
 
 def _fitted(trials: Sequence[Trial]) -> tuple[Recognition, list[Curve]]:

@@ -122,6 +122,7 @@ class RecognitionSettings(_Table):
         sim_m: Coefficient of its score in step 2.
         lead_c: Coefficient of its lead over the others in step 1 (negative if step 1 ranked another entity first).
         lead: Coefficient of its lead over the next one in the fused score.
+        lead_p: Coefficient of its lead over the others by the second network of step 1's encoder alone.
         distance: Coefficient of its distance from the others' mean fused score, in standard deviations.
     """
 
@@ -134,6 +135,7 @@ class RecognitionSettings(_Table):
     sim_m: float = 0
     lead_c: float = 0
     lead: float = 0
+    lead_p: float = 0
     distance: float = 0
 
 

@@ -54,6 +54,15 @@ class KeyEncoder(Protocol):
         """Encodes images of entities as `DualEncoder.encode_images` encodes those of queries."""
 
 
+@runtime_checkable
+class JoinedEncoder(Protocol):
+    """An optional extension of a dual encoder whose vectors join those of two networks."""
+
+    @property
+    def appended(self) -> int:
+        """How many values at the end of a vector are the second network's; 0 without one."""
+
+
 class FusionEncoder(Protocol):
     """The model of step 2: fuses an image and a text into a few token vectors (equation 3)."""
 

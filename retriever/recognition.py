@@ -19,6 +19,8 @@ class Signs:
         sim_m: Its score in step 2, or 0 if it has none.
         lead_c: Its score in step 1 minus the highest of the others; negative if step 1 preferred another candidate.
         lead: Its fused score minus that of the runner-up.
+        lead_p: Its `sim_p` minus the highest of the others, or 0 if they have none. What is left out of an index often
+            has a near twin there, by which one network is misled more often than both.
         distance: Its fused score minus the mean of the others, in their standard deviations, at most 20.
     """
 
@@ -26,6 +28,7 @@ class Signs:
     sim_m: float = 0.0
     lead_c: float = 0.0
     lead: float = 0.0
+    lead_p: float = 0.0
     distance: float = 0.0
 
 
@@ -35,6 +38,7 @@ def signs_of(candidates: Sequence[Candidate]) -> Signs | None:
         return None
     best, *others = candidates
     first = [candidate.sim_c or 0.0 for candidate in others]
+    second = [candidate.sim_p for candidate in others if candidate.sim_p is not None]
     fused = [candidate.score for candidate in others]
     spread = statistics.pstdev(fused)
     return Signs(
@@ -42,6 +46,7 @@ def signs_of(candidates: Sequence[Candidate]) -> Signs | None:
         sim_m=best.sim_m or 0.0,
         lead_c=(best.sim_c or 0.0) - max(first),
         lead=best.score - fused[0],
+        lead_p=best.sim_p - max(second) if best.sim_p is not None and second else 0.0,
         distance=min(20.0, (best.score - statistics.fmean(fused)) / spread) if spread else 0.0,
     )
 

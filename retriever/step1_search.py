@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
 from PIL import Image
 from torch import Tensor
 
 from retriever.crops import Propose
-from retriever.protocols import DualEncoder, EntityIndex, Finish
+from retriever.protocols import DualEncoder, EntityIndex, Finish, JoinedEncoder
 from retriever.types import Candidate, Crop, Query
 
 
@@ -32,6 +33,7 @@ class EntitySearch:
     def start(self, queries: Sequence[Query]) -> Finish:
         """Encodes the images; the returned function searches for the nearest entities by `sim_c`, best first.
 
+        If the encoder joins two networks, the index is also searched with what the second one sees, for `sim_p`.
         A query gets fewer than `k` candidates if the index has fewer entities that are not excluded.
 
         Raises:
@@ -40,21 +42,34 @@ class EntitySearch:
         wanted = [self.k if query.options.k is None else _checked(query.options.k) for query in queries]
         excluded = [set(query.options.exclude) for query in queries]
         vectors = self.encoder.encode_images([query.image for query in queries])
+        appended = self.encoder.appended if isinstance(self.encoder, JoinedEncoder) else 0
+        both = torch.cat([vectors, _last(vectors, appended)]) if appended else vectors
 
         def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:
             needed = max((k + len(rows) for k, rows in zip(wanted, excluded, strict=True)), default=1)
-            scores, rows = self.index.search(vectors, max(1, min(needed, len(self.index))))
+            scores, rows = self.index.search(both, max(1, min(needed, len(self.index))))
+            lists = [
+                {row: sim for row, sim in zip(*pair, strict=True) if row >= 0}
+                for pair in zip(rows.tolist(), scores.tolist(), strict=True)
+            ]
             found = []
-            for own_rows, sims, k, left_out in zip(rows.tolist(), scores.tolist(), wanted, excluded, strict=True):
+            for number, (own, k, left_out) in enumerate(zip(lists[: len(queries)], wanted, excluded, strict=True)):
+                second = lists[len(queries) + number] if appended else {}
+                lowest = min(second.values(), default=None)
                 kept = [
-                    Candidate(row, sim_c, score=sim_c)
-                    for row, sim_c in zip(own_rows, sims, strict=True)
-                    if row >= 0 and row not in left_out
+                    Candidate(row, sim_c, score=sim_c, sim_p=second.get(row, lowest))
+                    for row, sim_c in own.items()
+                    if row not in left_out
                 ]
                 found.append(kept[:k])
             return found
 
         return finish
+
+
+def _last(vectors: Tensor, values: int) -> Tensor:
+    """Returns vectors with zeros in all but their last values."""
+    return torch.cat([torch.zeros_like(vectors[:, :-values]), vectors[:, -values:]], dim=1)
 
 
 def part_scores(encode: Callable[[Image.Image, Sequence[Crop]], Tensor], index: EntityIndex) -> Propose:

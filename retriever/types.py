@@ -127,6 +127,8 @@ class Candidate:
             stored tokens.
         score: The score that the last step ranked by; higher is better.
         sections: Its sections, best first once scored.
+        sim_p: What the second network of step 1's encoder alone contributes to `sim_c`; of one not among the
+            network's own nearest, the lowest of these. `None` without a second network.
     """
 
     row: int
@@ -134,6 +136,7 @@ class Candidate:
     sim_m: float | None = None
     score: float = 0.0
     sections: list[ScoredSection] = field(default_factory=list)
+    sim_p: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,12 @@ class ClipEncoder(Published):
         """The length of a vector."""
         config = self.model.config
         own = int(getattr(config, "projection_dim", None) or config.text_config.projection_size)
-        return own + (self.photos.dimension if self.photos else 0)
+        return own + self.appended
+
+    @property
+    def appended(self) -> int:
+        """How many values at the end of a vector are those of `photos`; 0 without it."""
+        return self.photos.dimension if self.photos else 0
 
     def tokenize(self, texts: Sequence[str]) -> dict[str, Tensor]:
         """Tokenizes texts to `input_ids` and `attention_mask`, int64 [N, T], cut at `max_tokens`."""

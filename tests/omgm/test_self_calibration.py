@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from torch import Tensor
 from evaluation.recognition_fit import Trial
 from indexes.live.changes import Removal
 from indexes.live.index import LiveIndex
+from indexes.store.index import Index
 from indexes.store.manifest import RECOGNITION
 from omgm import indexing
 from omgm.__main__ import main
@@ -24,11 +26,11 @@ from omgm.opening import open_retriever
 from omgm.own_recognition import images_in, outdated_recognition
 from omgm.parts import build_encoder, build_fusion
 from omgm.profile import load_profile
-from omgm.self_calibration import FEWEST, _fitted, _rows, _sample, calibrate_index, photographed_again
+from omgm.self_calibration import FEWEST, _fitted, _rows, _same, _sample, calibrate_index, photographed_again
 from pretraining.designs import paint, random_design
 from retriever.image_cache import ImageCache
-from retriever.recognition import Signs
-from retriever.types import Query
+from retriever.recognition import SIGNS, Signs
+from retriever.types import Candidate, Query, RetrievalResult
 
 PLAIN = ["sections.kind=bm25", "generator.kind=extractive"]
 
@@ -74,6 +76,33 @@ def test_photographed_again() -> None:
     assert once.tobytes() == again.tobytes() != other.tobytes()
 
 
+class Images:
+    """The part of an index that has images: each file is an entity's."""
+
+    def __init__(self, *paths: Path) -> None:
+        self._paths = paths
+
+    def image_path(self, row: int) -> Path | None:
+        """Returns the image of an entity."""
+        return self._paths[row] if row < len(self._paths) else None
+
+
+def test_an_image_that_was_saved_twice_is_the_same(tmp_path: Path) -> None:
+    shown = paint(random_design(random.Random(3))).convert("RGB").resize((320, 320))
+    shown.save(tmp_path / "0.jpg", quality=95)
+    shown.resize((240, 240)).save(tmp_path / "1.jpg", quality=60)
+    shown.transpose(Image.Transpose.ROTATE_180).save(tmp_path / "2.jpg")
+    shown.convert("L").convert("RGB").save(tmp_path / "3.jpg")  # another color
+    index = cast(Index, Images(*(tmp_path / f"{number}.jpg" for number in range(4))))
+    result = RetrievalResult("0", [Candidate(row) for row in (1, 2, 3, 4)], {})
+    assert _same(index, result, 0, {}) == {0, 1}
+    white = tmp_path / "white.png"
+    Image.new("RGB", (90, 60), "white").save(white)
+    Image.new("RGB", (90, 60), "ivory").save(tmp_path / "ivory.png")
+    plain = cast(Index, Images(white, tmp_path / "ivory.png", white))
+    assert _same(plain, result, 0, {}) == {0, 2}
+
+
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index of enough designs to be calibrated."""
@@ -93,6 +122,7 @@ def test_a_build_calibrates_and_the_retriever_uses_it(index: Path, caplog: pytes
     profile = load_profile("embedded", PLAIN)
     found = json.loads((index / RECOGNITION).read_bytes())
     assert (found["entities"], found["sampled"], found["threshold"]) == (54, 54, 0.4)
+    assert found["signs"] == list(SIGNS) and found["weights"]["lead_p"] > 0
     retriever = open_retriever(profile, index)
     assert retriever.recognition is not None
     assert retriever.recognition.bias == found["bias"] != profile.recognition.bias

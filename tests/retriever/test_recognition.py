@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -21,6 +22,13 @@ def test_signs_of_a_result() -> None:
     assert signs.lead_c == pytest.approx(-0.1)  # step 1 preferred row 1
     assert signs.lead == pytest.approx(0.4)
     assert signs.distance == pytest.approx((0.8 - 0.3) / 0.1)  # the others: mean 0.3, standard deviation 0.1
+
+
+def test_the_second_networks_lead() -> None:
+    best, second, third = (replace(one, sim_p=value) for one, value in zip(FOUND, (0.2, 0.25, 0.1), strict=True))
+    for candidates, lead in (([best, second, third], -0.05), ([best, third], 0.1), (FOUND, 0)):
+        signs = signs_of(candidates)
+        assert signs is not None and signs.lead_p == pytest.approx(lead)
 
 
 def test_what_is_not_known_is_not_declined() -> None:
