@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 import retriever.models  # noqa: F401  first, because test modules import transformers before any of our modules
 from retriever.base_models import find_base
 from tests.browser import Browser, started
 
-settings.register_profile("any machine", deadline=None)  # a busy one is no failure
-settings.load_profile("any machine")
+if find_spec("hypothesis"):  # the tests of a GPU's day run without it
+    from hypothesis import settings
+
+    settings.register_profile("any machine", deadline=None)  # a busy one is no failure
+    settings.load_profile("any machine")
 collect_ignore = ["lavis/oracle.py"]
 """Runs in its own environment, see `make test-lavis`."""
 

@@ -47,17 +47,22 @@ class Trial(NamedTuple):
     exact: bool
 
 
-def reduced(path: Path) -> dict[str, Tensor]:
-    """Returns what a training changed in the base model, matrices as int8 with a scale per row, and the head."""
+def reduced(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """Returns what trainings changed in the base model, matrices as int8 with a scale per row, and the head.
+
+    Of several checkpoints, the mean is taken.
+    """
     base = load_bert(BASE)[0].state_dict()
     kept = dict[str, Tensor]()
-    for name, tensor in load_file(path).items():
+    first, *others = map(load_file, paths)
+    for name in [name for name in first if name.startswith(("encoder.", "head."))]:
+        tensor = torch.stack([first[name], *(other[name] for other in others)]).mean(0)
         own = name.removeprefix("encoder.")
         if name.startswith("encoder.") and tensor.dim() == 2:
             change = tensor - base[own]
             scale = change.abs().amax(1).clamp_min(1e-12) / 127
             kept |= {own: (change / scale[:, None]).round().to(torch.int8), own + SCALE: scale}
-        elif name.startswith(("encoder.", "head.")):
+        else:
             kept[own] = tensor
     return kept
 
@@ -131,7 +136,7 @@ def report(name: str, confidence: np.ndarray, threshold: float, found: Sequence[
 def main() -> None:
     """Writes the weights."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--run", type=Path, required=True, help="checkpoint of training.reader.train")
+    parser.add_argument("--run", type=Path, nargs="+", required=True, help="checkpoints, of which the mean is taken")
     parser.add_argument("--validation", type=Path, nargs="+", required=True, help="prose, then lists of facts")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
