@@ -60,7 +60,6 @@ def build(kb: Path, images: list[LabeledImage], **options: Any) -> Index:
         kb.parent / "index",
         candidates="combined",
         labeled=images,
-        progress=False,
         **models,
         **options,
     )
@@ -279,7 +278,6 @@ def test_an_estimate_counts_labeled_images(kb: Path) -> None:
         fusion=FakeFusion(),
         candidates="combined",
         labeled=labeled(kb, blue="a", black="b", yellow="b"),
-        progress=False,
     )
     found = estimate_build(estimated)
     length = 2 * FakeEncoder().dimension

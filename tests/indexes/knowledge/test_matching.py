@@ -238,11 +238,11 @@ def test_inspection_and_build_say_what_a_rule_gives(tmp_path: Path) -> None:
     )
     assert "{id}*                    2         3         0  yes   photos/fox-1.png" in said
     models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
-    index = build_index(kb, tmp_path, tmp_path / "index", **models, progress=False, image_keys=2, candidates="combined")
+    index = build_index(kb, tmp_path, tmp_path / "index", **models, image_keys=2, candidates="combined")
     assert [index.entity(row).image for row in range(3)] == ["photos/fox-1.png", "photos/hen-1.png", None]
     assert (index.manifest.counts.with_image, index.manifest.counts.further_keys) == (2, 1)
     found = read_report(index.folder)["pictures"]
     assert (found["files"], found["found"]) == (3, 2)
     assert found["rule"].startswith("2 of 3 entities by file names that ")
-    again = build_index(kb, tmp_path, tmp_path / "index", **models, progress=False, image_keys=2, candidates="combined")
+    again = build_index(kb, tmp_path, tmp_path / "index", **models, image_keys=2, candidates="combined")
     assert again.manifest == index.manifest

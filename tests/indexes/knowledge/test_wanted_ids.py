@@ -48,7 +48,6 @@ def test_ids_mean_what_they_mean_in_an_index(tmp_path: Path, entities: list[Enti
         summarizer=FakeSummarizer(),
         encoder=FakeEncoder(),
         fusion=None,
-        progress=False,
         candidates="summary",
     )
     index = Index.open(tmp_path / "index")

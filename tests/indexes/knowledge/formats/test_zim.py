@@ -133,7 +133,6 @@ def test_an_index_of_a_zim_file(zim: Path, tmp_path: Path) -> None:
     for out in ("once", "again"):
         index = build_index(
             zim, None, tmp_path / out, summarizer=FakeSummarizer(), encoder=FakeEncoder(), fusion=FakeFusion(),
-            progress=False,
         )  # fmt: skip
     assert contents(tmp_path / "once") == contents(tmp_path / "again")
     assert index.manifest.name == "foxes" and index.manifest.inputs.kb_format == "zim"
