@@ -110,8 +110,10 @@ def open_retriever(
     options = _index_options(profile, encoder, fusion, sections)
     opened = index or (LiveIndex.open if live else Index.open)(folder, **options)
     check_candidates(opened, profile.search.candidates)
-    steps = [*search_steps(profile, opened, encoder, fusion), SectionRerank(reranker, opened, profile.sections.beta)]
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)
+    weighed = recognition is not None and recognition.weights.lead_p != 0
+    found = search_steps(profile, opened, encoder, fusion, second_network=weighed)
+    steps = [*found, SectionRerank(reranker, opened, profile.sections.beta)]
     pin = opened.pinned if isinstance(opened, LiveIndex) else nullcontext
     parts_of = part_encoder(encoder)
     propose = None if parts_of is None else part_scores(parts_of, opened)
@@ -136,10 +138,12 @@ def warn_of_pair(profile: Profile) -> None:
         )
 
 
-def search_steps(profile: Profile, index: Index, encoder: DualEncoder, fusion: FusionEncoder) -> list[Step]:
-    """Returns the steps that find entities, with a profile's settings."""
+def search_steps(
+    profile: Profile, index: Index, encoder: DualEncoder, fusion: FusionEncoder, *, second_network: bool
+) -> list[Step]:
+    """Returns the steps that find entities, with a profile's settings; see `EntitySearch` for `second_network`."""
     return [
-        EntitySearch(encoder, index, profile.search.k),
+        EntitySearch(encoder, index, profile.search.k, second_network=second_network),
         FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode),
     ]
 

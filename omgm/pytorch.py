@@ -55,7 +55,7 @@ def ordinary() -> str:
 
 
 def nvidia_driver() -> str:
-    """Returns what shows that an NVIDIA driver is here, or an empty text."""
+    """Looks for an NVIDIA driver; returns the file, program or library found, "" if there is none."""
     for path in ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"):
         if Path(path).exists():
             return path

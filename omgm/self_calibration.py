@@ -86,8 +86,8 @@ def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualE
     shown = [row for row in _rows(index) if index.image_path(row) is not None][:MOST]
     if len(shown) < FEWEST:
         return
-    steps, trim = search_steps(profile, index, encoder, fusion), profile.search.trim_borders
-    retriever = Retriever(steps, index, trim_borders=trim, device=index.device)
+    steps = search_steps(profile, index, encoder, fusion, second_network=True)
+    retriever = Retriever(steps, index, trim_borders=profile.search.trim_borders, device=index.device)
     small: dict[int, FloatArray] = {}
     bars = progress_bar(total=len(shown), desc="calibrate", unit="image")
     with _caching(encoder, fusion), bars as bar:

@@ -53,7 +53,7 @@ class Items:
         return hashlib.sha256(self.names.tobytes() + self.contents.tobytes()).hexdigest()
 
     def noted(self) -> dict[str, object]:
-        """Returns what a note says of the collection, as plain JSON."""
+        """Returns the number of items and their hash, for the JSON file that records the inputs of a run."""
         return {"count": len(self.names), "sha256": self.digest}
 
     def changes(self, names: NDArray[np.uint64], contents: NDArray[np.uint64]) -> str:
@@ -143,7 +143,12 @@ def agree(
 def _compared(
     path: Path, now: dict[str, Any], collections: Mapping[str, Items], work: Sequence[Path]
 ) -> tuple[dict[str, str] | None, str | None]:
-    """Returns what differs, by input and in words, or `None` if there is no earlier work; and why that is unknown."""
+    """Compares the inputs of earlier work with those of now.
+
+    Returns:
+        A sentence on each input that differs, by its name, `None` if there is no earlier work or its inputs are
+        unknown; and in the latter case the reason, else `None`.
+    """
     known = next((one for one in work if one.exists()), None)
     if work and known is None:
         return None, None

@@ -20,6 +20,8 @@ class EntitySearch:
         encoder: The encoder that the index was built with.
         index: The index to search.
         k: Candidates per query, unless the query's options set another number.
+        second_network: Whether candidates get `sim_p`, if the encoder joins two networks. It costs a second search of
+            the index in the same call, so it is for those who weigh it.
 
     Raises:
         ValueError: `k` is below 1.
@@ -27,13 +29,13 @@ class EntitySearch:
 
     name = "step1"
 
-    def __init__(self, encoder: DualEncoder, index: EntityIndex, k: int = 20) -> None:
-        self.encoder, self.index, self.k = encoder, index, _checked(k)
+    def __init__(self, encoder: DualEncoder, index: EntityIndex, k: int = 20, *, second_network: bool = False) -> None:
+        self.encoder, self.index, self.k, self.second_network = encoder, index, _checked(k), second_network
 
     def start(self, queries: Sequence[Query]) -> Finish:
         """Encodes the images; the returned function searches for the nearest entities by `sim_c`, best first.
 
-        If the encoder joins two networks, the index is also searched with what the second one sees, for `sim_p`.
+        With `second_network`, the index is also searched with what that one sees.
         A query gets fewer than `k` candidates if the index has fewer entities that are not excluded.
 
         Raises:
@@ -42,7 +44,8 @@ class EntitySearch:
         wanted = [self.k if query.options.k is None else _checked(query.options.k) for query in queries]
         excluded = [set(query.options.exclude) for query in queries]
         vectors = self.encoder.encode_images([query.image for query in queries])
-        appended = self.encoder.appended if isinstance(self.encoder, JoinedEncoder) else 0
+        encoder = self.encoder
+        appended = encoder.appended if self.second_network and isinstance(encoder, JoinedEncoder) else 0
         both = torch.cat([vectors, _last(vectors, appended)]) if appended else vectors
 
         def finish(candidates: list[list[Candidate]]) -> list[list[Candidate]]:

@@ -102,6 +102,9 @@ def inspect_knowledge_base(
 
     By default, the images are those in the knowledge base, or in the folder it is in. Of the entities, `count` are
     chosen by `seed`.
+
+    Raises:
+        ValueError: The file cannot be read at all, or its format is unknown.
     """
     started = time.monotonic()
     format = format or guess_format(path)

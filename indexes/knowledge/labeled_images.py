@@ -131,6 +131,9 @@ class ImageTable:
 
     Its `paths` are tables (CSV), such as the 13 `wiki_image_url_part_N_processed.csv`, in the order of their numbers.
     The first column has the title, `img_path` the file; `find` returns `None` for one that does not exist.
+
+    Raises:
+        ValueError: A table has no such columns.
     """
 
     def __init__(self, paths: Sequence[Path], find: Callable[[str], str | None]) -> None:

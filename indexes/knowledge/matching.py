@@ -119,6 +119,9 @@ def with_matched_images(
     All entities are read before the first one is yielded, if the source has a list of its files. By default, each rule
     that is convincing is used, otherwise `pattern` alone. If `required`, it is an error if image files are there and no
     entity has one.
+
+    Raises:
+        ValueError: No entity has an image, although there are image files.
     """
     report = MatchReport() if report is None else report
     folders = [] if source is None or pattern == NO_IMAGES else listings(source)

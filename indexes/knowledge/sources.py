@@ -63,7 +63,11 @@ class FolderImages:
 
 
 class ZimImages:
-    """Images in a ZIM file, found by their path there."""
+    """Images in a ZIM file, found by their path there.
+
+    Raises:
+        ValueError: libzim is not installed, or the file is not a ZIM file.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path, self._archive = path, open_zim(path)
@@ -103,7 +107,11 @@ class ZimImages:
 
 
 class DatasetImages:
-    """Images in a Hugging Face data set, found by column and row."""
+    """Images in a Hugging Face data set, found by column and row.
+
+    Raises:
+        ValueError: datasets is not installed, or the data set cannot be loaded.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path, self._rows = path, open_dataset(path)
@@ -185,6 +193,9 @@ def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | 
     """Returns the image source of a knowledge base, or `None` if it has none.
 
     The folder or ZIM file `images` is used in addition to the images in the knowledge base itself.
+
+    Raises:
+        ValueError: `images` is neither a folder nor a ZIM file.
     """
     other = None if images is None else _source(images, listed=kb_format not in _PUBLISHED)
     packed = kb_format == "parquet" and kb.is_file() and bool(open_dataset(kb).images)

@@ -59,7 +59,11 @@ def load_any(
 
 
 def size_of(file: ImageFile, name: str = "") -> tuple[int, int]:
-    """Returns the width and height of an image from its header; for SVG, those it declares."""
+    """Returns the width and height of an image from its header; for SVG, those it declares.
+
+    Raises:
+        ImageError: The image cannot be read.
+    """
     try:
         with open_image(file, name) as image:
             return image.size
@@ -84,7 +88,11 @@ def _draw(data: bytes, name: str) -> bytes:
 
 
 def _render(svg: bytes, packages: Path) -> bytes:
-    """Renders an SVG as PNG, in a process of its own, because it may crash the process or take very long."""
+    """Renders an SVG as PNG, in a process of its own, because it may crash the process or take very long.
+
+    Raises:
+        RuntimeError: It cannot be rendered.
+    """
     command = [sys.executable, "-I", "-S", str(_RENDERER), str(packages), str(_CPU_SECONDS)]
     try:
         done = subprocess.run(command, input=svg, capture_output=True, timeout=_SECONDS)

@@ -25,11 +25,15 @@ def calibrate(args: argparse.Namespace) -> None:
     from omgm.parts import build_encoder, build_fusion
     from omgm.profile import parse_overrides, write_profile
     from retriever.image_cache import ImageCache
+    from retriever.step1_search import EntitySearch
 
     cache = ImageCache(CACHE_BYTES)
     encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
     retriever = open_retriever(profile, args.index, encoder=encoder, fusion=fusion)
     retriever.recognition = None  # whole images only
+    for step in retriever.steps:
+        if isinstance(step, EntitySearch):
+            step.second_network = True  # a sign that the fit may weigh
     with progress_bar(total=len(questions), desc="calibrate", unit="question", shown=not args.json) as bar:
         trials = list(collect(retriever, questions, images, done=bar.update))
     if not trials:

@@ -84,7 +84,15 @@ class PhotoTower:
         return self._network.cells(pixels)[0].float()
 
     def joined(self, vectors: Tensor, features: Tensor) -> Tensor:
-        """Returns what `with_images` does, for the features of the images or of parts of them [N, FEATURES]."""
+        """Joins the first network's vectors [N, D] with this one's features of the same images or parts of images.
+
+        Args:
+            vectors: Unit vectors, float [N, D].
+            features: Pooled features, float [N, FEATURES].
+
+        Returns:
+            Unit vectors [N, D + dimension], in which this network has its share of the similarity.
+        """
         seen = functional.normalize((features - self._mean) @ self._projection.T, dim=-1)
         return torch.cat([(1 - self._share) ** 0.5 * vectors, self._share**0.5 * seen], dim=-1)
 

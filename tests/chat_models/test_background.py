@@ -74,7 +74,7 @@ def test_a_forked_process_has_connections_of_its_own() -> None:
 
 
 def in_fork(work: Callable[[], object]) -> str:
-    """Returns what `work` returns in a forked process, or how it ended."""
+    """Runs `work` in a forked process; returns its result as text, or how the process ended."""
     read, write = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks with threads

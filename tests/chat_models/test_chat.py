@@ -366,7 +366,7 @@ def test_how_a_reply_ends(reply: CannedReply, expected: Generation) -> None:
 
 
 def streamed(replies: list[CannedReply], n: int) -> list[list[str | Generation]]:
-    """Returns what a generator streams for `n` requests in turn."""
+    """Sends `n` requests, one after the other; returns the pieces that a generator streams for each."""
 
     async def run(url: str) -> list[list[str | Generation]]:
         async with ChatClient(url, "m", retries=0) as client:

@@ -69,7 +69,11 @@ NO_IMAGES = "none"
 
 
 def parse_names(pairs: Iterable[str], fields: Collection[str] = GUESSES, flag: str = "--map") -> dict[str, str]:
-    """Parses the `field=name` pairs of a flag; `fields` are those that may be named, by default an entity's."""
+    """Parses the `field=name` pairs of a flag; `fields` are those that may be named, by default an entity's.
+
+    Raises:
+        ValueError: A pair is malformed, or there is no such field.
+    """
     names = {}
     for pair in pairs:
         field, equals, name = pair.partition("=")
@@ -143,6 +147,9 @@ def images_of(row: Mapping[str, Any], where: str, names: Names) -> tuple[str, li
 
     Of the usual names, the first counts whose value is an image's name or URL: a `logo` may be a word. A file's name
     without its extension has a figure, a hyphen or an underscore, as words rarely have: `poland-1935`.
+
+    Raises:
+        ValueError: The value of the field given in `names` has another type.
     """
     if "image" in names:
         name, value = field_of(row, "image", names)
@@ -186,7 +193,11 @@ def images_in_html(value: str) -> list[str]:
 
 
 def string_of(value: object, where: str, field: str) -> str:
-    """Returns a text or a whole number as text, "" for null."""
+    """Returns a text or a whole number as text, "" for null.
+
+    Raises:
+        ValueError: The value has another type.
+    """
     if value is None:
         return ""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -195,7 +206,11 @@ def string_of(value: object, where: str, field: str) -> str:
 
 
 def images_in(value: object, where: str, field: str) -> list[str]:
-    """Returns the URLs or paths in the value of an image field: text, an object with `url` or `path`, or a list."""
+    """Returns the URLs or paths in the value of an image field: text, an object with `url` or `path`, or a list.
+
+    Raises:
+        ValueError: The value has another type.
+    """
     if isinstance(value, list | tuple):
         return [name for one in value for name in images_in(one, where, field)]
     if isinstance(value, Mapping):
@@ -214,6 +229,9 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Returns a JSON object's members as a dict; an `object_pairs_hook`.
 
     A key that occurs twice is an error; `json` would silently keep the last.
+
+    Raises:
+        ValueError: A key occurs twice; `json` would silently keep the last.
     """
     result = dict(pairs)
     if len(result) != len(pairs):
@@ -223,13 +241,21 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def text(row: object, field: str, where: str, required: bool = True) -> str:
-    """Returns a text field, "" if it is absent or null and not required."""
+    """Returns a text field, "" if it is absent or null and not required.
+
+    Raises:
+        ValueError: The field is missing or has another type.
+    """
     value = _field(row, field, where, required)
     return "" if value is None else check_text(value, where, field)
 
 
 def items(row: object, field: str, where: str, required: bool = True) -> list[Any]:
-    """Returns a list field, [] if it is absent or null and not required."""
+    """Returns a list field, [] if it is absent or null and not required.
+
+    Raises:
+        ValueError: The field is missing or has another type.
+    """
     value = _field(row, field, where, required)
     if not isinstance(value, list | None):
         raise ValueError(f"{where}: field {field!r}: expected a list, but found {kind(value)}")
@@ -237,7 +263,11 @@ def items(row: object, field: str, where: str, required: bool = True) -> list[An
 
 
 def texts(row: object, field: str, where: str, required: bool = True) -> list[str]:
-    """Returns a field that is a list of texts, [] if it is absent or null and not required."""
+    """Returns a field that is a list of texts, [] if it is absent or null and not required.
+
+    Raises:
+        ValueError: The field is missing, or it or one of its items has another type.
+    """
     values = items(row, field, where, required)
     return [check_text(value, where, f"{field}[{position}]") for position, value in enumerate(values)]
 
@@ -246,6 +276,9 @@ def check_text(value: object, where: str, field: str) -> str:
     """Returns `value` if it is text.
 
     Text with an unpaired surrogate, which JSON can express but no tokenizer accepts, is an error.
+
+    Raises:
+        ValueError: It is not text, or contains an unpaired surrogate, which JSON can express but no tokenizer accepts.
     """
     if not isinstance(value, str):
         raise ValueError(f"{where}: field {field!r}: expected text, but found {kind(value)}")
@@ -257,7 +290,11 @@ def check_text(value: object, where: str, field: str) -> str:
 
 
 def check_position(value: object, where: str, field: str) -> int | None:
-    """Returns a section's number, or `None` for null."""
+    """Returns a section's number, or `None` for null.
+
+    Raises:
+        ValueError: The value is not a whole number.
+    """
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
         raise ValueError(f"{where}: field {field!r}: expected a whole number, but found {kind(value)}")
     return value

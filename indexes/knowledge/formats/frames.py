@@ -63,6 +63,9 @@ def of_lists(rows: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Yields rows with their places; if the first is a list of names, the others are the values of these fields.
 
     Lists without such names are an error.
+
+    Raises:
+        ValueError: The rows are lists without the names of their fields.
     """
     rows = iter(rows)
     first = next(rows, None)

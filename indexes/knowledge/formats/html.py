@@ -77,6 +77,9 @@ def read_page(
     `SMALLEST`. Remote images are only used if the page states their size, or as its `og:image`. `path` is its own in
     its file, `measure` returns the size of an image if the page does not state it, and `resolve` the path in the file
     of an image that the page names. The names in `reading` are those of `<meta>` tags.
+
+    Raises:
+        ValueError: The page is nested too deeply.
     """
     source, losses = page_parts.decode(html), reading.losses
     if not source.lstrip().startswith("<"):  # scripts are often served as text/html

@@ -195,7 +195,11 @@ def _in_folder(path: Path, losses: Losses) -> Iterator[tuple[str, Any]]:
 
 
 def _load(file: Path) -> Any:
-    """Returns the value in a JSON or YAML file."""
+    """Returns the value in a JSON or YAML file.
+
+    Raises:
+        ValueError: The file is neither, or not UTF-8.
+    """
     with streams.opened_text(file) as content:
         text = content.read().decode("utf-8-sig")
     if not _is_yaml(file):

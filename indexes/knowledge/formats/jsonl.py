@@ -20,12 +20,20 @@ from retriever.wording import counted
 
 
 def read_jsonl(path: Path, reading: Reading) -> Iterator[Entry]:
-    """Yields the articles of a `.jsonl` file, of JSON that is or contains a list, or of a folder of such files."""
+    """Yields the articles of a `.jsonl` file, of JSON that is or contains a list, or of a folder of such files.
+
+    Raises:
+        ValueError: The file cannot be read at all, or no entry has a field given in `names`.
+    """
     yield from entries_of(read_rows(path, reading.losses), reading, str(path))
 
 
 def entries_of(found: Iterable[tuple[str, Any]], reading: Reading, what: str) -> Iterator[Entry]:
-    """Yields the entities of rows with their places; rows with `sections` are in the project's own format."""
+    """Yields the entities of rows with their places; rows with `sections` are in the project's own format.
+
+    Raises:
+        ValueError: No row has a field given in `reading.names`.
+    """
     yield from rows.entities_of(found, reading, what, _either)
 
 

@@ -43,6 +43,9 @@ def read_markdown(path: Path, reading: Reading) -> Iterator[Entry]:
     A heading of any level begins a section. An image belongs to its section; the first image is the main one, unless
     the front matter names another. Title, id and URL come from the front matter. Without them, the title is the heading
     above all others, or else the name of the file or its folder, and the id is the path without extension.
+
+    Raises:
+        ValueError: The folder contains no Markdown file.
     """
     files = article_files(path)
     if not files:
@@ -93,7 +96,11 @@ class _Notes:
         return frozenset(line for line, count in counts.items() if line and count >= max(len(files) / 2, 3))
 
     def read(self, file: Path, shared: frozenset[str], reading: Reading) -> Entity:
-        """Returns the article in a file, without the lines in `shared`."""
+        """Returns the article in a file, without the lines in `shared`.
+
+        Raises:
+            ValueError: The file cannot be read, or is not UTF-8.
+        """
         name = file.relative_to(self._folder).as_posix()
         text, losses, names = _text_of(file), reading.losses, reading.names
         losses.at(str(file), text)

@@ -59,6 +59,9 @@ def read_mediawiki(path: Path, reading: Reading) -> Iterator[Entry]:
     The id of a page is its URL if the dump names its wiki, or else its title. The file is read twice, first for its
     redirects, which are kept in a temporary database on disk. Images are named as in a wiki's folder `images`, which
     can be passed as `--images`: `a/ab/Name.jpg`.
+
+    Raises:
+        ValueError: mwparserfromhell is not installed, or the file cannot be read at all.
     """
     optional("mwparserfromhell", "mediawiki")
     with closing(sqlite3.connect("")) as redirects:  # on disk once it is large
@@ -110,7 +113,11 @@ def _entity(title: str, page: Element, site: _Site, reading: Reading) -> Entity 
 
 
 def _pages(path: Path) -> Iterator[tuple[_Site, Element]]:
-    """Yields the pages of a dump, freeing each one afterwards."""
+    """Yields the pages of a dump, freeing each one afterwards.
+
+    Raises:
+        ValueError: The file is not XML, is truncated, or is not a dump.
+    """
     site, number = _Site(), 0
     with opened(path) as file:
         try:

@@ -22,6 +22,9 @@ def read_parquet(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the articles of a `.parquet` file, with their places, holding one batch of rows in memory.
 
     Images in the file are named by column and row, `image/12`.
+
+    Raises:
+        ValueError: pyarrow is not installed, or the file is damaged.
     """
     pyarrow, parquet = optional("pyarrow", "parquet"), optional("pyarrow.parquet", "parquet")
     yield from entries_of(_rows(path, pyarrow, parquet, reading.losses), reading, str(path))
@@ -79,7 +82,11 @@ def _is_bytes(type: Any) -> bool:
 
 
 def content_of(value: Any) -> bytes | None:
-    """Returns the bytes of an image in a row, or `None` if it has none."""
+    """Returns the bytes of an image in a row, or `None` if it has none.
+
+    Raises:
+        OSError: The image is in a file that cannot be read.
+    """
     if value is None or isinstance(value, bytes):
         return value
     data, path = value.get("bytes"), value.get("path")
@@ -103,7 +110,11 @@ class ParquetImages:
         return self._ends[-1] if self._ends else 0
 
     def image(self, column: str, number: int) -> bytes | None:
-        """Returns the bytes of an image, or `None` if the row has none."""
+        """Returns the bytes of an image, or `None` if the row has none.
+
+        Raises:
+            OSError: The image is in a file that cannot be read.
+        """
         group = bisect_right(self._ends, number)
         start = self._ends[group - 1] if group else 0
         return content_of(self._group(group, column)[number - start].as_py())

@@ -20,7 +20,11 @@ _FIELDS = frozenset({"section_texts", "section_titles", "image_urls"})
 
 
 def read_evqa(path: Path, reading: Reading) -> Iterator[Entry]:
-    """Yields the articles of a `.json`, `.json.gz` or `.zip` file with their places."""
+    """Yields the articles of a `.json`, `.json.gz` or `.zip` file with their places.
+
+    Raises:
+        ValueError: The file cannot be read at all.
+    """
     for number, (url, entry) in enumerate(read_members(path), start=1):
         where = f"{path}: entry {number} ({url!r})"
         yield attempt(where, partial(_entity, url, entry, where, reading))
@@ -83,6 +87,9 @@ def read_wiki6m(path: Path, reading: Reading) -> Iterator[Entry]:
     The summary is the first section, under the page's title. The rest of the content follows, divided at headings
     (`== Title ==`) if it has any, otherwise into groups of paragraphs of up to `WORDS` words
     (`indexes.knowledge.sections`).
+
+    Raises:
+        ValueError: The file cannot be read at all.
     """
     for where, row in read_rows(path):
         if isinstance(row, ValueError):

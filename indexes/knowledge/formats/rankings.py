@@ -51,7 +51,11 @@ class RankedList:
 
 
 def finite(value: object) -> float:
-    """Returns a number, also one that is written as text."""
+    """Returns a number, also one that is written as text.
+
+    Raises:
+        ValueError: It is not a number, or not a finite one.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"a score must be a number, got {kind(value)}")
     try:

@@ -55,6 +55,9 @@ class SkippedEntries:
 
     Their share may be at most `max_bad`, in 0..1; at 0, the first one is an error. If `quiet`, nothing is logged, since
     the same entries are read again.
+
+    Raises:
+        ValueError: `max_bad` is out of range.
     """
 
     def __init__(self, max_bad: float = MAX_BAD, quiet: bool = False) -> None:
@@ -79,7 +82,11 @@ class SkippedEntries:
             raise self._too_many(path, "of the first ")
 
     def close(self, path: Path) -> None:
-        """Checks the share of bad entries at the end of the file, and logs them if there are any."""
+        """Checks the share of bad entries at the end of the file, and logs them if there are any.
+
+        Raises:
+            ValueError: The share of bad entries exceeds `max_bad`.
+        """
         if self.count > self.max_bad * self.total:
             raise self._too_many(path, "of ")
         if self.count and not self._quiet:

@@ -60,6 +60,9 @@ def entities_of(
 
     A row without an id gets its title as its id, with its number if an earlier row has the same title. Rows that are
     one thing become one entity (`grouped`). Each row is read by `read`; a reason why there is none is passed on.
+
+    Raises:
+        ValueError: No row has a field given in `reading.names`.
     """
     joined = grouped(((where, _literals_in(row)) for where, row in rows), reading.names)
     sample = list(islice(joined, _SAMPLE))
@@ -96,6 +99,9 @@ def entity_of(row: Any, where: str, reading: Reading) -> Entity:
 
     The text, and every other text that is longer than a fact, becomes a section; all other values become lines
     `label: value` in a section "Facts".
+
+    Raises:
+        ValueError: The row is not an object, or has no title.
     """
     if not isinstance(row, Mapping):
         raise ValueError(f"{where}: expected an object, but found {kind(row)}")

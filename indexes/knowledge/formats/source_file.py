@@ -28,7 +28,11 @@ _KEYS = {"sql": (("url", "query"), ("map",)), "huggingface": (("dataset",), ("co
 
 
 def read_source_file(path: Path) -> dict[str, Any]:
-    """Returns the settings in a file, checked; `map` is a mapping of fields to names."""
+    """Returns the settings in a file, checked; `map` is a mapping of fields to names.
+
+    Raises:
+        ValueError: The file is not TOML, or has invalid keys or values.
+    """
     settings = _table(path)
     required, others = _KEYS[format_of(path, settings)]
     for key, value in settings.items():
@@ -48,7 +52,11 @@ def read_source_file(path: Path) -> dict[str, Any]:
 
 
 def format_of(path: Path, settings: dict[str, Any] | None = None) -> str:
-    """Returns the format of the knowledge base that a file describes."""
+    """Returns the format of the knowledge base that a file describes.
+
+    Raises:
+        ValueError: The file does not describe one.
+    """
     if settings is None:
         settings = _table(path) if path.is_file() else {}
     if "dataset" in settings:
@@ -77,6 +85,9 @@ def read_sql(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the entities of the query in a TOML file, read like rows of a table, with their places.
 
     The transaction is always rolled back.
+
+    Raises:
+        ValueError: SQLAlchemy or the database's driver is not installed, or the query fails.
     """
     reading = replace(reading, names=names_in(read_source_file(path), reading.names))
     with _rows(path) as rows:
@@ -138,6 +149,9 @@ def read_huggingface(path: Path, reading: Reading) -> Iterator[Entry]:
 
     Rows with `sections` are read like JSON lines, others like rows of a table. Images are named by column and row,
     `image/12`; class labels by their names.
+
+    Raises:
+        ValueError: datasets is not installed, or the data set cannot be loaded.
     """
     names = names_in(read_source_file(path), reading.names)
     data = _opened(path, path.read_bytes())
@@ -203,7 +217,11 @@ class DatasetRows:
         return row | {column: f"{column}/{number}" for column in self.images}
 
     def image(self, column: str, number: int) -> bytes | None:
-        """Returns the bytes of an image, or `None` if the row has none."""
+        """Returns the bytes of an image, or `None` if the row has none.
+
+        Raises:
+            OSError: The image is in a file that cannot be read.
+        """
         return content_of(self._data[number][column])
 
 

@@ -66,7 +66,11 @@ def opened_text(path: Path) -> Iterator[Stream]:
 
 
 def inner_name(path: Path) -> str:
-    """Returns the name of the only file in a ZIP archive, ignoring those that macOS adds."""
+    """Returns the name of the only file in a ZIP archive, ignoring those that macOS adds.
+
+    Raises:
+        ValueError: The archive does not contain exactly one file, or is damaged.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX")]
@@ -78,7 +82,11 @@ def inner_name(path: Path) -> str:
 
 
 def read_members(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yields the members (key, value) of a file that is one JSON object."""
+    """Yields the members (key, value) of a file that is one JSON object.
+
+    Raises:
+        ValueError: The file is not such an object, is truncated or not UTF-8. The message names entry and byte.
+    """
     with opened_text(path) as file:
         window = _Window(path, file)
         for key in window.members():
@@ -90,6 +98,9 @@ def read_parts(path: Path) -> Iterator[tuple[str, int, Any]]:
     """Yields the members (key, number, value) of a file that is one JSON object, with the items of lists one by one.
 
     Items are numbered from 1, and a member that is not a list has number 0; empty lists are left out.
+
+    Raises:
+        ValueError: The file is not such an object, is truncated or not UTF-8. The message names entry and byte.
     """
     with opened_text(path) as file:
         window = _Window(path, file)
@@ -102,7 +113,11 @@ def read_parts(path: Path) -> Iterator[tuple[str, int, Any]]:
 
 
 def read_items(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yields the items of a file that is one JSON array, numbered from 1."""
+    """Yields the items of a file that is one JSON array, numbered from 1.
+
+    Raises:
+        ValueError: The file is not an array, is truncated or not UTF-8. The message names item and byte.
+    """
     with opened_text(path) as file:
         window = _Window(path, file)
         if window.peek() != "[":
@@ -112,7 +127,11 @@ def read_items(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def read_values(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yields JSON values that follow each other, numbered from 1; a comma may stand between them."""
+    """Yields JSON values that follow each other, numbered from 1; a comma may stand between them.
+
+    Raises:
+        ValueError: As for `read_items`.
+    """
     with opened_text(path) as file:
         window, number = _Window(path, file), 0
         while window.peek():

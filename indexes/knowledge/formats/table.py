@@ -37,6 +37,9 @@ def read_table(path: Path, reading: Reading) -> Iterator[Entry]:
     The usual columns (`GUESSES`) are an entity's fields; several images are separated by `|`, and without an id, the
     title is the id. A first column without a name has the labels of a data frame's rows.
     All other columns become lines `column: value` in a section "Facts".
+
+    Raises:
+        ValueError: The file has no header, is not UTF-8, is damaged, or lacks a column given in `names`.
     """
     yield from entities_of(_rows(path, reading), reading, str(path))
 
@@ -125,6 +128,9 @@ def _header(lines: _Lines, path: Path, losses: Losses) -> tuple[str, str]:
     """Returns the line that names the columns, and their separator.
 
     Above it may be blank lines, and titles or comments, which are one value above lines of several.
+
+    Raises:
+        ValueError: The file has no such line.
     """
     given = ""
     while header := _whole_line(lines):

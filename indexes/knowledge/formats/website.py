@@ -67,6 +67,9 @@ def read_website(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the pages under a folder that have text, sorted by their paths, which are their ids.
 
     Boilerplate that many pages of a sample share is left out, as in ZIM files.
+
+    Raises:
+        ValueError: The folder contains no page.
     """
     files = page_files(path)
     if not files:

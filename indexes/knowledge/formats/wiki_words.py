@@ -247,7 +247,11 @@ def is_infobox(node: Any) -> bool:
 
 
 def parse_wikitext(source: str) -> Any:
-    """Returns the tree of some wikitext."""
+    """Returns the tree of some wikitext.
+
+    Raises:
+        ValueError: mwparserfromhell is not installed, or cannot parse it.
+    """
     parser = optional("mwparserfromhell", "mediawiki")
     try:
         return parser.parse(source, skip_style_tags=True)  # unclosed emphasis would turn a whole infobox into text

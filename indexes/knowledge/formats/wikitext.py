@@ -55,6 +55,9 @@ def read_wikitext(source: str, title: str, spaces: Namespaces, reading: Reading)
     References and categories are left out, and so are templates whose words are unknown; infoboxes become the last
     sections: "Facts", and long values under their names. The names in `reading` may have the parameter of infoboxes
     that names the main image.
+
+    Raises:
+        ValueError: mwparserfromhell is not installed.
     """
     losses = reading.losses
     for reason, pattern in (("footnote marks and references", _REFERENCE), ("categories and languages", _CATEGORIES)):

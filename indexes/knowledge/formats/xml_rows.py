@@ -30,6 +30,9 @@ def read_xml(path: Path, reading: Reading) -> Iterator[Entry]:
     """Yields the entries of an XML file, which are the repeated elements closest to the root, or of a folder's files.
 
     Their child elements and attributes are the fields.
+
+    Raises:
+        ValueError: The file is damaged, contains no list, or no entry has a field given in `names`.
     """
     yield from entities_of(_in_folder(path) if path.is_dir() else _rows(path), reading, str(path))
 

@@ -36,6 +36,9 @@ def read_zim(path: Path, reading: Reading) -> Iterator[Entry]:
     main page, unless it is the only one with text. The URL of an article is its canonical link, or the link in Kiwix's
     license note. It is also the article's id, unless it is the link of another page that this one repeats; then the id
     is the page's path. Images are named by their paths in the file.
+
+    Raises:
+        ValueError: libzim is not installed, or the file cannot be read at all.
     """
     archive = open_zim(path)
     main = _target(archive.main_entry) if archive.has_main_entry else ""
@@ -97,7 +100,11 @@ def open_zim(path: Path) -> Any:
 
 
 def zim_parts(path: Path) -> list[Path]:
-    """Returns the files of an archive in order: the file, or all parts of a split one (`.zimaa`, `.zimab`, …)."""
+    """Returns the files of an archive in order: the file, or all parts of a split one (`.zimaa`, `.zimab`, …).
+
+    Raises:
+        FileNotFoundError: There is no such file.
+    """
     split = re.fullmatch(r"\.zim[a-z]{2}", path.suffix)
     if path.is_file() and not split:
         return [path]
