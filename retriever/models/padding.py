@@ -7,6 +7,7 @@ forward pass, though whoever padded the batch knows.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,7 +20,7 @@ _padded: ContextVar[bool | None] = ContextVar("padded", default=None)
 
 @contextmanager
 def known_padding(padded: bool) -> Iterator[None]:
-    """Keeps the models of transformers from reading padding masks in this context, after `prepare_transformers`.
+    """Keeps the models of transformers from reading padding masks in this context.
 
     Results are the same, with attention implementation "sdpa" or "eager" and for models that attend to all tokens, to
     earlier ones or to near ones.
@@ -27,6 +28,8 @@ def known_padding(padded: bool) -> Iterator[None]:
     Args:
         padded: Whether a forward pass in this context may have padding; if false, padding masks are ignored.
     """
+    if "transformers.masking_utils" in sys.modules:  # a model of transformers exists, whoever made it
+        prepare_transformers()
     token = _padded.set(padded)
     try:
         yield
@@ -53,7 +56,8 @@ def _unread(build: Callable[..., Tensor | None]) -> Callable[..., Tensor | None]
 def prepare_transformers() -> None:
     """Lets the models of transformers know what `known_padding` says, and hides its progress bars.
 
-    Whoever loads one of its models calls this first; everything else does without the seconds that the import takes.
+    Whoever loads one of its models calls this first, for the bar; everything else does without the seconds that the
+    import takes.
     """
     from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
     from transformers.utils import logging

@@ -19,10 +19,8 @@ from transformers import (
     XLMRobertaConfig,
 )
 
-from retriever.models.padding import known_padding, prepare_transformers
+from retriever.models.padding import known_padding
 from tests.fakes.unread_device import DEVICE, UnreadDevice
-
-prepare_transformers()
 
 SIZES: dict[str, Any] = {
     "hidden_size": 32,
