@@ -9,6 +9,7 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,7 @@ class SyntheticIndex:
         """Returns scores and rows, best first."""
         return self.search_on_device.search(vectors, k)
 
+    @cache  # noqa: B019  # an index lasts as long as its benchmark, which should not time this
     def entity(self, row: int) -> Entity:
         """Returns made-up sections, always the same ones for a row."""
         rng = random.Random(row)
@@ -147,6 +149,7 @@ class SyntheticIndex:
         """Returns `None`: there are no images."""
         return None
 
+    @cache  # noqa: B019
     def section_rows(self, row: int) -> range:
         """Returns 1 to `most_sections` rows, few for most entities (the square of a uniform draw)."""
         rng = random.Random(row)
@@ -184,7 +187,7 @@ def build_fusion(sizes: Sizes, device: str, dtype: torch.dtype) -> QFormerFusion
         "max_text_tokens": QFormerConfig.read(sizes.qformer).max_position_embeddings,
     }
     with _placed(device, dtype):
-        return QFormerFusion(settings, tokenizer(), PixelPreparation(sizes.vision.get("image_size", 224)))
+        return QFormerFusion(settings, tokenizer(), PixelPreparation(sizes.vision.get("image_size", 224), exact=True))
 
 
 def build_reranker(sizes: Sizes, device: str, dtype: torch.dtype) -> CrossEncoderReranker:

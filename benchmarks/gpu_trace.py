@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from benchmarks.frame import arguments, commit, default_device, device_name, rec
 from benchmarks.full_size import PAPER, TINY, queries
 from benchmarks.gpu import FullSize, retrieve_all
 from retriever.files import write_whole
+from retriever.gpu import prepare_gpu
 
 SHOWN = 30
 GAPS = 10
@@ -59,6 +61,18 @@ def kernels_of(events: Iterable[FunctionEvent], device: str) -> list[Kernel]:
         own = [e for e in events if e.device_type == DeviceType.CPU and e.cpu_parent is None]
     kernels = [Kernel(e.name, e.time_range.start / 1000, e.time_range.end / 1000) for e in own]
     return sorted(kernels, key=lambda kernel: kernel.start)
+
+
+def calls_of(events: Iterable[FunctionEvent], batches: int) -> list[dict[str, Any]]:
+    """Returns the milliseconds per batch that the host spent in calls of the CUDA runtime, longest first."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for event in events:
+        if event.name.startswith("cu") and event.device_type == DeviceType.CPU:
+            times[event.name].append(event.time_range.elapsed_us() / 1000)
+    rows = [
+        {"call": name, "ms": round(sum(own) / batches, 3), "calls": len(own) / batches} for name, own in times.items()
+    ]
+    return sorted(rows, key=lambda row: -float(row["ms"]))[:SHOWN]
 
 
 def gaps_of(kernels: Sequence[Kernel]) -> list[Gap]:
@@ -114,6 +128,10 @@ def as_markdown(summary: dict[str, Any], title: str) -> str:
         *(f"| {_cell(k['kernel'])} | {k['ms']} | {k['share']:.1%} | {k['calls']} |" for k in summary["kernels"]),
         f"| others | {summary['others_ms']} | | |",
         "",
+        "| call of the host | ms per batch | calls per batch |",
+        "| --- | --- | --- |",
+        *(f"| {_cell(one['call'])} | {one['ms']} | {one['calls']:g} |" for one in summary["calls"]),
+        "",
         "| gap, ms | after | before |",
         "| --- | --- | --- |",
         *(f"| {gap['ms']} | {_cell(gap['before'])} | {_cell(gap['after'])} |" for gap in summary["gaps"]),
@@ -131,6 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", choices=("paper", "tiny"), default="paper", help="sizes of the models (%(default)s)")
     parser.add_argument("--batch", type=int, default=16, metavar="N", help="queries per batch (%(default)s)")
     parser.add_argument("--batches", type=int, default=4, metavar="N", help="traced batches (%(default)s)")
+    parser.add_argument("--in-flight", type=int, metavar="N", help="batches at once; by default as in a service")
     parser.add_argument("--graphs", action="store_true", help="capture the image towers as CUDA graphs")
     parser.add_argument("--fp8", action="store_true", help="run step 1's image tower in FP8")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where trace.json.gz and kernels.md go")
@@ -139,6 +158,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if device == "cpu" and args.size == "paper":
         print("benchmarks/gpu_trace.py: needs a GPU; --size tiny runs without one", file=sys.stderr)
         return 2
+    if device == "cuda":
+        prepare_gpu()
     torch.manual_seed(0)
     models = FullSize(
         PAPER if args.size == "paper" else TINY, device, torch.bfloat16 if device == "cuda" else torch.float32
@@ -149,15 +170,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         models.encoder.use_cuda_graphs()
         models.fusion.use_cuda_graphs()
     asked, retriever = queries(args.batch), models.retriever
-    retrieve_all(retriever, asked, _WARM_UP)
+    in_flight = args.in_flight or retriever.in_flight
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
-    with profile(activities=activities, record_shapes=True) as profiler:
-        retrieve_all(retriever, asked, args.batches)
-        if device == "cuda":
-            torch.cuda.synchronize()
-    summary = summarize(kernels_of(profiler.events(), device), args.batches)
-    title = f"{device_name()}, commit {commit()}, batch {args.batch}{', CUDA graphs' * args.graphs}{', FP8' * args.fp8}"
-    recorder(args.lines, benchmark="trace")({"batch": args.batch, "graphs": args.graphs, "fp8": args.fp8, **summary})
+    with ThreadPoolExecutor(in_flight) as threads:
+        retrieve_all(retriever, asked, _WARM_UP * in_flight, threads)
+        with profile(activities=activities, record_shapes=True) as profiler:
+            retrieve_all(retriever, asked, args.batches, threads)
+            if device == "cuda":
+                torch.cuda.synchronize()
+    events = profiler.events()
+    summary = summarize(kernels_of(events, device), args.batches) | {"calls": calls_of(events, args.batches)}
+    title = f"{device_name()}, commit {commit()}, batch {args.batch}, {in_flight} in flight"
+    title += ", CUDA graphs" * args.graphs + ", FP8" * args.fp8
+    what = {"batch": args.batch, "in_flight": in_flight, "graphs": args.graphs, "fp8": args.fp8}
+    recorder(args.lines, benchmark="trace")({**what, **summary})
     args.out.mkdir(parents=True, exist_ok=True)
     write_whole(args.out / "kernels.md", as_markdown(summary, title).encode())
     profiler.export_chrome_trace(str(args.out / "trace.json.gz"))

@@ -26,6 +26,7 @@ from omgm.downloads.hub import local_folder
 from omgm.profile import is_folder
 from omgm.settings import GeneratorSettings, Profile, SummarizerSettings
 from retriever.image_cache import ImageCache
+from retriever.gpu import prepare_gpu
 from retriever.models.bm25 import BM25
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
 from retriever.models.encoder import ClipEncoder
@@ -191,7 +192,7 @@ def _loaded(
 
 
 def placement(profile: Profile) -> tuple[str, torch.dtype]:
-    """Returns the device that models run on, see `device_of`, and the dtype of their weights.
+    """Returns the device that models run on, see `device_of`, and the dtype of their weights; prepares a GPU.
 
     Raises:
         ValueError: The profile asks for a GPU, and PyTorch sees none.
@@ -199,6 +200,8 @@ def placement(profile: Profile) -> tuple[str, torch.dtype]:
     device = device_of(profile)
     if profile.device == "cuda" and not sees_gpu():
         raise ValueError(f"profile {profile.name}: device: {device!r}, but PyTorch sees no GPU; see `omgm doctor`")
+    if device != "cpu":
+        prepare_gpu()
     return device, fastest_dtype(device) if profile.dtype == "auto" else getattr(torch, profile.dtype)
 
 

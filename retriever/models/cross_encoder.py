@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from retriever.models.packed_roberta import packed
 from retriever.models.padding import known_padding, prepare_transformers
 from retriever.transfer import to_device
 from retriever.types import FloatArray, IntArray
@@ -24,10 +25,12 @@ logger = logging.getLogger(__name__)
 
 MAX_TOKENS = 1024
 """Default limit for a pair, in tokens, special tokens included."""
-BATCH_TOKENS = 16384
+BATCH_TOKENS = 32768
 """Default limit for a forward pass, in tokens, padding included."""
 _FORWARD_COST = {"cpu": 16, "cuda": 2048}
 """Overhead of a forward pass in tokens, estimated from the FLOPs and kernel launches of 24 layers of width 1024."""
+_TOKENIZED = 128
+"""Pairs to tokenize before a GPU computes their scores; it computes while the next ones are tokenized."""
 
 
 class CrossEncoderReranker:
@@ -35,7 +38,8 @@ class CrossEncoderReranker:
 
     Scores equal those of sentence-transformers' `CrossEncoder` with a sigmoid, the convention of bge rerankers. If a
     pair is too long, the end of the passage is cut, and the question only if it takes up more than half of the limit.
-    On a GPU, all forward passes are launched before the host waits for the scores, once.
+    On a GPU, all forward passes are launched before the host waits for the scores, once; a RoBERTa such as bge-reranker-v2-m3
+    in half precision computes without padding (`retriever.models.packed_roberta`).
 
     Args:
         model: A model with `logits` [B, 1].
@@ -58,6 +62,7 @@ class CrossEncoderReranker:
         self.tokenizer = tokenizer
         self.max_tokens = _longest(model, tokenizer, max_tokens)
         self.batch_tokens = batch_tokens
+        self._packed = packed(model)
         self._tokenizing = threading.Lock()  # a call sets truncation on the shared tokenizer
 
     @classmethod
@@ -97,20 +102,32 @@ class CrossEncoderReranker:
 
     @torch.inference_mode()
     def _score_pairs(self, questions: list[str], passages: list[str]) -> FloatArray:
-        with self._tokenizing:
-            encoded = self.tokenizer(questions, passages, truncation="longest_first", max_length=self.max_tokens)
+        if self._packed is not None:
+            pairs = list(zip(questions, passages, strict=True))
+            chunks = [pairs[start : start + _TOKENIZED] for start in range(0, len(pairs), _TOKENIZED)]
+            logits = [
+                self._packed(texts)
+                for chunk in chunks
+                for texts in _within(self._tokens(*map(list, zip(*chunk, strict=True)))["input_ids"], self.batch_tokens)
+            ]
+            return _sigmoid(logits)
+        encoded = self._tokens(questions, passages)
         lengths = np.array([len(ids) for ids in encoded["input_ids"]])
         device = self.model.device
-        packed = pack(lengths, self.batch_tokens, _FORWARD_COST.get(device.type, 0))
+        batches = pack(lengths, self.batch_tokens, _FORWARD_COST.get(device.type, 0))
         logits = []
-        for rows in packed:
+        for rows in batches:
             batch = self.tokenizer.pad({key: [values[i] for i in rows] for key, values in encoded.items()}, True)
             inputs = {key: to_device(torch.from_numpy(np.array(values)), device) for key, values in batch.items()}
             with known_padding(bool(lengths[rows[-1]] < lengths[rows[0]])):
                 logits.append(self.model(**inputs).logits[:, 0])
         scores = np.empty(len(lengths), np.float32)
-        scores[np.concatenate(packed)] = torch.cat(logits).float().sigmoid().cpu().numpy()
+        scores[np.concatenate(batches)] = _sigmoid(logits)
         return scores
+
+    def _tokens(self, questions: list[str], passages: list[str]) -> Any:
+        with self._tokenizing:
+            return self.tokenizer(questions, passages, truncation="longest_first", max_length=self.max_tokens)
 
 
 class FlagReranker:
@@ -195,6 +212,25 @@ def pack(lengths: IntArray, batch_tokens: int, forward_cost: int) -> list[IntArr
         batches.append(order[begins[end] : end])
         end = begins[end]
     return batches[::-1]
+
+
+def _within(texts: Sequence[Sequence[int]], tokens: int) -> Iterator[list[Sequence[int]]]:
+    """Yields consecutive texts with at most so many tokens together; a longer text comes alone."""
+    group: list[Sequence[int]] = []
+    total = 0
+    for text in texts:
+        if group and total + len(text) > tokens:
+            yield group
+            group, total = [], 0
+        group.append(text)
+        total += len(text)
+    yield group
+
+
+def _sigmoid(logits: Sequence[Tensor]) -> FloatArray:
+    """Returns logits as scores in [0, 1]; waits for a GPU."""
+    scores: FloatArray = torch.cat(list(logits)).float().sigmoid().cpu().numpy()
+    return scores
 
 
 def _by_question(

@@ -75,11 +75,15 @@ class PixelPreparation:
 
     def to_uint8(self, images: Sequence[Image.Image]) -> torch.Tensor:
         """Resizes images, several in parallel, to uint8 [N, 3, size, size]."""
+        return self._pixels(images).permute(0, 3, 1, 2).contiguous()
+
+    def _pixels(self, images: Sequence[Image.Image]) -> torch.Tensor:
+        """Resizes images, several in parallel, to uint8 [N, size, size, 3]."""
         if not images:
-            return torch.empty(0, 3, self.size, self.size, dtype=torch.uint8)
+            return torch.empty(0, self.size, self.size, 3, dtype=torch.uint8)
         # Pillow releases the GIL while it decodes and resizes.
         resized = _threads().map(self._array, images) if len(images) > 1 else map(self._array, images)
-        return torch.from_numpy(np.stack(list(resized))).permute(0, 3, 1, 2).contiguous()
+        return torch.from_numpy(np.stack(list(resized)))
 
     def _array(self, image: Image.Image) -> np.ndarray[Any, np.dtype[np.uint8]]:
         return np.asarray(self.resize(image))
@@ -90,8 +94,12 @@ class PixelPreparation:
         return (pixels - mean) / std
 
     def to_device(self, images: Sequence[Image.Image], device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-        """Returns the model's input, [N, 3, size, size], on `device`, to which pixels are copied as uint8."""
-        pixels = to_device(self.to_uint8(images), device)
+        """Returns the model's input, [N, 3, size, size], on `device`, to which pixels are copied as uint8.
+
+        The device brings the channels to the front: PyTorch would wake all cores of the host for it, and its threads
+        wait for more work at full speed while the next images are resized.
+        """
+        pixels = to_device(self._pixels(images), device).permute(0, 3, 1, 2).contiguous()
         return self.normalize(pixels.float() / 255).to(dtype)
 
     def __call__(self, images: Sequence[Image.Image]) -> torch.Tensor:

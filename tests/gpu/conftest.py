@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -13,6 +14,7 @@ import torch
 
 from tests.gpu.flags import Models, build_flags, write_flags
 from tests.gpu.pretend import Wait, pretend_cuda
+from tests.paths import ROOT
 
 CARD = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
@@ -40,7 +42,11 @@ class Card:
             finally:
                 torch.cuda.set_sync_debug_mode("default")
         waits = [one for one in caught if "called a synchronizing CUDA operation" in str(one.message)]
-        found += [Wait("synchronization", f"{one.filename}:{one.lineno}") for one in waits]
+        found += [Wait("synchronization", f"{_relative(one.filename)}:{one.lineno}") for one in waits]
+
+
+def _relative(file: str) -> str:
+    return os.path.relpath(file, ROOT) if Path(file).is_relative_to(ROOT) else file
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from retriever.kernels import fp8, maxsim_torch
+from retriever.models import packed_roberta
 
 
 class _Kernel:
@@ -39,8 +40,13 @@ def _round_rows(rows: Tensor, *places: Tensor, **_: Any) -> None:
         place.copy_(computed)
 
 
+def _flash_attention(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
+    return packed_roberta.plain_attention(query, key, value, ends.as_subclass(Tensor), longest)
+
+
 def kernel_patches() -> Iterator[AbstractContextManager[Any]]:
-    """Yields what replaces the kernels, if Triton is installed."""
+    """Yields what replaces FlashAttention, and the Triton kernels if Triton is installed."""
+    yield mock.patch.object(packed_roberta, "flash_attention", _flash_attention)
     if find_spec("triton") is not None:
         from retriever.kernels import fp8_triton, maxsim_triton
 

@@ -85,3 +85,22 @@ def test_the_cross_encoder_waits_once(cuda: Device) -> None:
     assert len(waits) <= 1, waits
     for found, right in zip(scores, expected.score(asked, passages), strict=True):
         np.testing.assert_allclose(found, right, atol=2e-3)
+
+
+def test_the_cross_encoder_needs_no_padding(cuda: Device) -> None:
+    torch.manual_seed(0)
+    expected = build_reranker(TINY, "cpu", torch.float32)
+    for parameter in expected.model.parameters():
+        parameter.data *= 5  # else all scores are 0.5
+    model = build_reranker(TINY, "cuda", torch.bfloat16)
+    model.model.load_state_dict(expected.model.state_dict())
+    model.batch_tokens = 256
+    asked = [query.question for query in queries(40)]
+    passages = [["a river of it " * (1 + 7 * n) for n in range(1 + owner % 7)] for owner in range(40)]
+    model.score(asked[:2], passages[:2])
+    with cuda.counting() as waits:
+        scores = model.score(asked, passages)
+    assert len(waits) <= 1, waits
+    found, reference = (np.concatenate(one) for one in (scores, expected.score(asked, passages)))
+    assert reference.std() > 0.01
+    assert np.abs(found - reference).max() < 0.25 * reference.std() + 0.02

@@ -1,0 +1,101 @@
+"""Runs an XLM-RoBERTa classifier on a GPU without padding: texts of any lengths lie one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from retriever.transfer import to_device
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_KINDS = ("xlm-roberta", "roberta")
+_HALF = (torch.bfloat16, torch.float16)
+
+
+class PackedRoberta:
+    """Computes the logits of a RoBERTa or XLM-RoBERTa classifier of transformers, with its weights.
+
+    Results are those of the model itself but for rounding. Linear layers and norms need no padding, and attention reads
+    only a text's own tokens. Query, key and value are one product: the model's three weights become views of one tensor.
+
+    Args:
+        model: The classifier.
+    """
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        base: Any = model.base_model
+        self._embeddings: Any = base.embeddings
+        self._classifier: Any = model.classifier
+        self._heads: int = model.config.num_attention_heads
+        self._layers = [(_joined(layer.attention.self), layer) for layer in base.encoder.layer]
+
+    def __call__(self, texts: Sequence[Sequence[int]]) -> Tensor:
+        """Returns the logits [N] of texts given as token ids, without waiting for the device."""
+        embeddings = self._embeddings
+        device = embeddings.word_embeddings.weight.device
+        lengths = np.array([len(ids) for ids in texts])
+        bounds = np.concatenate([[0], lengths.cumsum()])
+        ids = np.concatenate([np.array(ids, np.int64) for ids in texts])
+        places = np.arange(len(ids)) - bounds[:-1].repeat(lengths) + embeddings.padding_idx + 1
+        words, positions = to_device(torch.from_numpy(np.stack([ids, places])), device)
+        ends = to_device(torch.from_numpy(bounds.astype(np.int32)), device)
+        attention, longest = flash_attention if device.type == "cuda" else plain_attention, int(lengths.max())
+        x = functional.embedding(words, embeddings.word_embeddings.weight)
+        x = x + embeddings.token_type_embeddings.weight[0]
+        x = embeddings.LayerNorm(x + functional.embedding(positions, embeddings.position_embeddings.weight))
+        for (weight, bias), layer in self._layers:
+            query, key, value = functional.linear(x, weight, bias).unflatten(1, (3, self._heads, -1)).unbind(1)
+            attended, output = layer.attention.output, layer.output
+            x = attended.LayerNorm(x + attended.dense(attention(query, key, value, ends, longest).flatten(1)))
+            x = output.LayerNorm(x + output.dense(layer.intermediate(x)))
+        logits: Tensor = self._classifier(x[ends[:-1].long()][:, None])
+        return logits[:, 0]
+
+
+def packed(model: PreTrainedModel) -> PackedRoberta | None:
+    """Returns a model without padding if it is a RoBERTa in half precision on a GPU, else `None`."""
+    fits = model.config.model_type in _KINDS and model.device.type == "cuda" and model.dtype in _HALF
+    return PackedRoberta(model) if fits else None
+
+
+def flash_attention(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
+    """Attends among the tokens of each text on a GPU.
+
+    Args:
+        query: In half precision, [T, heads, H], as are `key` and `value`.
+        key: As `query`.
+        value: As `query`.
+        ends: Where each text begins and the last one ends, int32 [N + 1].
+        longest: Tokens of the longest text.
+    """
+    from torch.nn.attention.varlen import varlen_attn  # imports what only a GPU needs
+
+    attended: Tensor = varlen_attn(query, key, value, ends, ends, longest, longest)
+    return attended
+
+
+def plain_attention(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
+    """Computes what `flash_attention` does, one text after the other, anywhere and in any precision."""
+    parts = [
+        functional.scaled_dot_product_attention(*(part[start:end].transpose(0, 1) for part in (query, key, value)))
+        for start, end in pairwise(ends.tolist())
+    ]
+    return torch.cat(parts, dim=1).transpose(0, 1)
+
+
+def _joined(attention: Any) -> tuple[Tensor, Tensor]:
+    """Returns one weight and one bias for query, key and value, of which the layers' own become views."""
+    layers: list[nn.Linear] = [attention.query, attention.key, attention.value]
+    weight = torch.cat([layer.weight.data for layer in layers])
+    bias = torch.cat([layer.bias.data for layer in layers])
+    for layer, own_weight, own_bias in zip(layers, weight.chunk(3), bias.chunk(3), strict=True):
+        layer.weight.data, layer.bias.data = own_weight, own_bias
+    return weight, bias

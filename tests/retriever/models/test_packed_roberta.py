@@ -1,0 +1,45 @@
+"""A RoBERTa without padding computes what transformers computes with it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from transformers import RobertaConfig, RobertaForSequenceClassification, XLMRobertaConfig
+from transformers import XLMRobertaForSequenceClassification as XlmRoberta
+
+from retriever.models.packed_roberta import PackedRoberta, packed
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64, "num_labels": 1}
+MODELS = {
+    "xlm-roberta": XlmRoberta(XLMRobertaConfig(**SIZES, vocab_size=100, pad_token_id=1, initializer_range=0.3)),
+    "roberta": RobertaForSequenceClassification(
+        RobertaConfig(**SIZES, vocab_size=100, pad_token_id=1, initializer_range=0.3, hidden_act="gelu_new")
+    ),
+}
+
+
+def texts_of(seed: int) -> list[list[int]]:
+    draw = random.Random(seed)
+    return [[0, *draw.choices(range(5, 100), k=draw.randint(0, 40)), 2] for _ in range(9)]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@torch.inference_mode()
+def test_logits_are_those_of_the_model(kind: str) -> None:
+    model, texts = MODELS[kind].eval(), texts_of(1)
+    longest = max(map(len, texts))
+    ids = torch.tensor([text + [1] * (longest - len(text)) for text in texts])
+    expected = model(input_ids=ids, attention_mask=(ids != 1).long()).logits[:, 0]
+    assert expected.std() > 0.1
+    joined = PackedRoberta(model)
+    torch.testing.assert_close(joined(texts), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(torch.cat([joined([text]) for text in texts]), expected, rtol=1e-4, atol=1e-5)
+    after = model(input_ids=ids, attention_mask=(ids != 1).long()).logits[:, 0]  # its weights are views now
+    torch.testing.assert_close(after, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_a_cpu_uses_the_model_itself() -> None:
+    assert packed(MODELS["roberta"]) is None
+    assert packed(MODELS["xlm-roberta"].to(torch.bfloat16)) is None
