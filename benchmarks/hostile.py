@@ -32,7 +32,7 @@ from typing import Any
 
 from benchmarks.frame import arguments, write_report
 from benchmarks.hostile_requests import HostileRequest, good_request, hostile_requests
-from benchmarks.processes import folders_of
+from benchmarks.meter import folders_of
 from benchmarks.started import Address, service
 from omgm.commands.common import add_index, add_profile
 

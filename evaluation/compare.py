@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.counts import counts_line
 from evaluation.metrics import CUTOFFS, Outcome, counts_of, is_unseen_question, metric_names
 from evaluation.protocol import comparable
 from evaluation.records import RECORDS, outcome_of, read_records
 from evaluation.search.outcomes import agent_outcomes
 from evaluation.significance import LEVEL, RESAMPLES, difference, figure
+from evaluation.summary import counts_line
 from retriever.wording import counted
 
 QuestionKey = tuple[str, str, str]

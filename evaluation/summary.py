@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.counts import counts_line
 from evaluation.metrics import CUTOFFS, percent
 from evaluation.protocol import lines_of
 from retriever.wording import counted
@@ -45,3 +44,27 @@ def with_image(answer: Mapping[str, Any]) -> list[str]:
 
 def _row(name: str, figures: Sequence[tuple[str, float | None]]) -> str:
     return f"{name:8}" + "  ".join(f"{label} {percent(value):>5}" for label, value in figures)
+
+
+COUNTS = {
+    "n_failed": "failed",
+    "n_images_missing": "of them without a usable image",
+    "n_gold_missing": "about entities that the index lacks",
+    "n_without_reference": "without a reference",
+    "n_unanswered": "unanswered",
+    "n_cut": "cut at the maximum length",
+    "n_refused": "refused by the model",
+    "n_filtered": "cut by the server's content filter",
+}
+"""The words for each count of `metrics.json`."""
+
+
+def counts_line(metrics: Mapping[str, Any]) -> str:
+    """Returns the counts that are not zero in words, "" if all are.
+
+    Example:
+        >>> counts_line({"n_queries": 2000, "n_failed": 1200, "n_images_missing": 9, "n_unanswered": 0})
+        'of 2,000 questions: 1,200 failed, 9 of them without a usable image'
+    """
+    listed = [f"{metrics[key]:,} {words}" for key, words in COUNTS.items() if metrics.get(key)]
+    return f"of {metrics['n_queries']:,} questions: {', '.join(listed)}" if listed else ""

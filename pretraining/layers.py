@@ -9,9 +9,9 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from omgm.demo.background import background
-from omgm.demo.emblems import EMBLEMS
 from omgm.demo.pen import Pen
 from omgm.demo.shapes import Point, arc, placed, star
+from omgm.demo.things import EMBLEMS
 from pretraining.ink import FONTS, SYMBOLS, Sheet, blob, curve, font, gradient, stripes, word
 
 Painter = Callable[[Sheet], None]

@@ -13,10 +13,15 @@ import argparse
 import json
 import random
 import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from indexes.builder.summarizers import ExtractiveSummarizer
 from indexes.knowledge.formats import read_knowledge_base
@@ -30,16 +35,6 @@ from pretraining.flag_batches import corpus
 from pretraining.fusion_batches import FusionBatches
 from pretraining.fusion_model import FusionPretraining
 from pretraining.photo_batch import resized
-from pretraining.stages import (
-    ENCODER_RATE,
-    ENCODER_SCHEDULE,
-    ENCODER_SIZE,
-    ENCODER_STAGES,
-    FUSION_SIZE,
-    FUSION_STAGES,
-    FusionStage,
-)
-from pretraining.stream import BatchStream
 from retriever.files import write_json
 from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
@@ -47,7 +42,93 @@ from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 from training.config import Optimization
 from training.loop import train
+from training.schedule import Schedule
 from training.tokenizer import train_tokenizer
+
+Batch = TypeVar("Batch", covariant=True)
+
+AHEAD = 4  # batches
+
+
+class BatchStream(Generic[Batch]):
+    """Batches by step, which must be requested in order, starting at any step.
+
+    Args:
+        batches: Makes the batch of a step from the step number alone.
+        workers: Processes that make them; with 0, each batch is made on request.
+    """
+
+    def __init__(self, batches: Dataset[Batch], workers: int = 1):
+        self.batches, self.workers = batches, workers
+        self._made: Iterator[Batch] | None = None
+
+    def __call__(self, step: int) -> Batch:
+        """Returns the batch of `step`."""
+        if self._made is None:
+            self._made = iter(
+                DataLoader(
+                    self.batches,
+                    batch_size=None,
+                    sampler=range(step, sys.maxsize),
+                    num_workers=self.workers,
+                    prefetch_factor=AHEAD if self.workers else None,
+                    multiprocessing_context="spawn" if self.workers else None,
+                )
+            )
+        return next(self._made)
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderStage:
+    """A part of the encoder's training, which is one run on one schedule.
+
+    Attributes:
+        steps: Number of steps.
+        sizes: Sides of the images in pixels; every step draws one.
+    """
+
+    steps: int
+    sizes: tuple[int, ...]
+
+
+ENCODER_SIZE = 128  # pixels, of the trained encoder
+ENCODER_RATE = 5e-3
+# Pixels cost time, so what fewer can teach comes first.
+ENCODER_STAGES = (
+    EncoderStage(950, (80,)),
+    EncoderStage(450, (112,)),
+    EncoderStage(700, (112, 128, 128, 144)),
+)
+# Planned for 2,650 steps; the last stage was shortened and cools down instead.
+ENCODER_SCHEDULE = Schedule(planned=2650 / 2100, cooldown=700 / 2100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FusionStage:
+    """A part of the fusion encoder's training, a run of its own.
+
+    Attributes:
+        name: Of the run's folder.
+        steps: Number of steps.
+        learning_rate: At its peak.
+        shared: Share of entities with the texts of others, see `FusionBatches`.
+        trains_tower: Whether the image tower is trained, too.
+    """
+
+    name: str
+    steps: int
+    learning_rate: float
+    shared: float
+    trains_tower: bool
+
+
+FUSION_SIZE = 144  # more than step 1 has, because step 2 looks at one image and not at millions
+FUSION_STAGES = (
+    FusionStage(name="fusion-run", steps=950, learning_rate=3e-3, shared=0.7, trains_tower=True),
+    # The first stage teaches images and neglects texts.
+    FusionStage(name="fusion-text-run", steps=300, learning_rate=1.5e-3, shared=0.3, trains_tower=False),
+)
+
 
 VOCABULARY = 6000
 WORKERS = 2  # processes that draw; with one, both threads that train wait for the core that also draws

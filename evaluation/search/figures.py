@@ -1,4 +1,4 @@
-"""The metrics of a search agent's evaluation, from the records of its questions."""
+"""The metrics of a search agent's evaluation, from the records of its questions, and the main ones as text."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 
 from evaluation.commit import commit
 from evaluation.judge import NOTES
-from evaluation.metrics import mean, percentile
-from evaluation.protocol import protocol_of
-from evaluation.search.deviations import replaced_inputs
+from evaluation.metrics import mean, percent, percentile
+from evaluation.protocol import lines_of, protocol_of
 from evaluation.search.scores import can_score_requeries, final_score, requery_score
 from evaluation.search.trajectories import trajectory_figures
 from evaluation.search.verdicts import agreement, string_match
+from evaluation.summary import counts_line, with_image
+from retriever.wording import counted
 
 Record = dict[str, Any]
 _ENDINGS = ("cut", "refused", "filtered")
@@ -134,3 +135,70 @@ def _mmsearch_figures(
     for name, done in steps.items():
         scores[name] = mean([done.get(record["id"], 0.0) for record in records])
     return {**scores, "final": final_score(scores)}
+
+
+ON_THE_WEB = ("mmsearch", "mmsearch-plus", "dynvqa")  # the data sets whose papers search the web
+
+
+def replaced_inputs(dataset: str, records: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Returns a sentence on each published input that a run replaced, by its short name, with the questions concerned.
+
+    Args:
+        dataset: The data set's name.
+        records: One record per question, with its trail.
+    """
+    if dataset not in ON_THE_WEB:
+        return {}
+    trails = [record["trail"] for record in records if record["trail"] is not None]
+    called = [{(call["tool"], _view(call)) for one in trail["rounds"] for call in one["calls"]} for trail in trails]
+    tools = [{tool for tool, _ in calls} for calls in called]
+    of = f"of {counted(len(trails), 'question')}"
+    said = {}
+    # MMSearch's image search is a file of the data set; the others search live, as does `web_image_search`.
+    image = {"image_search", "find_images"} | ({"web_image_search"} if dataset == "mmsearch" else set())
+    replaced = "the data set's image_search_result" if dataset == "mmsearch" else "the web"
+    if n := sum(bool(names & image) for names in tools):
+        said["own-image-search"] = f"Images were searched for in the index instead of {replaced} ({n} {of})."
+        if any("web_image_search" in names for names in tools) and dataset == "mmsearch":
+            said["own-image-search"] = f"Images were searched for anew, instead of using {replaced} ({n} {of})."
+    if n := sum("text_search" in names or "ask_index" in names for names in tools):
+        said["own-text-search"] = f"Texts were searched for in the index instead of the web ({n} {of})."
+    shown = {"image_search", "web_image_search"}
+    if dataset == "dynvqa" and (n := sum(bool(names & shown) for names in tools)):
+        said["titles-only"] = f"Images that a search for the image found were named, not shown ({n} {of})."
+    opened = [{view for tool, view in calls if tool == "open_page"} for calls in called]
+    if dataset == "mmsearch" and (n := sum(bool(views) and "full" not in views for views in opened)):
+        said["no-screenshots"] = f"The model saw no screenshots of websites ({n} {of})."
+    return said
+
+
+def _view(call: Mapping[str, Any]) -> str:
+    arguments = call["arguments"]
+    return str(arguments.get("screenshot", "")) if isinstance(arguments, Mapping) else ""
+
+
+def as_text(metrics: Mapping[str, Any]) -> str:
+    """Returns the main figures as lines of text, in percent."""
+    answer, paths = metrics["answer"], metrics["trajectories"]
+    questions = counted(metrics["n_queries"], "question")
+    lines = [f"{metrics['dataset']}, {metrics['mode']}: {questions}; figures in percent"]
+    if counts := counts_line(metrics):
+        lines.append(f"          {counts}")
+    lines.append(f"answer    {answer['metric']} {percent(answer['accuracy'])}")
+    lines += with_image(answer)
+    if "note" in answer:
+        lines.append(f"          {answer['note']}")
+    if "mmsearch" in metrics:
+        lines.append(
+            "mmsearch  " + "  ".join(f"{name} {percent(value)}" for name, value in metrics["mmsearch"].items())
+        )
+    if "judge" in metrics:
+        judge = metrics["judge"]
+        lines.append(f"judge     agrees with string matching on {percent(judge['agreement'])} of {judge['n']} answers")
+        if judge["unreadable"]:
+            lines.append(f"          {judge['unreadable']:,} replies without a verdict count as wrong")
+    lines += lines_of(metrics)
+    calls = ", ".join(f"{tool} {n}" for tool, n in paths["calls"].items()) or "none"
+    lines.append(f"calls     {calls}; P(image | zoom) {percent(paths['p_image_given_zoom'])}")
+    lines.append(f"malformed {paths['malformed']} in {paths['malformed_trajectories']} of {paths['n']} trajectories")
+    return "\n".join(lines)

@@ -9,8 +9,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from evaluation.counts import COUNTS
 from evaluation.metrics import percent
+from evaluation.summary import COUNTS
 from retriever.files import write_whole
 
 _ALWAYS = ("n_unanswered", "n_failed")

@@ -9,13 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.common import add_json, add_profile, existing, print_json, profile_of
-from omgm.commands.download_web import record
 from omgm.commands.numbers import positive
 from retriever.wording import counted, gigabytes
 
 if TYPE_CHECKING:
     from omgm.downloads.weights import Plan
     from retriever.base_models import Base
+import asyncio
+from typing import TYPE_CHECKING
+
+from omgm.commands.common import report
+
+if TYPE_CHECKING:
+    from omgm.web_access import WebSettings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -149,3 +155,38 @@ def _report(plans: Sequence[Plan], folders: dict[str, str], to_fetch: int, free:
 def _base_row(base: Base) -> dict[str, Any]:
     folder = str(base.folder) if base.folder.is_dir() else None
     return {"name": base.name, "pinned": base.pinned, "bytes": base.bytes, "license": base.license, "folder": folder}
+
+
+def record(args: argparse.Namespace) -> None:
+    """Asks queries, opens the first pages of each and keeps all; prints what was recorded and what failed."""
+    if args.out is None:
+        raise ValueError("--queries needs --out DIR, the folder for what is recorded")
+    lines = existing(args.queries, "--queries").read_text(encoding="utf-8").splitlines()
+    queries = [line.strip() for line in lines if line.strip()]
+    if not queries:
+        raise ValueError(f"--queries: {args.queries} has no query")
+    agents = profile_of(args).agents
+    if not (agents.searxng_url or agents.search_engine):
+        raise ValueError("name a search engine: agents.searxng_url, or agents.search_engine (serpapi or duckduckgo)")
+    if not agents.contact:
+        raise ValueError("agents.contact is needed: hosts refuse software without a contact")
+
+    from omgm.web_access import web_of
+    from search_agents.corpus import Corpus
+
+    found = asyncio.run(_record(web_of(agents, Corpus(args.out, record=True)), queries, args.pages))
+    kinds = ", ".join(counted(found[kind], kind) for kind in ("search", "page", "screenshot"))
+    failed = [f"failed, to be retried by the next run: {name}: {reason}" for name, reason in found["failed"].items()]
+    report(args, found, "\n".join([f"{args.out}: {kinds}", *failed]))
+
+
+async def _record(settings: WebSettings, queries: list[str], pages: int) -> dict[str, Any]:
+    from omgm.web_access import WebAccess
+    from search_agents.tools.frozen import record_web
+
+    access = WebAccess(settings)
+    try:
+        assert access.search is not None and access.fetch is not None
+        return await record_web(queries, access.search, access.fetch, access.screenshot, pages)
+    finally:
+        await access.aclose()

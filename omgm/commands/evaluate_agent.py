@@ -50,13 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Evaluates an agent and prints the main figures."""
+    from evaluation.search.figures import as_text
     from evaluation.search.run import SearchRun, evaluate_search
-    from evaluation.search.summary import as_text
     from evaluation.search.tasks import read_regions, read_tasks
     from omgm.agent import Agent, access_of, budget_of, wordings_of
-    from omgm.agent_evaluation import ask, judging, single_steps
+    from omgm.agent_evaluation import Conduct, ask, judging, single_steps
     from omgm.api import OMGM
-    from omgm.conduct import Conduct
     from omgm.identity import reported, used
     from omgm.parts import build_encoder, build_planner, build_proposer, can_propose, model_folder
     from retriever.identity import files_as_items

@@ -56,9 +56,9 @@ def run(args: argparse.Namespace) -> None:
         held_out = argparse.Namespace(**vars(args) | {"queries": existing(args.report_queries, "--report-queries")})
         questions["report"] = selected_questions(held_out)
 
-    from evaluation.counts import counts_line
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
+    from evaluation.summary import counts_line
     from evaluation.sweep import as_text, sweep
     from omgm.identity import used
     from omgm.opening import open_retriever

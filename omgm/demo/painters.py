@@ -7,10 +7,10 @@ from math import cos, pi
 
 from omgm.demo.canvas import Canvas
 from omgm.demo.colors import RGB, color
-from omgm.demo.emblems import EMBLEMS
 from omgm.demo.flags import Layer
 from omgm.demo.pen import Pen
 from omgm.demo.shapes import Point, arc, crescent, placed, rotated, star, stripe
+from omgm.demo.things import EMBLEMS
 from omgm.demo.union import union_flag
 
 BLUNT = {5: 0.382, 6: 0.577}  # inner radius of a regular star; stars with other numbers of points are sharper

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import cos, pi, sin
 
 from omgm.demo.colors import RGB
-from omgm.demo.nature import SHIELD, laurel
+from omgm.demo.nature import NATURE, SHIELD, laurel
 from omgm.demo.pen import Painter, Pen
 from omgm.demo.shapes import Point, arc, mirrored, outline, placed, rotated, star
 
@@ -248,3 +248,6 @@ THINGS: dict[str, Painter] = {
     "taegeuk": _taegeuk,
     "ornament": _ornament,
 }
+
+
+EMBLEMS: dict[str, Painter] = NATURE | THINGS

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.load import goals_of
+from benchmarks.meter import cores_between, cpu_seconds, peak_memory
 from benchmarks.open_loop import Reply, arrival_times, closed_loop, exchange, figures_of, open_loop, request_bytes
-from benchmarks.processes import cores_between, cpu_seconds, peak_memory
 from tests.fakes.connection import address_of
 from tests.fakes.images import image_bytes
 from tests.fakes.service import SMALL, full, served

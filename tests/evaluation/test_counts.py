@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evaluation.counts import counts_line
 from evaluation.metrics import Outcome, counts_of
+from evaluation.summary import counts_line
 
 ONE = Outcome("q", {}, {}, None, False)
 

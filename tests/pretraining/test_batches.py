@@ -13,7 +13,7 @@ from pretraining import encoder_batches, fusion_batches
 from pretraining.camera import Camera
 from pretraining.encoder_batches import EncoderBatches
 from pretraining.fusion_batches import DESIGNS, KNOWN, MADE_UP, SECTIONS, STICKERS, FusionBatches
-from pretraining.stream import BatchStream
+from pretraining.train_weights import BatchStream
 from retriever.texts import blip_caption
 
 

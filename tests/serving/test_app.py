@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from retriever.images import encoded
-from serving.examples import read_examples
+from serving.pages import read_examples
 from serving.settings import ServingSettings
 from tests.fakes.asking import GREEN, RED, WHEN, ask, ask_json, events, fault
 from tests.fakes.images import image_bytes

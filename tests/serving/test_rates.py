@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from serving.rates import MAX_CALLERS, RateLimiter, caller_of
+from serving.access import MAX_CALLERS, RateLimiter, caller_of
 
 
 def test_a_bucket() -> None:

@@ -19,10 +19,9 @@ from retriever.types import Candidate, StoredTokens
 from training.processes import Processes
 from training.reranker.batches import BatchMaker
 from training.reranker.data import Serving
-from training.reranker.fusion_weight import best_alpha
+from training.reranker.fusion_weight import ScoredQuestion, best_alpha, recall_at_1, section_recall
 from training.reranker.model import Reranker
 from training.reranker.samples import SampleSet
-from training.reranker.scored import ScoredQuestion, recall_at_1, section_recall
 from training.reranker.validated import compared_entities, labeled_images
 
 _AT_ONCE = 512

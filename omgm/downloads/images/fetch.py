@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
+import re
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +23,6 @@ from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.report import write_report
 from omgm.downloads.images.settings import DownloadSettings
 from omgm.downloads.images.web import Web, parse
-from omgm.downloads.images.wikimedia import scaled
 from retriever.types import Entity
 
 ENCODERS = 2
@@ -196,3 +196,24 @@ def _chain(first: WantedImage, rest: Iterator[WantedImage]) -> Iterator[WantedIm
 def _first(error: BaseException) -> BaseException:
     """Returns the first error of a group."""
     return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+STEPS = (250, 330, 500, 960, 1280, 1920, 3840)
+"""Widths that Wikimedia serves (mediawiki.org, "Common thumbnail sizes"); it refuses others."""
+
+_IMAGE = re.compile(
+    r"(?P<head>https?://upload\.wikimedia\.org/wikipedia/[\w-]+/)(?:thumb/)?"
+    r"(?P<hash>[0-9a-f]/[0-9a-f]{2}/)(?P<file>[^/?#]+\.(?P<kind>jpe?g|png|svg|gif))(?:/[^/?#]+)?",
+    re.IGNORECASE,
+)
+
+
+def scaled(url: str, side: int) -> str | None:
+    """Returns the URL of a Wikimedia image at the widest step up to `side`, or `None` if there is none."""
+    found = _IMAGE.fullmatch(url)
+    widths = [step for step in STEPS if step <= side]
+    if found is None or not widths:
+        return None
+    file = found["file"]
+    drawn = ".png" if found["kind"].lower() == "svg" else ""
+    return f"{found['head']}thumb/{found['hash']}{file}/{widths[-1]}px-{file}{drawn}"

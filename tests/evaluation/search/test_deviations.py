@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evaluation.protocol import Protocol, comparable, protocol_of
-from evaluation.search.deviations import replaced_inputs
+from evaluation.search.figures import replaced_inputs
 
 
 def record(*calls: tuple[str, object]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from indexes.store.parcel import Parcel
+from indexes.store.tokens import Parcel
 
 CPU = torch.device("cpu")
 

@@ -8,8 +8,8 @@ import pytest
 
 from omgm.demo.colors import COLORS
 from omgm.demo.describe import describe
-from omgm.demo.emblems import EMBLEMS
 from omgm.demo.flags import load_flags, parse
+from omgm.demo.things import EMBLEMS
 
 CAPTIONS = {
     "2:3; bands v green white red": "three equal vertical bands of green (left side), white, and red",

@@ -12,7 +12,7 @@ from omgm.commands.demo import pick
 from omgm.demo import build
 from omgm.demo.dishes import PHOTOGRAPHS, dish_articles, dish_questions, dishes
 from omgm.demo.facts import countries
-from serving.examples import read_examples
+from serving.pages import read_examples
 
 
 def test_every_dish_has_its_photograph_an_author_and_an_answer_in_its_article() -> None:

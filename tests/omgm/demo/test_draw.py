@@ -7,9 +7,9 @@ import pytest
 
 from omgm.demo.colors import COLORS, color
 from omgm.demo.draw import draw
-from omgm.demo.emblems import EMBLEMS
 from omgm.demo.flags import FLAGS_FILE, load_flags, parse
 from omgm.demo.painters import OPERATIONS
+from omgm.demo.things import EMBLEMS
 
 FLAGS = load_flags()
 RED, WHITE, BLUE, GREEN = (206, 17, 38), (255, 255, 255), (0, 80, 170), (0, 135, 62)

@@ -17,9 +17,8 @@ from indexes.knowledge.formats import read_knowledge_base
 from indexes.knowledge.sources import find_image, find_main, open_images
 from omgm.__main__ import main
 from omgm.downloads.images.encode import as_jpeg
-from omgm.downloads.images.fetch import fetch_images
+from omgm.downloads.images.fetch import fetch_images, scaled
 from omgm.downloads.images.settings import DownloadSettings
-from omgm.downloads.images.wikimedia import scaled
 from retriever.images import encoded, load_image
 from retriever.types import ArticleImage, Entity
 from tests.fakes.downloads import FILES, downloaded, fetch_command, missing_reasons, write_kb_of

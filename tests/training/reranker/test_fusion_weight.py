@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from retriever.types import Candidate
-from training.reranker.fusion_weight import best_alpha
-from training.reranker.scored import ScoredQuestion
+from training.reranker.fusion_weight import ScoredQuestion, best_alpha
 
 
 def question(right: list[bool], sim_c: Sequence[float | None], sim_m: Sequence[float]) -> ScoredQuestion:

@@ -32,10 +32,9 @@ from training.mine import mine_negatives
 from training.questions import is_held_out
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.data import Serving
-from training.reranker.fusion_weight import best_beta
+from training.reranker.fusion_weight import ScoredQuestion, best_beta, recall_at_1
 from training.reranker.model import Reranker
 from training.reranker.samples import SampleSet
-from training.reranker.scored import ScoredQuestion, recall_at_1
 from training.reranker.train import train_reranker
 from training.reranker.validation import Validation
 
