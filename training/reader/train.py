@@ -11,29 +11,33 @@ import argparse
 import json
 import random
 import re
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from generators.reader import BASE
 from generators.reader.model import SCALE
 from generators.reader.windows import windows
-from retriever.files import replacing
+from retriever.digests import digests_of
 from retriever.models.bert import load_bert
 from retriever.models.precision import autocast, fastest_dtype
+from training.config import Optimization
+from training.loop import train
 from training.reader.questions import SpanAnswer, SpanQuestion
+from training.schedule import Schedule
 
 BATCH = 16
 FROZEN = 2
 """Lower layers that stay as published."""
 SAVED = 100
 """Steps between checkpoints."""
+WARMUP = 1 / 16
+"""Share of the steps in which the learning rate rises; then it falls in a straight line to zero."""
 POOL = 40
 """Batches whose questions are sorted by length together, which saves padding."""
 
@@ -76,13 +80,6 @@ def place_of(answer: SpanAnswer, text: str) -> tuple[int, int] | None:
     return found.span() if found else None
 
 
-class SpanHead(nn.Linear):
-    """Scores of each token as an answer's start and end."""
-
-    def __init__(self, hidden: int) -> None:
-        super().__init__(hidden, 2)
-
-
 def loss_of(logits: Tensor, mask: Tensor, first: Tensor, last: Tensor) -> Tensor:
     """Returns the mean cross entropy of starts and ends.
 
@@ -118,88 +115,29 @@ def batches(rows: Sequence[Encoded], rng: random.Random) -> Iterator[list[Encode
             yield from ([rows[i] for i in group] for group in groups)
 
 
-def rate(step: int, steps: int, warmup: int) -> float:
-    """Returns the share of the peak learning rate at a step: a linear warm-up, then linear decay to 0."""
-    return (step + 1) / warmup if step < warmup else max(0.0, (steps - step) / max(steps - warmup, 1))
+def start_from(model: nn.Module, path: Path) -> None:
+    """Takes the weights of a checkpoint, or the changes that `training.reader.weights` wrote.
 
-
-class Trainer:
-    """The model in training, with an optimizer whose state is kept in safetensors.
-
-    Args:
-        encoder: The base model without its pooler.
-        head: The span head.
-        steps: Number of steps.
-        peak: Highest learning rate.
+    Raises:
+        ValueError: The file lacks a parameter.
     """
+    tensors = read_weights(path)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            kept = name if name in tensors else name.removeprefix("encoder.")
+            if not parameter.requires_grad:
+                continue
+            if kept not in tensors:
+                raise ValueError(f"{path}: {name} is missing; give a checkpoint or weights of the reader")
+            if kept + SCALE in tensors:
+                parameter.add_(tensors[kept].float() * tensors[kept + SCALE][:, None])
+            else:
+                parameter.copy_(tensors[kept])
 
-    def __init__(self, encoder: nn.Module, head: SpanHead, steps: int, peak: float) -> None:
-        self.encoder, self.head, self.steps, self.peak = encoder, head, steps, peak
-        self.precision = fastest_dtype("cpu")
-        self.parameters = {f"encoder.{n}": p for n, p in encoder.named_parameters() if _trained(n)}
-        self.parameters |= {f"head.{n}": p for n, p in head.named_parameters()}
-        for name, parameter in encoder.named_parameters():
-            parameter.requires_grad_(_trained(name))
-        decayed = [p for p in self.parameters.values() if p.dim() > 1]
-        others = [p for p in self.parameters.values() if p.dim() < 2]
-        groups = [{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW(groups, lr=peak, fused=True)
 
-    def step(self, number: int, rows: Sequence[Encoded]) -> float:
-        """Trains on a batch; returns its loss."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.peak * rate(number, self.steps, max(self.steps // 16, 1))
-        ids, types, mask, first, last = batch_of(rows)
-        allowed = (types == 1) & (mask == 1)
-        allowed[:, 0] = True
-        with autocast("cpu", self.precision):
-            hidden = self.encoder(ids, mask == 1, types)
-            logits = self.head(hidden)
-        loss = loss_of(logits, allowed, first, last)
-        self.optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(list(self.parameters.values()), 1.0)
-        self.optimizer.step()
-        return float(loss.detach())
-
-    def save(self, path: Path, step: int) -> None:
-        """Writes weights and optimizer after a number of steps."""
-        tensors = {name: p.detach().contiguous() for name, p in self.parameters.items()}
-        for name, parameter in self.parameters.items():
-            state = self.optimizer.state[parameter]
-            tensors |= {f"first.{name}": state["exp_avg"], f"second.{name}": state["exp_avg_sq"]}
-        tensors["step"] = torch.tensor(step)
-        with replacing(path) as temporary:
-            save_file(tensors, temporary)
-
-    def start_from(self, path: Path) -> None:
-        """Takes the weights of a checkpoint, or the changes that `training.reader.weights` wrote.
-
-        Raises:
-            ValueError: The file lacks a parameter.
-        """
-        tensors = load_file(path)
-        with torch.no_grad():
-            for name, parameter in self.parameters.items():
-                kept = name if name in tensors else name.removeprefix("encoder.")
-                if kept not in tensors:
-                    raise ValueError(f"{path}: {name} is missing; give a checkpoint or weights of the reader")
-                if kept + SCALE in tensors:
-                    parameter.add_(tensors[kept].float() * tensors[kept + SCALE][:, None])
-                else:
-                    parameter.copy_(tensors[kept])
-
-    def resume(self, path: Path) -> int:
-        """Reads weights and optimizer that `save` wrote; returns the number of steps made."""
-        self.start_from(path)
-        tensors = load_file(path)
-        for name, parameter in self.parameters.items():
-            self.optimizer.state[parameter] = {
-                "step": tensors["step"].float(),
-                "exp_avg": tensors[f"first.{name}"],
-                "exp_avg_sq": tensors[f"second.{name}"],
-            }
-        return int(tensors["step"])
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Reads the tensors of a file; those of a checkpoint's model by their names in the model."""
+    return {name.removeprefix("model."): tensor for name, tensor in load_file(path).items()}
 
 
 def _trained(name: str) -> bool:
@@ -234,27 +172,43 @@ def main() -> None:
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     encoder, tokenizer = load_bert(BASE)
-    trainer = Trainer(encoder.eval(), SpanHead(encoder.config.hidden_size), args.steps, args.rate)
-    args.out.mkdir(parents=True, exist_ok=True)
-    path, done = args.out / "checkpoint.safetensors", 0
-    if path.exists():
-        done = trainer.resume(path)
-    elif args.init:
-        trainer.start_from(args.init)
+    for name, parameter in encoder.named_parameters():
+        parameter.requires_grad_(_trained(name))
+    head = nn.Linear(encoder.config.hidden_size, 2)  # scores of each token as an answer's start and end
+    model = nn.ModuleDict({"encoder": encoder, "head": head})
+    init = None
+    if args.init:
+        start_from(model, args.init)
+        init = next(digests_of([args.init])).hex()
     rng = random.Random(args.seed)
     rows = [row for q in read_examples(args.examples) if (row := encode(tokenizer, q, args.length, rng))]
     print(f"{len(rows)} examples, {sum(len(row.ids) for row in rows) / len(rows):.0f} tokens each", flush=True)
-    order, started, mean = batches(rows, random.Random(args.seed)), time.monotonic(), 0.0
-    for number in range(args.steps):
-        group = next(order)
-        if number < done:
-            continue
-        loss = trainer.step(number, group)
-        mean = loss if number == done else 0.98 * mean + 0.02 * loss
-        if number % 20 == 0:
-            print(f"{number}\t{mean:.3f}\t{time.monotonic() - started:.0f} s", flush=True)
-        if (number + 1) % SAVED == 0 or number + 1 == args.steps:
-            trainer.save(path, number + 1)
+    order, precision = enumerate(batches(rows, random.Random(args.seed))), fastest_dtype("cpu")
+
+    def loss_at(step: int, part: int) -> Tensor:
+        ids, types, mask, first, last = batch_of(next(group for number, group in order if number == step))
+        allowed = (types == 1) & (mask == 1)
+        allowed[:, 0] = True
+        with autocast("cpu", precision):
+            logits = head(encoder(ids, mask == 1, types))
+        return loss_of(logits, allowed, first, last)
+
+    train(
+        model,
+        loss_at,
+        out=args.out,
+        optimization=Optimization(
+            steps=args.steps,
+            learning_rate=args.rate,
+            seed=args.seed,
+            schedule=Schedule(warmup=WARMUP, cooldown=1 - WARMUP),
+            weight_decay=0.01,
+            betas=(0.9, 0.999),
+        ),
+        validate_every=SAVED,
+        save_every=SAVED,
+        settings={"examples": len(rows), "length": args.length, "init": init},
+    )
 
 
 if __name__ == "__main__":

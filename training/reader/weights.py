@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from generators.reader import BASE
@@ -28,7 +28,7 @@ from retriever.models.bert import load_bert
 from retriever.types import Evidence
 from training.reader.prose import prose_questions
 from training.reader.questions import SpanQuestion, normalize, overlap
-from training.reader.train import read_examples
+from training.reader.train import read_examples, read_weights
 
 VALIDATED = 850
 """About how many of a file's questions are used."""
@@ -54,7 +54,7 @@ def reduced(paths: Sequence[Path]) -> dict[str, Tensor]:
     """
     base = load_bert(BASE)[0].state_dict()
     kept = dict[str, Tensor]()
-    first, *others = map(load_file, paths)
+    first, *others = map(read_weights, paths)
     for name in [name for name in first if name.startswith(("encoder.", "head."))]:
         tensor = torch.stack([first[name], *(other[name] for other in others)]).mean(0)
         own = name.removeprefix("encoder.")

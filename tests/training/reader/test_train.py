@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
+from torch import nn
 
 from generators.reader.model import SpanModel
 from generators.reader.reader import ExtractiveReader
@@ -19,7 +19,7 @@ from retriever.types import Evidence
 from training.reader import train, weights
 from training.reader.examples import write
 from training.reader.questions import SpanAnswer, SpanQuestion
-from training.reader.train import Encoded, SpanHead, Trainer, batch_of, encode, loss_of, rate
+from training.reader.train import Encoded, batch_of, encode, loss_of, read_weights, start_from
 from training.reader.weights import Trial, best_threshold, fit, probabilities
 
 TOWER = SpanQuestion("When did it open?", "It opened in May 1931. It is red.", "Tower", (SpanAnswer("May 1931", 13),))
@@ -45,32 +45,27 @@ def test_the_loss_is_that_of_allowed_tokens() -> None:
     assert float(loss_of(logits, mask, torch.tensor([2]), torch.tensor([3]))) == pytest.approx(np.log(3))
 
 
-def test_the_rate_rises_and_falls() -> None:
-    assert [rate(step, 10, 2) for step in (0, 1, 2, 6, 10)] == [0.5, 1.0, 1.0, 0.5, 0.0]
-
-
 def trained(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, torch.Tensor]:
     arguments = ["--examples", str(folder.parent / "examples.jsonl"), "--out", str(folder), "--steps", "4"]
     monkeypatch.setattr(sys, "argv", ["train", *arguments])
     train.main()
-    return load_file(folder / "checkpoint.safetensors")
+    return read_weights(folder / "checkpoint.safetensors")
 
 
 def test_a_killed_training_resumes_and_its_weights_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write([TOWER, COLOR, NONE], tmp_path / "examples.jsonl")
     monkeypatch.setattr(train, "SAVED", 2)
     whole = trained(tmp_path / "whole", monkeypatch)
-    step = Trainer.step
+    steps = iter(range(4))
 
-    def killed(self: Trainer, number: int, rows: Sequence[Encoded]) -> float:
-        if number == 3:
+    def killed(*tensors: torch.Tensor) -> torch.Tensor:
+        if next(steps) == 3:
             raise KeyboardInterrupt
-        return step(self, number, rows)
+        return loss_of(*tensors)
 
-    monkeypatch.setattr(Trainer, "step", killed)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(train, "loss_of", killed)
         trained(tmp_path / "killed", monkeypatch)
-    monkeypatch.setattr(Trainer, "step", step)
     resumed = trained(tmp_path / "killed", monkeypatch)
     assert whole.keys() == resumed.keys() and all(torch.equal(whole[name], resumed[name]) for name in whole)
     assert not any("layer.0." in name or "embeddings" in name for name in whole)
@@ -87,13 +82,15 @@ def test_a_killed_training_resumes_and_its_weights_read(tmp_path: Path, monkeypa
     kept = model.encoder.state_dict()[name] - load_bert("all-MiniLM-L6-v2")[0].state_dict()[name]
     assert float((kept - change).abs().max()) <= float(change.abs().max()) / 127
 
-    again = Trainer(load_bert("all-MiniLM-L6-v2")[0], SpanHead(384), 1, 1e-4)
-    again.start_from(out)
-    assert torch.equal(again.parameters[f"encoder.{name}"], model.encoder.state_dict()[name])
-    assert torch.equal(again.parameters["head.weight"], whole["head.weight"])
+    again = nn.ModuleDict({"encoder": load_bert("all-MiniLM-L6-v2")[0], "head": nn.Linear(384, 2)})
+    again["encoder"].embeddings.requires_grad_(False)
+    again["encoder"].encoder.layer[:2].requires_grad_(False)
+    start_from(again, out)
+    assert torch.equal(again.state_dict()[f"encoder.{name}"], model.encoder.state_dict()[name])
+    assert torch.equal(again.state_dict()["head.weight"], whole["head.weight"])
     save_file({"head.bias": torch.zeros(2)}, tmp_path / "part.safetensors")
     with pytest.raises(ValueError, match="is missing; give a checkpoint"):
-        again.start_from(tmp_path / "part.safetensors")
+        start_from(again, tmp_path / "part.safetensors")
 
 
 def test_batches_are_padded() -> None:
