@@ -102,13 +102,11 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     device = torch.device(args.device)
     record = recorder(args.lines, benchmark="train")
     data = write_data(folder, FEW if args.few else SIZES)
-    fusion = build(args.size).to(device)
+    fusion = build(args.size, device)
     samples, texts, store, rates = prepared(fusion, data, folder, device)
     record({"size": args.size, "precision": args.precision, **rates})
     trainer = Trainer(fusion, samples, texts, store, device, args.precision, args.batch)
-    published = PublishedLoop(
-        build(args.size).to(device), data, samples, device, args.precision, args.workers, args.batch
-    )
+    published = PublishedLoop(build(args.size, device), data, samples, device, args.precision, args.workers, args.batch)
     rows: dict[str, list[float]] = {"ours": [], "published": []}
     for loop in (trainer, published):
         loop.step()  # warm-up: buffers, kernels, workers
@@ -159,11 +157,9 @@ def compare_curves(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     data = write_data(
         folder, replace(FEW if args.few else SIZES, side=64)
     )  # small images: their size affects only speed
-    samples, texts, store, _ = prepared(build(args.size, CURVE_TOKENS).to(device), data, folder, device)
+    samples, texts, store, _ = prepared(build(args.size, device, CURVE_TOKENS), data, folder, device)
     losses: dict[str, list[float]] = {"ours": [], "published": [], "published again": []}
-    trainer = Trainer(
-        build(args.size, CURVE_TOKENS).to(device), samples, texts, store, device, args.precision, args.batch
-    )
+    trainer = Trainer(build(args.size, device, CURVE_TOKENS), samples, texts, store, device, args.precision, args.batch)
 
     def loss_of(step: int, part: int) -> Tensor:
         loss: Tensor = trainer.model(trainer.feeder(step).to(device))
@@ -181,7 +177,7 @@ def compare_curves(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     )
     train(trainer.model, loss_of, out=folder / "run", optimization=optimization)
     for seed, name in ((1, "published"), (2, "published again")):
-        model = build(args.size, CURVE_TOKENS).to(device)
+        model = build(args.size, device, CURVE_TOKENS)
         torch.manual_seed(seed)
         loop = PublishedLoop(model, data, samples, device, args.precision, args.workers, args.batch, CURVE_RATE, steps)
         losses[name] = [loop.step() for _ in range(steps)]
@@ -198,17 +194,17 @@ def compare_curves(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     }
 
 
-def build(size: str, longest: int = 512) -> QFormerFusion:
+def build(size: str, device: torch.device, longest: int = 512) -> QFormerFusion:
     """Builds the model with random weights, the same on every call; it reads up to `longest` tokens."""
     torch.manual_seed(0)
-    if size == "full":
-        return build_fusion(PAPER, "cpu", torch.float32)
+    if size == "full":  # a CPU draws a billion weights for a minute
+        return build_fusion(PAPER, str(device), torch.float32)
     if size == "tiny":
         qformer = {**TINY.qformer, "max_position_embeddings": longest}
-        return build_fusion(replace(TINY, qformer=qformer), "cpu", torch.float32)
+        return build_fusion(replace(TINY, qformer=qformer), str(device), torch.float32)
     config = SmallCLIPConfig()
     pixels = PixelPreparation(config.image_size)
-    return QFormerFusion.create(SmallVision(config), config, tokenizer(), pixels, max_text_tokens=longest)
+    return QFormerFusion.create(SmallVision(config), config, tokenizer(), pixels, max_text_tokens=longest).to(device)
 
 
 def prepared(

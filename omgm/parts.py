@@ -25,8 +25,8 @@ from omgm.devices import device_of, sees_gpu
 from omgm.downloads.hub import local_folder
 from omgm.profile import is_folder
 from omgm.settings import GeneratorSettings, Profile, SummarizerSettings
-from retriever.image_cache import ImageCache
 from retriever.gpu import prepare_gpu
+from retriever.image_cache import ImageCache
 from retriever.models.bm25 import BM25
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
 from retriever.models.encoder import ClipEncoder

@@ -316,13 +316,13 @@ class Profile(_Table):
         device: `cpu`, `cuda`, or `auto`: the GPU if there is one.
         dtype: `float32`, `bfloat16`, `float16`, or `auto`: `bfloat16` on a GPU, on a CPU with AMX and on an AMD CPU
             with AVX512-BF16, else `float32`.
-        cuda_graphs: Whether the models of steps 1 and 2 run as CUDA graphs.
+        cuda_graphs: Whether the models of steps 1 and 2 run as CUDA graphs on a GPU.
     """
 
     name: str
     device: str = Field(default="auto", pattern="^(auto|cpu|cuda)$")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    cuda_graphs: bool = False
+    cuda_graphs: bool = True
     encoder: EncoderSettings
     search: SearchSettings = SearchSettings()
     fusion: FusionSettings

@@ -13,8 +13,8 @@ SWITCH_INTERVAL = 1e-4
 def prepare_gpu() -> None:
     """Sets up this process for threads that launch kernels.
 
-    A launch gives up Python's lock, and a thread that computes in Python keeps it for 5 ms by default: on the host of an
-    H200, a launch took 12 us alone, 17 ms beside such a thread, and 0.2 ms with `SWITCH_INTERVAL`.
+    A launch gives up Python's lock, and a thread that computes in Python keeps it for 5 ms by default: on the host of
+    an H200, a launch took 12 us alone, 17 ms beside such a thread, and 0.2 ms with `SWITCH_INTERVAL`.
 
     cuDNN's attention plans its work anew in every thread and for every batch size, which took 65 ms each; the gain of
     its kernels over FlashAttention's is 2 ms in a batch of 16 queries.

@@ -38,8 +38,8 @@ class CrossEncoderReranker:
 
     Scores equal those of sentence-transformers' `CrossEncoder` with a sigmoid, the convention of bge rerankers. If a
     pair is too long, the end of the passage is cut, and the question only if it takes up more than half of the limit.
-    On a GPU, all forward passes are launched before the host waits for the scores, once; a RoBERTa such as bge-reranker-v2-m3
-    in half precision computes without padding (`retriever.models.packed_roberta`).
+    On a GPU, all forward passes are launched before the host waits for the scores, once; a RoBERTa in half precision,
+    such as bge-reranker-v2-m3, computes without padding (`retriever.models.packed_roberta`).
 
     Args:
         model: A model with `logits` [B, 1].

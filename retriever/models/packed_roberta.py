@@ -24,7 +24,7 @@ class PackedRoberta:
     """Computes the logits of a RoBERTa or XLM-RoBERTa classifier of transformers, with its weights.
 
     Results are those of the model itself but for rounding. Linear layers and norms need no padding, and attention reads
-    only a text's own tokens. Query, key and value are one product: the model's three weights become views of one tensor.
+    only a text's own tokens. Query, key and value are one product: the model's three weights become views of one.
 
     Args:
         model: The classifier.
@@ -78,17 +78,16 @@ def flash_attention(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, lon
     """
     from torch.nn.attention.varlen import varlen_attn  # imports what only a GPU needs
 
-    attended: Tensor = varlen_attn(query, key, value, ends, ends, longest, longest)
+    attended = varlen_attn(query, key, value, ends, ends, longest, longest)
+    assert isinstance(attended, Tensor)  # no more was asked for
     return attended
 
 
 def plain_attention(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:
     """Computes what `flash_attention` does, one text after the other, anywhere and in any precision."""
-    parts = [
-        functional.scaled_dot_product_attention(*(part[start:end].transpose(0, 1) for part in (query, key, value)))
-        for start, end in pairwise(ends.tolist())
-    ]
-    return torch.cat(parts, dim=1).transpose(0, 1)
+    bounds = list(pairwise(ends.tolist()))
+    texts = ([part[start:end].transpose(0, 1) for part in (query, key, value)] for start, end in bounds)
+    return torch.cat([functional.scaled_dot_product_attention(q, k, v) for q, k, v in texts], dim=1).transpose(0, 1)
 
 
 def _joined(attention: Any) -> tuple[Tensor, Tensor]:

@@ -29,9 +29,9 @@ def test_the_report_has_the_promised_keys(tmp_path: Path) -> None:
 def test_both_loops_have_the_same_loss_at_the_start(tmp_path: Path) -> None:
     data = write_data(tmp_path, train.FEW)
     device = torch.device("cpu")
-    samples, texts, store, _ = train.prepared(train.build("tiny"), data, tmp_path, device)
-    ours = train.Trainer(train.build("tiny"), samples, texts, store, device, "float32", 2)
-    published = PublishedLoop(train.build("tiny"), data, samples, device, "float32", 0, 2)
+    samples, texts, store, _ = train.prepared(train.build("tiny", device), data, tmp_path, device)
+    ours = train.Trainer(train.build("tiny", device), samples, texts, store, device, "float32", 2)
+    published = PublishedLoop(train.build("tiny", device), data, samples, device, "float32", 0, 2)
     for loop in (ours, published):
         loop.model.eval()  # no dropout
     assert ours.step() == pytest.approx(published.step(), abs=0.01)  # features are kept in bfloat16

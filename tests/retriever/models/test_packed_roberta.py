@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +12,14 @@ from transformers import XLMRobertaForSequenceClassification as XlmRoberta
 
 from retriever.models.packed_roberta import PackedRoberta, packed
 
-SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64, "num_labels": 1}
-MODELS = {
+SIZES: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "num_labels": 1,
+}
+MODELS: dict[str, Any] = {
     "xlm-roberta": XlmRoberta(XLMRobertaConfig(**SIZES, vocab_size=100, pad_token_id=1, initializer_range=0.3)),
     "roberta": RobertaForSequenceClassification(
         RobertaConfig(**SIZES, vocab_size=100, pad_token_id=1, initializer_range=0.3, hidden_act="gelu_new")
