@@ -103,13 +103,11 @@ class CrossEncoderReranker:
     @torch.inference_mode()
     def _score_pairs(self, questions: list[str], passages: list[str]) -> FloatArray:
         if self._packed is not None:
-            pairs = list(zip(questions, passages, strict=True))
-            chunks = [pairs[start : start + _TOKENIZED] for start in range(0, len(pairs), _TOKENIZED)]
-            logits = [
-                self._packed(texts)
-                for chunk in chunks
-                for texts in _within(self._tokens(*map(list, zip(*chunk, strict=True)))["input_ids"], self.batch_tokens)
-            ]
+            logits = []
+            for start in range(0, len(questions), _TOKENIZED):
+                part = slice(start, start + _TOKENIZED)
+                ids = self._tokens(questions[part], passages[part])["input_ids"]
+                logits += [self._packed(texts) for texts in _within(ids, self.batch_tokens)]
             return _sigmoid(logits)
         encoded = self._tokens(questions, passages)
         lengths = np.array([len(ids) for ids in encoded["input_ids"]])
