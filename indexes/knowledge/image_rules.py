@@ -45,6 +45,7 @@ class Rule(NamedTuple):
     example: int  # the number of a file that it gives to an entity, or else of one in conflict
     used: bool = False
     new: int = 0  # number of files that it gives and no rule before it
+    more: int = 0  # number of `files` that their entities do not name themselves
 
     @property
     def pattern(self) -> str:
@@ -71,15 +72,17 @@ class _Claim(NamedTuple):
     weak: bool
 
 
-def match_files(names: Sequence[str], keys: EntityKeys, taken: NDArray[np.bool_], pattern: str = "") -> Matches:
+def match_files(names: Sequence[str], keys: EntityKeys, namers: Rows, pattern: str = "") -> Matches:
     """Finds out by which rules image files belong to entities.
 
     A rule is used if it gives images to at least half of the entities that have none, or entities to half of the files.
     If it concerns whole file names and ids or titles that are not just numbers, a single file suffices. At most a tenth
     of its files may belong to several entities or, by a rule before it, to other ones; such files are left out. Files
-    `taken` by entities that name them belong to others only if they are called like these. A given `pattern`, as `--map
-    image=…` takes it, is the only rule, whatever it gives.
+    that entities name belong to others only if they are called like these; `namers`, int32 [files], has the row of the
+    entity that names a file, or -1. A given `pattern`, as `--map image=…` takes it, is the only rule, whatever it
+    gives.
     """
+    taken = namers >= 0
     lacking, free = np.array(keys.lacking, bool), int((~taken).sum())
     owners = np.full(len(names), -1, np.int32)
     rules, found = [], list[Rule]()
@@ -102,9 +105,10 @@ def match_files(names: Sequence[str], keys: EntityKeys, taken: NDArray[np.bool_]
             used = _is_convincing(rule, claim.weak, int(lacking.sum()), free)
             used = used and int(other.sum()) <= _CONFLICTS * len(files)
         new = int((owners[files] < 0).sum()) if used else 0
+        more = int((namers[files] != rows).sum())
         if used:
             owners[files] = np.where(owners[files] >= 0, owners[files], rows)
-        found.append(rule._replace(used=used, new=new))
+        found.append(rule._replace(used=used, new=new, more=more))
     return Matches(found, owners)
 
 

@@ -74,7 +74,7 @@ class MatchReport:
         used = [rule for rule in self.rules if rule.new and not self._is_part(rule)]
         used.sort(key=lambda rule: (-rule.entities, -rule.files))
         lacking = counted(self.lacking, "entity")
-        return [f"{rule.entities:,} of {lacking} by {rule}: {counted(rule.files, 'image')}" for rule in used]
+        return [f"{rule.entities:,} of {lacking} by {rule}: {counted(rule.more, 'image')}" for rule in used]
 
     def _is_part(self, rule: Rule) -> bool:
         """Returns whether another used rule with the same field gives all that a rule gives."""
@@ -83,9 +83,9 @@ class MatchReport:
 
     def to_json(self) -> list[dict[str, Any]]:
         """Returns the rules for JSON."""
-        fields = ("entities", "files", "conflicts", "used")
+        fields = ("entities", "conflicts", "used")
         return [
-            {"rule": str(rule), "pattern": rule.pattern, "example": example}
+            {"rule": str(rule), "pattern": rule.pattern, "example": example, "files": rule.more}
             | {name: getattr(rule, name) for name in fields}
             for rule, example in zip(self.rules, self.examples, strict=True)
         ]
@@ -102,7 +102,7 @@ def rule_lines(report: MatchReport) -> Iterator[str]:
     yield f"rules for the images of {lacking} for which none is named and there (--map image=RULE):"
     yield f"  {'rule':<16} {'entities':>9} {'images':>9} {'conflicts':>9}  used  example"
     for rule, example in rows[:_SHOWN]:
-        numbers = f"{rule.entities:>9,} {rule.files:>9,} {rule.conflicts:>9,}"
+        numbers = f"{rule.entities:>9,} {rule.more:>9,} {rule.conflicts:>9,}"
         yield f"  {rule.pattern:<16} {numbers}  {'yes' if rule.used else 'no':<4}  {example}"
 
 
@@ -130,17 +130,18 @@ def with_matched_images(
         return
     names = _without_icons(FileNames(f"{prefix}{name}" for prefix, files in folders for name in files.names))
     report.refused = [one for _, files in folders for one in files.refused]
-    keys, used, lacking, files = EntityKeys(), array("q"), array("b"), list[str]()
+    keys, used, users, lacking, files = EntityKeys(), array("q"), array("i"), array("b"), list[str]()
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
         for entity in entities:
             found = [(url, name) for url in main_candidates(entity) if (name := source.find(url)) is not None]
             lacking.append(0 if found else 1)
             keys.add(entity, not found or _is_doubtful(*found[0]))
-            used.extend(hash(name) for url, name in found if not _is_doubtful(url, name))
+            sure = [hash(name) for url, name in found if not _is_doubtful(url, name)]
+            used.extend(sure)
+            users.extend([len(lacking) - 1] * len(sure))
             files.extend(value for name, value in entity.named_after if name == OWN_FILE)
             spool.write(as_line([to_row(entity), entity.named_after]))
-        taken = np.isin(np.fromiter(map(hash, names), np.int64, len(names)), np.array(used, np.int64))
-        matches = match_files(names, keys, taken, pattern)
+        matches = match_files(names, keys, _namers(names, used, users), pattern)
         report.files, report.entities, report.lacking = len(names), len(lacking), sum(lacking)
         report.rules = matches.rules
         report.examples = [names[rule.example] for rule in matches.rules]
@@ -155,6 +156,19 @@ def with_matched_images(
             images = given.of(row, named_after)
             report.given += len(images)
             yield _with_images(from_row(entity), images, bool(lacking[row]), bool(keys.lacking[row]))
+
+
+def _namers(names: FileNames, used: array[int], users: array[int]) -> Rows:
+    """Returns the row of an entity that names each file, or -1, from the hashes of used names and their entities."""
+    known, rows = np.array(used, np.int64), np.array(users, np.int32)
+    order = np.argsort(known, kind="stable")
+    wanted = np.fromiter(map(hash, names), np.int64, len(names))
+    place = np.searchsorted(known[order], wanted)
+    inside = np.flatnonzero(place < len(known))
+    hits = inside[known[order][place[inside]] == wanted[inside]]
+    namers = np.full(len(names), -1, np.int32)
+    namers[hits] = rows[order][place[hits]]
+    return namers
 
 
 def _is_doubtful(url: str, name: str) -> bool:

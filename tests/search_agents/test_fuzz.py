@@ -55,7 +55,7 @@ WHOLE = [
 ]
 NAMES = ["text_search", "image_search", "zoom_in", "rotate", "open_page", "find_images", "ask_index", "exec", "", "🦊"]
 VALUES: list[object] = [
-    None, True, -1, 1e308, float("nan"), "", "x" * 5000, [], {}, [[]], {"a": {"b": []}}, ["a"] * 99, "image",
+    None, True, -1, 1e308, float("nan"), "", "x" * 2000, [], {}, [[]], {"a": {"b": []}}, ["a"] * 99, "image",
     "[1]", "[99]", [0, 0, 10, 10], [10, 10, 0, 0], ["a", 1, None, 2], [900, 900, 950, 950], 99, "\x00\ud800",
 ]  # fmt: skip
 FIELDS = [
@@ -86,8 +86,8 @@ def malformed(random_: random.Random) -> str | ChatReply:
         lambda: f"<think>{whole}",
         lambda: f"{whole}\n{random_.choice(WHOLE)}",
         lambda: f"```json\n{whole}\n```",
-        lambda: random_.choice(["", " ", "\x00", "{" * 9000, "[" * 9000, "<" * 9000, '{"a":' * 3000, "</answer>"]),
-        lambda: "<thought>" * 500 + whole + "</search>" * 500,
+        lambda: random_.choice(["", " ", "\x00", "{" * 1500, "[" * 1500, "<" * 1500, '{"a":' * 1500, "</answer>"]),
+        lambda: "<thought>" * 100 + whole + "</search>" * 100,
         lambda: ChatReply(whole, (ToolCall(random_.choice(NAMES), whole),)),
         lambda: ChatReply("", (ToolCall(random_.choice(NAMES), json.dumps(arguments(random_))),) * 30),
         lambda: written(random_.choice(VALUES), random_.choice(VALUES)),

@@ -145,6 +145,18 @@ def test_rules_that_give_nothing_are_not_shown(tmp_path: Path) -> None:
     assert [*rule_lines(report)] == [] and all(rule.entities == 0 for rule in report.rules) and report.rules
 
 
+def test_images_that_entities_name_themselves_are_not_counted(tmp_path: Path) -> None:
+    named = [entity("yoga strap", image="pictures/yoga strap.jpg"), entity("mat", image="mat.jpg"), entity("brick")]
+    files = ["pictures/yoga strap.jpg", "yoga strap-2.jpg", "mat.jpg", "brick.jpg"]
+    images, report = matched(tmp_path, named, *files)
+    assert images == {"yoga strap": ["pictures/yoga strap.jpg", "yoga strap-2.jpg"], "mat": ["mat.jpg"]} | {
+        "brick": ["brick.jpg"]
+    }
+    words = "file names that are the id, apart from a number, a size or a view"
+    assert report.used() == [f"1 of 1 entity by {words}: 2 images"]  # strap-2 and brick, of four that are called so
+    assert report.to_json()[0]["files"] == 2
+
+
 def test_page_bundles(tmp_path: Path) -> None:
     pages = [("keyboards/ore/index.md", "Ore 60"), ("keyboards/lily/index.md", "Lily"), ("about.md", "About")]
     entities = [entity(file.removesuffix(".md"), title, ("", file)) for file, title in pages]
