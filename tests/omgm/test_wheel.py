@@ -57,6 +57,24 @@ def test_the_wheel_holds_all_packages(unpacked: Path) -> None:
         assert (unpacked / needed).is_file(), needed
 
 
+def test_the_readme_has_no_link_that_leads_nowhere(unpacked: Path) -> None:
+    [file] = unpacked.glob("*.dist-info/METADATA")
+    readme = file.read_text(encoding="utf-8").partition("\n\n")[2]
+    assert readme.startswith("# OMGM\n") and "](https://arxiv.org/abs/2505.07879)" in readme
+    assert "](docs/" not in readme and 'src="docs/' not in readme and "[contributing]" not in readme
+
+
+def test_the_readme_gets_the_address_of_the_repository() -> None:
+    from hatch_build import with_addresses  # needs hatchling
+
+    text = '![A tin](docs/a.gif) [more](docs/b.md#c), [d](https://d.org), [e](#e)\n<img src="docs/f.png" width="9">'
+    assert with_addresses(text, "https://git.org/o/n/") == (
+        "![A tin](https://git.org/o/n/raw/HEAD/docs/a.gif) [more](https://git.org/o/n/blob/HEAD/docs/b.md#c), "
+        '[d](https://d.org), [e](#e)\n<img src="https://git.org/o/n/raw/HEAD/docs/f.png" width="9">'
+    )
+    assert with_addresses(text, "") == " more, [d](https://d.org), [e](#e)\n"
+
+
 def test_works_outside_the_repository(unpacked: Path, tmp_path: Path) -> None:
     code = """
 import omgm.profile, omgm.parts, omgm.demo.build
