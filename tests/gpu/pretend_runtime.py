@@ -135,6 +135,8 @@ def runtime_patches(device: Device) -> Iterator[AbstractContextManager[Any]]:
     }
     for name, function in functions.items():
         yield mock.patch.object(torch.cuda, name, function)
+    # Builds for CUDA would ask the driver which device is selected; those for the CPU know no accelerator.
+    yield mock.patch.object(torch.accelerator, "current_accelerator", lambda check_available=False: None)
     grouped = torch._C._group_tensors_by_device_and_dtype
 
     def with_device(tensors: list[list[Tensor | None]], with_indices: bool = False) -> dict[Any, Any]:

@@ -129,8 +129,8 @@ class Journal:
     def name_in_run(self, row: int, main: bool) -> None:
         """Records that this run's knowledge base names an image, as an entity's main image or as another."""
         self._db.execute(
-            "UPDATE pictures SET entities = iif(run = ?1, entities, 0) + ?2, run = ?1 WHERE id = ?3",
-            (self.run, int(main), row),
+            "UPDATE pictures SET entities = iif(run = :run, entities, 0) + :main, run = :run WHERE id = :id",
+            {"run": self.run, "main": int(main), "id": row},
         )
 
     def ask_again(self, every: bool) -> None:

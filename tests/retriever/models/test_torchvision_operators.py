@@ -28,9 +28,13 @@ before = list(sys.meta_path)
 import retriever.models
 print(sys.meta_path == before)
 import torchvision; print(torch.ops.torchvision.nms)""",
-    "no library": "sys.path.insert(0, fake); import retriever.models, torchvision; print(torchvision.__file__)",
+    "no library": """\
+sys.path.insert(0, fake)
+torch.version.cuda = None
+import retriever.models, torchvision; print(torchvision.__file__)""",
     "operators exist": """\
 sys.path.insert(0, fake)
+torch.version.cuda = None
 torch.library.define('torchvision::nms', '(Tensor a, Tensor b, float c) -> Tensor')
 import retriever.models, torchvision; print(torch.ops.torchvision.nms.default._schema)""",
     "CUDA build": """\

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from indexes.knowledge.formats import read_knowledge_base
 from indexes.knowledge.formats.encodings import likely_encoding
+from indexes.knowledge.formats.facts import EMPTY
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.reading import SkippedEntries
 from retriever.types import Entity
@@ -25,7 +26,7 @@ ROWS: list[list[Any]] = [["Fox", "img/fox.png", 40, "NA"], ["Hen", "img/hen.png"
 FACTS = [["Height: 40", "Code: NA"], ["Height: 30", "Code: None"], ["Code: -"]]
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")) | st.just(" "), min_size=1, max_size=12)
-titles = words.filter(lambda text: text.strip() and any(map(str.isalpha, text)))
+titles = words.filter(lambda text: text.strip() not in EMPTY and any(map(str.isalpha, text)))
 
 
 def laid_out(names: Sequence[str], rows: Sequence[Sequence[Any]], orient: str, labels: Sequence[Any]) -> Any:
