@@ -73,19 +73,22 @@ def key_vectors(
         names: The names of each entity's keys.
         images: The images of each entity by name.
     """
-    shown = [_images_of(name, own) for keys, own in zip(names, images, strict=True) for name in keys]
+    shown = dict[tuple[int, bool], list[Image.Image]]()  # an image that several entities share is encoded once
+    keys = list[tuple[int, bool]]()
+    for own_names, own in zip(names, images, strict=True):
+        for name in own_names:
+            image, grounded = own[name.removeprefix(GROUNDS)], name.startswith(GROUNDS)
+            keys.append((id(image), grounded))
+            if keys[-1] not in shown:
+                shown[keys[-1]] = on_grounds(image) if grounded else [image]
     if not shown:
         return np.empty((0, encoder.dimension), np.float32)
     encode = encoder.encode_keys if isinstance(encoder, KeyEncoder) else encoder.encode_images
-    vectors = encode([image for one in shown for image in one])
-    parts = vectors.split([len(one) for one in shown])
+    vectors = encode([image for one in shown.values() for image in one])
+    parts = vectors.split([len(one) for one in shown.values()])
     means = [part if len(part) == 1 else functional.normalize(part.mean(dim=0, keepdim=True), dim=-1) for part in parts]
-    return finite(torch.cat(means))
-
-
-def _images_of(name: str, images: Mapping[str, Image.Image]) -> list[Image.Image]:
-    """Returns the images whose mean vector is a key: a single one, or the same one on several backgrounds."""
-    return on_grounds(images[name.removeprefix(GROUNDS)]) if name.startswith(GROUNDS) else [images[name]]
+    rows = dict(zip(shown, finite(torch.cat(means)), strict=True))
+    return np.stack([rows[key] for key in keys])
 
 
 def section_tokens(

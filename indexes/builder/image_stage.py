@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -179,19 +180,25 @@ class ReadImages:
     ) -> None:
         self._articles = Articles(folder / "entities.jsonl")
         self._source, self._use = source, use
+        self._shared = WeakValueDictionary[str, Image.Image]()  # those of entities that are not encoded yet
         self._encoder, self._fusion = encoder, fusion
         self._models = ImageModels(codec, encoder, fusion)
 
     def read(self, row: int) -> EntityImages:
-        """Reads the images of an entity, decoding each once."""
+        """Reads the images of an entity, decoding each once, and for the entities next to it, too."""
         entity, source = self._articles[row], self._source
         if source is None or not any(main_candidates(entity)):
             return EntityImages()
         name = find_main(source, entity)
         if name is None:
             return EntityImages(MainImage(None, "missing", why_missing(source, entity)))
+
+        def load(name: str) -> Image.Image:
+            shared = self._shared.get(name)
+            return self._shared.setdefault(name, source.load(name)) if shared is None else shared
+
         try:
-            images = {name: source.load(name)}
+            images = {name: load(name)}
             small = thumbnail(images[name])
         except ImageError as error:
             return EntityImages(MainImage(name, "unreadable", error.reason))
@@ -201,7 +208,7 @@ class ReadImages:
             found = source.find(url)
             if found is not None and found not in images and found not in problems:
                 try:
-                    images[found] = source.load(found)
+                    images[found] = load(found)
                 except ImageError as error:
                     problems[found] = f"{found}: {error.reason}"
             return found if found in images else None
@@ -249,28 +256,27 @@ class ImageModels:
         return {MAIN_KEYS: main, FURTHER_KEYS: np.delete(vectors, first, axis=0)}
 
     def _tokens(self, fusion: FusionEncoder, items: Sequence[EntityImages]) -> Parts:
-        views, texts, places = list[list[Image.Image]](), list[list[str]](), list[int]()
+        # An image that several entities share is encoded once.
+        fused, count = dict[tuple[int, bool], tuple[list[Image.Image], list[str], list[int]]](), 0
         for one in items:
-            first = len(places)
-            for name, positions in one.further.of_sections(str(one.main.path), len(one.texts)).items():
-                views.append(_views(one, name))
-                texts.append([one.texts[position] for position in positions])
-                places += [first + position for position in positions]
-            for name in one.shown:
-                views.append(_views(one, name.removeprefix(GROUNDS)))
-                texts.append([""])  # so that its tokens do not depend on the article's text
-                places.append(len(places))
-        if not views:
+            sections = one.further.of_sections(str(one.main.path), len(one.texts))
+            paired = [(name, [one.texts[place] for place in own], own) for name, own in sections.items()]
+            for place, name in enumerate(one.shown, len(one.texts)):
+                paired.append((name.removeprefix(GROUNDS), [""], [place]))  # its tokens do not depend on the article
+            for name, own_texts, own in paired:
+                image, grounded = one.images[name], f"{GROUNDS}{name}" in one.further.keys
+                if (id(image), grounded) not in fused:
+                    fused[id(image), grounded] = ([image, *(on_grounds(image) if grounded else ())], [], [])
+                fused[id(image), grounded][1].extend(own_texts)
+                fused[id(image), grounded][2].extend(count + place for place in own)
+            count += len(one.texts) + len(one.shown)
+        if not fused:
             shape = self._codec.stored_shape(fusion.token_shape)
             return {TOKENS: np.empty((0, *shape), self._codec.dtype), SCALES: np.empty((0, shape[0]), np.float16)}
+        views, texts, places = zip(*fused.values(), strict=True)
         tokens = section_tokens(fusion, views, texts)
-        tokens = tokens[to_device(torch.from_numpy(np.argsort(places)), tokens.device)]
+        order = np.argsort(np.concatenate(places))
+        tokens = tokens[to_device(torch.from_numpy(order), tokens.device)]
         encoded = encode_tokens(tokens, self._codec)
         parts = {TOKENS: encoded.values.cpu().numpy()}
         return parts if encoded.scales is None else parts | {SCALES: encoded.scales.cpu().numpy()}
-
-
-def _views(one: EntityImages, name: str) -> list[Image.Image]:
-    """Returns an image of an entity, followed by its copies on several backgrounds if it has no background."""
-    image = one.images[name]
-    return [image, *on_grounds(image)] if f"{GROUNDS}{name}" in one.further.keys else [image]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from PIL import Image
 from indexes.builder.estimate import estimate_build
 from indexes.builder.image_records import ImageRecords
 from indexes.builder.report import read_report
+from indexes.builder.stages import section_texts
 from indexes.knowledge import sources
 from indexes.knowledge.article_images import FurtherImages, ImageUse, MainImage, choose_further
 from indexes.knowledge.svg import load_any
@@ -243,6 +245,35 @@ def test_each_image_is_decoded_once(kb: Path, monkeypatch: pytest.MonkeyPatch) -
     decoded.clear()
     build(kb, "main", image_keys=1, section_images=False)
     assert sorted(decoded) == ["black.png", "red.png", "white.png"]
+
+
+def test_an_image_that_entities_share_is_encoded_once(tmp_path: Path) -> None:
+    Image.new("RGB", (60, 40), "red").save(tmp_path / "red.png")
+    sections = [{"title": "", "text": "Text."}]
+    rows = [{"id": str(n), "title": f"Size {n}", "image": "red.png", "sections": sections} for n in range(5)]
+    path = write_jsonl(tmp_path / "kb.jsonl", *rows)
+    seen = {"step 1": 0, "step 2": 0}
+
+    class Encoder(FakeEncoder):
+        def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
+            seen["step 1"] += len(images)
+            return super().encode_images(images)
+
+    class Fusion(FakeFusion):
+        def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> torch.Tensor:
+            seen["step 2"] += len(images)
+            return super().encode_sections(images, texts)
+
+    index = build_index(
+        path, tmp_path, tmp_path / "index", summarizer=FakeSummarizer(), encoder=Encoder(), fusion=Fusion(),
+        candidates="image",
+    )  # fmt: skip
+    assert seen == {"step 1": 1, "step 2": 1}
+    texts = [section_texts(index.entity(row))[0] for row in range(5)]
+    with Image.open(tmp_path / "red.png") as red:
+        expected = FakeFusion().encode([red.convert("RGB")] * 5, texts)
+    unit = torch.nn.functional.normalize(expected, dim=-1)
+    torch.testing.assert_close(index.tokens(np.arange(5)), unit, atol=1e-2, rtol=0)
 
 
 def test_another_kind_of_entity_index_keeps_the_further_keys(kb: Path, monkeypatch: pytest.MonkeyPatch) -> None:
