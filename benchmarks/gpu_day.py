@@ -154,7 +154,7 @@ def steps(number: int, out: Path, work: Path, card: bool, size: str) -> list[Ste
     """
     lines = ("--lines", str(out / "gpu-day.jsonl"))
     if number == 1:
-        embedded = ("--folder", str(work / "embedded"), "--countries", "196" if card else "3")
+        embedded = ("--folder", str(work / "embedded"), "--countries", "196" if card else "2")
         whole = [
             Step("tests", ("-m", "pytest", "-m", "gpu", "-W", "default", "-vv", "tests/gpu"), 20, 300),
             Step("embedded profile", ("-m", "benchmarks.gpu_embedded", *embedded, *lines), 20, 180),

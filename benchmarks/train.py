@@ -77,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     about = "of both loops; by default bfloat16 beside a GPU and float32 on a CPU, as the trainer's"
     parser.add_argument("--precision", choices=["bfloat16", "float32"], help=about)
     parser.add_argument("--batch", type=int, default=8, metavar="N", help="samples per step (%(default)s)")
-    parser.add_argument("--few", action="store_true", help="few questions and small images, to try the code")
+    parser.add_argument("--few", action="store_true", help="few questions, small images, short texts: to try the code")
     parser.add_argument("--curves", action="store_true", help="compare loss curves instead of speed")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each loop")
     parser.add_argument("--steps", type=int, default=4, help="steps a turn")
@@ -102,11 +102,13 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     device = torch.device(args.device)
     record = recorder(args.lines, benchmark="train")
     data = write_data(folder, FEW if args.few else SIZES)
-    fusion = build(args.size, device)
+    longest = CURVE_TOKENS if args.few else 512
+    fusion = build(args.size, device, longest)
     samples, texts, store, rates = prepared(fusion, data, folder, device)
     record({"size": args.size, "precision": args.precision, **rates})
     trainer = Trainer(fusion, samples, texts, store, device, args.precision, args.batch)
-    published = PublishedLoop(build(args.size, device), data, samples, device, args.precision, args.workers, args.batch)
+    other = build(args.size, device, longest)
+    published = PublishedLoop(other, data, samples, device, args.precision, args.workers, args.batch)
     rows: dict[str, list[float]] = {"ours": [], "published": []}
     for loop in (trainer, published):
         loop.step()  # warm-up: buffers, kernels, workers

@@ -98,26 +98,27 @@ class Runtime(ast.NodeTransformer):
         return ast.Pass() if isinstance(node.value, ast.Constant) else self.generic_visit(node)
 
 
-def imports(node: ast.AST) -> set[str]:
-    """Returns the modules of this project that some code imports, in functions too."""
+@cache
+def imports(module: str) -> frozenset[str]:
+    """Returns the modules of this project that a module imports, in functions too."""
     found = set[str]()
-    for one in ast.walk(node):
+    for one in ast.walk(modules()[module]):
         if isinstance(one, ast.ImportFrom) and one.module:
             found |= {one.module, *(f"{one.module}.{alias.name}" for alias in one.names)}
         elif isinstance(one, ast.Import):
             found |= {alias.name for alias in one.names}
-    return found & modules().keys()
+    return frozenset(found & modules().keys())
 
 
 @cache
 def reached_from(command: str) -> frozenset[str]:
     """Returns the modules that a command may use."""
     own = f"omgm.commands.{command.replace(' ', '_').replace('-', '_')}"
-    seen, waiting = {own}, [*imports(modules()[own])]
+    seen, waiting = {own}, [*imports(own)]
     while waiting:
         if (module := waiting.pop()) not in seen:
             seen.add(module)
-            waiting += imports(modules()[module])
+            waiting += imports(module)
     return frozenset(seen)
 
 
