@@ -96,7 +96,6 @@ def inspect_knowledge_base(
     names: Names | None = None,
     count: int = 10,
     seed: int = 0,
-    progress: bool = True,
 ) -> Inspection:
     """Reads a knowledge base as a build would and returns the findings; writes nothing.
 
@@ -117,7 +116,7 @@ def inspect_knowledge_base(
         path, format, names=names, skipped=result.skipped, losses=result.losses
     )
     entities = with_matched_images(entities, source, image_pattern(names or {}), result.matched)
-    for entity in progress_bar(entities, desc="read", unit="entity", shown=progress):
+    for entity in progress_bar(entities, desc="read", unit="entity"):
         result.entities += 1
         result.sections += len(entity.sections)
         result.without_text += not entity.sections

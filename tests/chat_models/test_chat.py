@@ -66,8 +66,9 @@ def test_a_base_url_may_end_in_v1(server: FakeChatServer) -> None:
     )
 
 
-def test_tries_again_after_500(server: FakeChatServer) -> None:
-    assert ask(server, "flaky") == "heard: hello"
+@pytest.mark.parametrize("model", ["flaky", "torn"])
+def test_a_failure_or_an_answer_that_breaks_off_is_asked_for_again(server: FakeChatServer, model: str) -> None:
+    assert ask(server, model) == "heard: hello"
     assert len(server.bodies) == 2
 
 
@@ -119,11 +120,6 @@ def test_stream(server: FakeChatServer) -> None:
 def test_a_stream_that_goes_wrong(server: FakeChatServer, model: str, message: str) -> None:
     with pytest.raises(ChatError, match=message):
         pieces(server, model)
-
-
-def test_an_answer_that_breaks_off_is_asked_for_again(server: FakeChatServer) -> None:
-    assert ask(server, "torn") == "heard: hello"
-    assert len(server.bodies) == 2
 
 
 def test_a_stream_may_end_without_done(server: FakeChatServer) -> None:
@@ -324,6 +320,8 @@ NONE = Generation(None)
         (completion("Tokyo", reasoning_content="A disc."), Generation("Tokyo", thoughts="A disc.")),
         (completion("Tokyo", reasoning="A disc."), Generation("Tokyo", thoughts="A disc.")),
         (completion(None, "length", reasoning="A disc"), replace(NONE, ending="cut", thoughts="A disc")),
+        (completion("", "length", reasoning_content="A disc"), replace(NONE, ending="cut", thoughts="A disc")),
+        (completion(None, "length", thinking="A disc"), replace(NONE, ending="cut", thoughts="A disc")),
         (
             completion(
                 [{"type": "thinking", "thinking": [{"type": "text", "text": "A"}]}, {"type": "text", "text": "B"}]

@@ -6,10 +6,9 @@ import asyncio
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from chat_models.chat import ChatClient, ChatError
-from chat_models.messages import Message, image_part, text_part
+from chat_models.messages import Message
 from chat_models.replies import ChatReply
 from tests.fakes.local_chat_servers import (
     CannedReply,
@@ -28,23 +27,15 @@ from tests.fakes.local_chat_servers import (
 
 CHAT = "/v1/chat/completions"
 QUESTION: list[Message] = [{"role": "user", "content": "Who built this?"}]
-THOUGHT = "The image shows a tower. The user asks who"
 
 
-def reply_to(
-    *replies: CannedReply, messages: list[Message] = QUESTION, **settings: Any
-) -> tuple[ChatReply, LocalChatServer]:
-    async def run(url: str) -> ChatReply:
+def complete(*replies: CannedReply, **settings: Any) -> tuple[str, LocalChatServer]:
+    async def run(url: str) -> str:
         async with ChatClient(f"{url}/v1", "gemma3:4b", backoff=0.01, **settings) as client:
-            return await client.converse(messages, 16)
+            return (await client.converse(QUESTION, 16)).text
 
     with LocalChatServer({CHAT: list(replies)}) as server:
         return asyncio.run(run(server.url)), server
-
-
-def complete(*replies: CannedReply, messages: list[Message] = QUESTION, **settings: Any) -> tuple[str, LocalChatServer]:
-    reply, server = reply_to(*replies, messages=messages, **settings)
-    return reply.text, server
 
 
 def stream(reply: CannedReply) -> list[str | ChatReply]:
@@ -75,15 +66,6 @@ def test_an_answer(completion: Any) -> None:
          "stream_options": {"include_usage": True}}
     ]  # fmt: skip
     assert "authorization" not in server.headers[0]  # neither requires a key
-
-
-def test_an_image_goes_as_both_take_it() -> None:
-    """Ollama takes data URIs of JPEG, PNG and WebP and refuses URLs; llama.cpp's server wants `image_url.url`."""
-    content = [image_part(Image.new("RGB", (4, 4))), text_part("Who built this?")]
-    _, server = complete(ollama_completion("Eiffel"), messages=[{"role": "user", "content": content}])
-    image, text = server.bodies[0]["messages"][0]["content"]
-    assert image["type"] == "image_url" and image["image_url"]["url"].startswith("data:image/jpeg;base64,")
-    assert text == {"type": "text", "text": "Who built this?"}
 
 
 def test_streams_end() -> None:
@@ -142,28 +124,6 @@ def test_a_refusal_says_what_the_server_said(reply: CannedReply, message: str) -
         complete(reply)
 
 
-def test_a_model_that_is_still_loading() -> None:
-    loading = llama_error("Loading model", 503, "unavailable_error")
-    answer, server = complete(loading, loading, llama_completion("Gustave Eiffel"))
-    assert answer == "Gustave Eiffel" and len(server.bodies) == 3
-
-
-@pytest.mark.parametrize("completion", [ollama_completion, llama_completion])
-def test_reasoning_is_no_answer(completion: Any) -> None:
-    assert complete(completion("Gustave Eiffel", reasoning=THOUGHT))[0] == "Gustave Eiffel"
-    cut, _ = reply_to(completion("", "length", THOUGHT))
-    assert cut == ChatReply("", prompt_tokens=cut.prompt_tokens, completion_tokens=cut.completion_tokens,
-                            ending="cut", thoughts=THOUGHT)  # fmt: skip
-
-
-@pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "thinking"])
-def test_reasoning_without_content(field: str) -> None:
-    """vLLM sends null where Ollama and llama.cpp's server send ""."""
-    message = {"role": "assistant", "content": None, field: THOUGHT}
-    reply, _ = reply_to(as_json({"choices": [{"index": 0, "message": message, "finish_reason": "length"}]}))
-    assert reply == ChatReply("", ending="cut", thoughts=THOUGHT)
-
-
 def test_reasoning_in_a_stream() -> None:
     thoughts = [ollama_chunk(role="assistant", content="", reasoning="The image"), ollama_chunk(reasoning=" shows")]
     said = stream(as_events([*thoughts, ollama_chunk(content="Eiffel"), ollama_chunk("stop")]))
@@ -177,11 +137,6 @@ def test_reasoning_in_a_stream() -> None:
 def test_reasoning_can_be_turned_off() -> None:
     _, server = complete(ollama_completion("Gustave Eiffel"), reasoning_effort="none")
     assert server.bodies[0]["reasoning_effort"] == "none"
-
-
-def test_an_empty_answer_is_an_answer() -> None:
-    assert complete(ollama_completion(""))[0] == ""
-    assert stream(as_events([ollama_chunk(role="assistant", content=""), ollama_chunk("stop")])) == [ChatReply("")]
 
 
 def test_models() -> None:

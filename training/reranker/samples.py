@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from retriever.files import replace_with
 from retriever.types import IntArray
-from training.reranker.recipes import Negatives
+from training.reranker.config import Negatives
 
 CANDIDATES = 16
 """Candidates per question: the evidence and 15 hard negatives (the paper's appendix C.2)."""
@@ -143,7 +143,7 @@ class SampleSet:
         Args:
             sample: The sample.
             generator: Source of randomness.
-            negatives: See `training.reranker.recipes.Recipe`.
+            negatives: See `training.reranker.config.Recipe`.
         """
         same, pool = self.same(sample), self.pool(sample)
         if negatives == "pooled":

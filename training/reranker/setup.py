@@ -14,9 +14,8 @@ from retriever.models.qformer import QFormerFusion
 from retriever.models.qformer_folder import read_layout
 from training.config import Optimization
 from training.processes import Processes
-from training.reranker.config import RerankerTrainingConfig
+from training.reranker.config import MODEL_DEFAULTS, RECIPES, ModelDefaults, Recipe, RerankerTrainingConfig
 from training.reranker.data import Serving
-from training.reranker.recipes import MODEL_DEFAULTS, RECIPES, ModelDefaults, Recipe
 
 
 @dataclass(frozen=True, slots=True)

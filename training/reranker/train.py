@@ -23,11 +23,10 @@ from training.loop import train
 from training.memory import naming_memory_settings
 from training.processes import joined
 from training.record import Provenance, TrainingRecord, remarks_on
-from training.reranker.batches import BatchMaker, Order
+from training.reranker.batches import BatchMaker, Order, least_padding
 from training.reranker.config import RerankerTrainingConfig
 from training.reranker.data import RerankerData, Serving
 from training.reranker.fusion_weight import best_alpha, best_beta, recall_at_1, section_recall
-from training.reranker.grouping import least_padding
 from training.reranker.in_batch import InBatchMaker, TowerFeatures
 from training.reranker.model import InBatchReranker, Reranker
 from training.reranker.setup import Setup, make_setup, optimization_of

@@ -28,7 +28,7 @@ def write_notes(folder: Path, count: int = 12) -> Path:
 
 
 def test_counts_and_problems(tmp_path: Path) -> None:
-    found = inspect_knowledge_base(write_notes(tmp_path / "notes"), progress=False, count=4)
+    found = inspect_knowledge_base(write_notes(tmp_path / "notes"), count=4)
     assert (found.entities, found.sections, found.without_text, found.repeated_titles) == (13, 24, 1, 1)
     assert (found.named, found.found, found.missing) == (4, 3, ["2.png of 02 (no file of this name)"])
     assert found.skipped.listed[0]["place"] == "latin.md" and found.skipped.count == 1
@@ -54,23 +54,20 @@ def test_texts_that_are_not_in_english(tmp_path: Path) -> None:
     ]
     path = tmp_path / "kb.json"
     path.write_text(json.dumps([{"name": f"E{i}", "text": text} for i, text in enumerate(texts)]))
-    found = inspect_knowledge_base(path, progress=False)
+    found = inspect_knowledge_base(path)
     assert found.not_english == found.counts()["not_english"] == 3
     assert "3 entities not in English: the extractive reader" in "\n".join(text_lines(found))
 
 
 def test_the_choice_is_seeded(tmp_path: Path) -> None:
     kb = write_notes(tmp_path / "notes")
-    chosen = [
-        [one.entity.id for one in inspect_knowledge_base(kb, progress=False, count=4, seed=seed).specimens]
-        for seed in (0, 0, 1)
-    ]
+    chosen = [[one.entity.id for one in inspect_knowledge_base(kb, count=4, seed=seed).specimens] for seed in (0, 0, 1)]
     assert chosen[0] == chosen[1] != chosen[2]
     assert chosen[0] == sorted(chosen[0])
 
 
 def test_the_page_holds_text_and_images(tmp_path: Path) -> None:
-    found = inspect_knowledge_base(write_notes(tmp_path / "notes"), progress=False, count=20)
+    found = inspect_knowledge_base(write_notes(tmp_path / "notes"), count=20)
     sizes = [(one.image, one.size, one.problem) for one in found.specimens[:4]]
     assert sizes[0] == ("0.png", (80, 60), None) and sizes[3] == (None, None, None)
     assert sizes[1][2] is not None and "not an image" in sizes[1][2]

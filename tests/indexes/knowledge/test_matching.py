@@ -242,7 +242,7 @@ def test_inspection_and_build_say_what_a_rule_gives(tmp_path: Path) -> None:
     kb = written(tmp_path / "kb.json", rows)
     for name in ("fox-1", "fox-2", "hen-1"):
         write_image(tmp_path / "photos" / f"{name}.png", "red", 80)
-    said = "\n".join(text_lines(inspect_knowledge_base(kb, progress=False)))
+    said = "\n".join(text_lines(inspect_knowledge_base(kb)))
     assert "3 entities, 3 sections, 2 with an image, 2 of them found" in said
     assert (
         "images of 2 of 3 entities by file names that are the id, apart from a number, a size or a view: 3 images"

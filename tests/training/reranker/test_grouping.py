@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from training.reranker.grouping import PASS_COST, least_padding
+from training.reranker.batches import PASS_COST, least_padding
 
 
 def cost(groups: Sequence[Sequence[int]], pass_cost: int) -> int:

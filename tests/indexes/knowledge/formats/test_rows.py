@@ -149,12 +149,12 @@ def test_images_called_like_the_rows(tmp_path: Path) -> None:
     write_image(tmp_path / "thumbs" / "001.png", "black", 80)
     write_image(tmp_path / "images" / "Red_Fox.png", "black", 80)
     rows = [{"id": 1, "name": "Hen"}, {"id": 2, "name": "Red fox"}, {"id": 3, "name": "Elk"}]
-    found = inspect_knowledge_base(written(tmp_path / "kb.json", rows), progress=False)
+    found = inspect_knowledge_base(written(tmp_path / "kb.json", rows))
     assert [one.image for one in found.specimens] == ["images/001.png", "images/Red_Fox.png", None]
     assert (found.named, found.found) == (2, 2)
     write_image(tmp_path / "images" / "1-10.png", "black", 80)
     rows = [{"id": "11-0", "name": "Ewe"}, {"id": 110, "name": "Hen"}, {"id": "1.10", "name": "Cat"}]
-    found = inspect_knowledge_base(written(tmp_path / "kb.json", rows), progress=False)
+    found = inspect_knowledge_base(written(tmp_path / "kb.json", rows))
     assert [one.image for one in found.specimens] == [None, None, "images/1-10.png"]
 
 
@@ -169,7 +169,7 @@ def test_an_image_called_like_the_row_goes_before_another_of_a_common_name(tmp_p
         {"name": "Icon", "image": "https://e.example/assets/icon.png"},
         {"name": "Owl", "image": "https://e.example/assets/icon.png"},
     ]
-    found = inspect_knowledge_base(written(tmp_path / "kb.json", rows), progress=False)
+    found = inspect_knowledge_base(written(tmp_path / "kb.json", rows))
     images = ["citroen.png", "logos/elk.png", "gone.png", "gone.png", "icon.png", "icon.png"]
     assert [one.image if one.problem is None else None for one in found.specimens] == images
     assert (found.named, found.found) == (6, 6)
@@ -225,7 +225,7 @@ def test_an_image_in_any_folder_if_no_other_has_its_name(tmp_path: Path) -> None
     assert source is not None
     found = [find_main(source, entity) for entity in read(tmp_path / "kb.json")]
     assert found == ["flags/fr.png", "flags/fr.png", None, None]
-    lines = "\n".join(text_lines(inspect_knowledge_base(tmp_path / "kb.json", tmp_path / "images", progress=False)))
+    lines = "\n".join(text_lines(inspect_knowledge_base(tmp_path / "kb.json", tmp_path / "images")))
     assert "fr.png of Italy (no file of this name, but similar ones: flags/fr.png); " in lines
     assert "de.png of Germany (the name of 2 files: flags/de.png, maps/de.png); omgm kb images downloads" in lines
 
@@ -240,7 +240,7 @@ def test_an_object_of_names_by_their_codes_or_of_explanations(tmp_path: Path) ->
     found = read(written(tmp_path / "countries.json", countries))
     assert [(one.id, one.title) for one in found] == list(countries.items())
     write_image(tmp_path / "na.png", "black", 80)
-    inspected = inspect_knowledge_base(tmp_path / "countries.json", progress=False)
+    inspected = inspect_knowledge_base(tmp_path / "countries.json")
     assert [one.image for one in inspected.specimens] == [None, "na.png", None, None]
     words = {"Fox": "A red animal that lives in dens.", "Hen": "A bird that lays eggs."}
     fox, hen = read(written(tmp_path / "words.json", words))

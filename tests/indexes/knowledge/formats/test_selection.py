@@ -124,7 +124,7 @@ def test_files_in_linked_folders_are_counted(tmp_path: Path) -> None:
 
 def test_inspection_says_what_is_not_read(tmp_path: Path) -> None:
     write_image(notes(tmp_path) / "animals" / "fox.png", "red", 80)
-    said = "\n".join(text_lines(inspect_knowledge_base(tmp_path, progress=False)))
+    said = "\n".join(text_lines(inspect_knowledge_base(tmp_path)))
     assert "pages in de, also there in another language (--only 'de/*' reads them) 1 entity" in said
     assert (
         "1 of 5 entities may be lists or pages about the site, such as about.md; --skip pages leaves them out" in said
