@@ -91,8 +91,8 @@ def test_a_thing_that_fills_a_part_of_the_frame_is_found_there(folder: Path, at:
     assert list(found.timings_ms) == ["step1", "step2", "step3"] and list(found.rankings) == ["step1", "step2", "step3"]
 
 
-def test_what_is_recognized_or_unknown_is_searched_once(folder: Path) -> None:
-    retriever, asked = pipeline(folder), list[int]()
+def count_queries(retriever: Retriever, asked: list[int]) -> None:
+    """Appends the number of queries of each call of step 1 to `asked`."""
     first, *others = retriever.steps
 
     class Counted:
@@ -103,6 +103,11 @@ def test_what_is_recognized_or_unknown_is_searched_once(folder: Path) -> None:
             return first.start(queries)
 
     retriever.steps = [Counted(), *others]
+
+
+def test_what_is_recognized_or_unknown_is_searched_once(folder: Path) -> None:
+    retriever, asked = pipeline(folder), list[int]()
+    count_queries(retriever, asked)
     [found] = retriever.retrieve([Query(flag("France", (300, 200)), "", "whole")])
     assert found.crop is None and asked == [1]
     noise = np.random.default_rng(0).integers(0, 256, (90, 120, 3), dtype=np.uint8)
@@ -126,16 +131,7 @@ def test_only_proposed_crops_go_through_the_first_step(folder: Path) -> None:
         return [1.0 if number == wanted else 0.0 for number in range(len(crops))]
 
     retriever = pipeline(folder, propose=propose)
-    first, *others = retriever.steps
-
-    class Counted:
-        name = "step1"
-
-        def start(self, queries: Sequence[Query]) -> Finish:
-            asked.append(len(queries))
-            return first.start(queries)
-
-    retriever.steps = [Counted(), *others]
+    count_queries(retriever, asked)
     [found] = retriever.retrieve([on_black("Ireland", (150, 113), (250, 187))])
     assert found.crop == PROPOSALS[wanted] and retriever.index.entity(found.candidates[0].row).title == "Ireland"
     assert sum(asked) == 1 + PROPOSED + 1 and given == [(400, 300)]

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import os
-import random
-import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -123,26 +121,3 @@ def test_without_a_cache_every_file_is_read(tmp_path: Path) -> None:
     [expected] = digests_of([b"a"])
     for cache in (tmp_path / "damaged", tmp_path / "a" / "below a file"):
         assert list(digests_of([tmp_path / "a"], cache)) == [expected]
-
-
-def test_every_changed_byte_is_noticed_and_no_copy_is(tmp_path: Path) -> None:
-    rng = random.Random(0)
-    folder = tmp_path / "inputs"
-    folder.mkdir()
-    for number in range(40):
-        (folder / str(number)).write_bytes(rng.randbytes(rng.randint(1, 3000)))
-
-    def items(folder: Path) -> Items:
-        return files_as_items(((path.name, path) for path in sorted(folder.iterdir())), "file")
-
-    agree(tmp_path / "n.json", {"files": items(folder)})
-    for number in range(40):
-        path = folder / str(number)
-        content = path.read_bytes()
-        place = rng.randrange(len(content))
-        path.write_bytes(content[:place] + bytes([content[place] ^ 1 << rng.randrange(8)]) + content[place + 1 :])
-        with pytest.raises(ValueError, match=re.escape("files: 1 of 40 files has other bytes")):
-            agree(tmp_path / "n.json", {"files": items(folder)})
-        path.write_bytes(content)
-        shutil.copytree(folder, copy := tmp_path / f"copy {number}")
-        assert agree(tmp_path / "n.json", {"files": items(copy)})
