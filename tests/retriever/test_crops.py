@@ -91,7 +91,7 @@ def test_a_thing_that_fills_a_part_of_the_frame_is_found_there(folder: Path, at:
     assert list(found.timings_ms) == ["step1", "step2", "step3"] and list(found.rankings) == ["step1", "step2", "step3"]
 
 
-def count_queries(retriever: Retriever, asked: list[int]) -> None:
+def count_queries(retriever: Retriever[Index], asked: list[int]) -> None:
     """Appends the number of queries of each call of step 1 to `asked`."""
     first, *others = retriever.steps
 
