@@ -152,7 +152,7 @@ class FusionBatches(Dataset[FusionBatch]):
             number = rng.randrange(len(self._articles[country]["section_texts"]))
             sections.append(self._passage(made_up_name(rng), country, number))
         kinds = [rng.choice(["sense", "known words", "unknown words"]) for _ in range(2)]
-        words = {"known words": self._words, "unknown words": _unknown_words(rng)}
+        words = {"known words": self._words, "unknown words": [random_word(rng) for _ in range(60)]}
         if kinds[0] != "sense":
             asked = _some(words[kinds[0]], rng, 4, 12)
         if kinds[1] != "sense":
@@ -178,10 +178,6 @@ def random_word(rng: random.Random) -> str:
         rng.choice(["", rng.choice(CONSONANTS)]) + rng.choice(VOWELS) + rng.choice(["", rng.choice(CONSONANTS)])
         for _ in range(syllables)
     )
-
-
-def _unknown_words(rng: random.Random) -> list[str]:
-    return [random_word(rng) for _ in range(60)]
 
 
 def _some(words: list[str], rng: random.Random, fewest: int, most: int) -> str:

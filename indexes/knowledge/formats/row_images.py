@@ -96,16 +96,12 @@ def image_words(image: Mapping[str, Any], losses: Losses) -> tuple[str, dict[str
             continue
         is_prose = len(text) >= _SENTENCE and " " in text and not RIGHTS.fullmatch(folded(str(name)))
         if folded(str(name)) in _CAPTIONS:
-            said.append(_in_one_line(value))
+            said.append(" ".join(plain(text_in(value)).split()))
         elif is_prose or any(_objects(value)):
             more[name] = value
         else:
             losses.leave_out(_DETAILS, words_within(value))
     return " ".join(dict.fromkeys(filter(None, said))), more
-
-
-def _in_one_line(value: Any) -> str:
-    return " ".join(plain(text_in(value)).split())
 
 
 def _objects(value: Any) -> Iterator[Mapping[str, Any]]:
