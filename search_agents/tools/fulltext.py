@@ -48,6 +48,7 @@ class FullText:
         self._read: weakref.ref[object] | None = None
         self._changes = 0
         self._tables: sqlite3.Connection | None = None
+        self._close: weakref.finalize[[], FullText] | None = None
         self._rows: set[int] = set()
 
     @property
@@ -107,7 +108,10 @@ class FullText:
         rows = set(index.rows() if isinstance(index, LiveIndex) else range(len(index)))
         gone = self._rows - rows
         if self._tables is None or len(gone) > len(rows) // 2:  # a compaction renumbers all rows
+            if self._close is not None:
+                self._close()
             self._tables, self._rows, gone = _tables(), set(), set()
+            self._close = weakref.finalize(self, self._tables.close)
         self._tables.executemany("DELETE FROM places WHERE entity = ?", ((row,) for row in gone))
         self._tables.executemany("DELETE FROM names WHERE entity = ?", ((row,) for row in gone))
         self._add(self._tables, sorted(rows - self._rows))
