@@ -242,8 +242,9 @@ class _Window:
 
     def _reason(self, error: json.JSONDecodeError, open_end: bool) -> str:
         """Returns why text is not JSON, in the words of its author's mistake if it is a usual one."""
-        found = self._text[error.pos :].lstrip(_SPACE)[:1]
-        before = self._text[: error.pos].rstrip(_SPACE)[-1:]
+        place = error.pos + self._text.startswith(",", error.pos)  # Python 3.13 names the comma, not what is after it
+        found = self._text[place:].lstrip(_SPACE)[:1]
+        before = self._text[:place].rstrip(_SPACE)[-1:]
         if before == "," and found in ("}", "]"):
             return f"a comma before {found!r}, which JSON does not allow; remove it"
         if found == "'":
