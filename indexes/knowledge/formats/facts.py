@@ -70,16 +70,20 @@ def facts_of(name: str, value: Any, losses: Losses) -> Iterator[tuple[str, str]]
 
 def words_within(value: Any) -> str:
     """Returns all texts in a value, for counting; it may be nested deeper than Python's stack."""
-    texts, waiting = list[str](), [value]
+    return " ".join(filter(None, map(scalar_of, _leaves(value, objects=True))))
+
+
+def _leaves(value: Any, objects: bool = False) -> Iterator[Any]:
+    """Yields what nested lists hold, in order, and with `objects` what objects hold; they may be very deep."""
+    waiting = [value]
     while waiting:
         one = waiting.pop()
-        if isinstance(one, Mapping):
-            waiting += reversed(list(one.values()))
-        elif isinstance(one, list | tuple):
+        if isinstance(one, list | tuple):
             waiting += reversed(one)
-        elif text := scalar_of(one):
-            texts.append(text)
-    return " ".join(texts)
+        elif objects and isinstance(one, Mapping):
+            waiting += reversed(list(one.values()))
+        else:
+            yield one
 
 
 def as_sections(
@@ -146,7 +150,7 @@ def _item(value: Any, losses: Losses, depth: int) -> str:
     """Returns a list item as text; for an object, its title and text, with other facts in parentheses."""
     value = literal_of(value)
     if isinstance(value, list | tuple):
-        return ", ".join(filter(None, (_item(one, losses, depth) for one in value)))
+        return ", ".join(filter(None, (_item(one, losses, depth) for one in _leaves(value))))
     if not isinstance(value, Mapping):
         return " ".join(plain(scalar_of(value) or "", losses).split())
     title_name, title = _title(value)
@@ -190,7 +194,7 @@ def leave_out_others(value: Any, used: str, losses: Losses) -> None:
 def _words(value: Any) -> str:
     """Returns a value, a list of values, or a value in several languages, as words."""
     if isinstance(value, list):
-        return ", ".join(filter(None, map(_words, value)))
+        return ", ".join(filter(None, map(_words, _leaves(value))))
     return " ".join(plain(text_in(value)).split())
 
 
@@ -212,7 +216,7 @@ def texts_in(value: Any) -> Iterator[str]:
             if isinstance(one := literal_of(value[key]), str | list):
                 yield from texts_in(one)
     elif isinstance(value, list | tuple):
-        for one in map(literal_of, value):
+        for one in map(literal_of, _leaves(value)):
             if isinstance(one, str | list):
                 yield from texts_in(one)
             elif isinstance(one, Mapping) and (title := _title(one)[1]):
@@ -232,7 +236,7 @@ def has_parts(value: Any) -> bool:
 def text_in(value: Any) -> str:
     """Returns the text of an article: the items of a list as paragraphs, or the preferred text of an object."""
     if isinstance(value, list | tuple):
-        return "\n".join(filter(None, map(text_in, value)))
+        return "\n".join(filter(None, map(text_in, _leaves(value))))
     if isinstance(value, Mapping):
         return next(texts_in(value), "")
     return scalar_of(value) or ""
