@@ -142,6 +142,7 @@ def test_the_images_hold_what_they_need() -> None:
         "configs",
         "weights",
         "pyproject.toml",
+        "hatch_build.py",
         "constraints.txt",
         "requirements.lock",
         "requirements-models.lock",
