@@ -131,10 +131,12 @@ def test_a_build_calibrates_and_the_retriever_uses_it(index: Path, caplog: pytes
     assert open_retriever(without, index).recognition == replace(retriever.recognition, crop_threshold=None)
     shown = [Image.open(index.parent / "images" / f"{number}.png") for number in range(8)]
     known = retriever.retrieve([Query(image, "What is this?", "known") for image in photographed_again(shown, 9)])
-    strange = retriever.retrieve([Query(Image.effect_noise((99, 99), 80).convert("RGB"), "What is this?", "noise")])
+    draw = np.random.default_rng(5)
+    noise = [Image.fromarray(draw.integers(0, 256, (99, 99, 3), np.uint8)) for _ in range(8)]
+    strange = retriever.retrieve([Query(image, "What is this?", "noise") for image in noise])
     threshold = profile.recognition.threshold
     assert sum((one.recognized or 0) >= threshold for one in known) >= 6
-    assert strange[0].recognized is not None and strange[0].recognized < threshold
+    assert sum((one.recognized or 0) < threshold for one in strange) >= 7
     own = load_profile("embedded", [*PLAIN, "recognition.general=false"])
     fitted = open_retriever(own, index).recognition
     assert fitted is None or fitted.bias == own.recognition.bias  # what `omgm sweep --recognition` found comes first
