@@ -61,9 +61,10 @@ class PackedRoberta:
 
 
 def packed(model: PreTrainedModel) -> PackedRoberta | None:
-    """Returns a model without padding if it is a RoBERTa in half precision on a GPU, else `None`."""
-    fits = model.config.model_type in _KINDS and model.device.type == "cuda" and model.dtype in _HALF
-    return PackedRoberta(model) if fits else None
+    """Returns a model without padding if it is a RoBERTa in half precision on a GPU of Ampere or later, else `None`."""
+    if model.config.model_type not in _KINDS or model.device.type != "cuda" or model.dtype not in _HALF:
+        return None
+    return PackedRoberta(model) if torch.cuda.get_device_capability(model.device) >= (8, 0) else None
 
 
 def flash_attention(query: Tensor, key: Tensor, value: Tensor, ends: Tensor, longest: int) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,3 +51,10 @@ def test_logits_are_those_of_the_model(kind: str) -> None:
 def test_a_cpu_uses_the_model_itself() -> None:
     assert packed(MODELS["roberta"]) is None
     assert packed(MODELS["xlm-roberta"].to(torch.bfloat16)) is None
+
+
+def test_an_old_gpu_has_no_flash_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    config = SimpleNamespace(model_type="xlm-roberta")
+    model: Any = SimpleNamespace(config=config, device=torch.device("cuda"), dtype=torch.float16)
+    assert packed(model) is None
