@@ -18,7 +18,7 @@ from retriever.types import FloatArray
 
 LONGEST = 48
 """Maximum length of an answer in tokens."""
-LABELED = 2.0
+LABELED = 3.0
 """Nats that a value gains whose label has exactly the question's words."""
 _SENTENCE_END = re.compile(
     r"""\n|(?:(?<![A-Z])[a-z]{3}|\d|[)\]"\u201d])[.!?]["\u201d')\]]*\s+(?=["\u201c'(\[]*[A-Z])"""
@@ -121,13 +121,29 @@ def _label_matches(text: str, question: str) -> tuple[FloatArray, NDArray[np.int
     """Returns how well the label of each line matches the question, 0 to 1, and where the first label ends, [lines]."""
     asked = without_deixis(question)
     own = tokenize(asked)
-    matches, ends, place = list[float](), list[int](), 0
+    known = [*own, *implied(asked)]
+    matches, ends, place, wholes = list[float](), list[int](), 0, list[frozenset[str]]()
     for line in text.split("\n"):
-        matches.append(best_label(labels_of(line), [*own, *implied(asked)], own, rarity))
+        labels = list(labels_of(_spelled_out(line, asked)))
+        matches.append(best_label(labels, known, own, rarity))
+        wholes.append(frozenset().union(*labels))
         end = re.search(r"[:=|]\s|\s-\s", line)
         ends.append(place + (end.end() if end else 0))
         place += len(line) + 1
+    for number, label in enumerate(wholes):  # "Top speed" is not asked for if there is a "Speed"
+        if any(other < label and other & set(known) == label & set(known) for other in wholes):
+            matches[number] = 0
     return np.array(matches, np.float32), np.array(ends)
+
+
+def _spelled_out(line: str, question: str) -> str:
+    """Returns a line whose abbreviations are written as in a question: "Max. speed"."""
+    words = _WORDS.findall(question)
+
+    def word(found: re.Match[str]) -> str:
+        return next((one for one in words if one.casefold().startswith(found[1].casefold())), found[0])
+
+    return re.sub(r"\b([^\W\d_]{2,5})\.(?=\s)", word, line) if "." in line else line
 
 
 @lru_cache(maxsize=64)  # a text is read window by window
@@ -170,21 +186,22 @@ def whole(text: str, start: int, end: int, counted: bool = False) -> tuple[int, 
     """
     start += len(text[start:end]) - len(text[start:end].lstrip(" ,;:.|\n"))
     end = start + len(text[start:end].rstrip(" ,;:|\n"))
-    found = _RANGE_BEFORE.search(text, max(0, start - 24), start)
+    line = text.rfind("\n", 0, start) + 1, (text + "\n").index("\n", end)  # a quantity does not cross its end
+    found = _RANGE_BEFORE.search(text, max(line[0], start - 24), start)
     if found and re.match(rf"{_AMOUNT}(?!\w)", text[start:end], re.IGNORECASE):
         start = found.start()
     while start and text[start - 1] in _BEFORE and (start < 2 or not text[start - 2].isalnum()):
         start -= 1
     if _ENDS_IN_AMOUNT.search(text, max(0, end - 24), end):
-        if found := _RANGE_AFTER.match(text, end):
+        if found := _RANGE_AFTER.match(text, end, line[1]):
             end = found.end()
-        if _ENDS_IN_DAY.search(text, start, end) and (found := _MONTH_AFTER.match(text, end)):
+        if _ENDS_IN_DAY.search(text, start, end) and (found := _MONTH_AFTER.match(text, end, line[1])):
             return _balanced(text, start, found.end())
-        if found := (_SCALES if counted else _MORE).match(text, end):
+        if found := (_SCALES if counted else _MORE).match(text, end, line[1]):
             end = found.end()
         while end < len(text) and text[end] in _AFTER and text[end - 1].isdigit():
             end += 1
-    elif _ENDS_IN_UNIT.search(text, max(0, end - 24), end) and (found := _ANOTHER_PART.match(text, end)):
+    elif _ENDS_IN_UNIT.search(text, max(0, end - 24), end) and (found := _ANOTHER_PART.match(text, end, line[1])):
         end = found.end()
     return _balanced(text, start, end)
 

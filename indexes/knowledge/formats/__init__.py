@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from indexes.knowledge.file_names import unread_folders
+from indexes.knowledge.file_names import sorted_files, unread_folders
 from indexes.knowledge.formats.fields import Names, without_pattern
-from indexes.knowledge.formats.guess import PACKED
+from indexes.knowledge.formats.guess import PACKED, READABLE
 from indexes.knowledge.formats.guess import guess_format as guess_format
 from indexes.knowledge.formats.json_rows import json_files
 from indexes.knowledge.formats.jsonl import read_jsonl
 from indexes.knowledge.formats.losses import Losses, words_in
 from indexes.knowledge.formats.markdown import read_markdown
 from indexes.knowledge.formats.mediawiki import read_mediawiki
-from indexes.knowledge.formats.note_files import article_files
+from indexes.knowledge.formats.note_files import MARKDOWN, article_files, text_files
 from indexes.knowledge.formats.parquet import read_parquet
 from indexes.knowledge.formats.published import read_evqa, read_wiki6m
 from indexes.knowledge.formats.reading import Entry, Reading, SeenHashes, SkippedEntries, unreadable
@@ -102,19 +102,25 @@ def read_knowledge_base(
     closed, elsewhere = unread_folders(path, _SUFFIXES)
     for link, count in elsewhere.items():
         ledger.leave_out("files in linked folders; read these as knowledge bases of their own", link, count, "entities")
+    if others := _files_beside(path, format):
+        first = others[0].relative_to(path).as_posix()
+        ledger.leave_out("files of other formats, each a knowledge base of its own", first, len(others), "files")
     refused = ((str(path / inner), unreadable(path / inner, error)) for inner, error in closed.items())
     reading = Reading(fields, ledger, dropped, keep_navigation, selection.has_file)
-    for where, entry in chain(refused, reader(path, reading)):
+    for where, entry in _one_by_one(chain(refused, reader(path, reading)), ledger):
         if only is not None and not where.startswith((f"{only}/", f"{only}:")) and where != str(only):
+            ledger.forget()
             continue
         if not selection.has(where, entry.id if isinstance(entry, Entity) else ""):
+            ledger.forget()
             continue
         skipped.total += 1
         ledger.at(where)
         if not isinstance(entry, ValueError) and (reason := _unusable(entry, seen)):
-            _leave_out(ledger, "text of entries that cannot be used", entry.sections, entry.title)
+            ledger.reject("text of entries that cannot be used", entry)
             entry = ValueError(f"{where}: {reason}")
         if isinstance(entry, ValueError):
+            ledger.reject("text of entries that cannot be used")
             skipped.add(path, where, entry)
             ledger.leave_out("entries that cannot be used", str(entry).removeprefix(f"{where}: "), unit="entities")
             continue
@@ -126,6 +132,23 @@ def read_knowledge_base(
                 _leave_out(losses, f"sections titled {section.title}", (section,), entry.title)
         yield kept if reader is read_evqa else divided(kept)
     skipped.close(path)
+
+
+def _one_by_one(entries: Iterable[Entry], ledger: Losses) -> Iterator[Entry]:
+    """Yields entries; the ledger begins each anew."""
+    for entry in entries:
+        yield entry
+        ledger.next_entry()
+
+
+def _files_beside(path: Path, format: str) -> list[Path]:
+    """Returns the files in a folder that could be knowledge bases, but are not read as a format."""
+    if not path.is_dir():
+        return []
+    read = _files_of(path, format)
+    suffixes = {file.suffix.lower() for file in read}.union(MARKDOWN)  # notes beside others describe the folder
+    others = [file for file in sorted_files(path, READABLE) if file.suffix.lower() not in suffixes]
+    return others + [file for file in text_files(path) if ".txt" not in suffixes]
 
 
 def _unusable(entity: Entity, seen: SeenHashes) -> str:
@@ -183,10 +206,7 @@ def hash_knowledge_base(path: Path, format: str, names: Names | None = None) -> 
 
     The given names of fields are included, because they change what is read.
     """
-    listed = (_FILES | {"zim": zim_parts}).get(format)
-    if listed is None and path.is_dir():
-        listed = xml_files if format == "xml" else json_files
-    files = [path] if listed is None else listed(path)
+    files = _files_of(path, format)
     rows = {"sql": hash_sql, "huggingface": hash_huggingface}.get(format)
     if files == [path] and not names and rows is None:
         return sha256_of(path)
@@ -196,6 +216,14 @@ def hash_knowledge_base(path: Path, format: str, names: Names | None = None) -> 
     if names:
         digest.update(as_line(dict(sorted(names.items()))))
     return digest.hexdigest()
+
+
+def _files_of(path: Path, format: str) -> list[Path]:
+    """Returns the files of a knowledge base."""
+    listed = (_FILES | {"zim": zim_parts}).get(format)
+    if listed is None and path.is_dir():
+        listed = xml_files if format == "xml" else json_files
+    return [path] if listed is None else listed(path)
 
 
 def _hash_of(file: Path) -> str:

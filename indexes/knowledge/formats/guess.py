@@ -54,6 +54,8 @@ _ALIKE = {
     ".md": (".markdown", ".mdx", ".qmd", ".rmd", ".html", ".htm", ".xhtml"),
 }
 _ADVICE |= {other: _ADVICE[known] for known, others in _ALIKE.items() for other in others}
+READABLE = (*_EXTENSIONS, *_ADVICE)
+"""Extensions of files that are a knowledge base of their own, or can become one."""
 _DOCUMENTS = (".rst", ".adoc", ".asciidoc", ".asc", ".org", ".tex", ".textile", ".docx", ".odt", ".ipynb")
 """Extensions of unsupported articles; a folder with more of them than of supported ones is refused."""
 _TABLES = (".txt", ".tab", ".dat")

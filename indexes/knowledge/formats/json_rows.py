@@ -173,15 +173,15 @@ def _in_folder(path: Path, losses: Losses) -> Iterator[tuple[str, Any]]:
     files = json_files(path)
     if not files:
         raise ValueError(f"{path}: no JSON or YAML (*.json, *.jsonl, *.yml) in this folder")
-    others = [] if _is_yaml(files[0]) else sorted_files(path, _YAML)
-    losses.leave_out("YAML files beside JSON files", str(next(iter(others), "")), len(others), "files")
     for file in files:
         try:
             if file.suffix.lower() in _LINES:
                 yield from _in_lines(file)
                 continue
             losses.at(str(file))
-            found = _in_value(_load(file), str(file), losses, itself=True)
+            value = _load(file)
+            alone = len(files) == 1 and isinstance(value, Mapping) and not _titled(value)
+            found = _in_value(value, str(file), losses, itself=not alone)
         except OSError as error:
             yield str(file), unreadable(file, error)
             continue

@@ -66,6 +66,7 @@ class Losses:
         self.notes: list[str] = []
         self._root, self._where, self._source = root, "", ""
         self._kept, self._pending, self._length = 0, list[str](), 0
+        self._repeated, self._of_entry = 0, list[tuple[str, int]]()
 
     def at(self, where: str, source: str = "") -> None:
         """Begins an entry, for examples. Its file's text is the `source` if there are several lines to tell apart."""
@@ -90,6 +91,8 @@ class Losses:
             loss = self.left_out[reason] = Loss(unit, 0, 0, self._example(text))
         loss.count += count
         loss.places += 1
+        if unit in ("words", "furniture"):
+            self._of_entry.append((reason, count))
 
     def keep(self, *texts: str) -> None:
         """Counts texts that are kept."""
@@ -105,6 +108,29 @@ class Losses:
     def repeat(self, words: int) -> None:
         """Counts words that are kept but not of the source, such as a column's name that is repeated in every row."""
         self._kept -= words
+        self._repeated += words
+
+    def next_entry(self) -> None:
+        """Ends the current entry, which can then no longer be rejected or forgotten."""
+        self._repeated = 0
+        self._of_entry.clear()
+
+    def reject(self, reason: str, entity: Entity | None = None) -> None:
+        """Counts the words of the current entry, which is left out as a whole."""
+        self._kept += self._repeated
+        texts = texts_of(entity) if entity is not None else []
+        self.leave_out(reason, "\n".join(texts[:1]), words_in(texts) - self._repeated if texts else 0)
+        self._repeated = 0
+
+    def forget(self) -> None:
+        """Takes back what the current entry counted, because it is none of those to be read."""
+        self._kept += self._repeated
+        for reason, count in self._of_entry:
+            loss = self.left_out[reason]
+            loss.count, loss.places = loss.count - count, loss.places - 1
+            if not loss.places:
+                del self.left_out[reason]
+        self.next_entry()
 
     def to_json(self) -> dict[str, Any]:
         """Returns the counts; the reasons with most words come first."""

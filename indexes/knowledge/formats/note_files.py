@@ -11,7 +11,7 @@ from pathlib import Path
 from indexes.knowledge.file_names import sorted_files
 from indexes.knowledge.formats.encodings import BEGINNING, encoding_of
 
-_MARKDOWN = (".md", ".markdown", ".mdx", ".qmd", ".rmd")
+MARKDOWN = (".md", ".markdown", ".mdx", ".qmd", ".rmd")
 _PROJECT_FILES = frozenset(
     {"LICENSE", "LICENCE", "CONTRIBUTING", "CODE_OF_CONDUCT", "CHANGELOG", "SECURITY", "SUPPORT", "GOVERNANCE"}
     | {"SUMMARY", "PULL_REQUEST_TEMPLATE", "ISSUE_TEMPLATE", "AUTHORS", "CONTRIBUTORS", "AGENTS", "CLAUDE"}
@@ -42,7 +42,7 @@ def markdown_files(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         raise ValueError(f"{path}: not a folder; Markdown is read from a folder of *.md files")
-    return [file for file in sorted_files(path, _MARKDOWN) if file.stem not in _PROJECT_FILES]
+    return [file for file in sorted_files(path, MARKDOWN) if file.stem not in _PROJECT_FILES]
 
 
 def text_files(path: Path) -> list[Path]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
-from itertools import chain, islice
+from itertools import chain, groupby, islice
 from typing import Any
 
 from indexes.knowledge.formats.facts import (
@@ -65,26 +65,50 @@ def entities_of(
         ValueError: No row has a field given in `reading.names`.
     """
     joined = grouped(((where, _literals_in(row)) for where, row in rows), reading.names)
-    sample = list(islice(joined, _SAMPLE))
-    readable = [row for _, row in sample if isinstance(row, Mapping)]
-    titles, unseen, columns = SeenHashes(), set(reading.names), list(readable[0]) if readable else []
-    reading = with_shape(reading, readable)
-    names = reading.names
-    for number, (where, row) in enumerate(chain(sample, joined), start=1):
-        if isinstance(row, ValueError):
-            yield where, row
-            continue
-        if unseen and isinstance(row, Mapping):
-            unseen = {field for field in unseen if field_of(row, field, names)[1] is None}
-        where = place_of(row, where, names)
-        reading.losses.at(where)
-        _, entry = attempt(where, partial(read or entity_of, row, where, reading))
-        if isinstance(entry, Entity) and not entry.id:
-            new = titles.add(hash_id(entry.title))
-            entry = replace(entry, id=entry.title if new else f"{entry.title} ({number})")
-        yield where, entry
+    given = reading.names
+    titles, unseen, columns, count = SeenHashes(), set(given), list[str](), 0
+    for _, alike in groupby(joined, _Kinds()):
+        sample = list(islice(alike, _SAMPLE))
+        readable = [row for _, row in sample if isinstance(row, Mapping)]
+        columns = columns or list(readable[0] if readable else ())
+        reading = with_shape(replace(reading, names=given), readable)
+        names = reading.names
+        for count, (where, row) in enumerate(chain(sample, alike), start=count + 1):
+            if isinstance(row, ValueError):
+                yield where, row
+                continue
+            if unseen and isinstance(row, Mapping):
+                unseen = {field for field in unseen if field_of(row, field, names)[1] is None}
+            where = place_of(row, where, names)
+            reading.losses.at(where)
+            _, entry = attempt(where, partial(read or entity_of, row, where, reading))
+            if isinstance(entry, Entity) and not entry.id:
+                new = titles.add(hash_id(entry.title))
+                entry = replace(entry, id=entry.title if new else f"{entry.title} ({count})")
+            yield where, entry
     for field in sorted(unseen) if columns else ():
-        raise ValueError(f"{what}: --map {field}={names[field]}: no entry has it; fields are {_listed(columns)}")
+        raise ValueError(f"{what}: --map {field}={given[field]}: no entry has it; fields are {_listed(columns)}")
+
+
+class _Kinds:
+    """Numbers the kinds of rows in a sequence: a new one begins with a file of rows most of whose fields are others.
+
+    Files with one row each are all of kind 0.
+    """
+
+    def __init__(self) -> None:
+        self._number, self._file, self._fields = 1, "", frozenset[str]()
+
+    def __call__(self, place: tuple[str, Any]) -> int:
+        where, row = place
+        file, inside, _ = where.partition(": ")
+        if not inside:
+            return 0
+        if isinstance(row, Mapping) and file != self._file:
+            self._file, fields = file, frozenset(row) - {BESIDE}
+            if 2 * len(fields & self._fields) < len(fields | self._fields):
+                self._number, self._fields = self._number + 1, fields
+        return self._number
 
 
 def _literals_in(row: Any) -> Any:

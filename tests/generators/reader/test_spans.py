@@ -106,9 +106,29 @@ def test_the_value_with_the_questions_label_gains() -> None:
     scores = np.zeros((9, 2), np.float32)
     scores[3] = 0.9  # "mild" twice 0.9, "29" nothing
     found = best_span(window(text, pieces), scores, "What is the median age?", text, "")
-    assert found is not None and text[found.start : found.end] == "29" and found.margin == 2
+    assert found is not None and text[found.start : found.end] == "29" and found.margin == 3
     found = best_span(window(text, pieces), scores, "What is the climate?", text, "")
     assert found is not None and text[found.start : found.end] == "mild"
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("What is the range?", "9"),
+        ("What is its Max. range?", "8"),
+        ("What is the maximum range?", "8"),
+        ("What is the minimum fare?", "2"),
+        ("What is the price?", "6"),
+        ("What is the sale price?", "5"),
+    ],
+)
+def test_the_label_without_other_words_is_meant(question: str, expected: str) -> None:
+    text = "Max. range: 8\nRange: 9\nMin. fare: 2\nFare: 3\nSale price: 5\nPrice: 6"
+    pieces = text.replace("\n", " ").split()
+    scores = np.zeros((len(pieces) + 2, 2), np.float32)
+    scores[[1 + pieces.index(one) for one in "893256"]] = 1
+    found = best_span(window(text, pieces), scores, question, text, "")
+    assert found is not None and text[found.start : found.end] == expected
 
 
 @pytest.mark.parametrize(

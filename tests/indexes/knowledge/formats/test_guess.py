@@ -173,9 +173,21 @@ def test_links(tmp_path: Path, format: str) -> None:
     assert loss.count == 2 and f"owls leads to {elsewhere}".startswith(loss.example)  # long examples are cut
 
 
-def test_yaml_beside_json_is_counted(tmp_path: Path) -> None:
-    write(tmp_path, "jsonl", "robin")
-    (tmp_path / "wren.yml").write_text(json.dumps({"name": "Wren"}))
-    losses = Losses()
-    assert titles(tmp_path, "jsonl", losses=losses) == ["robin"]
-    assert str(tmp_path / "wren.yml").startswith(losses.left_out["YAML files beside JSON files"].example)
+@pytest.mark.parametrize(
+    ("format", "beside"),
+    [
+        ("jsonl", ["data/wren.yml", "birds.csv"]),
+        ("markdown", ["_data/birds.csv", "pages/wren.html", "data.json", "wren.txt", "table.parquet", "birds.xlsx"]),
+        ("website", ["birds.tsv", "feed.xml"]),
+    ],
+)
+def test_files_of_other_formats_are_counted(format: str, beside: list[str], tmp_path: Path) -> None:
+    write(tmp_path, format, "robin")
+    for name in (*beside, "README.md", "node_modules/x.json", ".obsidian/app.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        if format != "markdown" or name != "README.md":
+            (tmp_path / name).write_text("A wren is a small bird that sings.")
+    losses = Losses(str(tmp_path))
+    assert titles(tmp_path, format, losses=losses) == ["robin"]
+    [loss] = losses.left_out.values()
+    assert (loss.unit, loss.count) == ("files", len(beside)) and loss.example in beside

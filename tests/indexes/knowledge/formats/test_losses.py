@@ -98,6 +98,26 @@ def test_dropped_sections_and_unusable_entries_are_counted(tmp_path: Path) -> No
     assert losses.to_json()["words"] == {"source": 3, "kept": 2}
 
 
+def test_entries_that_are_not_read_leave_no_words(tmp_path: Path) -> None:
+    rows = [
+        {"id": id, "title": f"Hen {n}", "Egg weight": "60 g", "Eggs a year": n, "rights": "CC0 by us"}
+        for id, n in ((1, 200), (2, 150), (2, 140), (3, 90))
+    ]
+    path = tmp_path / "hens.json"
+    path.write_text(json.dumps([*rows, {"id": 4, "Egg weight": "50 g"}]))
+    losses = Losses(str(path))
+    names = {"only": "[12]"}
+    assert len(list(read_knowledge_base(path, names=names, skipped=SkippedEntries(1), losses=losses))) == 2
+    found = losses.to_json()  # 60, g and the number of eggs of each
+    assert found["words"] == {"source": 9, "kept": 6}
+    assert {one["reason"]: (one["count"], one["places"]) for one in found["left_out"]} == {
+        "text of entries that cannot be used": (3, 1),
+        "entries that cannot be used": (1, 1),
+        "licenses and rights": (9, 3),
+        "entities other than those of --only": (2, 2),
+    }
+
+
 @pytest.mark.parametrize("text", ["", "  \n"])
 def test_nothing_is_no_word(text: str) -> None:
     assert words_in([text]) == words_in([]) == 0

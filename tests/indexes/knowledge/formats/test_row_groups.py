@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -258,3 +259,25 @@ def test_a_named_object_that_says_one_thing_more_has_it_as_its_text(tmp_path: Pa
         "Maker, name: Ann",
         "Maker, born: 1951",
     ]
+
+
+def test_each_file_of_a_folder_has_its_own_fields(tmp_path: Path) -> None:
+    files: dict[str, Any] = {
+        "crew.json": [{"id": f"c{n}", "full name": f"Ann {n}", "rank": "cook", "bio": "word " * 20} for n in range(60)],
+        "ships.json": [{"id": f"s{n}", "name": {"english": f"Tern {n}", "french": f"Sterne {n}"}} for n in range(2)],
+        "ports.json": [{"id": f"p{n}", "harbour": f"Bay {n}", "depth": f"{n} m"} for n in range(3)],
+        "towns/one.json": {"id": "t1", "title": "Ayr", "depth": "9 m"},
+        "towns/two.json": {"id": "t2", "title": "Wick", "depth": "8 m"},
+    }
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(content))
+    found = {one.id: one for one in read_knowledge_base(tmp_path, skipped=SkippedEntries(0))}
+    assert len(found) == 67
+    assert [found[id].title for id in ("c59", "p2", "s1", "t2")] == ["Ann 59", "Bay 2", "Tern 1", "Wick"]
+    assert found["s1"].names == ("Sterne 1",) and found["c1"].sections[0].text.startswith("word word")
+
+
+def test_the_only_file_of_a_folder_names_the_images(tmp_path: Path) -> None:
+    (tmp_path / "codes.json").write_text(json.dumps({"fi": "Finland", "no": "Norway"}))
+    assert [one.title for one in read_knowledge_base(tmp_path)] == ["Finland", "Norway"]
