@@ -115,4 +115,7 @@ def _said(counts: dict[str, int], kb: Path) -> Iterator[str]:
     if pruned := counts["pruned"]:
         yield f"{counted(pruned, 'entity')} removed: not in {kb}"
     if absent := counts["not_in_file"]:
-        yield f"{counted(absent, 'entity')} of the index not in {kb}; they stay (--prune with the whole removes them)"
+        yield (
+            f"{counted(absent, 'entity')} of the index not among those read from {kb}; they stay "
+            "(--prune with the whole removes them)"
+        )

@@ -26,6 +26,7 @@ from indexes.knowledge.formats.outline import outlined, split_article
 from indexes.knowledge.formats.page_images import BADGE, photos_first, source_of
 from indexes.knowledge.formats.reading import Entry, Reading, SeenHashes, attempt
 from indexes.knowledge.formats.row_images import row_images
+from indexes.knowledge.formats.selection import in_same_languages
 from indexes.knowledge.formats.site_markup import Note, without_site_markup
 from indexes.knowledge.ids import hash_id
 from indexes.knowledge.image_files import ImageFiles
@@ -50,10 +51,11 @@ def read_markdown(path: Path, reading: Reading) -> Iterator[Entry]:
     files = article_files(path)
     if not files:
         raise ValueError(f"{path}: no Markdown file (*.md) in this folder")
-    files = list(filter(reading.has_file, files))
+    every, files = files, list(filter(reading.has_file, files))
+    beside = in_same_languages(every, files, path)
     names, losses = reading.names, reading.losses
-    notes = _Notes(path, files, reading, ImageFiles(path))
-    shared = notes.shared_by(files[:: max(len(files) // _SAMPLE, 1)])
+    notes = _Notes(path, beside, reading, ImageFiles(path))
+    shared = notes.shared_by(files) | (notes.shared_by(beside) if beside is not every else frozenset())
     ids, unseen = SeenHashes(), set(names)
     for file in files:
         losses.at(str(file))
@@ -87,8 +89,9 @@ class _Notes:
         return field_of(self._settings, field, self._reading.names)[1] is not None
 
     def shared_by(self, files: Sequence[Path]) -> frozenset[str]:
-        """Returns the lines of links that at least half of the given notes share; none for fewer than six notes."""
+        """Returns the lines of links that at least half of a sample of notes share; none for fewer than six notes."""
         counts: Counter[str] = Counter()
+        files = files[:: max(len(files) // _SAMPLE, 1)]
         for file in files if len(files) >= _FEWEST and not self._reading.keep_navigation else ():
             with suppress(ValueError):  # reported when it is read
                 pieces = self._pieces(file, _text_of(file), Losses())

@@ -63,6 +63,7 @@ _EMOJI = re.compile(r"(?<![\w:/]):[a-z+][a-z0-9_+-]*:(?![\w:])")
 _BOLD = re.compile(r"\*\*(?=\S)([^*\n]+)(?<=\S)\*\*")
 """Emphasis that CommonMark does not recognize without spaces around it, as in Chinese and Japanese."""
 _IN_HTML = re.compile(r"\]\(|\*\*\w|`")
+_NESTED = re.compile(r"#([\w/-]+)/([\w-]+)")  # a tag that says what it is: `#place/lisbon`
 _TAG = re.compile(r"\s*(?:</?[A-Za-z]|<!--)")
 _CONTAINER = re.compile(
     r"<(/?)(?:article|aside|center|details|div|dl|figure|main|nav|ol|section|table|ul)\b[^<>]*>", re.IGNORECASE
@@ -165,10 +166,13 @@ def _cleaned(piece: Heading | Piece, losses: Losses) -> Heading | Piece:
     lines = (" ".join(line.split()) for line in _without_marks(piece.text).splitlines())
     kept = list[str]()
     for line in filter(None, lines):
-        if _TAGS.fullmatch(line):
+        if not _TAGS.fullmatch(line):
+            kept.append(line)
+            continue
+        if _NESTED.sub("", line).count("#"):
             losses.leave_out("lines of tags", line)
         else:
-            kept.append(line)
+            kept.append("; ".join(f"{tag[1].replace('/', ': ')}: {tag[2]}" for tag in _NESTED.finditer(line)))
     return Piece("\n".join(kept), piece.images, piece.is_links)
 
 

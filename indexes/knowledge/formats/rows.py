@@ -73,7 +73,8 @@ def entities_of(
         columns = columns or list(readable[0] if readable else ())
         reading = with_shape(replace(reading, names=given), readable)
         names = reading.names
-        for count, (where, row) in enumerate(chain(sample, alike), start=count + 1):
+        for where, row in chain(sample, alike):
+            count += 1
             if isinstance(row, ValueError):
                 yield where, row
                 continue

@@ -81,6 +81,14 @@ class Selection:
         return not reason
 
 
+def in_same_languages(files: Sequence[Path], chosen: Sequence[Path], root: Path) -> Sequence[Path]:
+    """Returns the files of a folder in the languages of the chosen ones: what they share is no text of each."""
+    if len(files) == len(chosen):
+        return files
+    languages = {_split_language(file.relative_to(root).as_posix())[1] for file in chosen}
+    return [file for file in files if _split_language(file.relative_to(root).as_posix())[1] in languages]
+
+
 def _matches(name: str, pattern: str) -> bool:
     """Returns whether an id or a path fits a pattern; without `*`, it may be the name of a folder."""
     return fnmatchcase(name, pattern) or name.startswith(f"{pattern.rstrip('/')}/")

@@ -15,6 +15,7 @@ from indexes.knowledge.formats.html import Furniture, Page, Resolve, measuring, 
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.page_images import LARGE, image_path
 from indexes.knowledge.formats.reading import Entry, Reading, attempt
+from indexes.knowledge.formats.selection import in_same_languages
 from indexes.knowledge.image_files import ImageFiles
 from indexes.knowledge.image_keys import OWN_FILE
 
@@ -74,14 +75,16 @@ def read_website(path: Path, reading: Reading) -> Iterator[Entry]:
     files = page_files(path)
     if not files:
         raise ValueError(f"{path}: no page (*.html) in this folder")
-    files = list(filter(reading.has_file, files))
-    sample = files[:: max(len(files) // _SAMPLE, 1)]
-    images = ImageFiles(path)
-    contents = list[tuple[bytes, str]]()
-    for file in sample:
-        with suppress(OSError):  # reported when it is read
-            contents.append((file.read_bytes(), file.relative_to(path).as_posix()))
-    furniture = furniture_of(contents, reading, images.path_of)
+    every, files = files, list(filter(reading.has_file, files))
+    images, furniture = ImageFiles(path), Furniture()
+    beside = in_same_languages(every, files, path)
+    for some in (files, beside) if beside is not every else (files,):
+        contents = list[tuple[bytes, str]]()
+        for file in some[:: max(len(some) // _SAMPLE, 1)]:
+            with suppress(OSError):  # reported when it is read
+                contents.append((file.read_bytes(), file.relative_to(path).as_posix()))
+        more = furniture_of(contents, reading, images.path_of)
+        furniture = Furniture(*(one | other for one, other in zip(furniture, more, strict=True)))
     measure = measuring(lambda name: (found := images.find(name).name) and images.folder / found)
 
     def page_of(file: Path, name: str) -> Page | None:

@@ -204,7 +204,8 @@ def test_entities_that_are_not_in_the_file_stay_unless_pruned(world: World, caps
     kb.write_text(json.dumps(as_row(article("a"))) + "\n", encoding="utf-8")
     assert index(world, "add", kb, "--images", world.images) == 0
     assert (
-        f"1 entity of the index not in {kb}; they stay (--prune with the whole removes them)" in capsys.readouterr().out
+        f"1 entity of the index not among those read from {kb}; they stay (--prune with the whole removes them)"
+        in capsys.readouterr().out
     )
     kb.write_text(json.dumps(as_row(article("a"))) + '\n{"id": "kb/b"}\n', encoding="utf-8")
     assert index(world, "add", kb, "--images", world.images, "--prune", "--max-bad", "0.5") == 2

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from indexes.knowledge.formats import read_knowledge_base
+from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.reading import SkippedEntries
 from retriever.types import ArticleImage, Entity, Section
 from tests.fakes.reading import texts
@@ -316,3 +317,20 @@ def test_backups_of_logseq_are_not_read(tmp_path: Path) -> None:
 def test_the_title_of_a_callout_is_a_line(tmp_path: Path) -> None:
     found = read(tmp_path, {"bagel.md": "> [!tip]- Oven\n> Bake it\n> long.\n", "hen.md": "> [!note]\n> Brown.\n"})
     assert {id: texts(one)[0][1] for id, one in found.items()} == {"bagel": "Oven\nBake it long.", "hen": "Brown."}
+
+
+@pytest.mark.parametrize(
+    ("line", "kept", "lost"),
+    [
+        ("-> #place/Fort-Fox", "place: Fort-Fox", 0),
+        ("#food/fruit, #food/nuts", "food: fruit; food: nuts", 0),
+        ("Tags: #taxon/canid/vulpes", "taxon: canid: vulpes", 0),
+        ("#wild #food/nuts", "", 2),
+    ],
+)
+def test_tags_that_say_what_they_are_stay(tmp_path: Path, line: str, kept: str, lost: int) -> None:
+    (tmp_path / "fox.md").write_text(f"# Fox\n\nIt is red.\n\n## Seen\n\n{line}\n")
+    losses = Losses()
+    [fox] = read_knowledge_base(tmp_path, losses=losses)
+    assert [one.text for one in fox.sections if one.title == "Seen"] == ([kept] if kept else [])
+    assert (losses.left_out["lines of tags"].count if losses.left_out else 0) == lost

@@ -129,3 +129,19 @@ def test_inspection_says_what_is_not_read(tmp_path: Path) -> None:
     assert (
         "1 of 5 entities may be lists or pages about the site, such as about.md; --skip pages leaves them out" in said
     )
+
+
+@pytest.mark.parametrize("suffix", [".md", ".html"])
+def test_one_article_reads_as_among_all(tmp_path: Path, suffix: str) -> None:
+    link = '<p><a href="/join">Join our club</a></p>' if suffix == ".html" else "\n[Join our club](/join)\n"
+    for number in range(8):
+        text = f"<h1>Fox {number}</h1><p>It is {number} years old.</p>{link}"
+        text = text if suffix == ".html" else f"# Fox {number}\n\nIt is {number} years old.\n{link}"
+        for folder in ("", "de/", "fr/"):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            own = text.replace("Join our club", f"{folder}club") if folder else text
+            (tmp_path / f"{folder}fox{number}{suffix}").write_text(own, encoding="utf-8")
+    for pattern, language in (("fox3*", ""), ("de/fox3*", "de/"), ("de/*", "de/")):
+        found = {one.id: one for one in read_knowledge_base(tmp_path, names={"only": pattern})}
+        [fox] = [one for id, one in found.items() if id.startswith(f"{language}fox3")]
+        assert [one.text for one in fox.sections] == ["It is 3 years old."], pattern
