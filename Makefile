@@ -182,6 +182,8 @@ DEV := cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sent
 .venv/peft.stamp: EXTRAS = cpu,peft
 .venv/dev.stamp: EXTRAS = $(DEV)
 .venv/dev.stamp: VISION = torchvision
+# mwparserfromhell has no wheel for Python 3.14: without a compiler, its slower parser, in Python, is installed.
+.venv/dev.stamp: export WITH_EXTENSION ?= $(if $(shell command -v gcc),1,0)
 .venv/base.stamp .venv/peft.stamp .venv/dev.stamp: pyproject.toml requirements.lock requirements-models.lock
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

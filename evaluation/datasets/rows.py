@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from evaluation.datasets.question import Item, Question, SkippedRow
 from indexes.knowledge.formats.fields import unique_keys
-from indexes.knowledge.formats.streams import Stream, opened
+from indexes.knowledge.formats.streams import Stream, opened, unreadable_value
 
 _LONGEST_FIELD = 1 << 24  # E-VQA keeps whole sections in a field; the csv module stops at 128 KiB
 _BOM = b"\xef\xbb\xbf"
@@ -184,7 +184,7 @@ def _json_object(line: bytes, number: int, where: str) -> Row | ValueError:
     except json.JSONDecodeError as error:
         return ValueError(f"{where}: not JSON ({error}); is the file truncated, or of another --dataset?")
     except (ValueError, RecursionError) as error:
-        return ValueError(str(error) if where in str(error) else f"{where}: {error}")
+        return ValueError(str(error) if where in str(error) else f"{where}: {unreadable_value(error)}")
     return row if isinstance(row, dict) else ValueError(f"{where}: not a JSON object")
 
 

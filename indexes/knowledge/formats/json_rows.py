@@ -127,7 +127,7 @@ def _in_lines(path: Path) -> Iterator[tuple[str, Any]]:
             except UnicodeDecodeError as error:
                 yield where, not_utf8(where, path, error)
             except (ValueError, RecursionError) as error:
-                yield where, ValueError(f"{where}: {error}")
+                yield where, ValueError(f"{where}: {streams.unreadable_value(error)}")
 
 
 def _in_object(path: Path, losses: Losses) -> Iterator[tuple[str, Any]]:
@@ -186,7 +186,7 @@ def _in_folder(path: Path, losses: Losses) -> Iterator[tuple[str, Any]]:
             yield str(file), unreadable(file, error)
             continue
         except (ValueError, TypeError, RecursionError) as error:
-            yield str(file), ValueError(f"{file}: {str(error).removeprefix(f'{file}: ')}")
+            yield str(file), ValueError(f"{file}: {streams.unreadable_value(error).removeprefix(f'{file}: ')}")
             continue
         if len(found) == 1 and field_of(found[0][1], "id", {})[1] is None:
             found = [(str(file), {"id": file.relative_to(path).with_suffix("").as_posix(), **found[0][1]})]

@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element, ParseError, iterparse
 from indexes.extras import optional
 from indexes.knowledge.formats.outline import split_article
 from indexes.knowledge.formats.reading import Entry, Reading
-from indexes.knowledge.formats.streams import opened
+from indexes.knowledge.formats.streams import opened, unreadable_value
 from indexes.knowledge.formats.wiki_words import Namespaces
 from indexes.knowledge.formats.wikitext import read_wikitext
 from indexes.knowledge.ids import canonical_url
@@ -82,7 +82,7 @@ def read_mediawiki(path: Path, reading: Reading) -> Iterator[Entry]:
                 reading.losses.at(where)
                 found = _entity(title, page, site, reading)
             except (ValueError, RecursionError) as error:
-                yield where, ValueError(f"{where}: {error}")
+                yield where, ValueError(f"{where}: {unreadable_value(error)}")
                 continue
             if found is not None:
                 others = redirects.execute("SELECT name FROM names WHERE target = ? ORDER BY rowid", (title,))

@@ -46,6 +46,18 @@ def opened(path: Path) -> Iterator[Stream]:
         raise ValueError(f"{path}: damaged or cut short ({error}); fetch it again") from error
 
 
+def encoding_in(path: Path) -> str:
+    """Returns the encoding of a text file by its beginning, for a reader that opens it again.
+
+    Going back to the beginning instead would end zipfile's check of the content, from Python 3.14 on.
+
+    Raises:
+        ValueError: As for `opened`.
+    """
+    with opened(path) as file:
+        return encoding_of(file.read(BEGINNING))
+
+
 @contextmanager
 def opened_text(path: Path) -> Iterator[Stream]:
     """Opens a text file as UTF-8, also a compressed one; UTF-16 and UTF-32 are converted while they are read.
@@ -53,9 +65,8 @@ def opened_text(path: Path) -> Iterator[Stream]:
     Raises:
         ValueError: As for `opened`, or the text is in another encoding, which the message names.
     """
+    encoding = encoding_in(path)
     with opened(path) as file:
-        encoding = encoding_of(file.read(BEGINNING))
-        file.seek(0)
         try:
             if encoding == "utf-8-sig":
                 yield file
@@ -149,6 +160,11 @@ def starts_with(path: Path, character: str) -> bool:
     return start.lstrip(_SPACE).startswith(character)
 
 
+def unreadable_value(error: Exception) -> str:
+    """Returns why a value cannot be read; Python's words for too many levels differ from version to version."""
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
 class _Window:
     """The part of a file that is being parsed: text that has been read but not consumed."""
 
@@ -233,7 +249,7 @@ class _Window:
                 if self._ended or not open_end:
                     raise self.error(self._reason(error, open_end), error.pos) from error
             except (ValueError, RecursionError) as error:
-                raise self.error(str(error)) from error
+                raise self.error(unreadable_value(error)) from error
             else:
                 if end < len(self._text) or self._ended:  # a number may continue in the next piece
                     self._at = end

@@ -12,12 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from indexes.knowledge.formats.encodings import BEGINNING, encoding_of, not_utf8
+from indexes.knowledge.formats.encodings import not_utf8
 from indexes.knowledge.formats.frames import is_usual, labeled
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.reading import Entry, Reading
 from indexes.knowledge.formats.rows import entities_of
-from indexes.knowledge.formats.streams import opened
+from indexes.knowledge.formats.streams import encoding_in, opened
 from retriever.wording import counted
 
 logger = logging.getLogger(__name__)
@@ -46,9 +46,8 @@ def read_table(path: Path, reading: Reading) -> Iterator[Entry]:
 
 def _rows(path: Path, reading: Reading) -> Iterator[tuple[str, Any]]:
     csv.field_size_limit(_LONGEST)  # Python's own limit is 128 KB
+    encoding = encoding_in(path)
     with opened(path) as file:
-        encoding = encoding_of(file.read(BEGINNING))
-        file.seek(0)
         lines = _Lines(io.TextIOWrapper(cast(io.BufferedReader, file), encoding=encoding, newline=""))
         try:
             header, delimiter = _header(lines, path, reading.losses)
