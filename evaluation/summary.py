@@ -59,6 +59,21 @@ COUNTS = {
 """The words for each count of `metrics.json`."""
 
 
+def check_any(metrics: Mapping[str, Any]) -> None:
+    """Checks that a run has evaluated anything.
+
+    Raises:
+        ValueError: All questions failed, or none has an answer or an entity to judge; the message has the first reason.
+    """
+    n, reason = metrics["n_queries"], ""
+    if metrics["n_failed"] == n and n:
+        reason = metrics["failed"][0]["reason"]
+    elif metrics["n_gold_missing"] == n and n and metrics["answer"].get("accuracy") is None:
+        reason = "its entity is not in the index"
+    if reason:
+        raise ValueError(f"none of {counted(n, 'question')} could be evaluated; the first one: {reason}")
+
+
 def counts_line(metrics: Mapping[str, Any]) -> str:
     """Returns the counts that are not zero in words, "" if all are.
 

@@ -1,4 +1,4 @@
-"""Encyclopedic VQA: a CSV file, read by its header."""
+"""Encyclopedic VQA: a CSV file, read by its header, or the same rows as JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from evaluation.datasets.question import Item, Question, SkippedRow
-from evaluation.datasets.rows import alternatives, csv_rows, questions, text
+from evaluation.datasets.rows import alternatives, image_ids, questions, table_rows, text
 
 EVQA_TYPES = ("templated", "automatic", "multi_answer", "2_hop")
 EVQA_COLUMNS = ("question", "answer", "dataset_image_ids", "question_type", "wikipedia_url")
@@ -16,11 +16,11 @@ def read_evqa(path: Path, *, two_hop: bool = False) -> Iterator[Item]:
     """Yields the questions of an E-VQA file; ids count the kept rows, as in the paper's code.
 
     Args:
-        path: A CSV file with at least the columns `EVQA_COLUMNS`.
+        path: A file of CSV or JSON with at least the columns `EVQA_COLUMNS`.
         two_hop: Whether to keep questions of type `2_hop`; their evidence spans two articles, so they get no section.
 
     Raises:
-        ValueError: A column is missing, or the file is not CSV.
+        ValueError: A column is missing, or the file is neither CSV nor JSON.
     """
     kept = 0
 
@@ -32,18 +32,18 @@ def read_evqa(path: Path, *, two_hop: bool = False) -> Iterator[Item]:
         kept += 1
         return question
 
-    return questions(csv_rows(path, EVQA_COLUMNS), make)
+    return questions(table_rows(path, EVQA_COLUMNS), make)
 
 
 def _question(row: Mapping[str, str], question_id: str, where: str) -> Question:
-    question_type = text(row, "question_type", where)
+    question_type = text(row, "question_type", where).lower()
     if question_type not in EVQA_TYPES:
         raise ValueError(f"{where}: field question_type: {question_type!r} is not one of {', '.join(EVQA_TYPES)}")
     section = "" if question_type == "2_hop" else row.get("evidence_section_id", "").strip()
     section = section.removesuffix(".0")  # as pandas writes integers of a column with gaps
     if section and not section.isdecimal():
         raise ValueError(f"{where}: field evidence_section_id must be an integer, at least 0, got {section!r}")
-    image_id, *others = alternatives(row, "dataset_image_ids", where)
+    image_id, *others = image_ids(row, "dataset_image_ids", where)
     return Question(
         id=question_id,
         question=text(row, "question", where),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.datasets.question import Item, Question
-from evaluation.datasets.rows import Row, alternatives, csv_rows, json_lines, questions, text, texts
+from evaluation.datasets.rows import Row, alternatives, csv_rows, image_ids, json_lines, name, questions, text, texts
 
 INFOSEEK_TYPES = ("string", "time", "numerical")
 CSV_COLUMNS = ("data_id", "question", "answer", "dataset_image_ids", "wikipedia_url")
@@ -18,8 +18,9 @@ CSV_COLUMNS = ("data_id", "question", "answer", "dataset_image_ids", "wikipedia_
 def read_infoseek(path: Path) -> Iterator[Item]:
     """Yields the questions of an InfoSeek file.
 
-    `NAME.jsonl` needs `NAME_withkb.jsonl` (entities) beside it and uses `NAME_qtype.jsonl` if that exists. Without the
-    latter, a question is numerical if its `answer_eval` has a range, and otherwise of type string.
+    `NAME.jsonl` needs `NAME_withkb.jsonl` beside it, unless its own rows have `entity_id`, and uses `NAME_qtype.jsonl`
+    if that exists. Without the latter, a question is numerical if its `answer_eval` has a range, and otherwise of type
+    string.
 
     `NAME.csv` refers to articles of the 100,000-article subset by URL. If `NAME.jsonl` is beside it, answers and splits
     come from there, as in the official evaluation; without it, answers are judged as text under another metric's name.
@@ -29,19 +30,23 @@ def read_infoseek(path: Path) -> Iterator[Item]:
     """
     if ".csv" in path.suffixes:
         return _read_csv(path)
-    entities = _column(beside(path, "withkb"), "entity_id")
+    companion = beside(path, "withkb")
+    first = next((row for _, row in json_lines(path)), {})
+    own = not isinstance(first, ValueError) and "entity_id" in first
+    entities = {} if own else _column(companion, "entity_id")
     make = _official(path)
 
     def with_entity(row: Row, where: str) -> Question:
         question = make(row, where)
-        return replace(question, entity_ids=(_of(entities, question.id, where, beside(path, "withkb")),))
+        entity = name(row, "entity_id", where) if own else _of(entities, question.id, where, companion)
+        return replace(question, entity_ids=(entity,))
 
     return questions(json_lines(path), with_entity, "data_id")
 
 
 def beside(path: Path, suffix: str) -> Path:
     """Returns the path of a companion file: `val_qtype.jsonl` for `val.jsonl` and "qtype"."""
-    stem, dot, extension = path.name.partition(".jsonl")
+    stem, dot, extension = path.name.partition(".json")
     return path.with_name(f"{stem}_{suffix}{dot}{extension}")
 
 
@@ -57,7 +62,7 @@ def _read_csv(path: Path) -> Iterator[Item]:
                 known[item.id] = item
 
     def make(row: Mapping[str, str], where: str) -> Question:
-        image_id, *others = alternatives(row, "dataset_image_ids", where)
+        image_id, *others = image_ids(row, "dataset_image_ids", where)
         question = Question(
             id=text(row, "data_id", where),
             question=text(row, "question", where),
@@ -84,7 +89,7 @@ def _official(path: Path) -> Callable[[Row, str], Question]:
     types = _column(types_path, "question_type") if types_path.is_file() else None
 
     def make(row: Row, where: str) -> Question:
-        data_id = text(row, "data_id", where)
+        data_id = name(row, "data_id", where)
         question_type = None if types is None else _of(types, data_id, where, types_path)
         return _question(row, data_id, question_type, where)
 
@@ -103,7 +108,7 @@ def _question(row: Row, data_id: str, question_type: str | None, where: str) -> 
     return Question(
         id=data_id,
         question=sys.intern(text(row, "question", where)),  # 934,000 rows share few wordings
-        image_id=text(row, "image_id", where),
+        image_id=name(row, "image_id", where),
         answers=answers if numerical else texts(accepted, "answer_eval", where),
         entity_ids=(),
         question_type=question_type,
@@ -131,10 +136,10 @@ def _column(path: Path, field: str) -> dict[str, str]:
     for where, row in json_lines(path):
         if isinstance(row, ValueError):
             raise row
-        data_id = text(row, "data_id", where)
+        data_id = name(row, "data_id", where)
         if data_id in values:
             raise ValueError(f"{where}: field data_id: {data_id!r} is also in an earlier line")
-        values[data_id] = sys.intern(text(row, field, where))
+        values[data_id] = sys.intern(name(row, field, where))
     return values
 
 

@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.datasets.question import Item, Question
-from evaluation.datasets.rows import Row, csv_rows, json_file, json_lines, name, optional_text, questions, text, texts
+from evaluation.datasets.rows import (
+    Row,
+    csv_rows,
+    json_file,
+    json_lines,
+    name,
+    optional_text,
+    questions,
+    split_cell,
+    text,
+    texts,
+)
 from indexes.knowledge.formats.fields import Names, field_of, folded
 from indexes.knowledge.formats.json_rows import has_lines
 from indexes.knowledge.formats.streams import read_items, starts_with
@@ -81,7 +92,7 @@ def _rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
     """Yields the rows of a file with their places; those that are objects have our names."""
     rows: Iterable[tuple[str, Any]]
     name: Callable[[Row, Names], Row] = renamed
-    if any(suffix.lower() == ".csv" for suffix in path.suffixes[-2:]):
+    if any(suffix.lower() in (".csv", ".tsv") for suffix in path.suffixes[-2:]):
         rows, name = csv_rows(path, ()), _split
     elif path.is_file() and starts_with(path, "["):
         rows = ((f"{path}: item {number}", row) for number, row in read_items(path))
@@ -122,7 +133,7 @@ def _in_object(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
 def _split(row: Row, names: Names) -> Row:
     """Returns a row of CSV with its values of several parts as lists, and its section as a number."""
     named = {key: value for key, value in renamed(row, names).items() if value != ""}
-    lists = {key: str(named[key]).split("|") for key in ("answers", "entity") if key in named}
+    lists = {key: split_cell(str(named[key])) for key in ("answers", "entity") if key in named}
     section = str(named.get("section", ""))
     return named | lists | ({"section": int(section)} if section.isdecimal() else {})
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 from evaluation.datasets.question import Item, Question, SkippedRow
 from indexes.knowledge.formats.fields import unique_keys
-from indexes.knowledge.formats.streams import Stream, opened, unreadable_value
+from indexes.knowledge.formats.streams import Stream, opened, read_items, starts_with, unreadable_value
 
 _LONGEST_FIELD = 1 << 24  # E-VQA keeps whole sections in a field; the csv module stops at 128 KiB
+_SHOWN = 300  # characters of a header in a message
 _BOM = b"\xef\xbb\xbf"
 
 R = TypeVar("R")
@@ -47,11 +51,16 @@ def questions(
 
 
 def json_lines(path: Path) -> Iterator[tuple[str, Row | ValueError]]:
-    """Yields the objects of a JSON-lines file (possibly compressed) with their places; skips blank lines.
+    """Yields the objects of JSON lines or a JSON list (possibly compressed) with their places; skips blank lines.
 
     Raises:
         ValueError: The file cannot be read.
     """
+    if path.is_file() and starts_with(path, "["):
+        for number, row in read_items(path):
+            where = f"{path}: item {number}"
+            yield where, row if isinstance(row, dict) else ValueError(f"{where}: not a JSON object")
+        return
     with _open(path) as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
@@ -59,8 +68,29 @@ def json_lines(path: Path) -> Iterator[tuple[str, Row | ValueError]]:
                 yield where, _json_object(line, number, where)
 
 
+def table_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str] | ValueError]]:
+    """Yields the rows of CSV, as `csv_rows` does, or the objects of JSON with their lists joined as in CSV.
+
+    Raises:
+        ValueError: The file cannot be read.
+    """
+    if not path.is_file() or not any(starts_with(path, sign) for sign in "[{"):
+        yield from csv_rows(path, columns)
+        return
+    for where, row in json_lines(path):
+        yield where, row if isinstance(row, ValueError) else {key: _cell(value) for key, value in row.items()}
+
+
+def _cell(value: Any) -> str:
+    listed = value if isinstance(value, list) else [value]
+    return "|".join(str(one) for one in listed if one is not None)
+
+
 def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str] | ValueError]]:
     """Yields the rows of a CSV file as dicts, each with the line that it starts on.
+
+    Its separator is the comma, semicolon or tab that the first line has most of. Names of `columns` may be written with
+    spaces and capitals.
 
     Raises:
         ValueError: The file cannot be read, its header lacks one of `columns`, or it is not CSV in UTF-8.
@@ -68,10 +98,12 @@ def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str
     csv.field_size_limit(_LONGEST_FIELD)
     with _open(path) as file:
         lines = (_decoded(line, number, f"{path}: line {number}") for number, line in enumerate(file, start=1))
-        reader = csv.reader(lines, strict=True)
         start = 1
+        first = next(lines, "")
+        reader = csv.reader(chain([first], lines), strict=True, delimiter=max(",;\t", key=first.count))
         try:
             header = [column.strip() for column in next(reader, [])]
+            header = [re.sub(r"[\s-]+", "_", column).lower() for column in header] if columns else header
             _check_header(header, columns, path)
             start = reader.line_num + 1
             for values in reader:
@@ -135,15 +167,40 @@ def name(row: Mapping[str, Any], field: str, where: str) -> str:
 
 
 def alternatives(row: Mapping[str, str], field: str, where: str) -> tuple[str, ...]:
-    """Splits a text field at `|`.
+    """Splits a text field at `|`, or as the list that pandas writes into CSV: `['a', 'b']`.
 
     Raises:
         ValueError: All parts are empty.
     """
-    parts = tuple(part.strip() for part in text(row, field, where).split("|") if part.strip())
+    parts = tuple(part.strip() for part in split_cell(text(row, field, where)) if part.strip())
     if not parts:
         raise ValueError(f"{where}: field {field} contains only separators")
     return parts
+
+
+def split_cell(value: str) -> list[str]:
+    """Returns the parts of a value in CSV.
+
+    Example:
+        >>> split_cell("a|b"), split_cell('["a", "b|c"]'), split_cell("['a' 'b']"), split_cell("[sic]")
+        (['a', 'b'], ['a', 'b|c'], ['a', 'b'], ['[sic]'])
+    """
+    if value[:1] == "[" and value[-1:] == "]":
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            found = ast.literal_eval(re.sub(r"(?<=['\"])\s+(?=['\"])", ", ", value))  # NumPy writes no commas
+            if isinstance(found, list) and found and all(isinstance(one, str | int | float) for one in found):
+                return list(map(str, found))
+    return value.split("|")
+
+
+def image_ids(row: Mapping[str, str], field: str, where: str) -> tuple[str, ...]:
+    """Returns ids of images as by `alternatives`; pandas writes numbers of a column with gaps as 12.0.
+
+    Raises:
+        ValueError: All parts are empty.
+    """
+    found = alternatives(row, field, where)
+    return tuple(whole if (whole := one.removesuffix(".0")).isdecimal() else one for one in found)
 
 
 def texts(values: object, field: str, where: str) -> tuple[str, ...]:
@@ -192,7 +249,8 @@ def _check_header(header: Sequence[str], columns: Sequence[str], path: Path) -> 
     missing = [column for column in columns if column not in header]
     if missing:
         raise ValueError(
-            f"{path}: line 1: no column {', '.join(missing)}; add it to the header, or choose another --dataset"
+            f"{path}: line 1: no column {', '.join(missing)}; add it to the header, which has "
+            f"{', '.join(header)[:_SHOWN]}, or choose another --dataset"
         )
     twice = sorted({column for column in header if header.count(column) > 1})
     if twice:

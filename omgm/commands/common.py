@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -224,10 +224,33 @@ def seed_of(args: argparse.Namespace, profile: Profile) -> int:
 
 
 def load_questions(args: argparse.Namespace) -> list[Question]:
-    """Loads the questions of `--dataset` from `--queries`."""
+    """Loads the questions of `--dataset` from `--queries`.
+
+    Raises:
+        ValueError: There is none, or a row is invalid.
+    """
     from evaluation.datasets import load
 
-    return load(args.dataset, existing(args.queries, "--queries"), question_names(args))
+    questions = load(args.dataset, existing(args.queries, "--queries"), question_names(args))
+    if not questions:
+        raise ValueError(f"{args.queries}: holds no questions of --dataset {args.dataset}")
+    return questions
+
+
+def check_known(index: Index, questions: Sequence[Question]) -> None:
+    """Checks that an index has any of the entities that questions name, and warns of questions about none.
+
+    Raises:
+        ValueError: It has none.
+    """
+    from evaluation.datasets.coverage import unknown_entities
+
+    known = [any(index.row_of(one) is not None for one in question.entity_ids) for question in questions]
+    wanted = {one for question in questions for one in question.entity_ids}
+    if wanted and not any(known):
+        raise ValueError(unknown_entities(wanted, index.entity(0).id if len(index) else ""))
+    if few := sum(not one and bool(question.entity_ids) for one, question in zip(known, questions, strict=True)):
+        logger.warning("%d of %d questions are about entities that the index lacks", few, len(questions))
 
 
 def load_rows(args: argparse.Namespace) -> list[Question | ValueError]:

@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.given import GOLD, GivenCandidates
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
-    from evaluation.summary import as_text
+    from evaluation.summary import as_text, check_any
     from indexes.knowledge.formats.rankings import check_coverage
     from omgm.identity import used
     from omgm.opening import open_retriever
@@ -137,6 +137,7 @@ def run(args: argparse.Namespace) -> None:
         print_json(metrics)
     else:
         print(f"{as_text(metrics)}\n\n{as_markdown(rows)}\n{args.out / 'report.html'}")
+    check_any(metrics)
 
 
 def _given(args: argparse.Namespace, questions: Sequence[Question]) -> tuple[Found, dict[str, Any]]:

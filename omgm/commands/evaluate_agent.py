@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.search.figures import as_text
     from evaluation.search.run import SearchRun, evaluate_search
     from evaluation.search.tasks import read_regions, read_tasks
+    from evaluation.summary import check_any
     from omgm.agent import Agent, access_of, budget_of, wordings_of
     from omgm.agent_evaluation import Conduct, ask, judging, single_steps
     from omgm.api import OMGM
@@ -123,6 +124,7 @@ def run(args: argparse.Namespace) -> None:
         )
         metrics = evaluate_search(evaluation, args.out, overwrite=args.overwrite)
     report(args, metrics, f"{as_text(metrics)}\n\n{args.out / 'report.html'}")
+    check_any(metrics)
 
 
 def _judging(profile: Profile, url: str | None, model: str | None) -> Profile:

@@ -10,6 +10,7 @@ from omgm.commands.common import (
     add_overwrite,
     add_profile,
     add_questions,
+    check_known,
     finder,
     images_of,
     load_questions,
@@ -46,6 +47,7 @@ def run(args: argparse.Namespace) -> None:
     encoder = build_encoder(profile)
     index = Index.open(args.index, encoder=encoder, image_weight=profile.search.image_weight)
     check_candidates(index, profile.search.candidates)
+    check_known(index, questions)
     images = images_of(args)
     source = None if images is None else open_images(images, images, "")
     count = mine_negatives(

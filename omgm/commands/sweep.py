@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from omgm.commands.common import describe, existing, print_json, profile_of, query_images_of
+from omgm.commands.common import check_known, describe, existing, print_json, profile_of, query_images_of
 from omgm.commands.evaluate import add_inputs, selected_questions
 from retriever.wording import counted
 
@@ -59,13 +59,15 @@ def run(args: argparse.Namespace) -> None:
 
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
-    from evaluation.summary import counts_line
+    from evaluation.summary import check_any, counts_line
     from evaluation.sweep import as_text, sweep
     from omgm.identity import used
     from omgm.opening import open_retriever
     from omgm.profile import parse_overrides, write_profile
 
     retriever = open_retriever(profile, args.index)
+    for selected in questions.values():
+        check_known(retriever.index, selected)
     counts = {}
     for split, selected in questions.items():
         metrics = evaluate(
@@ -81,6 +83,7 @@ def run(args: argparse.Namespace) -> None:
             depends_on=used(profile, retriever.index, answers=False),
             overwrite=args.overwrite,
         )
+        check_any(metrics)
         counts[split] = counts_line(metrics)
     report = "report" in questions
     table = sweep(
@@ -129,6 +132,7 @@ def _calibrate(args: argparse.Namespace) -> None:
     cache = ImageCache(CACHE_BYTES)
     encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
     retriever = open_retriever(profile, args.index, encoder=encoder, fusion=fusion)
+    check_known(retriever.index, questions)
     retriever.recognition = None  # whole images only
     for step in retriever.steps:
         if isinstance(step, EntitySearch):

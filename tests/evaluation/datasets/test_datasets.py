@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import gzip
+import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,45 @@ def test_evqa_columns_are_found_by_name_and_ids_count_what_is_kept(tmp_path: Pat
     assert (first.id, first.entity_ids, first.section_index) == ("E-VQA_0", ("u", "v"), None)
     assert [question.id for question in rest] == ["E-VQA_1", "E-VQA_2"]
     assert next(read("evqa", path)) == SkippedRow(f"{path}: line 2", "two-hop question")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("tabs.tsv", lambda text: text.replace(",", "\t")),
+        ("semicolons.csv", lambda text: text.replace(",", ";")),
+        ("windows.csv", lambda text: "\ufeff" + text.replace("\n", "\r\n")),
+        ("titles.csv", lambda text: text.partition("\n")[0].replace("_", " ").title() + "\n" + text.partition("\n")[2]),
+        ("pandas.csv", lambda text: text.replace("123|456", "123.0|456.0").replace("1 m|1 metre", "['1 m' '1 metre']")),
+        ("lists.csv", lambda text: text.replace("1 m|1 metre", '"[\'1 m\', ""1 metre""]"')),
+        ("capital.csv", lambda text: text.replace("templated", "Templated")),
+    ],
+)
+def test_evqa_as_it_is_copied(tmp_path: Path, name: str, change: Callable[[str], str]) -> None:
+    expected = load("evqa", write_csv(tmp_path / "val.csv", EVQA))
+    copy = tmp_path / name
+    copy.write_text(change((tmp_path / "val.csv").read_text().replace("\r\n", "\n")), newline="", encoding="utf-8")
+    assert load("evqa", copy) == expected
+
+
+def test_evqa_as_json(tmp_path: Path) -> None:
+    expected = load("evqa", write_csv(tmp_path / "val.csv", EVQA))
+    lists = {"dataset_image_ids": [123, 456], "answer": ["1 m", "1 metre"], "evidence_section_id": 2}
+    write_jsonl(tmp_path / "val.jsonl", EVQA | lists)
+    (tmp_path / "val.json").write_text(json.dumps([EVQA | lists]))
+    assert load("evqa", tmp_path / "val.jsonl") == load("evqa", tmp_path / "val.json") == expected
+    write_jsonl(tmp_path / "val.jsonl", {"question": "Why?"})
+    assert "line 1: field question_type is missing; the row has question" in refused("evqa", tmp_path / "val.jsonl")
+
+
+def test_infoseek_in_one_file(tmp_path: Path) -> None:
+    [expected] = load("infoseek", write_infoseek(tmp_path, [INFOSEEK]))
+    whole = INFOSEEK | {"entity_id": expected.entity_ids[0]}
+    (tmp_path / "whole.json").write_text(json.dumps([whole]))
+    assert load("infoseek", tmp_path / "whole.json") == [expected]
+    numbers = whole | {"image_id": 7, "data_id": 8}
+    [found] = load("infoseek", write_jsonl(tmp_path / "whole.jsonl", numbers))
+    assert (found.id, found.image_id, found.entity_ids) == ("8", "7", expected.entity_ids)
 
 
 def test_evqa_long_fields_and_a_missing_section(tmp_path: Path) -> None:
@@ -161,7 +202,7 @@ def test_infoseek_rows(tmp_path: Path, types: list[str] | None, name: str) -> No
     ("row", "question_type", "message"),
     [
         (INFOSEEK | {"question": ""}, "string", "line 1: field question "),
-        (INFOSEEK | {"image_id": 7}, "string", "line 1: field image_id "),
+        (INFOSEEK | {"image_id": None}, "string", "line 1: field image_id "),
         (INFOSEEK | {"answer_eval": []}, "string", "line 1: field answer_eval "),
         (INFOSEEK | {"answer_eval": ["x", None]}, "time", "line 1: field answer_eval "),
         (INFOSEEK | {"answer": [""]}, "string", "line 1: field answer "),
@@ -198,7 +239,8 @@ def test_json_lines_that_are_not(tmp_path: Path) -> None:
     line = path.read_text()
     for text, message in [
         (line[:40], "line 1: not JSON"),
-        ("[]", "line 1: not a JSON object"),
+        ("1", "line 1: not a JSON object"),
+        ("[1]", "item 1: not a JSON object"),
         ('{"a": 1}', "line 1: field data_id "),
         ('{"a": 1, "a": 2}', "line 1: the key 'a' occurs twice"),
         (2 * line, "line 2: field data_id: 'infoseek_val_0' is also in an earlier row"),

@@ -107,3 +107,15 @@ def test_wrong_options_are_told(options: list[str], told: str, capsys: pytest.Ca
     inputs = ["--index", "i", "--queries", "q", "--query-images", "d", "--out", "o"]
     assert main(["sweep", "--recognition", *inputs, *options]) == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["sweep"], ["mine-negatives"]])
+def test_questions_about_another_knowledge_base_are_refused(
+    command: list[str], world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queries = tmp_path / "questions.jsonl"
+    queries.write_text((world / "questions.jsonl").read_text().replace("e.example/wiki", "other.example"))
+    files = ["--queries", str(queries), "--query-images", str(world), "--out", str(tmp_path / "out")]
+    assert main([*command, "--index", str(world / "index"), "--dataset", "plain", *files]) == 2
+    assert "none of the entities that the questions name" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
