@@ -281,6 +281,6 @@ def _profile(profile: str | Path | Profile, settings: Mapping[str, Any] | None) 
 
 
 def _query(image: ImageInput, question: str, options: Options, name: str = "") -> Query:
-    if not (question := question.strip()):
+    if not isinstance(question, str) or not (question := question.strip()):
         raise ValueError("the question is empty")
     return Query(load_image(image), question, name, options)

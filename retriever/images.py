@@ -116,7 +116,10 @@ def prepare_image(image: Image.Image) -> Image.Image:
 
 
 def open_image(
-    file: bytes | str | os.PathLike[str] | IO[bytes], name: str = "", *, max_pixels: int | None = None
+    file: bytes | bytearray | memoryview | str | os.PathLike[str] | IO[bytes],
+    name: str = "",
+    *,
+    max_pixels: int | None = None,
 ) -> ImageFile.ImageFile:
     """Opens an image of a known format: reads and checks its header, without decoding its pixels.
 
@@ -124,9 +127,9 @@ def open_image(
         ImageError: As for `load_image`, except that the pixels may still turn out to be damaged.
         TypeError: `file` is of another type.
     """
-    if isinstance(file, str) and file.startswith(("http://", "https://")):
-        raise ImageError("unreadable", "a URL; download it and pass its bytes", name or file)
-    if isinstance(file, bytes):
+    if isinstance(file, str) and file.startswith(("http://", "https://", "data:", "file:")):
+        raise ImageError("unreadable", "a URL; download it and pass its bytes", (name or file)[:100])
+    if isinstance(file, bytes | bytearray | memoryview):
         file = io.BytesIO(file)
     elif isinstance(file, str | os.PathLike):
         file = os.path.expanduser(file)
@@ -135,7 +138,7 @@ def open_image(
     try:
         image = Image.open(file, formats=("TGA",) if is_targa(file, name) else _decoders())
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise ImageError("too_many_pixels", "far too many pixels", name) from error
+        raise ImageError("too_many_pixels", "far too many pixels; scale it down", name) from error
     except UnidentifiedImageError as error:
         raise ImageError(*why_unidentified(file, "HEIF" in _decoders(), FORMATS), name) from error
     except Exception as error:  # damaged bytes make Pillow's readers raise nearly anything

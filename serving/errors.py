@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _SAID = {
+    "missing": "is missing",
+    "string_type": "must be text",
     "greater_than": "must be more than {gt:g}, got {got}",
     "greater_than_equal": "must be at least {ge:g}, got {got}",
     "less_than_equal": "must be at most {le:g}, got {got}",

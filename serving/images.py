@@ -57,6 +57,9 @@ def decode_image(data: bytes, settings: ServingSettings, load: Callable[..., Ima
             _give_back_memory()
 
 
+_SMALLEST = 60  # bytes of an image; a path such as /srv/photos/1234 decodes, too
+
+
 def parse_data_uri(uri: str, settings: ServingSettings) -> bytes:
     """Decodes a `data:image/...;base64,...` URI.
 
@@ -84,10 +87,13 @@ def parse_base64(text: str, settings: ServingSettings) -> bytes:
         ApiError: 422 if it is malformed, 413 if it exceeds the byte limit.
     """
     try:
-        return _decode_base64(text, settings)
+        data = _decode_base64(text, settings)
+        if text.count("/") > 1 and len(data) < _SMALLEST:
+            raise ValueError(f"{len(data)} bytes are no image")
+        return data
     except ValueError as error:
         message = f"image must be base64, a data URI or an http(s) URL; as base64 it is malformed: {error}"
-        if Path(text[:200]).suffix:  # as in curl's -F image=photo.jpg
+        if Path(text[:200]).suffix or "/" in text[:200]:  # as in curl's -F image=photo.jpg
             message += "; to send a file, use a form (curl: -F image=@photo.jpg)"
         raise ApiError(422, "bad_image_url", message, param="image") from error
 

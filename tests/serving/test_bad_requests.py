@@ -37,7 +37,14 @@ def test_base64_faults(client: httpx.Client) -> None:
     assert fault(ask_json(client, image="hello")) == (422, "bad_image_url", "image")
     assert fault(ask_json(client, image="äöü=")) == (422, "bad_image_url", "image")
     assert fault(ask_json(client, image=" \n")) == (422, "missing_image", "image")
-    assert fault(ask_json(client, image=base64.b64encode(b"hello").decode())) == (415, "not_an_image", "image")
+    assert fault(ask_json(client, image=base64.b64encode(b"hello, this is text").decode())) == (
+        415,
+        "not_an_image",
+        "image",
+    )
+    response = ask_json(client, image="/srv/photos/1234")  # decodes, too
+    assert fault(response) == (422, "bad_image_url", "image")
+    assert "to send a file, use a form" in response.json()["error"]["message"]
     assert fault(ask_json(client, image=base64.b64encode(image_bytes(RED)[:60]).decode())) == (
         400,
         "broken_image",
