@@ -45,8 +45,8 @@ from benchmarks.training_data import DataSizes, write_data
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
+from training.batch import Feeder
 from training.config import Optimization
-from training.feeder import Feeder
 from training.loop import train
 from training.processes import Processes
 from training.reranker.batches import BatchMaker, Order

@@ -12,13 +12,12 @@ from typing import Any
 
 import httpx
 
-from chat_models.deadline import seconds_left
 from chat_models.messages import Message, without_system_role
 from chat_models.proxies import http_client, through_proxy
 from chat_models.refusals import CHANGED, OMITTED, is_too_long, is_unsupported, refused_field, without_fields
 from chat_models.replies import ChatReply, error_field, error_message, read_reply, shortened
 from chat_models.reply_reader import ReplyError, ReplyReader
-from chat_models.retries import MAX_WAIT, asked_wait, seconds_to_wait
+from chat_models.retries import MAX_WAIT, asked_wait, seconds_left, seconds_to_wait
 from chat_models.thoughts import TAGS, ThoughtFilter
 from chat_models.transport import reason, root, under, unread_encoding, until_end
 
@@ -82,7 +81,7 @@ class ChatClient:
 
     Failed connections and statuses 429 and 5xx are retried after the time in Retry-After, or with exponential backoff.
     A request that was not answered in time is not: the server may be working on it. Within a block of
-    `chat_models.deadline.within`, a silent server is waited for until the deadline, and no retry is awaited beyond it.
+    `chat_models.retries.within`, a silent server is waited for until the deadline, and no retry is awaited beyond it.
 
     Fields that the server refuses, such as `max_tokens`, are sent under their other name or not at all from then on.
     For a chat template that refuses roles, messages become turns of user and assistant.

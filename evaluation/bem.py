@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 import retriever.models  # noqa: F401  before transformers
 from indexes.extras import optional
-from retriever.batching import by_length
 from retriever.files import sha256_of
+from retriever.texts import by_length
 
 Ids = NDArray[np.int64]
 Logits = Callable[[Ids, Ids, Ids], NDArray[np.float32]]

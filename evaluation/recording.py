@@ -12,8 +12,8 @@ from evaluation.datasets import Question
 from evaluation.journal import Row, read_rows, repeated_lines
 from evaluation.judge import Scores, judge, judge_all
 from evaluation.metrics import rank_of
-from evaluation.passages import contains_answer, reading_order
 from evaluation.records import CandidateRecord, GoldRecord, QueryRecord, SectionRecord
+from evaluation.trec import contains_answer, reading_order
 from retriever.evidence import best_evidence
 from retriever.files import write_lines
 from retriever.protocols import EntityIndex

@@ -12,8 +12,7 @@ from typing import Any
 
 from chat_models.chat import ChatClient, ChatError
 from chat_models.context import Cut, cut_characters, estimated_tokens
-from chat_models.harmless import harmless
-from chat_models.messages import Message
+from chat_models.messages import Message, harmless
 from chat_models.prompts import Style, answer_messages
 from chat_models.replies import ChatReply, shortened
 from generators.stop import before_stop

@@ -19,14 +19,13 @@ from omgm.api import OMGM
 from omgm.settings import AgentSettings
 from omgm.web_access import TOOLS, WebAccess, WebSettings, agent_tools, web_of
 from retriever.images import ImageInput, load_image
-from search_agents.boxes import BoxSetting
 from search_agents.budget import Budget
 from search_agents.corpus import Corpus
 from search_agents.engine import Engine, Policy
 from search_agents.model import Planner
 from search_agents.policies import POLICIES, SOURCES, is_published, policy_of
 from search_agents.records import Call, Observation, Watch
-from search_agents.regions import ProposeRegions, boxes_of
+from search_agents.regions import BoxSetting, ProposeRegions, boxes_of
 from search_agents.state import CONTEXT_TOKENS
 from search_agents.tools.index import IndexTools, Searcher
 from search_agents.trail import AgentAnswer

@@ -12,7 +12,6 @@ from typing import Literal
 from huggingface_hub import constants
 from safetensors import SafetensorError
 
-from omgm.devices import device_of
 from omgm.downloads.hub import base_models, hub_model, local_folder, named_models
 from omgm.downloads.weights import free_bytes
 from omgm.local_servers import PORTS, local_server_findings
@@ -33,7 +32,7 @@ from omgm.machine import (
     torch_findings,
     torchvision_finding,
 )
-from omgm.profile import CONFIGS, is_folder, load_profile
+from omgm.profile import CONFIGS, device_of, is_folder, load_profile
 from omgm.settings import Profile
 from retriever.base_models import bases
 from retriever.wording import counted, gigabytes

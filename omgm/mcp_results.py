@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from chat_models.harmless import harmless
+from chat_models.messages import harmless
 from omgm.results import Answer, CandidateRow, Retrieval
 from retriever.protocols import EntityIndex
 from retriever.types import Entity

@@ -18,8 +18,8 @@ from omgm.own_recognition import own_recognition
 from omgm.settings import Profile
 from retriever.image_cache import ImageCache
 from retriever.models.bm25 import BM25
+from retriever.models.feature_map import part_encoder
 from retriever.models.hybrid import HybridReranker
-from retriever.models.image_parts import part_encoder
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder, Step, TextReranker
 from retriever.recognition import SIGNS, Recognition, Signs

@@ -21,9 +21,8 @@ from generators.reader.reader import ExtractiveReader
 from indexes.builder.chat_summarizer import ChatSummarizer
 from indexes.builder.summarizers import ExtractiveSummarizer, Summarizer
 from indexes.builder.summary_cache import SummaryCache, default_cache
-from omgm.devices import device_of, sees_gpu
 from omgm.downloads.hub import local_folder
-from omgm.profile import is_folder
+from omgm.profile import device_of, is_folder, sees_gpu
 from omgm.settings import GeneratorSettings, Profile, SummarizerSettings
 from retriever.gpu import prepare_gpu
 from retriever.image_cache import ImageCache

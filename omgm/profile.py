@@ -1,4 +1,4 @@
-"""Reads profiles from TOML files and overrides, checks every key, and writes them."""
+"""Reads profiles from TOML files and overrides, checks every key, writes them, and chooses their device."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -235,3 +235,25 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def sees_gpu() -> bool:
+    """Returns whether PyTorch sees a GPU."""
+    try:
+        import torch
+    except (ImportError, OSError):
+        return False
+    return torch.cuda.is_available()
+
+
+def device_of(profile: Profile, gpu: Callable[[], bool] = sees_gpu) -> str:
+    """Returns the device that a profile's models run on, "cpu" or "cuda"; for "auto", it is the GPU if there is one.
+
+    Args:
+        profile: The profile.
+        gpu: Returns whether there is a GPU. Called only for "auto", because PyTorch initializes CUDA to answer, which
+            nothing should do that runs on the CPU.
+    """
+    if profile.device != "auto":
+        return profile.device
+    return "cuda" if gpu() else "cpu"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from indexes.builder.ray_address import connect
-from omgm.devices import device_of, sees_gpu
+from omgm.profile import device_of, sees_gpu
 from omgm.served_app import build_app
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from evaluation.recognition_fit import CROP, FOLDS, Trial, fit, logit, probability
+from evaluation.recognition import CROP, FOLDS, Trial, fit, logit, probability
 from indexes.live.index import LiveIndex
 from indexes.progress import progress_bar
 from indexes.store.index import Index

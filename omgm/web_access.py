@@ -36,9 +36,8 @@ from search_agents.tools.engines import (
     serpapi,
 )
 from search_agents.tools.frozen import frozen_fetch, frozen_image_search, frozen_screenshot, frozen_search
-from search_agents.tools.images import rotate, sharpen, zoom_in
+from search_agents.tools.images import has_ocr, ocr, rotate, sharpen, zoom_in
 from search_agents.tools.index import IndexTools
-from search_agents.tools.ocr import has_ocr, ocr
 from search_agents.tools.page import Screenshot, open_page
 from search_agents.tools.web import Fetch, web_image_search, web_pages, web_search
 

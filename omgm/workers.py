@@ -22,7 +22,7 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from omgm.devices import device_of
+from omgm.profile import device_of
 from omgm.served_app import build_app
 from omgm.server import freeze_objects, server_options
 from omgm.settings import Profile

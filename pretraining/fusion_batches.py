@@ -15,7 +15,7 @@ from omgm.demo.articles import ArticleEntry, articles
 from omgm.demo.facts import countries, url_of
 from omgm.demo.questions import Row, questions
 from pretraining.camera import Camera
-from pretraining.design_batches import DesignBatches, joined
+from pretraining.designs import DesignBatches, joined
 from pretraining.flag_batches import FlagBatches, made_up_name
 from pretraining.stickers import StickerBatches
 from retriever.texts import blip_caption, section_passage

@@ -23,8 +23,7 @@ from omgm.demo.facts import Country, countries, url_of
 from omgm.demo.flags import Flag, load_flags
 from omgm.demo.questions import questions
 from pretraining.camera import Camera
-from pretraining.design_batches import CUT_OUT, photograph_designs
-from pretraining.designs import Design, cut_out, paint, random_design, with_twins
+from pretraining.designs import CUT_OUT, Design, cut_out, paint, photograph_designs, random_design, with_twins
 from pretraining.flag_batches import made_up_name, photograph_flags
 from pretraining.generate import random_flag, similar_flag
 

@@ -14,12 +14,14 @@ from torch.nn import functional
 from indexes.builder.grounds import COLORS
 from omgm.demo.photo import to_pixels
 from pretraining.camera import Camera, soften
-from pretraining.design_batches import DesignBatch, alike, photograph_squares
 from pretraining.designs import (
     Design,
+    DesignBatch,
     DesignLayer,
+    alike,
     cut_out,
     paint,
+    photograph_squares,
     random_color,
     random_design,
     random_ground,

@@ -29,20 +29,18 @@ from omgm.demo.articles import articles
 from omgm.demo.facts import countries, url_of
 from omgm.demo.questions import questions
 from pretraining import encoder_batches, fusion_batches
-from pretraining.encoder_batches import EncoderBatches
-from pretraining.encoder_loss import encoder_loss, encoder_validation
+from pretraining.camera import resized
+from pretraining.encoder_batches import EncoderBatches, encoder_loss, encoder_validation
 from pretraining.flag_batches import corpus
 from pretraining.fusion_batches import FusionBatches
 from pretraining.fusion_model import FusionPretraining
-from pretraining.photo_batch import resized
 from retriever.files import write_json
 from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
-from training.config import Optimization
+from training.config import Optimization, Schedule
 from training.loop import train
-from training.schedule import Schedule
 from training.tokenizer import train_tokenizer
 
 Batch = TypeVar("Batch", covariant=True)

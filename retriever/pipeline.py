@@ -17,8 +17,7 @@ from retriever.borders import edges_of, without_border
 from retriever.crops import Propose, retrieve_crops
 from retriever.protocols import EntityIndex, Finish, Step
 from retriever.recognition import Recognition
-from retriever.streams import free_threads, nothing_left_behind, own_stream, side_by_side
-from retriever.turns import Turns
+from retriever.streams import Turns, free_threads, nothing_left_behind, own_stream, side_by_side
 from retriever.types import Candidate, Crop, Query, RetrievalResult
 
 IndexT = TypeVar("IndexT", bound=EntityIndex)

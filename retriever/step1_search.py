@@ -79,7 +79,7 @@ def part_scores(encode: Callable[[Image.Image, Sequence[Crop]], Tensor], index: 
     """Returns a function that scores parts of a query's image as this step would, without cutting them out.
 
     Args:
-        encode: Encodes parts of an image, as `retriever.models.image_parts.part_encoder` returns it.
+        encode: Encodes parts of an image, as `retriever.models.feature_map.part_encoder` returns it.
         index: The index to search.
     """
 

@@ -1,8 +1,9 @@
-"""Texts as the models read them: valid Unicode, sections in the paper's form, and BLIP's caption clean-up."""
+"""Texts as the models read them: valid Unicode, sections in the paper's form, BLIP's clean-up, batches by length."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _PUNCTUATION = re.compile(r"[.!\"()*#:;~]")
 _SPACES = re.compile(r"\s{2,}")
@@ -59,3 +60,20 @@ def blip_caption(text: str, max_words: int = 512) -> str:
     text = _PUNCTUATION.sub(" ", text.lower())
     text = _SPACES.sub(" ", text).rstrip("\n").strip(" ")
     return " ".join(text.split(" ")[:max_words])
+
+
+def by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Groups the positions of `lengths` into batches, shortest first.
+
+    Padded to its longest text, a batch has at most `budget` tokens, unless it holds a single text.
+
+    Example:
+        >>> by_length([5, 30, 4, 5, 9], 15)
+        [[2, 0, 3], [4], [1]]
+    """
+    batches: list[list[int]] = []
+    for position in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if not batches or (len(batches[-1]) + 1) * lengths[position] > budget:
+            batches.append([])
+        batches[-1].append(position)
+    return batches

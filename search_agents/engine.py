@@ -10,14 +10,13 @@ from typing import Protocol
 from PIL import Image
 
 from chat_models.chat import ChatError
-from chat_models.deadline import within
-from search_agents.boxes import BoxSetting, convention_of
+from chat_models.retries import within
 from search_agents.budget import Budget, OutOfBudget, Spending
 from search_agents.cache import ResultCache
 from search_agents.corpus import Corpus, NotRecorded, decode_observation, encode_observation, timed
 from search_agents.model import Planner
 from search_agents.records import IMAGE, Call, CallRecord, Decision, Observation, Round, Watch, harmless_observation
-from search_agents.regions import Box, ProposeRegions
+from search_agents.regions import Box, BoxSetting, ProposeRegions, convention_of
 from search_agents.state import CONTEXT_TOKENS, AgentRun, Tool
 from search_agents.tool import check_call
 from search_agents.trail import AgentAnswer, call_steps, make_answer, round_step

@@ -9,7 +9,7 @@ from typing import Any
 
 from PIL import Image
 
-from chat_models.harmless import harmless, harmless_source
+from chat_models.messages import harmless, harmless_source
 from chat_models.replies import Ending
 from search_agents.schemas import SourceOut
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from chat_models.chat import ChatError
 from retriever.files import write_json, write_whole
-from search_agents.citations import cited, without_citations
+from search_agents.answers import cited, without_citations
 from search_agents.corpus import NotRecorded
 from search_agents.graph import as_svg, thumbnail
 from search_agents.records import IMAGE, CallRecord, Round, Source

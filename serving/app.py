@@ -23,11 +23,10 @@ from serving.access import AccessMiddleware, with_cors
 from serving.agents import AgentFactory, AgentRuns, PendingRun
 from serving.chat import add_chat_routes
 from serving.entities import OpenEditor, add_entity_routes
-from serving.errors import ApiError, install_error_handlers
+from serving.errors import ApiError, Responses, errors, install_error_handlers
 from serving.events import EVENTS, agent_events, answer_events, event_stream, retrieval_events
 from serving.fields import CheckedRequest
 from serving.metrics import add_metrics
-from serving.openapi import Responses, errors
 from serving.overload import Overload, OverloadMiddleware
 from serving.pages import ExampleQuestion, add_pages, read_examples
 from serving.requests import read_request

@@ -25,10 +25,9 @@ from serving.chat_schemas import (
     ModelsOut,
     usage_of,
 )
-from serving.errors import ApiError
+from serving.errors import ApiError, Responses, errors
 from serving.events import EVENTS, event, event_stream
 from serving.fields import CheckedRequest
-from serving.openapi import Responses, errors
 from serving.schemas import AnswerOut, OnGeneratorError
 from serving.service import PendingAnswer, Service
 

@@ -26,10 +26,9 @@ from indexes.live.editor import Article, Editor
 from indexes.store.lock import LockedError
 from serving import intake
 from serving.body import content_type_of, parse_json, read_json
-from serving.errors import ApiError
+from serving.errors import ApiError, errors
 from serving.fields import unknown_field
 from serving.images import decode_image, too_many_bytes
-from serving.openapi import errors
 from serving.requests import image_bytes, open_form
 from serving.schemas import ArticleFields, ArticleOut, ChangeOut
 from serving.service import Service

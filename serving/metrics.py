@@ -26,8 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from retriever.image_cache import ImageCache
 from retriever.types import Generation
 from serving.admission import Admission
-from serving.errors import error_code, noting_status, route_of
-from serving.openapi import errors
+from serving.errors import error_code, errors, noting_status, route_of
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)

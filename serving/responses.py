@@ -14,9 +14,8 @@ from serving import intake
 from serving.chat import OWN_ERRORS, answer_text, text_pieces
 from serving.chat_request import openai_errors, read_responses
 from serving.chat_schemas import ChatOptions, usage_of
-from serving.errors import ApiError
+from serving.errors import ApiError, Responses, errors
 from serving.events import EVENTS, event, event_stream
-from serving.openapi import Responses, errors
 from serving.responses_schemas import (
     IncompleteDetailsOut,
     IncompleteReason,

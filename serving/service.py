@@ -13,7 +13,7 @@ import anyio.to_thread
 from PIL import Image
 
 from chat_models.chat import ChatError
-from chat_models.deadline import within
+from chat_models.retries import within
 from generators.stop import stopped, until_stop
 from retriever.evidence import answer_span, generation_request
 from retriever.image_cache import ImageCache, set_content

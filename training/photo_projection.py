@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from retriever.gpu import to_device
 from retriever.models.photo_tower import PhotoTower
-from retriever.transfer import to_device
 from training.augment import vary
 from training.images import StoredImages
 

@@ -23,20 +23,26 @@ from torch.nn import functional
 from torch.nn.utils.rnn import pad_sequence
 
 from retriever.borders import load_query_image
+from retriever.gpu import to_device
 from retriever.identity import Items, agree, files_as_items
 from retriever.models.encoder import ClipEncoder
 from retriever.models.photo_tower import PhotoTower
 from retriever.models.precision import autocast, fastest_dtype
 from retriever.models.small_clip import SmallCLIPConfig
-from retriever.transfer import to_device
 from retriever.wording import counted
 from training.augment import ROOM, resized
-from training.batch import Targets
+from training.batch import Feeder, Targets
 from training.checkpoint import BEST_NAME, CHECKPOINT_NAME
 from training.config import TrainingConfig
-from training.encoder_batches import EncoderBatches, first_of_each, targets_among
-from training.encoder_data import EncoderData, Entities, known_labels, read_entities
-from training.feeder import Feeder
+from training.encoder_data import (
+    EncoderBatches,
+    EncoderData,
+    Entities,
+    first_of_each,
+    known_labels,
+    read_entities,
+    targets_among,
+)
 from training.images import ImageLoader, StoredImages, load_images
 from training.loop import BETTER_BY, train
 from training.memory import naming_memory_settings

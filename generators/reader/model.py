@@ -17,8 +17,7 @@ from torch.nn.functional import linear
 from generators.reader import BASE
 from generators.reader.windows import Window
 from retriever.models.bert import load_bert
-from retriever.models.int8 import quantize
-from retriever.models.precision import int8_is_fast
+from retriever.models.precision import int8_is_fast, quantize
 from retriever.types import FloatArray
 
 WEIGHTS_FILE = Path(__file__).with_name("weights.safetensors")

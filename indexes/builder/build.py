@@ -22,7 +22,7 @@ from indexes.builder.report import image_problems, log_problems, read_reading, w
 from indexes.builder.section_vectors import write_section_vectors
 from indexes.builder.self_retrieval import measure_self_retrieval
 from indexes.builder.stages import ARTICLE_FILES, BuildRun, write_articles
-from indexes.builder.summary_file import summarize_all
+from indexes.builder.summarizers import summarize_all
 from indexes.growing import save_array
 from indexes.knowledge.formats import dropped_titles
 from indexes.knowledge.formats.losses import Losses

@@ -19,8 +19,8 @@ from torch.nn import functional
 from indexes.builder.stages import finite
 from indexes.knowledge.article_images import GROUNDS
 from retriever.borders import MARGIN
+from retriever.codecs import pool_tokens
 from retriever.images import ALPHA, GROUND
-from retriever.pooling import pool_tokens
 from retriever.protocols import DualEncoder, FusionEncoder, KeyEncoder
 
 COLORS = ("white", "black", "gray", "red", "blue", "green", "yellow", "#404040", "#c0c0c0")

@@ -35,10 +35,10 @@ from indexes.store.manifest import THUMBNAILS, keys_are_images
 from indexes.workers import ModelName, in_batches
 from retriever.codecs import encode_tokens
 from retriever.files import naming
+from retriever.gpu import to_device
 from retriever.images import ImageError
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.token_codec import TokenCodec
-from retriever.transfer import to_device
 from retriever.types import IntArray
 
 logger = logging.getLogger(__name__)

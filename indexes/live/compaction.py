@@ -23,8 +23,7 @@ from indexes.live.version import Version
 from indexes.progress import bars
 from indexes.store.change_log import sync_folder
 from indexes.store.index import Index
-from indexes.store.keys import Keys
-from indexes.store.labeled_keys import load_labeled
+from indexes.store.keys import Keys, load_labeled
 from indexes.store.manifest import (
     FORMAT_VERSION,
     IMAGE_OWNERS,

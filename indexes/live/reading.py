@@ -13,14 +13,13 @@ import numpy as np
 import torch
 
 from indexes.live.changes import Addition, Change
-from indexes.live.thumbnails import Thumbnails
 from indexes.live.version import Entry, Version
 from indexes.store import generations
 from indexes.store.index import Index
-from indexes.store.labeled_keys import article_keys, labeled_keys, labeled_numbers
-from indexes.store.residency import Residency
+from indexes.store.keys import article_keys, labeled_keys, labeled_numbers
 from indexes.store.section_files import EncodedSections
-from indexes.store.tokens import HostTokens
+from indexes.store.thumbnails import Thumbnails
+from indexes.store.tokens import HostTokens, Residency
 from retriever.types import Entity, FloatArray, IntArray, StoredTokens
 from retriever.wording import counted
 

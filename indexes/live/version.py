@@ -14,7 +14,7 @@ from indexes.live.changes import Addition
 from indexes.store.index import Index
 from indexes.store.keys import as_query
 from indexes.store.search import best_of_each
-from retriever.transfer import to_device
+from retriever.gpu import to_device
 from retriever.types import FloatArray, IntArray
 
 _SPARE = 64

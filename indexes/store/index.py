@@ -17,8 +17,7 @@ from indexes.knowledge.ids import hash_id, other_ids, spellings
 from indexes.lines import Articles, Lines
 from indexes.store.entity_index import open_search
 from indexes.store.generations import settled_files
-from indexes.store.keys import IMAGE_WEIGHT, as_query, load_owners
-from indexes.store.labeled_keys import labeled_owners
+from indexes.store.keys import IMAGE_WEIGHT, as_query, labeled_owners, load_owners
 from indexes.store.manifest import (
     IMAGE_OWNERS,
     KEY_IDS,
@@ -31,12 +30,11 @@ from indexes.store.manifest import (
     read_manifest,
 )
 from indexes.store.published import fetch_index, push_index, save_index
-from indexes.store.residency import Residency
 from indexes.store.row_file import RowFile
 from indexes.store.search import BestKeySearch, GpuSearch
 from indexes.store.section_files import EncodedSections, SectionVectors
 from indexes.store.thumbnails import check_thumbnails
-from indexes.store.tokens import HostTokens, TokenStore
+from indexes.store.tokens import HostTokens, Residency, TokenStore
 from retriever.identity import is_hash
 from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 from retriever.types import Entity, FloatArray, IntArray, StoredTokens

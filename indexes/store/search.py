@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from indexes.store.manifest import KEY_IDS, SEARCH, VECTORS, SearchRecord
-from retriever.transfer import to_device
+from retriever.gpu import to_device
 from retriever.types import FloatArray, IntArray
 
 DEPTH = 20

@@ -120,8 +120,7 @@ def _calibrate(args: argparse.Namespace) -> None:
     profile = profile_of(args)
     questions, images = selected_questions(args), query_images_of(args)
 
-    from evaluation.recognition import collect, report
-    from evaluation.recognition_fit import CROP, fit
+    from evaluation.recognition import CROP, collect, fit, report
     from indexes.progress import progress_bar
     from omgm.opening import open_retriever, recognition_key
     from omgm.parts import build_encoder, build_fusion

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from PIL import Image, ImageDraw
 
-from omgm.demo.canvas import Canvas
 from omgm.demo.flags import Flag
 from omgm.demo.painters import OPERATIONS
+from omgm.demo.pen import Canvas
 
 OVERSAMPLING = 2
 

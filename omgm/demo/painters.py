@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import cos, pi
 
-from omgm.demo.canvas import Canvas
 from omgm.demo.colors import RGB, color
 from omgm.demo.flags import Layer
-from omgm.demo.pen import Pen
+from omgm.demo.pen import Canvas, Pen
 from omgm.demo.shapes import Point, arc, crescent, placed, rotated, star, stripe
 from omgm.demo.things import EMBLEMS
 from omgm.demo.union import union_flag

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from PIL import Image, ImageDraw
 
-from omgm.demo.canvas import Canvas
+from omgm.demo.pen import Canvas
 from omgm.demo.shapes import stripe
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from retriever.gpu import to_device
 from retriever.kernels import maxsim_torch
-from retriever.transfer import to_device
 from retriever.types import IntArray
 
 __all__ = ["max_sim_pairs"]

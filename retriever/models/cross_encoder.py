@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from retriever.gpu import to_device
 from retriever.models.packed_roberta import packed
 from retriever.models.padding import known_padding, prepare_transformers
-from retriever.transfer import to_device
 from retriever.types import FloatArray, IntArray
 
 if TYPE_CHECKING:

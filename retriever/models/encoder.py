@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from retriever.files import apply_umask
+from retriever.gpu import to_device
 from retriever.image_cache import ImageCache
 from retriever.models.encoder_folder import load_parts, read_config
 from retriever.models.folder import folder_fingerprint
@@ -23,7 +24,6 @@ from retriever.models.pixels import PixelPreparation
 from retriever.models.published import Published
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 from retriever.models.text_tokenizer import padded
-from retriever.transfer import to_device
 
 LongTexts = Literal["cut", "windows"]
 """How to read a text longer than the model's limit: only its beginning, or all of it in windows."""

@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from retriever.gpu import to_device
 from retriever.models.padding import prepare_transformers
-from retriever.transfer import to_device
 
 
 def load_grounding(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from retriever.transfer import to_device
+from retriever.gpu import to_device
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

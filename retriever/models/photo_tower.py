@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from retriever.base_models import base_model
+from retriever.gpu import to_device
 from retriever.models.efficientnet_lite import MEAN, STD, EfficientNetLite
 from retriever.models.graphs import Forward, graphed
 from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIP
-from retriever.transfer import to_device
 
 
 class PhotoTower:

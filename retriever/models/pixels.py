@@ -17,8 +17,8 @@ from PIL import Image, ImageOps
 from torch.nn import functional
 
 from retriever.files import read_object
+from retriever.gpu import to_device
 from retriever.images import prepare_image
-from retriever.transfer import to_device
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)

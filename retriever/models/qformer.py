@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from retriever.batching import by_length
+from retriever.gpu import to_device
 from retriever.image_cache import ImageCache
 from retriever.models.folder import folder_fingerprint
 from retriever.models.fused_qformer import FusedLayers
@@ -24,7 +24,7 @@ from retriever.models.qformer_layers import QFormer, QFormerConfig
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from retriever.models.text_tokenizer import AnyTokenizer, TextTokenizer, load_tokenizer, padded
 from retriever.models.weights import check_shapes, read_weights, without_memory
-from retriever.transfer import to_device
+from retriever.texts import by_length
 
 UNSAVED = "unsaved"
 TOKENS_PER_PAIR = 128

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from search_agents import prompts
-from search_agents.citations import cited
+from search_agents.answers import cited
 from search_agents.parsing import answer_of, is_abstention, is_true, json_object, without_thoughts
 from search_agents.policies.messages import question_message, system
 from search_agents.policies.mmsearch_plus import MMSearchPlus

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Sequence
 from PIL import Image
 
 from chat_models.messages import Message, image_part, sent_size, text_part, with_text
-from search_agents.boxes import described
 from search_agents.parsing import is_abstention
 from search_agents.records import IMAGE, CallRecord, Decision
-from search_agents.regions import overlay
+from search_agents.regions import described, overlay
 from search_agents.state import AgentRun
 
 

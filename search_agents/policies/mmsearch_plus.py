@@ -11,10 +11,9 @@ from typing import Any
 from chat_models.messages import Message, image_part, text_part
 from chat_models.replies import ChatReply
 from search_agents import prompts
-from search_agents.answers import called_answer, plain_answer
+from search_agents.answers import called_answer, cited, plain_answer
 from search_agents.budget import OutOfBudget
 from search_agents.calls import calls_of
-from search_agents.citations import cited
 from search_agents.parsing import answer_of, is_abstention, labeled_answer, without_thoughts
 from search_agents.policies.messages import answered, followed_by, question_message, system, user
 from search_agents.records import IMAGE, Call, CallRecord, Decision, Round

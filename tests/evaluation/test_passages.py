@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.passages import contains_answer, reading_order
+from evaluation.trec import contains_answer, reading_order
 
 
 def test_reading_order() -> None:

@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from evaluation.recognition import report
-from evaluation.recognition_fit import Trial, fit
+from evaluation.recognition import Trial, fit, report
 from retriever.recognition import Signs
 
 

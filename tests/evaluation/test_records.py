@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from evaluation.metrics import CUTOFFS, rank_of, recall_at_k
-from evaluation.passages import reading_order
 from evaluation.records import GoldRecord, QueryRecord, SectionRecord, from_json, read_records, to_json
-from evaluation.trec import write_trec
+from evaluation.trec import reading_order, write_trec
 from retriever.types import Evidence
 from tests.fakes.records import candidate, record, write_records
 

@@ -23,7 +23,7 @@ from omgm.downloads.images.web import Web
 from omgm.web_access import WebAccess, WebSettings
 from search_agents.browsing.chromium import find_chromium
 from serving.errors import ApiError
-from serving.fetch import fetch_image
+from serving.requests import fetch_image
 from serving.settings import ServingSettings
 
 PUBLIC = "93.184.216.34"

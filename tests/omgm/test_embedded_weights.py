@@ -13,8 +13,7 @@ from torch.nn import functional
 
 from omgm.demo.photo import photograph
 from pretraining.camera import Camera
-from pretraining.design_batches import DesignBatches
-from pretraining.designs import paint, random_design
+from pretraining.designs import DesignBatches, paint, random_design
 from pretraining.fusion_batches import random_word
 from pretraining.fusion_model import max_sim, within
 from pretraining.stickers import StickerBatches

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from torch import Tensor
 
-from evaluation.recognition_fit import Trial
+from evaluation.recognition import Trial
 from indexes.live.changes import Removal
 from indexes.live.index import LiveIndex
 from indexes.store.index import Index

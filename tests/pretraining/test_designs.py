@@ -5,8 +5,7 @@ import random
 import torch
 
 from pretraining.camera import Camera
-from pretraining.design_batches import DesignBatches, alike
-from pretraining.designs import paint, random_design, similar_design
+from pretraining.designs import DesignBatches, alike, paint, random_design, similar_design
 from pretraining.ink import FONT_FOLDER, FONTS
 from pretraining.layers import FIGURES, GROUNDS, LETTERING
 

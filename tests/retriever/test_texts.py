@@ -1,10 +1,10 @@
-"""Section passages, and captions cleaned as by BLIP-2, worked out by hand."""
+"""Section passages, and captions cleaned as by BLIP-2, worked out by hand; texts of similar length share a batch."""
 
 from __future__ import annotations
 
 import pytest
 
-from retriever.texts import blip_caption, section_passage
+from retriever.texts import blip_caption, by_length, section_passage
 
 
 def test_a_passage_has_its_headings() -> None:
@@ -42,3 +42,12 @@ def test_a_caption_has_at_most_512_words() -> None:
 def test_a_passage_as_the_fusion_encoder_reads_it() -> None:
     passage = section_passage("Acer (tree)", "Growth", "Up to 2.5 m.")
     assert blip_caption(passage) == "wiki article acer tree section title growth\nup to 2 5 m"
+
+
+def test_a_batch_stays_within_the_budget() -> None:
+    assert by_length([4, 4, 4, 4], 12) == [[0, 1, 2], [3]]  # 3 rows of 4 fill it
+    assert by_length([5, 30, 4, 5, 9], 15) == [[2, 0, 3], [4], [1]]  # one that exceeds the budget gets its own batch
+
+
+def test_nothing_makes_no_batch() -> None:
+    assert by_length([], 15) == []

@@ -26,7 +26,7 @@ from retriever.protocols import Finish, Step
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
-from retriever.turns import Turns
+from retriever.streams import Turns
 from retriever.types import Candidate, Query, RetrievalResult, ScoredSection
 from tests.fakes.live import BASE, World, article, painting
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer

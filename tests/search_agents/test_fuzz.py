@@ -9,10 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from chat_models.replies import ChatReply, ToolCall
-from search_agents.answers import plain_answer
+from search_agents.answers import cited, plain_answer, without_citations
 from search_agents.budget import Budget
 from search_agents.calls import calls_of
-from search_agents.citations import cited, without_citations
 from search_agents.engine import Engine, Policy
 from search_agents.parsing import is_abstention, json_object, without_thoughts
 from search_agents.policies import POLICIES

@@ -16,7 +16,7 @@ from PIL import Image
 from retriever.image_cache import ImageCache
 from retriever.pipeline import Retriever
 from retriever.protocols import EngineError, Finish
-from retriever.turns import Turns
+from retriever.streams import Turns
 from retriever.types import Candidate, Query, RetrievalResult
 from serving.admission import Admission
 from serving.batcher import Batcher, Retrieve

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from serving.errors import ApiError
-from serving.fetch import fetch_image
+from serving.requests import fetch_image
 from serving.settings import ServingSettings
 
 NAME = "images.example"

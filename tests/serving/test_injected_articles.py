@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from chat_models.chat import ChatClient
-from chat_models.harmless import harmless
+from chat_models.messages import harmless
 from generators.chat import ChatGenerator
 from retriever.types import Section
 from tests.fakes import world as fakes

@@ -26,8 +26,7 @@ from tests.fakes.models import FakeSummarizer
 from tests.retriever.models.test_encoder import small_encoder
 from tests.retriever.models.test_photo_tower import random_network, save_seeing_encoder
 from training.config import TrainingConfig
-from training.encoder_batches import EncoderBatch, EncoderBatches
-from training.encoder_data import EncoderData, known_labels, read_entities
+from training.encoder_data import EncoderBatch, EncoderBatches, EncoderData, known_labels, read_entities
 from training.train_encoder import steps_for, train_encoder
 
 COLORS = {"Red": (220, 30, 30), "Green": (20, 160, 40), "Blue": (30, 60, 200), "White": (240, 240, 240)}

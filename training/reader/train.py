@@ -26,10 +26,9 @@ from generators.reader.windows import windows
 from retriever.digests import digests_of
 from retriever.models.bert import load_bert
 from retriever.models.precision import autocast, fastest_dtype
-from training.config import Optimization
+from training.config import Optimization, Schedule
 from training.loop import train
 from training.reader.questions import SpanAnswer, SpanQuestion
-from training.schedule import Schedule
 
 BATCH = 16
 FROZEN = 2

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from retriever.batching import by_length
+from retriever.texts import by_length
 from retriever.types import IntArray
 from training.batch import Batch
 from training.reranker.config import Negatives
@@ -204,7 +204,7 @@ PASS_COST = 4096
 Forward and backward, a pass through BLIP-2's 12 layers launches about 2,100 kernels, which takes the CPU 10 ms whatever
 their size; an H100 computes 4096 tokens in about 4 ms. CPU and GPU work at the same time, so the slower one counts. A
 step of 8 questions (136 pairs, 30,000 tokens) then takes three passes with 32 % padding: 31 ms on the CPU and 37 ms on
-the GPU. `retriever.batching.by_length`, which fills every pass, would make it five passes of at most 8192 tokens (50 ms
+the GPU. `retriever.texts.by_length`, which fills every pass, would make it five passes of at most 8192 tokens (50 ms
 and 35 ms), or two of at most 32,768 with 64 % padding (21 ms and 46 ms).
 """
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from training.config import TrainingConfig, check_at_least_one, check_positive
-from training.schedule import ONE_CYCLE, WARMUP_COSINE, Schedule
+from training.config import ONE_CYCLE, WARMUP_COSINE, Schedule, TrainingConfig, check_at_least_one, check_positive
 
 Negatives = Literal["spread", "pooled", "in_batch"]
 

@@ -22,10 +22,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from indexes.progress import progress_bar
 from retriever.files import replacing, write_whole
+from retriever.gpu import to_device
 from retriever.images import ImageError
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
-from retriever.transfer import to_device
 from training.processes import Processes
 from training.reranker.feature_store import FeatureStore
 from training.reranker.image_table import ImageTable

@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from retriever.gpu import to_device
 from retriever.models.precision import autocast
 from retriever.models.qformer import QFormerFusion
-from retriever.transfer import to_device
 from retriever.types import IntArray
 from training.augment import SLIGHT, resized, vary
 from training.batch import Batch, Targets

@@ -29,8 +29,7 @@ from training.reranker.data import RerankerData
 from training.reranker.image_table import ImageName, ImageTable
 from training.reranker.left_out import LeftOut
 from training.reranker.rows import write_rows
-from training.reranker.samples import SampleSet, offsets_of
-from training.reranker.validated import without_surplus
+from training.reranker.samples import SampleSet, offsets_of, without_surplus
 
 logger = logging.getLogger(__name__)
 

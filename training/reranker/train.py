@@ -11,14 +11,14 @@ from typing import Any
 
 from torch import Tensor
 
-from retriever.batching import by_length
 from retriever.files import sha256_of
 from retriever.identity import Items, agree, files_as_items
 from retriever.protocols import TextReranker
+from retriever.texts import by_length
 from retriever.wording import counted
 from training.augment import ROOM
+from training.batch import Feeder
 from training.checkpoint import BEST_NAME, CHECKPOINT_NAME
-from training.feeder import Feeder
 from training.loop import train
 from training.memory import naming_memory_settings
 from training.processes import joined

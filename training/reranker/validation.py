@@ -12,17 +12,16 @@ from torch.nn import functional
 
 from indexes.store.tokens import TokenStore
 from retriever.codecs import encode_tokens
+from retriever.gpu import to_device
 from retriever.step2_rerank import score_candidates
 from retriever.token_codec import TokenCodec
-from retriever.transfer import to_device
 from retriever.types import Candidate, StoredTokens
 from training.processes import Processes
 from training.reranker.batches import BatchMaker
 from training.reranker.data import Serving
 from training.reranker.fusion_weight import ScoredQuestion, best_alpha, recall_at_1, section_recall
 from training.reranker.model import Reranker
-from training.reranker.samples import SampleSet
-from training.reranker.validated import compared_entities, labeled_images
+from training.reranker.samples import SampleSet, compared_entities, labeled_images
 
 _AT_ONCE = 512
 

@@ -39,8 +39,7 @@ from training.loop import train
 from training.memory import naming_memory_settings
 from training.questions import TrainingQuestion, is_held_out
 from training.record import Provenance, TrainingRecord, remarks_on
-from training.sections.batches import SectionBatch, SectionBatches, windows_of
-from training.sections.data import AskedArticle, passages, read_articles
+from training.sections.data import AskedArticle, SectionBatch, SectionBatches, passages, read_articles, windows_of
 from training.sections.lora import add_lora, lora_tensors, stacked
 
 logger = logging.getLogger(__name__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from evaluation.search.figures import trajectory_figures
 from evaluation.search.report import write_report
-from evaluation.search.trajectories import trajectory_figures
 
 SOURCE = {"number": 1, "title": "<Niger>", "section": "Capital", "text": "It is Niamey.", "url": "https://kb/niger"}
 

@@ -14,8 +14,8 @@ from fastapi import FastAPI, HTTPException
 
 from chat_models.chat import ChatClient, ChatError
 from indexes.builder.chat_summarizer import ChatSummarizer, SummaryCounts, article_text, summary_messages
+from indexes.builder.summarizers import summarize_all
 from indexes.builder.summary_cache import SummaryCache
-from indexes.builder.summary_file import summarize_all
 from retriever.types import Entity
 from tests.fakes.articles import COUNTRY, entity
 from tests.fakes.chat_server import FakeChatServer

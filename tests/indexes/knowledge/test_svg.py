@@ -14,7 +14,7 @@ from PIL import Image
 from indexes.knowledge import svg
 from indexes.knowledge.sources import FolderImages
 from indexes.knowledge.svg import load_any, size_of
-from omgm.downloads.images.encode import as_jpeg
+from omgm.downloads.images.fetch import as_jpeg
 from retriever.images import ImageError, load_image
 
 HALVES = """<svg xmlns="http://www.w3.org/2000/svg" width="80px" height="40">

@@ -16,8 +16,7 @@ from evaluation.datasets import find_query_image, forget_listings
 from indexes.knowledge.formats import read_knowledge_base
 from indexes.knowledge.sources import find_image, find_main, open_images
 from omgm.__main__ import main
-from omgm.downloads.images.encode import as_jpeg
-from omgm.downloads.images.fetch import fetch_images, scaled
+from omgm.downloads.images.fetch import as_jpeg, fetch_images, scaled
 from omgm.downloads.images.settings import DownloadSettings
 from retriever.images import encoded, load_image
 from retriever.types import ArticleImage, Entity

@@ -13,7 +13,7 @@ from omgm.parts import build_encoder
 from omgm.profile import load_profile
 from pretraining.designs import paint, random_design
 from retriever.models.encoder import ClipEncoder
-from retriever.models.image_parts import SIDE, _window, part_encoder
+from retriever.models.feature_map import READ_SIDE, _window, part_encoder
 from tests.fakes.models import FakeEncoder
 
 
@@ -34,11 +34,11 @@ def test_the_whole_image_is_a_part(encoder: ClipEncoder) -> None:
     image = painted(1)
     parts = part_encoder(encoder)
     assert parts is not None and encoder.photos is not None
-    large = replace(encoder.pixels, size=SIDE).to_device([image], torch.device("cpu"), encoder.model.dtype)
+    large = replace(encoder.pixels, size=READ_SIDE).to_device([image], torch.device("cpu"), encoder.model.dtype)
     with torch.inference_mode():
         own = torch.nn.functional.normalize(encoder.model.get_image_features(large).float(), dim=-1)
         photos = encoder.photos
-        pixels = replace(photos._pixels, size=SIDE).to_uint8([image]).float() / 255
+        pixels = replace(photos._pixels, size=READ_SIDE).to_uint8([image]).float() / 255
         expected = photos.joined(own, photos.features(pixels))
     torch.testing.assert_close(parts(image, [(0.0, 0.0, 1.0, 1.0)]), expected, atol=2e-2, rtol=0)
 

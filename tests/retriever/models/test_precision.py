@@ -1,4 +1,4 @@
-"""Which dtype "auto" selects."""
+"""Which dtype "auto" selects; linear layers in int8 against float32."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from types import MappingProxyType
 
 import pytest
 import torch
+from torch import nn
 
-from retriever.models.precision import fastest_dtype, int8_is_fast
+from retriever.models.precision import Int8Linear, fastest_dtype, int8_is_fast, quantize
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,30 @@ def test_int8_needs_instructions(
 ) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: MappingProxyType(capabilities))
     assert int8_is_fast() == expected
+
+
+def test_is_close_to_float32() -> None:
+    generator = torch.Generator().manual_seed(0)
+    layer = nn.Linear(64, 32)
+    inputs = torch.randn(3, 5, 64, generator=generator) * torch.tensor([0.01, 1.0, 100.0])[:, None, None]
+    expected, found = layer(inputs), Int8Linear(layer)(inputs)
+    errors = (found - expected).abs().amax((1, 2)) / expected.abs().amax((1, 2))
+    assert found.shape == (3, 5, 32) and bool((errors < 0.03).all())  # a scale per row: small rows are as exact
+
+
+def test_values_on_the_grid_are_exact() -> None:
+    layer = nn.Linear(8, 8)
+    with torch.no_grad():
+        layer.weight.copy_(torch.randint(-127, 128, (8, 8)).index_fill_(1, torch.tensor([0]), 127).float())
+        layer.bias.zero_()
+    inputs = torch.randint(-127, 128, (4, 8)).float()
+    inputs[:, 1] = 127
+    assert torch.allclose(Int8Linear(layer)(inputs), layer(inputs))
+
+
+def test_replaces_all_linear_layers() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.ReLU(), nn.Linear(8, 8, bias=False)))
+    quantize(model)
+    assert sum(isinstance(layer, Int8Linear) for layer in model.modules()) == 2
+    assert not any(isinstance(layer, nn.Linear) for layer in model.modules())
+    assert model(torch.zeros(0, 8)).shape == (0, 8)

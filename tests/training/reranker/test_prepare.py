@@ -17,7 +17,6 @@ from indexes.lines import to_row
 from retriever.files import write_lines
 from tests.fakes.training_world import COLORS, TOPICS, TrainingWorld
 from training.questions import is_held_out
-from training.reranker import validated
 from training.reranker.data import RerankerData, Serving
 from training.reranker.image_table import ImageName
 from training.reranker.prepare import (
@@ -234,7 +233,7 @@ def test_only_as_many_are_held_out_as_are_validated(
     assert len(whole.samples.validation) == 2 * len(held_out)  # two questions per image
     assert len(whole.images.names) == 8 + 8 + len(held_out)  # queries, main images, further ones of held-out entities
 
-    monkeypatch.setattr(validated, "MOST_QUESTIONS", 1)
+    monkeypatch.setattr("training.reranker.samples.MOST_QUESTIONS", 1)
     result = prepared(world, data, tmp_path / "limited", validation_share=0.5)
     (sample,) = result.samples.validation.tolist()
     color = COLORS[result.samples.gold[sample]]

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from indexes.store.section_files import EncodedSections
 from retriever.types import Entity, Section
-from training.sections.batches import ASKED, SectionBatch, SectionBatches
-from training.sections.data import AskedArticle, AskedSection
+from training.sections.data import ASKED, AskedArticle, AskedSection, SectionBatch, SectionBatches
 from training.sections.train import SCALE, section_loss
 
 

@@ -9,8 +9,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
-from chat_models.harmless import harmless, harmless_source
-from search_agents.citations import cited
+from chat_models.messages import harmless, harmless_source
+from search_agents.answers import cited
 
 _TOKENS = """
 <|im_start|> <|im_end|> <|endoftext|> <|begin_of_text|> <|start_header_id|> <|end_header_id|>

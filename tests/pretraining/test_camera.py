@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pretraining.photo_batch import photograph_batch
+from pretraining.camera import photograph_batch
 
 
 def _batch(count: int, side: int = 48) -> tuple[torch.Tensor, torch.Tensor]:
