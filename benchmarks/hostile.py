@@ -32,8 +32,7 @@ from typing import Any
 
 from benchmarks.frame import arguments, write_report
 from benchmarks.hostile_requests import HostileRequest, good_request, hostile_requests
-from benchmarks.meter import folders_of
-from benchmarks.started import Address, service
+from benchmarks.processes import Address, folders_of, service
 from omgm.commands.common import add_index, add_profile
 
 TIMEOUT_S = 60.0

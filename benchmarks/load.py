@@ -29,9 +29,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.frame import arguments, write_report
-from benchmarks.meter import cores_between, cpu_seconds, peak_memory
 from benchmarks.open_loop import arrival_times, closed_loop, figures_of, open_loop, request_bytes
-from benchmarks.started import Address, Answerer, answer_lines, service
+from benchmarks.processes import Address, Answerer, answer_lines, cores_between, cpu_seconds, peak_memory, service
 from evaluation.datasets import find_query_image
 from omgm.commands.common import add_index, add_profile, add_questions, load_questions
 from omgm.commands.serve import limit_threads

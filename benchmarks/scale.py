@@ -43,7 +43,7 @@ from PIL import Image
 
 from benchmarks.frame import arguments, commit, write_report
 from benchmarks.made_up import FreeModels, write_knowledge_base
-from benchmarks.meter import Meter
+from benchmarks.processes import Meter
 from indexes.builder import build as building
 from indexes.builder.plan import BuildPlan
 from indexes.growing import release

@@ -52,8 +52,8 @@ from training.processes import Processes
 from training.reranker.batches import BatchMaker, Order
 from training.reranker.config import RECIPES
 from training.reranker.data import RerankerData
-from training.reranker.feature_store import FeatureStore
 from training.reranker.features import compute_features
+from training.reranker.image_store import FeatureStore
 from training.reranker.model import Reranker
 from training.reranker.prepare import TEXTS_NAME, TOKEN_DTYPE, prepare
 from training.reranker.rows import Rows

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from indexes.live.counting import count
 from indexes.live.index import LiveIndex
+from indexes.live.version import count
 from indexes.store.index import Index
 from indexes.store.manifest import RECOGNITION
 from omgm.settings import Profile

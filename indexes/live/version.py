@@ -1,4 +1,7 @@
-"""A version of an index that changes: the files of a generation, entities no longer valid there, and new entities."""
+"""A version of an index that changes, and its counts.
+
+It is the files of a generation, entities no longer valid there, and new entities.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ import torch
 
 from indexes.live.changes import Addition
 from indexes.store.index import Index
-from indexes.store.keys import as_query
-from indexes.store.search import best_of_each
+from indexes.store.keys import as_query, load_owners
+from indexes.store.manifest import Counts
+from indexes.store.search import StoredVectors, best_of_each
 from retriever.gpu import to_device
 from retriever.types import FloatArray, IntArray
 
@@ -149,3 +153,48 @@ class Version:
         scores = np.where(gone, np.float32(-np.inf), scores)
         rows = np.where(gone | (rows < 0), -1, rows + self.start)
         return best_of_each(scores, rows, k) if self.removed else (scores, rows)
+
+
+def count(version: Version) -> Counts:
+    """Returns the counts that the manifest would have after a compaction; reads only what has changed."""
+    base = version.base
+    total = np.array(list(base.manifest.counts.model_dump().values()))
+    if version.removed:
+        total -= _of_rows(base, np.array(list(version.removed.values()), np.int64))
+    for entry in version.entries.values():
+        total += _of_change(entry.change)
+    return Counts(**dict(zip(Counts.model_fields, total.tolist(), strict=True)))
+
+
+def _of_rows(base: Index, rows: IntArray) -> IntArray:
+    """Returns the counts of some entities of the files, int64 in the order of the fields of `Counts`."""
+    manifest = base.manifest
+    sections, images = [len(base.section_rows(row)) for row in rows], [base.image_path(row) for row in rows]
+    labeled, tokens = [len(base.labeled_rows(row)) for row in rows], [len(base.token_rows(row)) for row in rows]
+    found = Counts(
+        entities=len(rows),
+        sections=sum(len(base.entity(row).sections) for row in rows),
+        with_image=sum(path is not None for path in images),
+        searchable=int(np.isin(rows, StoredVectors(base.folder, manifest.search).rows).sum()),
+        token_sections=sum(sections),
+        further_keys=int(np.isin(load_owners(base.folder, manifest), rows).sum()),
+        labeled_tokens=sum(labeled),
+        image_tokens=sum(tokens) - sum(sections) - sum(labeled),
+        section_windows=sum(len(one.sections) for row in rows if (one := base.encoded_sections(row)) is not None),
+    )
+    return np.array(list(found.model_dump().values()))
+
+
+def _of_change(change: Addition) -> IntArray:
+    found = Counts(
+        entities=1,
+        sections=len(change.entity.sections),
+        with_image=int(bool(change.thumbnail)),
+        searchable=int(len(change.keys) > 0),
+        token_sections=change.token_sections,
+        further_keys=max(len(change.keys) - 1, 0),
+        labeled_tokens=change.labeled_tokens,
+        image_tokens=change.image_tokens,
+        section_windows=len(change.vectors.sections),
+    )
+    return np.array(list(found.model_dump().values()))

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> None:
     file, config = existing(args.file, "FILE.pt"), existing(args.config, "--config")
 
     from omgm.downloads.hub import local_folder
-    from retriever.models.import_eva import import_eva
+    from retriever.models.eva_weights import import_eva
 
     tokenizer = None
     if args.tokenizer is not None:

@@ -17,8 +17,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Prints counts, sizes and what the index was built with."""
     existing(args.index, "--index")
-    from indexes.live.counting import count
     from indexes.live.index import LiveIndex
+    from indexes.live.version import count
     from indexes.store.generations import logs
     from indexes.store.lock import holder
     from omgm.own_recognition import outdated_recognition

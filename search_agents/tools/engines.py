@@ -12,7 +12,7 @@ import httpx
 from PIL import Image
 
 from chat_models.replies import well_formed
-from search_agents.chunks import CHUNK_CHARACTERS
+from search_agents.documents import CHUNK_CHARACTERS
 from search_agents.records import Source
 
 WebSearch = Callable[[str], Awaitable[list[Source]]]

@@ -13,7 +13,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 from retriever.protocols import EntityIndex
 from retriever.texts import section_passage
 from retriever.types import Candidate, Entity, Options, Query, RetrievalResult
-from search_agents.chunks import CHUNK_CHARACTERS, Chunk, best_chunks, chunks_of
+from search_agents.documents import CHUNK_CHARACTERS, Chunk, best_chunks, chunks_of
 from search_agents.parsing import json_values
 from search_agents.records import IMAGE, Observation, Source
 from search_agents.state import AgentRun, Tool

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from search_agents.chunks import best_chunks, chunks_of
-from search_agents.documents import WebDocument, text_of
+from search_agents.documents import WebDocument, best_chunks, chunks_of, text_of
 from search_agents.records import Observation, Source
 from search_agents.state import AgentRun, Tool
 from search_agents.tools.engines import ImageWebSearch, WebSearch

@@ -4,14 +4,15 @@ import asyncio
 import socket
 import subprocess
 import sys
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from benchmarks.load import goals_of
-from benchmarks.meter import cores_between, cpu_seconds, peak_memory
 from benchmarks.open_loop import Reply, arrival_times, closed_loop, exchange, figures_of, open_loop, request_bytes
+from benchmarks.processes import Answerer, cores_between, cpu_seconds, peak_memory
 from tests.fakes.connection import address_of
 from tests.fakes.images import image_bytes
 from tests.fakes.service import SMALL, full, served
@@ -93,3 +94,14 @@ def test_the_processor_time_of_a_process() -> None:
         memory = peak_memory(process)
         assert memory is not None and memory > alone + 1
         process.communicate(b"\n")
+
+
+def test_a_process_answers_line_by_line() -> None:
+    code = "from benchmarks.processes import answer_lines; answer_lines(lambda numbers: [2 * n for n in numbers])"
+    with closing(Answerer([sys.executable, "-c", code])) as answerer:
+        assert answerer.ask([1, 2]) == [2, 4] and answerer.ask([]) == []
+
+
+def test_a_process_that_does_not_start() -> None:
+    with pytest.raises(OSError, match="did not start"):
+        Answerer([sys.executable, "-c", "raise SystemExit(1)"])

@@ -23,7 +23,7 @@ from chat_models.messages import Message, image_part
 from chat_models.replies import ChatReply, ToolCall
 from search_agents import prompts
 from search_agents.browsing.slimming import slim
-from search_agents.chunks import CHUNK_CHARACTERS, best_chunks, chunks_of
+from search_agents.documents import CHUNK_CHARACTERS, best_chunks, chunks_of
 from search_agents.engine import Engine, Policy
 from search_agents.policies import POLICIES
 from search_agents.policies.mmsearch_plus import MMSearchPlus

@@ -21,9 +21,8 @@ from omgm.downloads.images.web import Web
 from retriever.files import as_line
 from search_agents.browsing.chromium import View
 from search_agents.browsing.slimming import slices, slim
-from search_agents.chunks import CHUNK_CHARACTERS, best_chunks, chunks_of
 from search_agents.corpus import Corpus
-from search_agents.documents import WebDocument
+from search_agents.documents import CHUNK_CHARACTERS, WebDocument, best_chunks, chunks_of
 from search_agents.engine import Engine
 from search_agents.policies.mmsearch_plus import MMSearchPlus
 from search_agents.records import Source

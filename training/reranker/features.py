@@ -27,8 +27,7 @@ from retriever.images import ImageError
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from training.processes import Processes
-from training.reranker.feature_store import FeatureStore
-from training.reranker.image_table import ImageTable
+from training.reranker.image_store import FeatureStore, ImageTable
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from retriever.types import IntArray
 from training.augment import SLIGHT, resized, vary
 from training.batch import Batch, Targets
 from training.reranker.batches import Order, Texts, padded
-from training.reranker.feature_store import FeatureStore
+from training.reranker.image_store import FeatureStore
 from training.reranker.rows import Rows
 from training.reranker.samples import SampleSet
 

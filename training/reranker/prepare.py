@@ -26,7 +26,7 @@ from training.copies import originals, text_hash
 from training.negatives import MinedNegatives, read_negatives
 from training.questions import TrainingQuestion, is_held_out
 from training.reranker.data import RerankerData
-from training.reranker.image_table import ImageName, ImageTable
+from training.reranker.image_store import ImageName, ImageTable
 from training.reranker.left_out import LeftOut
 from training.reranker.rows import write_rows
 from training.reranker.samples import SampleSet, offsets_of, without_surplus

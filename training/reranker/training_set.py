@@ -20,9 +20,8 @@ from retriever.models.qformer import QFormerFusion
 from retriever.wording import counted
 from training.processes import Processes
 from training.reranker.data import RerankerData
-from training.reranker.feature_store import FeatureStore
 from training.reranker.features import compute_features, store_pixels
-from training.reranker.image_table import ImageName, ImageTable
+from training.reranker.image_store import FeatureStore, ImageName, ImageTable
 from training.reranker.prepare import (
     PASSAGES_NAME,
     QUESTIONS_NAME,

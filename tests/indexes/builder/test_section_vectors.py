@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from indexes.live.counting import count
 from indexes.live.index import LiveIndex
+from indexes.live.version import count
 from indexes.store.generations import current_files
 from indexes.store.index import Index
 from tests.fakes.builds import KILLED, Fuse, build

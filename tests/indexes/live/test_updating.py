@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from indexes.knowledge.sources import FolderImages
-from indexes.live.counting import count
 from indexes.live.editor import Editor
 from indexes.live.updating import update
+from indexes.live.version import count
 from indexes.store.index import Index
 from retriever.types import Entity
 from tests.fakes.live import World, article

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from training.reranker.batches import BatchMaker, Order, Pairs
-from training.reranker.feature_store import FeatureStore
+from training.reranker.image_store import FeatureStore
 from training.reranker.rows import Rows, write_rows
 from training.reranker.samples import SampleSet
 

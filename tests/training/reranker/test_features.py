@@ -14,10 +14,9 @@ from PIL import Image
 
 from retriever.models.qformer import QFormerFusion
 from training.processes import Processes
-from training.reranker import feature_store
-from training.reranker.feature_store import FeatureStore
+from training.reranker import image_store
 from training.reranker.features import augment, compute_features
-from training.reranker.image_table import ImageName, ImageTable
+from training.reranker.image_store import FeatureStore, ImageName, ImageTable
 
 COLORS = ["red", "green", "blue", "black", "white"]
 
@@ -51,7 +50,7 @@ def test_an_augmented_image_keeps_most_of_the_area() -> None:
 def test_features_are_the_tower_s(
     blip2_folder: Path, images: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feature_store, "SHARD_IMAGES", 2)
+    monkeypatch.setattr(image_store, "SHARD_IMAGES", 2)
     fusion = QFormerFusion.load(blip2_folder)
     store = compute(fusion, images, tmp_path / "f", [3, 1, 2, 1, 1])
     assert store.shape == (17, 24)  # a 4 x 4 grid and the class token
@@ -71,7 +70,7 @@ def test_features_are_the_tower_s(
 def test_a_killed_run_computes_only_what_is_missing(
     blip2_folder: Path, images: ImageTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(feature_store, "SHARD_IMAGES", 2)
+    monkeypatch.setattr(image_store, "SHARD_IMAGES", 2)
     fusion = QFormerFusion.load(blip2_folder)
     whole = compute(fusion, images, tmp_path / "f", [2] * 5)
     before = {file.name: file.read_bytes() for file in whole.folder.iterdir()}

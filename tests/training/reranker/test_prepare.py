@@ -18,7 +18,7 @@ from retriever.files import write_lines
 from tests.fakes.training_world import COLORS, TOPICS, TrainingWorld
 from training.questions import is_held_out
 from training.reranker.data import RerankerData, Serving
-from training.reranker.image_table import ImageName
+from training.reranker.image_store import ImageName
 from training.reranker.prepare import (
     PASSAGES_NAME,
     QUESTIONS_NAME,
