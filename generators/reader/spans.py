@@ -212,6 +212,8 @@ def _without_echo(text: str, start: int, end: int, question: str) -> int:
     amount = re.match(rf"\W?{_AMOUNT}(?:{_TO}{_AMOUNT})?(?!\w)", text[start:end], re.IGNORECASE)
     if amount is not None:
         found = list(_WORDS.finditer(text, start + amount.end(), end))
+        if _HOW_MANY.search(question) and found and found[0][0].casefold() in asked:  # "2" of "2 adults and 1"
+            return start + amount.end()
         while found and found[-1][0].casefold() in asked:
             found.pop()
             end = found[-1].end() if found else start + amount.end()

@@ -23,6 +23,7 @@ from indexes.knowledge.matching import MatchReport, rule_lines, with_matched_ima
 from indexes.knowledge.sections import FACTS
 from indexes.knowledge.sources import ImageSource, thumbnail
 from indexes.progress import progress_bar
+from retriever.files import is_pointer
 from retriever.images import ImageError
 from retriever.types import Entity
 from retriever.unspaced import count_words
@@ -202,8 +203,11 @@ def _look_up(entity: Entity, source: ImageSource | None, result: Inspection) -> 
     if first is None:
         return
     result.named += 1
-    if source is not None and sources.find_main(source, entity) is not None:
+    if source is not None and (name := sources.find_main(source, entity)) is not None:
         result.found += 1
+        if isinstance(source, sources.FolderImages) and is_pointer(source.content(name)):
+            result.losses.at(entity.id)  # the reader is ahead
+            result.losses.leave_out("Git LFS pointers instead of images; run git lfs pull", name, unit="images")
     elif len(result.missing) < LISTED:
         why = "" if source is None else f" ({sources.why_missing(source, entity)})"
         result.missing.append(f"{first} of {entity.id}{why}")

@@ -187,6 +187,7 @@ def _is_setting(name: str, value: Any) -> bool:
     return (
         key in _SETTINGS
         or is_number
+        or (key == "build" and isinstance(value, Mapping))  # Hugo's
         or RIGHTS.fullmatch(key) is not None
         or name.startswith(("_", "dg-", "excalidraw-", "kanban-"))
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -34,6 +35,9 @@ from indexes.knowledge.image_keys import OWN_FILE
 from retriever.types import ArticleImage, Entity
 
 logger = logging.getLogger(__name__)
+
+_VALUE = re.compile(r"([^\W\d][\w -]{0,40}: )([^\n:]{1,400})")
+"""A line with a label and a value."""
 
 _SAMPLE, _FEWEST = 60, 6
 
@@ -70,6 +74,18 @@ def read_markdown(path: Path, reading: Reading) -> Iterator[Entry]:
         yield where, entry
     for field in sorted(unseen):
         logger.warning("%s: --map %s=%s: no front matter has it", path, field, names[field])
+
+
+def _listed(lines: Sequence[str]) -> str:
+    """Returns lines as a text; values with the same label in a row, such as places, become one list."""
+    found: list[str] = []
+    for line in lines:
+        old, new = (_VALUE.fullmatch(one) for one in (found[-1] if found else "", line))
+        if old is not None and new is not None and old[1] == new[1]:
+            found[-1] += f"; {new[2]}"
+        else:
+            found.append(line)
+    return "\n".join(found)
 
 
 class _Notes:
@@ -136,7 +152,7 @@ class _Notes:
                     losses.leave_out("badges", url, unit="images")
                 elif url:
                     found.append(ArticleImage(url, len(sections) - 1, caption))
-        texts = outlined([(level, heading, "\n".join(lines)) for level, heading, lines in sections], losses)
+        texts = outlined([(level, heading, _listed(lines)) for level, heading, lines in sections], losses)
         used = []
         if not any(text.strip() for _, text in texts):  # a page with only a description
             texts[0] = title, plain(_setting(settings, "text", str(file), names))

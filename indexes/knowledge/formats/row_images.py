@@ -21,6 +21,8 @@ _OF_OTHERS = re.compile(
 """Names of fields for images that do not show the thing itself."""
 _SMALL = re.compile(r"thumb|small|mini|preview|icon|low_?res|tiny", re.IGNORECASE)
 """Names of fields for smaller copies of images."""
+_NO_IMAGE = re.compile(r"\.(?:pdf|mp3|mp4|ogg|wav|webm|mov|zip|html?|md|txt|json|csv|docx?|glb|obj|stl)$", re.I)
+"""Endings of files of other kinds, which a field such as "filename" may name."""
 _USUAL = frozenset(map(folded, GUESSES["image"]))
 _CAPTIONS = frozenset(
     map(folded, (*GUESSES["title"], *GUESSES["text"], "caption", "alt", "alt_text", "alttext", "legend", "figcaption"))
@@ -57,7 +59,8 @@ def row_images(row: Mapping[str, Any], where: str, names: Names, losses: Losses)
     """
     values = {name: parsed(value) for name, value in row.items()}
     main, found = images_of(values, where, names)
-    images, fields = {main: [image for one in found for image in _split(one)]} if found else {}, set[str]()
+    found = [image for one in found for image in _split(one) if "image" in names or not _NO_IMAGE.search(image)]
+    images, fields = {main: found} if found else {}, set[str]()
     if found:
         fields.add(main if main in row else main.rpartition(".")[0] or main)
     for name, value in values.items() if "image" not in names else ():

@@ -112,6 +112,22 @@ def test_the_value_with_the_questions_label_gains() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "question", "expected"),
+    [
+        ("two adults and one chick", "How many adults live here?", "two"),
+        ("7 to 9 eggs or 3 shells", "How many eggs are there?", "7 to 9"),
+        ("two adults and one chick", "What lives here?", "two adults and one chick"),
+    ],
+)
+def test_a_count_is_of_what_the_question_counts(text: str, question: str, expected: str) -> None:
+    pieces = text.split()
+    scores = np.zeros((len(pieces) + 2, 2), np.float32)
+    scores[1, 0] = scores[len(pieces), 1] = 5
+    found = best_span(window(text, pieces), scores, question, text, "")
+    assert found is not None and text[found.start : found.end] == expected
+
+
+@pytest.mark.parametrize(
     ("question", "expected"),
     [
         ("What is the range?", "9"),

@@ -11,6 +11,7 @@ from PIL import Image
 from indexes.knowledge.inspection import html_page, inspect_knowledge_base, text_lines
 from indexes.knowledge.languages import is_foreign
 from omgm.__main__ import main
+from tests.fakes.images import write_image
 
 
 def write_notes(folder: Path, count: int = 12) -> Path:
@@ -126,3 +127,12 @@ def test_english_with_names_of_other_languages(text: str) -> None:
 @pytest.mark.parametrize("text", FOREIGN)
 def test_other_languages(text: str) -> None:
     assert is_foreign([text])
+
+
+def test_git_lfs_pointers_are_no_images(tmp_path: Path) -> None:
+    for name in ("fox", "owl"):
+        (tmp_path / f"{name}.md").write_text(f"# {name}\n\n![]({name}.png)\n\nText.")
+    write_image(tmp_path / "owl.png", "red")
+    (tmp_path / "fox.png").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n")
+    left_out = inspect_knowledge_base(tmp_path).ledger()["left_out"]
+    assert [(one["unit"], one["count"], one["example"]) for one in left_out] == [("images", 1, "fox: fox.png")]

@@ -137,3 +137,10 @@ def test_what_yaml_writes_is_read_back(tmp_path: Path) -> None:
         ("Note", "two\nlines"),
         ("Facts", "Age: 007\nKin: x, y; z: 1\nOn: 'quoted' \"q\""),
     ]
+
+
+def test_hugos_build_options_are_settings(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("+++\ntitle = 'A'\nrating = 9\nbuild.render = 'never'\n+++\nText.")
+    (tmp_path / "b.md").write_text("---\ntitle: B\nbuild: 1967\n---\nText.")
+    found = {one.title: one.sections[-1].text for one in read_knowledge_base(tmp_path)}
+    assert found == {"A": "Rating: 9", "B": "Build: 1967"}

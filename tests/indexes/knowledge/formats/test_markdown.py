@@ -334,3 +334,11 @@ def test_tags_that_say_what_they_are_stay(tmp_path: Path, line: str, kept: str, 
     [fox] = read_knowledge_base(tmp_path, losses=losses)
     assert [one.text for one in fox.sections if one.title == "Seen"] == ([kept] if kept else [])
     assert (losses.left_out["lines of tags"].count if losses.left_out else 0) == lost
+
+
+def test_values_with_one_label_are_a_list(tmp_path: Path) -> None:
+    lines = ["#place/Fort-Fox", "#place/Bay", "#year/2020", "Height: 3 m", "Height: 4 m", "Note: a: b", "Note: c"]
+    (tmp_path / "fox.md").write_text("# Fox\n\n" + "\n\n".join(lines))
+    [fox] = read_knowledge_base(tmp_path)
+    expected = "place: Fort-Fox; Bay\nyear: 2020\nHeight: 3 m; 4 m\nNote: a: b\nNote: c"
+    assert fox.sections[0].text == expected

@@ -281,3 +281,10 @@ def test_each_file_of_a_folder_has_its_own_fields(tmp_path: Path) -> None:
 def test_the_only_file_of_a_folder_names_the_images(tmp_path: Path) -> None:
     (tmp_path / "codes.json").write_text(json.dumps({"fi": "Finland", "no": "Norway"}))
     assert [one.title for one in read_knowledge_base(tmp_path)] == ["Finland", "Norway"]
+
+
+def test_recordings_and_documents_are_no_images(tmp_path: Path) -> None:
+    table = tmp_path / "kb.csv"
+    table.write_text("title,filename,small view\nTalk,talk.mp3,talk_small.jpg\nFlyer,flyer.PDF,\nBarn,barn.jpg,\n")
+    found = {one.title: images(one) for one in read_knowledge_base(table)}
+    assert found == {"Talk": ["talk_small.jpg"], "Flyer": [], "Barn": ["barn.jpg"]}
