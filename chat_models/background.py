@@ -91,11 +91,10 @@ def _end(loop: asyncio.AbstractEventLoop) -> None:
 
 
 async def _stop(loop: asyncio.AbstractEventLoop) -> None:
-    """Cancels all other tasks, for whose results threads would wait forever; stops the loop and its threads."""
+    """Cancels all other tasks, for whose results threads would wait forever; stops the loop."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await loop.shutdown_asyncgens()
-    await loop.shutdown_default_executor()
     loop.stop()

@@ -7,6 +7,7 @@ import gc
 import os
 import select
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -118,3 +119,15 @@ def test_a_dropped_loop_leaves_no_thread_and_no_descriptor() -> None:
         time.sleep(0.01)
     assert not running()
     assert sys.platform != "linux" or opened() <= before
+
+
+def test_a_loop_that_is_dropped_as_python_ends_says_nothing() -> None:
+    script = """
+import asyncio, atexit
+from chat_models.background import BackgroundLoop
+loops = [BackgroundLoop()]
+loops[0].submit(asyncio.to_thread(sum, [1])).result(20)
+atexit.register(loops.clear)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
