@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from itertools import chain, islice
 from pathlib import Path
@@ -62,6 +63,7 @@ _TABLES = (".txt", ".tab", ".dat")
 _COLUMNS = {"|": 1, ";": 1, ",": 2}
 """Column separators, each with its minimum number per line of a table; prose has commas, too."""
 _LONGEST = 1 << 16
+_WIKI_HEADING = re.compile(rb"^(={2,6})[^=\n]*[^=\s][^=\n]*\1[ \t]*$", re.MULTILINE)
 
 
 def guess_format(path: Path) -> str:
@@ -140,7 +142,8 @@ def _guess_folder(path: Path) -> str:
         ((suffix, count),) = unread.most_common(1)
         raise ValueError(f"{path}: holds {counted(count, 'file')} *{suffix}, {_advice(Path('FILE' + suffix))}")
     known = {*_EXTENSIONS, ".toml"} - {".json", ".jsonl", ".ndjson", ".yml", ".yaml"}
-    beside = [file for file in visible if file.parent == path and file.is_file()]
+    own_files = [file for file in visible if file.is_file()]
+    beside = [file for file in own_files if file.parent == path] or own_files
     tables = [file for file in beside if file.suffix.lower() in _TABLES and _by_content(file) == "csv"]
     files = [file for file in beside if file.suffix.lower() in known] + tables
     own = [file for file in articles if file.stem.lower() != "readme"]
@@ -157,7 +160,12 @@ def _guess_folder(path: Path) -> str:
         which = "the file in it:" if len(files) == 1 else f"one of its {len(files)} files, such as"
         largest = max(files, key=lambda file: file.stat().st_size)
         raise ValueError(f"{path}: a folder without Markdown or pages; name {which} {largest}")
-    if text_files(path):
+    if texts := text_files(path):
+        if 2 * sum(map(_is_wikitext, texts)) > len(texts):
+            how = f"pandoc {texts[0].name} --from dokuwiki --to gfm --output {texts[0].stem}.md"
+            raise ValueError(
+                f"{path}: texts in a wiki's markup; convert them to Markdown, as with: {how} (or mediawiki)"
+            )
         return "markdown"
     images = sum(file.suffix.lower() in IMAGE_SUFFIXES for file in visible)
     reason = "is empty" if not any(path.iterdir()) else "holds no Markdown, pages, JSON, YAML or texts"
@@ -168,6 +176,15 @@ def _guess_folder(path: Path) -> str:
     if images:
         reason += f"; describe its {counted(images, 'image')} in a table, as in images.csv with title,image,text"
     raise ValueError(f"{path}: the folder {reason}")
+
+
+def _is_wikitext(file: Path) -> bool:
+    """Returns whether a text file has headings like those of DokuWiki and MediaWiki."""
+    try:
+        with file.open("rb") as opened:
+            return _WIKI_HEADING.search(opened.read(_LONGEST)) is not None
+    except OSError:  # the reader will report it
+        return False
 
 
 def _advice(name: Path) -> str:

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
@@ -14,7 +14,7 @@ import yaml
 from indexes.knowledge.file_names import sorted_files
 from indexes.knowledge.formats import streams
 from indexes.knowledge.formats.encodings import not_utf8
-from indexes.knowledge.formats.fields import field_of, kind, unique_keys
+from indexes.knowledge.formats.fields import field_of, kind, looks_like_image, unique_keys
 from indexes.knowledge.formats.frames import are_columns, of_lists, rows_in
 from indexes.knowledge.formats.front_matter import Loader
 from indexes.knowledge.formats.losses import Losses
@@ -28,6 +28,7 @@ _SUFFIXES = (".json", *_LINES)
 _YAML = (".yml", ".yaml")
 _DEEPEST = 3
 _OTHER_LISTS = "objects in other lists than the longest"
+_SHORT = 60  # characters of a text that may be a name
 _NAME_WORDS = 4  # most words in a name; longer text is a description
 
 
@@ -141,19 +142,22 @@ def _in_object(path: Path, losses: Losses) -> Iterator[tuple[str, Any]]:
         yield from _keyed_rows(((f"{path}: entry {key!r}", key, value) for key, value in streams.read_members(path)))
         return
     rest: dict[str, Any] = {}
-    lengths: Counter[str] = Counter()
+    lengths, titled = Counter[str](), Counter[str]()
     others: set[str] = set()  # lists of something other than objects
     for key, number, value in streams.read_parts(path):
         if number == 0:
             rest[key] = value
         elif isinstance(value, Mapping):
             lengths[key] += 1
+            titled[key] += _titled(value)
         else:
             others.add(key)
     if not lengths or "schema" in rest:
         yield from _of_object(dict(streams.read_members(path)), str(path), losses, itself=False)
         return
-    longest = max((key for key in lengths if key not in others), key=lengths.__getitem__, default="")
+    named = {key for key in lengths if 2 * titled[key] >= lengths[key]}
+    lists = [key for key in lengths if key not in others]
+    longest = max(lists, key=lambda key: (key in named, lengths[key]), default="")
     if longest and lengths[longest] >= max(map(len, _lists(rest)), default=0):
         for key in lengths.keys() - {longest}:
             losses.leave_out(_OTHER_LISTS, key, lengths[key], "entities")
@@ -239,7 +243,9 @@ def _of_object(value: Mapping[str, Any], where: str, losses: Losses, itself: boo
     titled = _titled(value) or (field_of(value, "id", {})[1] is not None and _titled(lifted(value)))
     lists = [] if itself and titled else list(_lists(value))
     if lists:
-        lists.sort(key=len)
+        lists.sort(
+            key=lambda one: (2 * sum(map(_titled, one)) >= len(one), len(one))
+        )  # things before what is said of them
         for other in lists[:-1]:
             losses.leave_out(_OTHER_LISTS, next(map(str, other[0])), len(other), "entities")
         yield from _numbered(where, lists[-1])
@@ -257,7 +263,8 @@ def _of_texts(value: Mapping[str, str], where: str) -> Iterator[tuple[str, Any]]
     """Yields the rows of an object of texts, which are either names with codes as keys, or explanations of the keys."""
     are_names = sum(len(text.split()) <= _NAME_WORDS for text in value.values()) > len(value) / 2
     for key, text in value.items():
-        row = {"id": key, "title": text} if are_names else {"id": key, "title": key, "text": text}
+        title = PurePosixPath(key).stem if looks_like_image(key) else key
+        row = {"id": key, "title": text} if are_names else {"id": key, "title": title, "text": text}
         yield f"{where}: entry {key!r}", row
 
 
@@ -292,10 +299,17 @@ def _keyed_rows(entries: Iterable[tuple[str, str, Any]]) -> Iterator[tuple[str, 
 
 
 def _keyed(key: str, value: Any) -> Any:
-    """Returns the member of an object as a row, with its key as id or title if it lacks one."""
+    """Returns the member of an object as a row, with its key as id or title if it lacks one.
+
+    The name of an image is no title of a row with other short texts.
+    """
     if not isinstance(value, Mapping):
         return value
     missing = {field: key for field in ("id", "title") if field_of(value, field, {})[1] is None}
+    if "title" in missing and looks_like_image(key):
+        missing["title"] = PurePosixPath(key).stem
+        if any(isinstance(one, str) and 0 < len(one) <= _SHORT and not looks_like_image(one) for one in value.values()):
+            del missing["title"]
     return {**missing, **value}
 
 

@@ -45,6 +45,7 @@ _FILE = re.compile(
     re.IGNORECASE,
 )
 """A path or a type of a file."""
+_SENTENCE = 8  # words of a title from which it says something, such as the caption of an image
 _LONGEST_LIST = 30
 _DEEPEST = 10  # levels of nested objects whose fields a message lists
 _SAMPLE = 50  # number of rows that determine which field is what (`with_shape`)
@@ -140,7 +141,8 @@ def entity_of(row: Any, where: str, reading: Reading) -> Entity:
     id_name, id = field_of(row, "id", names)
     url_name, url = field_of(row, "url", names)
     text_name, text = field_of(row, "text", names)
-    text = None if text_name == title_name or has_parts(text) else text
+    is_name = text_name == title_name and len(titles[0].split()) < _SENTENCE
+    text = None if is_name or has_parts(text) else text
     losses = reading.losses
     named = row_images(row, where, names, losses)
     used = {title_name, *named.fields}

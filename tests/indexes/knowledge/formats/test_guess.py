@@ -190,3 +190,21 @@ def test_files_of_other_formats_are_counted(format: str, beside: list[str], tmp_
     assert titles(tmp_path, format, losses=losses) == ["robin"]
     [loss] = losses.left_out.values()
     assert (loss.unit, loss.count) == ("files", len(beside)) and loss.example in beside
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_wiki"),
+    [
+        (["====== Fox ======\nIt is //red//.", "== Hen ==\nIt lays eggs."], True),
+        (["Fox\n===\nIt is red.", "Hen\n=====\nIt lays eggs."], False),
+        (["It is red: a == b.\n\n=======\n", "Hens lay eggs, and are brown."], False),
+    ],
+)
+def test_texts_in_a_wikis_markup_are_refused(texts: list[str], is_wiki: bool, tmp_path: Path) -> None:
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.txt").write_text(text)
+    if is_wiki:
+        with pytest.raises(ValueError, match="--from dokuwiki --to gfm"):
+            guess_format(tmp_path)
+    else:
+        assert guess_format(tmp_path) == "markdown"

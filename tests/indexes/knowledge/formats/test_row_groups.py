@@ -288,3 +288,33 @@ def test_recordings_and_documents_are_no_images(tmp_path: Path) -> None:
     table.write_text("title,filename,small view\nTalk,talk.mp3,talk_small.jpg\nFlyer,flyer.PDF,\nBarn,barn.jpg,\n")
     found = {one.title: images(one) for one in read_knowledge_base(table)}
     assert found == {"Talk": ["talk_small.jpg"], "Flyer": [], "Barn": ["barn.jpg"]}
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_the_list_of_things_counts_not_that_of_marks_on_them(folder: bool, tmp_path: Path) -> None:
+    marks = [{"id": number, "category_id": 1, "bbox": [0, 0, 1, 1]} for number in range(5)]
+    path = tmp_path / "instances.json"
+    path.write_text(
+        json.dumps({"annotations": marks, "categories": [{"id": 1, "name": "Owl"}, {"id": 2, "name": "Hen"}]})
+    )
+    losses = Losses()
+    found = read_knowledge_base(tmp_path if folder else path, losses=losses)
+    assert [one.title for one in found] == ["Owl", "Hen"]
+    assert losses.left_out["objects in other lists than the longest"].count == 5
+
+
+def test_names_of_images_as_keys_are_no_titles(tmp_path: Path) -> None:
+    words = "It is a brown bird that lives near water."
+    texts = {f"{name}.jpg": words for name in ("Barn owl", "Hen")}
+    things = {f"{number}.PNG": {"kind": f"Bird {number}", "text": words, "legs": 2} for number in range(2)}
+    found = [one.title for one in read(written(tmp_path / "texts.json", texts))]
+    assert found == ["Barn owl", "Hen"]
+    assert [one.title for one in read(written(tmp_path / "things.json", things))] == ["Bird 0", "Bird 1"]
+    bare = {f"{number}.png": {"legs": 2} for number in range(2)}
+    assert [one.title for one in read(written(tmp_path / "bare.json", bare))] == ["0", "1"]
+
+
+def test_a_caption_is_title_and_text(tmp_path: Path) -> None:
+    rows = [{"file_name": f"{number}.jpg", "text": f"a photo of an owl on branch {number}"} for number in range(2)]
+    found = read(written(tmp_path / "metadata.json", rows))
+    assert [one.sections[0].text for one in found] == [one.title for one in found] == [row["text"] for row in rows]
