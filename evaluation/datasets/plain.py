@@ -31,15 +31,15 @@ logger = logging.getLogger(__name__)
 
 _OTHERS = {
     "id": ("question_id", "data_id", "sample_id", "qid", "uid"),
-    "image": ("image_id", "image_path", "image_url", "image_name", "img_path", "img_id", "img", "file_name"),
+    "image": ("image_id", "image_path", "image_url", "image_name", "img_path", "img_id", "img", "file_name", "images"),
     "question": ("query", "input", "prompt"),
     "questions": ("qa_pairs", "qas", "qa"),
     "answers": (
         *("answer", "direct_answers", "gold_answers", "gold_answer", "output", "correct_answer"),
-        *("ground_truth_list", "ground_truths", "ground_truth", "gt_answer"),
+        *("ground_truth_list", "ground_truths", "ground_truth", "gt_answer", "correct_choice_idx"),
     ),
     "options": ("choices",),
-    "entity": ("entity_id", "entity_ids", "wikidata_id", "wikidata_ids", "qids"),
+    "entity": ("entity_id", "entity_ids", "wikidata_id", "wikidata_ids", "qids", "wikipedia_url", "wiki_url"),
 }
 """Names that fields have in question files of others, without case, spaces, `_` and `-`; the first one counts."""
 FIELDS = ("id", "image", "question", "answers", "options", "entity", "section", "type", "split", "category")
@@ -47,6 +47,9 @@ FIELDS = ("id", "image", "question", "answers", "options", "entity", "section", 
 NO_NAMES: Names = {}
 _ANSWERS = ("original_answer", "answer", "answers", "value", "text", "aliases")
 """Members of an object that hold answers, in KILT, TriviaQA, SQuAD and VQA."""
+_PLACES = ("path", "file_name", "url", "src")
+"""Members of an object that hold where an image is."""
+_TALKS = ("conversations", "conversation", "messages")
 _SIGNS = {
     "infoseek": ("data_id", {"answer_eval", "data_split", "entity_text", "wikipedia_url"}),
     "evqa": ("dataset_image_ids", {"encyclopedic_vqa_split", "evidence_section_id", "wikipedia_title"}),
@@ -77,8 +80,8 @@ def _numbered(path: Path, names: Names) -> Iterator[tuple[str, Row | ValueError]
         try:
             if not isinstance(row, dict):
                 raise row if isinstance(row, ValueError) else ValueError(f"{where}: not a JSON object")
-            if number == 0 and "entity" not in row and (dataset := _dataset_of(row)):
-                why = "as plain it has no entities and is scored by other rules"
+            if number == 0 and row.get("entity") in (None, row.get("wikipedia_url")) and (dataset := _dataset_of(row)):
+                why = f"as plain it {'' if row.get('entity') else 'has no entities and '}is scored by other rules"
                 logger.warning("%s: looks like a file for --dataset %s; %s", path, dataset, why)
             for place, one in _questions_in(row, where, names):
                 number += 1
@@ -159,6 +162,8 @@ def _questions_in(row: Row, where: str, names: Names) -> Iterator[tuple[str, Row
     Raises:
         ValueError: The numbers of answers and questions differ.
     """
+    if "question" not in row and (talk := next((row[key] for key in _TALKS if isinstance(row.get(key), list)), None)):
+        row = {key: row[key] for key in row if key not in _TALKS} | {"questions": list(_turns(talk))}
     members = {key: one for key, one in row.items() if isinstance(one, dict) and "question" in renamed(one, names)}
     if members and "question" not in row and "questions" not in row:
         row = {key: row[key] for key in row if key not in members} | {"questions": list(members.values())}
@@ -175,6 +180,28 @@ def _questions_in(row: Row, where: str, names: Names) -> Iterator[tuple[str, Row
         own = renamed(one, names) if isinstance(one, dict) else {"question": one, **beside}
         id = {"id": f"{row['id']}_{number + 1}"} if "id" in row else {}
         yield f"{where}: question {number + 1}", {key: row[key] for key in row if key != "questions"} | id | own
+
+
+def _turns(talk: list[Any]) -> Iterator[Row]:
+    """Yields the questions of a conversation in LLaVA's or OpenAI's format, each with the reply to it."""
+    turns = [one for one in talk if isinstance(one, dict) and one.get("role", one.get("from")) != "system"]
+    said = [_words_in(one.get("value", one.get("content"))) for one in turns]
+    yield from ({"question": asked, "answers": reply} for asked, reply in zip(said[::2], said[1::2], strict=False))
+
+
+def _words_in(content: object) -> str:
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
+    return " ".join(one for one in texts if isinstance(one, str))
+
+
+def _place_of(image: object) -> object:
+    """Returns where an image is that is given as an object, or as a list of one."""
+    if isinstance(image, list) and len(image) == 1:
+        return _place_of(image[0])
+    if isinstance(image, Mapping):
+        return next((image[key] for key in _PLACES if isinstance(image.get(key), str)), image)
+    return image
 
 
 def _question(row: Row, where: str) -> Question:
@@ -194,16 +221,28 @@ def _question(row: Row, where: str) -> Question:
                 f"rename one of them to {names}, or say which it is: --query-map {field}=NAME{hint}"
             )
     answers = answers_in(row["answers"]) or row["answers"]
+    options = row.get("options", {key: row[key] for key in "ABCDEFGH" if isinstance(row.get(key), str)})
     if isinstance(answers, list):
-        answers = [_chosen(one, row.get("options")) for one in answers]
+        answers = [_chosen(one, options) for one in answers]
+    asked = row["question"]
+    row = row | {"image": _place_of(row["image"])}
+    row |= {"question": asked.replace("<image>", "").strip()} if isinstance(asked, str) else {}
     groups = {field: "" for field in ("type", "split", "category") if isinstance(row.get(field), list | dict)}
     return plain_question({**row, **groups, "answers": answers}, where)
 
 
 def _chosen(answer: Any, options: Any) -> Any:
-    """Returns the text of the option if the answer is an option's letter, otherwise the answer."""
+    """Returns the text of the option if the answer is an option's letter or number, otherwise the answer."""
     if isinstance(options, Mapping):
         return options.get(answer, answer) if isinstance(answer, str) else answer
+    is_number = isinstance(answer, int) and not isinstance(answer, bool)
+    if (
+        is_number
+        and isinstance(options, list)
+        and str(answer) not in map(str, options)
+        and answer in range(len(options))
+    ):
+        return options[answer]
     if not isinstance(options, list) or not isinstance(answer, str) or not re.fullmatch("[A-Z]", answer):
         return answer
     option = options[ord(answer) - ord("A")] if ord(answer) - ord("A") < len(options) else answer

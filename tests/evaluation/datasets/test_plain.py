@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -254,3 +255,46 @@ def test_only_plain_fields_may_be_called_anything(tmp_path: Path) -> None:
         ValueError, match=r"rename one of them to image, .*, or say which it is: --query-map image=NAME"
     ):
         load("plain", path)
+
+
+ASKED = ("How tall is it?", ("3 m",), "fox.jpg")
+BARE = {"image": "fox.jpg", "question": "How tall is it?"}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"images": ["fox.jpg"], "question": "How tall is it?", "answer": "3 m"},
+        {"image": {"bytes": None, "path": "fox.jpg"}, "question": "<image>\nHow tall is it?", "answer": "3 m"},
+        {"image": [{"url": "fox.jpg"}], "question": "How tall is it?", "answers": ["3 m"]},
+        BARE | {"choices": ["2 m", "3 m"], "correct_choice_idx": 1},
+        BARE | {"choices": ["2 m", "3 m"], "answer": 1},
+        BARE | {"A": "2 m", "B": "3 m", "answer": "B"},
+        {
+            "image": "fox.jpg",
+            "conversations": [{"from": "human", "value": "<image>\nHow tall is it?"}, {"from": "gpt", "value": "3 m"}],
+        },
+        {
+            "image": "fox.jpg",
+            "messages": [
+                {"role": "system", "content": "Be short."},
+                {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "How tall is it?"}]},
+                {"role": "assistant", "content": "3 m"},
+            ],
+        },
+    ],
+)
+def test_rows_of_other_makers(row: dict[str, Any], tmp_path: Path) -> None:
+    [found] = load("plain", write_jsonl(tmp_path / "q.jsonl", row))
+    assert (found.question, found.answers, found.image_id) == ASKED
+
+
+def test_numbers_that_are_options_are_the_answer(tmp_path: Path) -> None:
+    [found] = load("plain", write_jsonl(tmp_path / "q.jsonl", BARE | {"choices": ["1", "2"], "answer": 1}))
+    assert found.answers == ("1",)
+
+
+def test_a_conversation_of_several_questions(tmp_path: Path) -> None:
+    talk = [{"from": "human", "value": "A?"}, {"from": "gpt", "value": "a"}] * 2
+    found = load("plain", write_jsonl(tmp_path / "q.jsonl", {"id": "x", "image": "fox.jpg", "conversations": talk}))
+    assert [one.id for one in found] == ["x_1", "x_2"]
