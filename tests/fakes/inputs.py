@@ -1,4 +1,4 @@
-"""Inputs of every command, and ways to change one byte of them; for tests of what finished runs notice."""
+"""Inputs and options of every command, and ways to change one byte of them; for tests of what finished runs notice."""
 
 from __future__ import annotations
 
@@ -160,3 +160,13 @@ def INDEX(folder: Path, _: random.Random) -> None:
     """Puts the index of the changed knowledge base in the place of the other one."""
     shutil.rmtree(folder / "index")
     (folder / "others").rename(folder / "index")
+
+
+def with_settings(*settings: str) -> list[str]:
+    """Returns `--set` before each setting."""
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def planner(url: str = "http://127.0.0.1:9") -> list[str]:
+    """Returns the options that name the chat model "scripted" of a server; by default, of one that does not answer."""
+    return with_settings(f"generator.base_url={url}", "generator.model=scripted")

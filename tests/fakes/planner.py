@@ -1,8 +1,9 @@
-"""A scripted planner, and tools that return what they are told."""
+"""A scripted planner, tools that return what they are told, and runs of the engine with them."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,8 +12,12 @@ from pydantic import BaseModel
 
 from chat_models.messages import Message
 from chat_models.replies import ChatReply, ToolCall
+from search_agents.budget import Budget
+from search_agents.engine import Engine
+from search_agents.policies.mmsearch_plus import MMSearchPlus
 from search_agents.records import Observation, Source
 from search_agents.state import AgentRun, Tool
+from search_agents.trail import AgentAnswer
 
 Script = Sequence[str | ChatReply | Exception] | Callable[[str], str | ChatReply]
 """Replies in order, repeating the last one; or a function of the last message's text."""
@@ -92,3 +97,18 @@ def fake_tool(name: str, run: Callable[[Words], Observation | Exception] | None 
 def image(color: str = "red") -> Image.Image:
     """Returns an image of one color."""
     return Image.new("RGB", (400, 300), color)
+
+
+SEARCH = calling("text_search", '{"queries": ["Niger"]}')
+
+
+def run(
+    script: Script, tools: Sequence[Tool] | None = None, budget: Budget | None = None, **settings: Any
+) -> tuple[AgentAnswer, ScriptedPlanner]:
+    planner = ScriptedPlanner(script)
+    engine = Engine(planner, [fake_tool("text_search")] if tools is None else tools, **settings)
+    return asyncio.run(engine.run(MMSearchPlus(), "What is it?", image(), budget=budget)), planner
+
+
+def searches(*queries: str) -> ChatReply:
+    return ChatReply("", tuple(ToolCall("text_search", json.dumps({"queries": [query]}), query) for query in queries))

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from benchmarks.full_size import TINY, build_encoder, build_fusion, build_reranker, queries
 from retriever.models.encoder import ClipEncoder
+from retriever.models.graphs import graphed
 from retriever.models.qformer import QFormerFusion
 from tests.gpu.conftest import Device
 from tests.gpu.flags import Models, flag_queries
@@ -104,3 +105,13 @@ def test_the_cross_encoder_needs_no_padding(cuda: Device) -> None:
     found, reference = (np.concatenate(one) for one in (scores, expected.score(asked, passages)))
     assert reference.std() > 0.01
     assert np.abs(found - reference).max() < 0.25 * reference.std() + 0.02
+
+
+@torch.inference_mode()
+def test_a_graph_gives_what_the_module_gives(cuda: Device) -> None:
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.Linear(32, 8)).to("cuda").eval()
+    run = graphed(module, (1, 4))
+    for count in (1, 3, 4, 3, 1, 9):  # captured, padded, replayed, and too large for a graph
+        given = torch.randn(count, 16, device="cuda")
+        torch.testing.assert_close(run(given).cpu(), module(given).cpu())

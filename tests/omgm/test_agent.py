@@ -24,7 +24,7 @@ from search_agents.regions import Box
 from search_agents.schemas import TrailOut
 from search_agents.tools.frozen import frozen_search
 from search_agents.tools.images import has_ocr
-from tests.fakes.options import planner, with_settings
+from tests.fakes.inputs import planner, with_settings
 from tests.fakes.planner import calling, text_of
 from tests.fakes.scripted_server import ScriptedServer
 

@@ -27,7 +27,7 @@ import pytest
 from chat_models.replies import ChatReply
 from evaluation.search.tasks import read_tasks
 from omgm.__main__ import main
-from tests.fakes import options
+from tests.fakes import inputs
 from tests.fakes.planner import text_of
 from tests.fakes.question_files import write_infoseek
 from tests.fakes.rows import write_jsonl
@@ -66,7 +66,7 @@ def evaluate(examples: Path, out: Path, play: Callable[[str], str], *arguments: 
         return play("\n".join(map(text_of, messages)))
 
     with ScriptedServer(answer) as server:
-        model = options.planner(server.url)
+        model = inputs.planner(server.url)
         if not planner:
             settings = {"kind": "openai", "base_url": server.url, "model": "m", "max_tokens": "512"}
             model = [part for name, value in settings.items() for part in ("--set", f"generator.{name}={value}")]

@@ -13,8 +13,7 @@ from search_agents.budget import Budget
 from search_agents.engine import Engine
 from search_agents.records import Observation
 from search_agents.state import AgentRun, Tool
-from tests.fakes.engine import SEARCH, run, searches
-from tests.fakes.planner import ScriptedPlanner, Words, calling, fake_tool, last_text
+from tests.fakes.planner import SEARCH, ScriptedPlanner, Words, calling, fake_tool, last_text, run, searches
 
 
 def test_rounds_are_a_hard_stop() -> None:

@@ -14,8 +14,7 @@ from search_agents.policies.mmsearch_plus import MMSearchPlus
 from search_agents.records import Observation, Source
 from search_agents.state import AgentRun, Tool
 from search_agents.trail import AgentAnswer
-from tests.fakes.engine import SEARCH, run, searches
-from tests.fakes.planner import ScriptedPlanner, Words, fake_tool, image
+from tests.fakes.planner import SEARCH, ScriptedPlanner, Words, fake_tool, image, run, searches
 
 
 def test_a_replayed_run_is_bit_identical(tmp_path: Path) -> None:

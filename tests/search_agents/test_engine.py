@@ -17,8 +17,19 @@ from search_agents.policies.auto import Auto
 from search_agents.policies.mmsearch_plus import MMSearchPlus
 from search_agents.records import Observation, Source
 from search_agents.state import AgentRun, Tool
-from tests.fakes.engine import SEARCH, run, searches
-from tests.fakes.planner import Script, ScriptedPlanner, Words, calling, fake_tool, image, last_text, text_of
+from tests.fakes.planner import (
+    SEARCH,
+    Script,
+    ScriptedPlanner,
+    Words,
+    calling,
+    fake_tool,
+    image,
+    last_text,
+    run,
+    searches,
+    text_of,
+)
 
 
 def test_an_answer_with_its_source() -> None:

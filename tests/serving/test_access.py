@@ -1,4 +1,4 @@
-"""Keys, limits and origins, on a real server."""
+"""Keys, limits and origins, on a real server; the limit per minute also with a clock that stands still unless it is set."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from omgm.__main__ import main
 from omgm.commands.serve import warn_if_open
 from omgm.local_servers import local_server_findings
 from omgm.profile import load_profile
+from serving.access import MAX_CALLERS, RateLimiter, caller_of
 from serving.keys import digest_of, new_key
 from serving.settings import ServingSettings
 from tests.browser import Browser, by_id, wait
@@ -331,3 +332,30 @@ def test_keys_are_enough_against_dns_rebinding(tmp_path: Path) -> None:
         headers = {"Host": "public.example"}
         assert client.get("/info", headers=headers).status_code == 401
         assert client.get("/info", headers={**headers, "Authorization": "Bearer reader"}).status_code == 200
+
+
+def test_a_bucket() -> None:
+    now = [0.0]
+    limiter = RateLimiter(30, lambda: now[0])  # one token every 2 s
+    assert [limiter.take("a") for _ in range(31)] == [0.0] * 30 + [2.0]
+    assert limiter.take("b") == 0
+    now[0] = 1.5
+    assert limiter.take("a") == 0.5
+    now[0] = 2.0
+    assert [limiter.take("a"), limiter.take("a")] == [0, 2]
+    now[0] = 1000.0
+    assert [limiter.take("a") for _ in range(31)] == [0.0] * 30 + [2.0]  # no more than a minute's worth accumulates
+
+
+def test_memory_is_bounded() -> None:
+    limiter = RateLimiter(1, lambda: 0.0)
+    for number in range(MAX_CALLERS + 5):
+        assert limiter.take(str(number)) == 0
+    assert len(limiter) == MAX_CALLERS
+    assert (limiter.take(str(MAX_CALLERS + 4)), limiter.take("0")) == (60, 0)
+
+
+def test_what_an_address_counts_as() -> None:
+    assert caller_of("10.0.0.1") == "10.0.0.1"
+    assert caller_of("2001:db8::1") == caller_of("2001:db8:0:0:ffff::2") == "2001:db8::/64"
+    assert caller_of("") == ""

@@ -15,7 +15,7 @@ from evaluation.datasets import forget_listings
 from omgm.__main__ import main
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.grounding_dino import write_grounding_dino
-from tests.fakes.options import planner
+from tests.fakes.inputs import planner
 from tests.fakes.planner import calling, text_of
 from tests.fakes.processes import kill_omgm_when
 from tests.fakes.question_files import DYNVQA

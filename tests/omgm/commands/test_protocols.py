@@ -21,7 +21,7 @@ from chat_models.replies import ChatReply
 from omgm.__main__ import main
 from omgm.downloads import prompts
 from search_agents.wordings import stored
-from tests.fakes.options import planner
+from tests.fakes.inputs import planner
 from tests.fakes.planner import text_of
 from tests.fakes.prompt_files import HEURISTIC, MMSEARCH, OMNISEARCH, OMNISEARCH_TEXT, VSA, write_clone
 from tests.fakes.question_files import DYNVQA

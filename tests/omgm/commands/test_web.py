@@ -19,7 +19,7 @@ from search_agents.engine import Engine
 from search_agents.policies.mmsearch_plus import MMSearchPlus
 from search_agents.tools.page import open_page
 from search_agents.tools.web import web_pages
-from tests.fakes.options import with_settings
+from tests.fakes.inputs import with_settings
 from tests.fakes.planner import ScriptedPlanner, calling, image
 from tests.fakes.web import FakeWeb, serve_web
 
