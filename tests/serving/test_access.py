@@ -1,4 +1,4 @@
-"""Keys, limits and origins, on a real server; the limit per minute also with a clock that stands still unless it is set."""
+"""Keys, limits and origins, on a real server; limits per minute also with a clock that stands still unless set."""
 
 from __future__ import annotations
 
