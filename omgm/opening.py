@@ -20,6 +20,7 @@ from retriever.image_cache import ImageCache
 from retriever.models.bm25 import BM25
 from retriever.models.feature_map import part_encoder
 from retriever.models.hybrid import HybridReranker
+from retriever.models.image_alignment import aligner
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder, Step, TextReranker
 from retriever.recognition import SIGNS, Recognition, Signs
@@ -111,8 +112,7 @@ def open_retriever(
     opened = index or (LiveIndex.open if live else Index.open)(folder, **options)
     check_candidates(opened, profile.search.candidates)
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)
-    weighed = recognition is not None and recognition.weights.lead_p != 0
-    found = search_steps(profile, opened, encoder, fusion, second_network=weighed)
+    found = search_steps(profile, opened, encoder, fusion, recognition)
     steps = [*found, SectionRerank(reranker, opened, profile.sections.beta)]
     pin = opened.pinned if isinstance(opened, LiveIndex) else nullcontext
     parts_of = part_encoder(encoder)
@@ -139,13 +139,24 @@ def warn_of_pair(profile: Profile) -> None:
 
 
 def search_steps(
-    profile: Profile, index: Index, encoder: DualEncoder, fusion: FusionEncoder, *, second_network: bool
+    profile: Profile, index: Index, encoder: DualEncoder, fusion: FusionEncoder, recognition: Recognition | None
 ) -> list[Step]:
-    """Returns the steps that find entities, with a profile's settings; see `EntitySearch` for `second_network`."""
-    return [
-        EntitySearch(encoder, index, profile.search.k, second_network=second_network),
-        FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode),
-    ]
+    """Returns the steps that find entities, with a profile's settings and the signs that `recognition` weighs."""
+    weights = Signs() if recognition is None else recognition.weights
+    first = EntitySearch(encoder, index, profile.search.k, second_network=weights.lead_p != 0)
+    second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode)
+    if recognition is not None and weights.lead_a:
+        second.align, second.is_undecided = aligner(encoder), recognition.is_undecided
+    return [first, second]
+
+
+def all_signs(retriever: Retriever[Index], encoder: DualEncoder) -> None:
+    """Lets a retriever compute all signs, which a fit may weigh."""
+    for step in retriever.steps:
+        if isinstance(step, EntitySearch):
+            step.second_network = True
+        if isinstance(step, FusionRerank):
+            step.align, step.is_undecided = aligner(encoder), bool
 
 
 def _build_reranker(profile: Profile, folder: Path) -> TextReranker:

@@ -123,6 +123,7 @@ class RecognitionSettings(_Table):
         lead_c: Coefficient of its lead over the others in step 1 (negative if step 1 ranked another entity first).
         lead: Coefficient of its lead over the next one in the fused score.
         lead_p: Coefficient of its lead over the others by the second network of step 1's encoder alone.
+        lead_a: Coefficient of its lead in how well its image agrees with the query's.
         distance: Coefficient of its distance from the others' mean fused score, in standard deviations.
     """
 
@@ -136,6 +137,7 @@ class RecognitionSettings(_Table):
     lead_c: float = 0
     lead: float = 0
     lead_p: float = 0
+    lead_a: float = 0
     distance: float = 0
 
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from retriever.types import Candidate
+
+COMMON_LEAD = 0.05
+"""A lead of alignment that is as common among right candidates as among wrong ones."""
+LEADS = (-0.05, 0.2)
+"""Lowest and highest lead of alignment; leads beyond count as these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,8 @@ class Signs:
         lead: Its fused score minus that of the runner-up.
         lead_p: Its `sim_p` minus the highest of the others, or 0 if they have none. What is left out of an index often
             has a near twin there, by which one network is misled more often than both.
+        lead_a: Its `alignment` minus the highest of the others, within `LEADS`, or `COMMON_LEAD` if it or all of these
+            have none. What is left out of an index agrees about as little with its twin there as with others.
         distance: Its fused score minus the mean of the others, in their standard deviations, at most 20.
     """
 
@@ -29,6 +36,7 @@ class Signs:
     lead_c: float = 0.0
     lead: float = 0.0
     lead_p: float = 0.0
+    lead_a: float = 0.0
     distance: float = 0.0
 
 
@@ -39,6 +47,7 @@ def signs_of(candidates: Sequence[Candidate]) -> Signs | None:
     best, *others = candidates
     first = [candidate.sim_c or 0.0 for candidate in others]
     second = [candidate.sim_p for candidate in others if candidate.sim_p is not None]
+    third = [candidate.alignment for candidate in others if candidate.alignment is not None]
     fused = [candidate.score for candidate in others]
     spread = statistics.pstdev(fused)
     return Signs(
@@ -47,8 +56,13 @@ def signs_of(candidates: Sequence[Candidate]) -> Signs | None:
         lead_c=(best.sim_c or 0.0) - max(first),
         lead=best.score - fused[0],
         lead_p=best.sim_p - max(second) if best.sim_p is not None and second else 0.0,
+        lead_a=_lead(best.alignment, max(third)) if best.alignment is not None and third else COMMON_LEAD,
         distance=min(20.0, (best.score - statistics.fmean(fused)) / spread) if spread else 0.0,
     )
+
+
+def _lead(best: float, other: float) -> float:
+    return min(max(best - other, LEADS[0]), LEADS[1])
 
 
 def is_declined(recognized: float | None, threshold: float) -> bool:
@@ -81,6 +95,14 @@ class Recognition:
         """Returns the probability that the best candidate is right, or `None` with fewer than two candidates."""
         signs = signs_of(candidates)
         return None if signs is None else self.of(signs)
+
+    def is_undecided(self, candidates: Sequence[Candidate]) -> bool:
+        """Returns whether the lead of alignment, not known yet, decides if the best candidate counts."""
+        if (signs := signs_of(candidates)) is None:
+            return False
+        low, high = sorted(self.of(replace(signs, lead_a=lead)) for lead in LEADS)
+        thresholds = (self.threshold, self.crop_threshold)
+        return any(threshold is not None and low < threshold <= high for threshold in thresholds)
 
     def of(self, signs: Signs) -> float:
         """Returns the probability for the given signs."""

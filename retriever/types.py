@@ -129,6 +129,7 @@ class Candidate:
         sections: Its sections, best first once scored.
         sim_p: What the second network of step 1's encoder alone contributes to `sim_c`; of one not among the
             network's own nearest, the lowest of these. `None` without a second network.
+        alignment: How well its only image agrees with the query's where it is laid on it; `None` if not compared.
     """
 
     row: int
@@ -137,6 +138,7 @@ class Candidate:
     score: float = 0.0
     sections: list[ScoredSection] = field(default_factory=list)
     sim_p: float | None = None
+    alignment: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,20 +122,17 @@ def _calibrate(args: argparse.Namespace) -> None:
 
     from evaluation.recognition import CROP, collect, fit, report
     from indexes.progress import progress_bar
-    from omgm.opening import open_retriever, recognition_key
+    from omgm.opening import all_signs, open_retriever, recognition_key
     from omgm.parts import build_encoder, build_fusion
     from omgm.profile import parse_overrides, write_profile
     from retriever.image_cache import ImageCache
-    from retriever.step1_search import EntitySearch
 
     cache = ImageCache(CACHE_BYTES)
     encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
     retriever = open_retriever(profile, args.index, encoder=encoder, fusion=fusion)
     check_known(retriever.index, questions)
     retriever.recognition = None  # whole images only
-    for step in retriever.steps:
-        if isinstance(step, EntitySearch):
-            step.second_network = True  # a sign that the fit may weigh
+    all_signs(retriever, encoder)
     with progress_bar(total=len(questions), desc="calibrate", unit="question", shown=not args.json) as bar:
         trials = list(collect(retriever, questions, images, done=bar.update))
     if not trials:

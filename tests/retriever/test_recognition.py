@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from retriever.recognition import Recognition, Signs, is_declined, signs_of
+from retriever.recognition import COMMON_LEAD, LEADS, Recognition, Signs, is_declined, signs_of
 from retriever.types import Candidate
 
 FOUND = [
@@ -29,6 +29,28 @@ def test_the_second_networks_lead() -> None:
     for candidates, lead in (([best, second, third], -0.05), ([best, third], 0.1), (FOUND, 0)):
         signs = signs_of(candidates)
         assert signs is not None and signs.lead_p == pytest.approx(lead)
+
+
+def test_the_lead_of_alignment_says_nothing_unless_two_were_compared() -> None:
+    best, second, third = (replace(one, alignment=value) for one, value in zip(FOUND, (0.8, 0.7, 0.75), strict=True))
+    far = replace(best, alignment=0.99)
+    compared = ([best, second, third], 0.05), ([best, second, FOUND[2]], 0.1)
+    limited = ([second, best], LEADS[0]), ([far, second, third], LEADS[1])
+    unknown = ([best, FOUND[1]], COMMON_LEAD), ([FOUND[0], second], COMMON_LEAD)
+    for candidates, lead in (*compared, *limited, *unknown):
+        signs = signs_of(candidates)
+        assert signs is not None and signs.lead_a == pytest.approx(lead)
+
+
+def test_a_verdict_is_undecided_if_the_lead_of_alignment_can_change_it() -> None:
+    def undecided(logit: float, crop_threshold: float | None = None) -> bool:
+        return Recognition(logit, Signs(lead_a=10.0), 0.5, crop_threshold).is_undecided(FOUND)
+
+    # The lead moves a logit by -0.5 to 2; the crops' threshold, 0.75, is at 1.1.
+    assert [undecided(logit) for logit in (-2.1, -1.9, 0.4, 0.6)] == [False, True, True, False]
+    assert [undecided(logit, 0.75) for logit in (0.6, 1.5, 1.7)] == [True, True, False]
+    assert not Recognition(0.1, Signs(sim_c=1.0)).is_undecided(FOUND)
+    assert not Recognition(0.0, Signs(lead_a=10.0)).is_undecided(FOUND[:1])
 
 
 def test_what_is_not_known_is_not_declined() -> None:

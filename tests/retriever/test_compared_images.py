@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import pytest
+from PIL import Image
+
+from retriever.protocols import EntityIndex, FusionEncoder
+from retriever.step2_rerank import FusionRerank
+from retriever.types import Candidate, Query
+
+
+class Index:
+    """The part of an index that is asked: row 1 has two images, row 2 none, row 3 a damaged one, all others one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def token_rows(self, row: int) -> range:
+        """Returns a section and the row's images."""
+        return range(4 * row, 4 * row + (3 if row == 1 else 2))
+
+    def section_rows(self, row: int) -> range:
+        """Returns the section."""
+        return range(4 * row, 4 * row + 1)
+
+    def image_path(self, row: int) -> Path | None:
+        """Returns the main image."""
+        path = self._folder / f"{row}.png"
+        return path if path.is_file() else None
+
+
+def test_the_best_candidates_with_one_image_are_compared(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for row in (0, 1, 4, 5, 6):
+        Image.new("RGB", (8 + row, 8), "red").save(tmp_path / f"{row}.png")
+    (tmp_path / "3.png").write_bytes(b"no image")
+    step = FusionRerank(cast(FusionEncoder, None), cast(EntityIndex, Index(tmp_path)), 0.5)
+    lists: list[list[int]] = [[0, 4, 5, 6], [4, 1, 2, 6], [1, 0, 4], [2, 0, 4], [3, 0, 4], [], [0]]
+    ranked = [[Candidate(row) for row in own] for own in lists]
+    queries = [Query(Image.new("RGB", (90 + number, 9)), "") for number in range(len(ranked))]
+
+    def align(images: Sequence[Image.Image], pairs: Sequence[tuple[int, int]]) -> list[float]:
+        return [images[first].width + images[second].width / 100 for first, second in pairs]
+
+    with caplog.at_level(logging.WARNING):
+        step._align(align, queries, ranked)
+    assert [[one.alignment for one in own] for own in ranked] == [
+        [90.08, 90.12, 90.13, None],  # three are compared
+        [91.12, None, None, None],
+        *([None] * 3 for _ in range(3)),
+        [],
+        [None],  # without another candidate, nothing is estimated
+    ]
+    step.is_undecided = lambda own: own[0].row != 0
+    again = [[Candidate(row) for row in own] for own in lists]
+    step._align(align, queries, again)
+    assert [own[0].alignment for own in again[:2]] == [None, 91.12]  # only where it can change the verdict
+    assert len(caplog.records) == 2 and "3.png" in caplog.text
