@@ -185,42 +185,17 @@ class VersionedIndex(Index):
         """Where the tokens of the current files are, and why; those of later changes are in memory."""
         return self.version.base.residency
 
-    def save_pretrained(self, folder: str | Path, *, license: str | None = None) -> None:
-        """Copies the files of the index; see `Index.save_pretrained`.
-
-        Raises:
-            ValueError: The index has changes that are not in the files yet.
-        """
-        self._check_settled()
-        self.version.base.save_pretrained(folder, license=license)
-
-    def push_to_hub(
-        self,
-        repo: str,
-        *,
-        private: bool | None = None,
-        token: str | None = None,
-        message: str | None = None,
-        license: str | None = None,
-    ) -> str:
-        """Publishes the files of the index; see `Index.push_to_hub`.
-
-        Raises:
-            ValueError: The index has changes that are not in the files yet.
-        """
-        self._check_settled()
-        return self.version.base.push_to_hub(repo, private=private, token=token, message=message, license=license)
-
     @property
     def version(self) -> Version:
         """The version that this context has pinned, or else the current one."""
         pinned = self._pinned.get()
         return self._current if pinned is None else pinned
 
-    def _check_settled(self) -> None:
+    def _published(self) -> Index:
         if self.changes:
             changes = counted(self.changes, "change")
             raise ValueError(f"{self.root}: has {changes} not yet in its files; compact it first")
+        return self.version.base
 
     def _at(self, row: int) -> tuple[Entry, int] | tuple[Index, int]:
         """Returns where a row is stored: its entry in the log, or the index of its files and the row there."""

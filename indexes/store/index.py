@@ -169,9 +169,10 @@ class Index:
             license: For the card, a license identifier of the hub such as `cc-by-sa-4.0`.
 
         Raises:
-            ValueError: The folder contains something else.
+            ValueError: The folder contains something else, or the index has changes that are not in its files yet.
         """
-        save_index(self.folder, Path(folder), self.manifest, license)
+        files = self._published()
+        save_index(files.folder, Path(folder), files.manifest, license)
 
     def push_to_hub(
         self,
@@ -194,9 +195,15 @@ class Index:
             license: As in `save_pretrained`.
 
         Raises:
-            ValueError: The hub refuses the upload; the message says what to do.
+            ValueError: The hub refuses the upload, or the index has changes that are not in its files yet; the message
+                says what to do.
         """
-        return push_index(self.folder, repo, self.manifest, private, token, message, license)
+        files = self._published()
+        return push_index(files.folder, repo, files.manifest, private, token, message, license)
+
+    def _published(self) -> Index:
+        """Returns the index whose files are published."""
+        return self
 
     @property
     def name(self) -> str:
