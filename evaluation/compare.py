@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from evaluation.journal import read_rows
 from evaluation.metrics import CUTOFFS, Outcome, counts_of, is_unseen_question, metric_names
 from evaluation.protocol import comparable
 from evaluation.records import RECORDS, outcome_of, read_records
-from evaluation.search.outcomes import agent_outcomes
 from evaluation.significance import LEVEL, RESAMPLES, difference, figure
 from evaluation.summary import counts_line
 from retriever.wording import counted
@@ -260,3 +260,47 @@ def _p(value: float) -> str:
 
 def _milliseconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f} ms"
+
+
+def agent_outcomes(folder: Path) -> Iterator[tuple[str, Outcome]]:
+    """Yields the text and the outcome of each question of an agent's run.
+
+    Besides the scores of its data set, an outcome has the judge's verdict and the scores of MMSearch's single steps, if
+    the run has them; a question that is missing from a step's file scores 0 there, as in the final score.
+
+    Raises:
+        ValueError: A file was not written by `omgm evaluate`.
+    """
+    extra = {name: _scores(folder / f"{file}.jsonl", key) for name, file, key in _FILES if _has(folder, file)}
+    path = folder / "queries.jsonl"
+    try:
+        for row in read_rows(path):
+            scores = {name: float(value) for name, value in row["scores"].items()}
+            scores |= {name: given.get(row["id"], 0.0) for name, given in extra.items()}
+            outcome = Outcome(
+                id=row["id"],
+                groups=row["groups"],
+                ranks={},
+                section_correct=None,
+                answer_correct=next(iter(scores.values())) >= 0.5,
+                unanswered=row["answer"] is None,
+                failed=row["failed"],
+                answer_scores=scores,
+                entity_known=False,
+                without_reference=not row["answers"],
+            )
+            yield row["question"], outcome
+    except (KeyError, TypeError, AttributeError, StopIteration) as error:
+        raise ValueError(f"{path}: not a run of omgm evaluate --mode ({type(error).__name__}: {error})") from error
+
+
+_FILES = (("llm_judge", "judge", "verdict"), ("rerank", "rerank", "score"), ("summarization", "summarization", "score"))
+"""The name of each further metric, its file, and its key there."""
+
+
+def _has(folder: Path, file: str) -> bool:
+    return (folder / f"{file}.jsonl").is_file()
+
+
+def _scores(path: Path, key: str) -> dict[str, float]:
+    return {row["id"]: float(row[key] or 0.0) for row in read_rows(path)}

@@ -8,11 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from evaluation.commit import commit
-from evaluation.judge import NOTES
+from evaluation.judge import NOTES, agreement, string_match
 from evaluation.metrics import mean, percent, percentile
 from evaluation.protocol import lines_of, protocol_of
 from evaluation.search.scores import can_score_requeries, final_score, requery_score
-from evaluation.search.verdicts import agreement, string_match
 from evaluation.summary import counts_line, with_image
 from retriever.wording import counted
 

@@ -12,9 +12,8 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from generators.reader.model import WEIGHTS_FILE, SpanModel
+from generators.reader.model import WEIGHTS_FILE, SpanModel, Window, windows
 from generators.reader.spans import Span, best_span
-from generators.reader.windows import Window, windows
 from retriever.lexical import is_english
 from retriever.models.bm25 import BM25
 from retriever.types import Evidence, Generation, GenerationRequest

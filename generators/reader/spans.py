@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from generators.reader.kinds import MONTH, NUMBER, core, kind_of_answer
-from generators.reader.windows import Window
+from generators.reader.model import Window
 from retriever.deixis import without_deixis
-from retriever.labels import best_label, labels_of
-from retriever.lexical import implied, rarity, tokenize
+from retriever.lexical import best_label, implied, labels_of, rarity, tokenize
 from retriever.types import FloatArray
 
 LONGEST = 48

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from retriever.deixis import without_deixis
-from retriever.labels import best_label, labels_of
-from retriever.lexical import implied, is_english, rarity, sentences, tokenize
+from retriever.lexical import best_label, implied, is_english, labels_of, rarity, sentences, tokenize
 from retriever.types import FloatArray
 
 Term = str | tuple[str, str]

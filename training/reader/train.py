@@ -21,8 +21,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from generators.reader import BASE
-from generators.reader.model import SCALE
-from generators.reader.windows import windows
+from generators.reader.model import SCALE, windows
 from retriever.digests import digests_of
 from retriever.models.bert import load_bert
 from retriever.models.precision import autocast, fastest_dtype

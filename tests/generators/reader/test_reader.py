@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from generators.reader.model import SpanModel
+from generators.reader.model import SpanModel, Window
 from generators.reader.reader import ExtractiveReader
-from generators.reader.windows import Window
 from retriever.types import NOT_RECOGNIZED, Evidence, FloatArray, Generation, GenerationRequest, OtherSection
 
 BIRD = (

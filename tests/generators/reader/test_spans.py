@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from generators.reader.model import Window
 from generators.reader.spans import best_span, whole
-from generators.reader.windows import Window
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from tokenizers import Tokenizer
 
-from generators.reader.windows import LENGTH, OVERLAP, windows
+from generators.reader.model import LENGTH, OVERLAP, windows
 from retriever.models.bert import load_bert
 
 
