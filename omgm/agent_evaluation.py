@@ -23,7 +23,6 @@ from evaluation.search.steps import StepTask, read_rerank, read_summarization
 from evaluation.search.tasks import SearchTask, subset
 from omgm.agent import Agent
 from retriever.images import load_image
-from search_agents.browsing.slimming import slices
 from search_agents.budget import Budget
 from search_agents.corpus import Corpus, decode_reply, encode_reply
 from search_agents.engine import Policy
@@ -33,6 +32,7 @@ from search_agents.policies.baselines import GoldenBaseline
 from search_agents.policies.mmsearch import MMSearch, MMSearchRerank, MMSearchSummarize
 from search_agents.policies.mmsearch_stages import SeenWebsite, Stages
 from search_agents.policies.vsa import VisionSearchAssistant
+from search_agents.tools.page import slices
 from search_agents.wordings import Wordings, as_text
 
 

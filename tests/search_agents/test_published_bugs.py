@@ -22,7 +22,6 @@ from chat_models.chat import ChatClient, ChatError
 from chat_models.messages import Message, image_part
 from chat_models.replies import ChatReply, ToolCall
 from search_agents import prompts
-from search_agents.browsing.slimming import slim
 from search_agents.documents import CHUNK_CHARACTERS, best_chunks, chunks_of
 from search_agents.engine import Engine, Policy
 from search_agents.policies import POLICIES
@@ -33,6 +32,7 @@ from search_agents.records import Observation, Source
 from search_agents.regions import Box, overlay
 from search_agents.state import AgentRun, Tool
 from search_agents.tools.engines import SECONDS, searxng
+from search_agents.tools.page import slim
 from search_agents.trail import AgentAnswer
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.planner import ScriptedPlanner, Words, calling, fake_tool, image, last_text, text_of
@@ -43,10 +43,10 @@ ELSEWHERE = {
         "policies/test_mmsearch.py::test_a_choice_that_is_none_opens_the_first"
     ),
     "MMSearch: an empty requery": "policies/test_mmsearch.py::test_an_empty_requery_searches_for_the_question",
-    "MMSearch: a gray page becomes a column of one pixel": "browsing/test_slimming.py::test_pages_of_any_mode",
-    "MMSearch: a pale page becomes empty": "browsing/test_slimming.py::test_pale_texts_are_kept",
+    "MMSearch: a gray page becomes a column of one pixel": "tools/test_page.py::test_pages_of_any_mode",
+    "MMSearch: a pale page becomes empty": "tools/test_page.py::test_pale_texts_are_kept",
     "MMSearch: gaps inside of a sparse page are gone": (
-        "browsing/test_slimming.py::test_paragraphs_stay_apart_and_short_gaps_as_they_are"
+        "tools/test_page.py::test_paragraphs_stay_apart_and_short_gaps_as_they_are"
     ),
     "MMSearch: a browser is started for every page": (
         "browsing/test_chromium.py::test_many_pages_are_opened_by_one_browser_at_once"

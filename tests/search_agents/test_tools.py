@@ -17,14 +17,13 @@ from PIL import Image, ImageDraw, ImageFont
 
 from chat_models.replies import ChatReply, ToolCall
 from retriever.types import Query, RetrievalResult
-from search_agents.browsing.slimming import slim
 from search_agents.engine import Engine
 from search_agents.policies.mmsearch_plus import MMSearchPlus
 from search_agents.regions import Box
 from search_agents.tools import images
 from search_agents.tools.images import has_ocr, ocr, read_lines, rotate, sharpen, sharpened, zoom_in
 from search_agents.tools.index import IndexTools
-from search_agents.tools.page import open_page
+from search_agents.tools.page import open_page, slim
 from search_agents.trail import AgentAnswer
 from tests.fakes.models import FakeEncoder
 from tests.fakes.planner import ScriptedPlanner, calling, last_text

@@ -19,13 +19,12 @@ from weakref import WeakValueDictionary
 from indexes.knowledge.sources import thumbnail
 from indexes.knowledge.svg import load_any
 from indexes.progress import progress_bar
-from omgm.downloads.images.hosts import Host
 from omgm.downloads.images.journal import Journal, WantedImage, unfinished
 from omgm.downloads.images.plan import make_plan
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.report import write_report
 from omgm.downloads.images.settings import DownloadSettings
-from omgm.downloads.images.web import Web, parse
+from omgm.downloads.images.web import Host, Web, parse
 from retriever.files import replacing, write_whole
 from retriever.images import ImageError
 from retriever.types import Entity

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from indexes.knowledge.image_names import names_of
 from indexes.knowledge.sources import ImageSource, find_image, find_main, main_candidates
-from omgm.downloads.images.hosts import place_of
 from omgm.downloads.images.journal import FOLDER, Journal
 from omgm.downloads.images.reasons import Failure
-from omgm.downloads.images.web import parse
+from omgm.downloads.images.web import parse, place_of
 from retriever.types import ArticleImage, Entity
 
 _LONGEST_NAME = 255

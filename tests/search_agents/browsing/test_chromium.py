@@ -19,7 +19,7 @@ from chat_models.background import BackgroundLoop
 from omgm.web_access import public_connect
 from search_agents.browsing.chromium import Chromium, View, find_chromium
 from search_agents.browsing.devtools import BrowserError, DevTools, remove_folders_of_killed
-from search_agents.browsing.slimming import slices, slim
+from search_agents.tools.page import slices, slim
 from tests.fakes.web import FakeWeb, serve_web
 
 pytestmark = [

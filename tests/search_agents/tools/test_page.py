@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from search_agents.browsing.slimming import GAP, slices, slim
+from search_agents.tools.page import GAP, slices, slim
 
 rng = np.random.default_rng(0)
 
