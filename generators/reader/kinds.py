@@ -16,6 +16,12 @@ MONTH = (
     r"nov(?:ember)?|dec(?:ember)?)\.?"
 )
 _COUNT = re.compile(r"\bhow many (\w+)", re.IGNORECASE)
+_MEASURE = re.compile(rf"{NUMBER}\s?(?:[cmkµ]m[²³]?|m[²³]|[mk]?g|[cm]l|lbs?|oz|°[CF]|ft)(?![\w²³])", re.IGNORECASE)
+_UNIT_WORD = re.compile(
+    r"\b(?:[cmkµ]?m|[mk]?g|[cm]?l|lbs?|oz|ft|\w*(?:met(?:er|re)|gram|lit(?:er|re)|pound|ounce|inche?|mile|degree|stone)s?|feet|square|cubic)\b",
+    re.IGNORECASE,
+)
+"""Measures with a unit, and what a question counts if it asks for one."""
 _SHARE = re.compile(r"\bper ?cent|%|\bpercentage|\bshare\b|\bproportion", re.IGNORECASE)
 _YEAR = re.compile(r"\b(?:what|which) year\b", re.IGNORECASE)
 _ONE_YEAR = re.compile(r"(?<!\d)(?:1\d|20)\d\d(?!\d)")
@@ -54,6 +60,7 @@ def kind_of_answer(question: str) -> Callable[[str, int, int], bool]:
         [False, False, True]
     """
     counted = _COUNT.search(question)
+    units = _UNIT_WORD.search(question)
     time_counted = counted is not None and re.fullmatch(_TIME, counted[1], re.IGNORECASE) is not None
     year, named, share = _YEAR.search(question), _NAMED.match(question), _SHARE.search(question)
     dated = _DATE_ASKED.search(question)
@@ -64,6 +71,8 @@ def kind_of_answer(question: str) -> Callable[[str, int, int], bool]:
         if counted and not _HAS_NUMBER.search(span):
             return False
         if counted and not share and not time_counted and _COUNTED_TIME.search(span):
+            return False
+        if counted and not units and _MEASURE.search(text[start : end + 5]):
             return False
         if year and not re.search(r"\d\d|century", span):
             return False

@@ -19,6 +19,8 @@ LONGEST = 48
 """Maximum length of an answer in tokens."""
 LABELED = 3.0
 """Nats that a value gains whose label has exactly the question's words."""
+NAMED = 2.0
+"""Nats that a number gains before what the question counts, and a name behind the question's verb and "by"."""
 _SENTENCE_END = re.compile(
     r"""\n|(?:(?<![A-Z])[a-z]{3}|\d|[)\]"\u201d])[.!?]["\u201d')\]]*\s+(?=["\u201c'(\[]*[A-Z])"""
 )
@@ -48,6 +50,9 @@ _ENDS_IN_AMOUNT = re.compile(rf"(?<!\w){_AMOUNT}$", re.IGNORECASE)
 _ENDS_IN_UNIT = re.compile(rf"(?<!\w)\d[\d.,]*\s?{_UNIT}$", re.IGNORECASE)
 _HOW_MANY = re.compile(r"\bhow many\b", re.IGNORECASE)
 _WORDS = re.compile(r"[^\W_]+")
+_COUNTED = re.compile(r"\bhow many (\w{3,})", re.IGNORECASE)
+_HEDGE = r"(?:(?:more|less|fewer) than|at least|up to|over|under|about|around|some|nearly|almost|approximately)"
+_WHO = re.compile(r"\b(?:who|whom)\b", re.IGNORECASE)
 _TO = r"\s?(?:-|\u2013|\u2014|to|or)\s?"
 _RANGE_AFTER = re.compile(rf"{_TO}{_AMOUNT}(?!\w)", re.IGNORECASE)
 _RANGE_BEFORE = re.compile(rf"(?<!\w){_AMOUNT}{_TO}$", re.IGNORECASE)
@@ -98,6 +103,7 @@ def best_span(window: Window, scores: FloatArray, question: str, text: str, titl
         matches, ends = _label_matches(text, question)
         behind = places >= ends[line]
         pairs += LABELED * (matches[line] * behind)[:, None]
+        pairs += NAMED * np.isin(places, _named_places(text, question))[:, None]
     null = float(scores[0].sum())
     flat = pairs.ravel()
     tried = np.argpartition(-flat, min(_TRIED, len(flat) - 1))[:_TRIED] if len(flat) else np.zeros(0, int)
@@ -133,6 +139,22 @@ def _label_matches(text: str, question: str) -> tuple[FloatArray, NDArray[np.int
         if any(other < label and other & set(known) == label & set(known) for other in wholes):
             matches[number] = 0
     return np.array(matches, np.float32), np.array(ends)
+
+
+def _named_places(text: str, question: str) -> list[int]:
+    """Returns where numbers stand before what a question counts ("two tracks"), or names behind its verb and "by"."""
+    if counted := _COUNTED.search(question):
+        thing = rf"(?<![\w.,])((?:{_HEDGE}\s)?)({_AMOUNT})(?:\s[^\W\d]+){{0,2}}?\s{re.escape(_stem(counted[1]))}\w*"
+        return [found.start(part) for found in re.finditer(thing, text, re.IGNORECASE) for part in (1, 2)]
+    if _WHO.search(question):
+        verbs = "|".join(re.escape(word) for word in _WORDS.findall(question) if len(word) > 3)
+        return [found.end() for found in re.finditer(rf"\b(?:{verbs}) by (?:the )?", text, re.I)] if verbs else []
+    return []
+
+
+def _stem(word: str) -> str:
+    """Returns a noun without the end of its plural."""
+    return re.sub(r"(?<=\w\w\w)(?:ies|es|s)$", "", word)
 
 
 def _spelled_out(line: str, question: str) -> str:

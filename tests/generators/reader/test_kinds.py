@@ -63,3 +63,19 @@ def test_kinds(question: str, text: str, answer: str, expected: bool) -> None:
 )
 def test_the_part_that_is_asked_for(question: str, span: str, expected: str) -> None:
     assert span[slice(*core(span, 0, len(span), question))] == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "span", "fits"),
+    [
+        ("How many acorns does it bear?", "2-2.5 cm long", "2-2.5", False),
+        ("How many rooms are there?", "an area of 80 m² in all", "80", False),
+        ("How many centimeters long is it?", "2-2.5 cm long", "2-2.5", True),
+        ("How many km is it?", "5 km away", "5", True),
+        ("How many feet is it?", "12 ft wide", "12", True),
+        ("How many rooms are there?", "12 guests", "12", True),
+    ],
+)
+def test_a_count_is_no_measure(question: str, text: str, span: str, fits: bool) -> None:
+    start = text.index(span)
+    assert kind_of_answer(question)(text, start, start + len(span)) is fits

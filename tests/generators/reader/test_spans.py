@@ -163,3 +163,24 @@ def test_no_answer_crosses_the_end_of_a_sentence(text: str, expected: str) -> No
     scores[1, 0], scores[-3, 0], scores[-2, 1] = 3, 2, 3  # starts: the first word, less likely "Sunday"
     span = best_span(window(text, pieces), scores, "Who?", text, "")
     assert span is not None and text[span.start : span.end] == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("How many rail tracks are there?", "two"),
+        ("How many lanes does it have?", "8"),
+        ("How many ferries cross it?", "three"),
+        ("Who built it?", "Koch"),
+        ("By whom was it designed?", "Ann"),
+        ("Who was it painted by?", "Eve"),
+    ],
+)
+def test_numbers_before_things_and_names_behind_verbs(question: str, expected: str) -> None:
+    text = "8 wide lanes, two rail tracks, three ferries; designed by Ann, built by Koch and painted by the Eve"
+    pieces = text.replace(",", " ,").replace(";", " ;").split()
+    scores = np.zeros((len(pieces) + 2, 2), np.float32)
+    names = [1 + pieces.index(one) for one in ("8", "two", "three", "Ann", "Koch", "Eve")]
+    scores[names] = 1
+    found = best_span(window(text, pieces), scores, question, text, "")
+    assert found is not None and text[found.start : found.end] == expected
