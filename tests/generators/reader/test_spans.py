@@ -181,6 +181,6 @@ def test_numbers_before_things_and_names_behind_verbs(question: str, expected: s
     pieces = text.replace(",", " ,").replace(";", " ;").split()
     scores = np.zeros((len(pieces) + 2, 2), np.float32)
     names = [1 + pieces.index(one) for one in ("8", "two", "three", "Ann", "Koch", "Eve")]
-    scores[names] = 1
+    scores[names, 0], scores[names, 1] = 1, 1 - np.arange(len(names)) / 100
     found = best_span(window(text, pieces), scores, question, text, "")
     assert found is not None and text[found.start : found.end] == expected
