@@ -52,6 +52,7 @@ FORMATS: dict[str, Reader] = {
     "sql": read_sql,
     "huggingface": read_huggingface,
 }
+_TWICE = "every entity needs its own"
 _ENCYCLOPEDIAS = ("zim", "mediawiki", "wiki6m")
 _SUFFIXES = (".md", ".markdown", ".mdx", ".qmd", ".rmd", ".html", ".htm", ".xhtml", ".json", ".jsonl", ".yml", ".xml")
 """The extensions of files in folders that are knowledge bases."""
@@ -118,7 +119,8 @@ def read_knowledge_base(
         ledger.at(where)
         if not isinstance(entry, ValueError) and (reason := _unusable(entry, seen)):
             ledger.reject("text of entries that cannot be used", entry)
-            entry = ValueError(f"{where}: {reason}")
+            several = "; to read one file: --only FILE" if ": " in where and path.is_dir() else ""
+            entry = ValueError(f"{where}: {reason}{several if reason.endswith(_TWICE) else ''}")
         if isinstance(entry, ValueError):
             ledger.reject("text of entries that cannot be used")
             skipped.add(path, where, entry)
@@ -158,7 +160,7 @@ def _unusable(entity: Entity, seen: SeenHashes) -> str:
     if not entity.id:
         return "field 'id' is empty"
     if not seen.add(hash_id(entity.id)):
-        return f"field 'id': {entity.id!r} occurs a second time; every entity needs its own"
+        return f"field 'id': {entity.id!r} occurs a second time; {_TWICE}"
     return ""
 
 

@@ -318,3 +318,14 @@ def test_a_caption_is_title_and_text(tmp_path: Path) -> None:
     rows = [{"file_name": f"{number}.jpg", "text": f"a photo of an owl on branch {number}"} for number in range(2)]
     found = read(written(tmp_path / "metadata.json", rows))
     assert [one.sections[0].text for one in found] == [one.title for one in found] == [row["text"] for row in rows]
+
+
+def test_files_that_number_their_entries_alike_can_be_read_one_by_one(tmp_path: Path) -> None:
+    for name in ("hens", "owls"):
+        rows = [{"id": number, "name": f"{name} {number}"} for number in (1, 2)]
+        (tmp_path / f"{name}.json").write_text(json.dumps(rows))
+    skipped = SkippedEntries(1)
+    assert len(list(read_knowledge_base(tmp_path, skipped=skipped))) == 2
+    assert skipped.listed[0]["reason"].endswith("every entity needs its own; to read one file: --only FILE")
+    found = read_knowledge_base(tmp_path, names={"only": "owls.json"}, skipped=SkippedEntries(0))
+    assert [one.title for one in found] == ["owls 1", "owls 2"]
