@@ -154,8 +154,14 @@ def _look(
 
 def _cut(query: Query, crop: Crop) -> Query:
     image, (left, top, right, bottom) = query.image, crop
-    edges = (round(left * image.width), round(top * image.height))
-    cut = image.crop((*edges, round(right * image.width), round(bottom * image.height)))
+    across, down = _pixels(left, right, image.width), _pixels(top, bottom, image.height)
+    cut = image.crop((across[0], down[0], across[1], down[1]))
     if (content := content_of(image)) is not None:
         set_content(cut, f"{content} crop {crop}")
     return replace(query, image=cut)
+
+
+def _pixels(low: float, high: float, side: int) -> tuple[int, int]:
+    """Returns the first pixel of a part of a side, and the one behind the last; there is at least one between."""
+    first = min(round(low * side), side - 1)
+    return first, max(round(high * side), first + 1)

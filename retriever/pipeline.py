@@ -15,8 +15,9 @@ from PIL import Image
 
 from retriever.borders import edges_of, without_border
 from retriever.crops import Propose, retrieve_crops
+from retriever.images import load_image
 from retriever.protocols import EntityIndex, Finish, Step
-from retriever.recognition import Recognition
+from retriever.recognition import PLAIN, Recognition, contrast
 from retriever.streams import Turns, free_threads, nothing_left_behind, own_stream, side_by_side
 from retriever.types import Candidate, Crop, Query, RetrievalResult
 
@@ -161,10 +162,15 @@ class Retriever(Generic[IndexT]):
     def _recognized(self, query: Query, ranked: Sequence[Candidate]) -> float | None:
         """Returns the probability that the best candidate is right, or `None` if the query sets its own alpha.
 
-        The recognition was fitted to the profile's alpha.
+        The recognition was fitted to the profile's alpha. A plain image can only be of a plain thing.
         """
         if self.recognition is None or query.options.alpha is not None:
             return None
+        shown = contrast(query.image)
+        if ranked and shown < PLAIN:
+            path = self.index.image_path(ranked[0].row)
+            if path is None or shown < contrast(load_image(path)) / 2:
+                return 0.0
         return self.recognition.probability(ranked)
 
 

@@ -7,12 +7,19 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
+import numpy as np
+from PIL import Image
+
 from retriever.types import Candidate
 
 COMMON_LEAD = 0.05
 """A lead of alignment that is as common among right candidates as among wrong ones."""
 LEADS = (-0.05, 0.2)
 """Lowest and highest lead of alignment; leads beyond count as these."""
+PLAIN = 3.0
+"""What shows something has more `contrast`, or else at least half that of the image it is taken for. Noise of 640 x 480
+pixels has 2.5, the plainest of 1,066 images of nine collections 6.8, of 196 drawn flags 3.3."""
+_SAMPLE, _CELLS = 384, 16  # pixels, in both directions
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,13 @@ def signs_of(candidates: Sequence[Candidate]) -> Signs | None:
 
 def _lead(best: float, other: float) -> float:
     return min(max(best - other, LEADS[0]), LEADS[1])
+
+
+def contrast(image: Image.Image) -> float:
+    """Returns how far the cells of an image are from their mean, in levels of 0 to 255; of fine noise, hardly."""
+    sample = image.resize((_SAMPLE, _SAMPLE), Image.Resampling.NEAREST).convert("RGB")  # a large one costs no more
+    cells = np.asarray(sample.resize((_CELLS, _CELLS), Image.Resampling.BOX), np.float32)
+    return float(np.abs(cells - cells.mean((0, 1))).mean())
 
 
 def is_declined(recognized: float | None, threshold: float) -> bool:

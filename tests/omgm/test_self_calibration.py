@@ -136,6 +136,9 @@ def test_a_build_calibrates_and_the_retriever_uses_it(index: Path, caplog: pytes
     known = retriever.retrieve([Query(image, "What is this?", "known") for image in photographed_again(shown, 9)])
     draw = np.random.default_rng(5)
     noise = [Image.fromarray(draw.integers(0, 256, (99, 99, 3), np.uint8)) for _ in range(8)]
+    blank = [Image.new("RGB", (300, 200), "gray"), Image.fromarray(draw.integers(0, 256, (480, 640), np.uint8))]
+    for result in retriever.retrieve([Query(image.convert("RGB"), "What is this?", "blank") for image in blank]):
+        assert result.recognized is not None and result.recognized < profile.recognition.threshold
     strange = retriever.retrieve([Query(image, "What is this?", "noise") for image in noise])
     threshold = profile.recognition.threshold
     assert sum((one.recognized or 0) >= threshold for one in known) >= 6

@@ -145,6 +145,28 @@ def test_what_is_nearly_recognized_is_looked_at_again(folder: Path) -> None:
     assert found.recognized is not None and found.recognized > 0.9
 
 
+@pytest.mark.parametrize("size", [(1, 2), (2, 900), (900, 2), (3, 3)])
+def test_parts_of_tiny_and_thin_images_have_pixels(folder: Path, size: tuple[int, int]) -> None:
+    unsure = Recognition(-1.0, Signs(), 0.5, crop_threshold=0.9)  # 0.27 for any image, so parts are searched twice
+    image = Image.new("RGB", size)
+    image.paste("white", (0, 0, size[0], size[1] // 2))
+    [found] = pipeline(folder, unsure).retrieve([Query(image, "What is shown?", "tiny")])
+    assert found.crop is None and found.recognized == pytest.approx(0.269, abs=1e-3)
+
+
+def test_a_plain_image_is_of_a_plain_thing_or_shows_nothing(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retriever = pipeline(folder, Recognition(5.0, Signs(), 0.5))
+    images = [Image.new("RGB", (64, 48), "gray"), flag("Ireland", (64, 48))]
+    queries = [Query(image, "What is shown?", str(number)) for number, image in enumerate(images)]
+    sure = pytest.approx(0.993, abs=1e-3)
+    assert [one.recognized for one in retriever.retrieve(queries)] == [0, sure]
+    Image.new("RGB", (64, 48), "red").save(tmp_path / "swatch.png")
+    monkeypatch.setattr(retriever.index, "image_path", lambda row: tmp_path / "swatch.png")
+    assert [one.recognized for one in retriever.retrieve(queries)] == [sure, sure]
+
+
 def test_scores_of_parts_leave_out_what_a_query_excludes(folder: Path) -> None:
     index, encoder = Index.open(folder), FakeEncoder()
     vectors = encoder.encode_images([flag("Ireland", (30, 20)), flag("France", (30, 20))])

@@ -3,9 +3,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
+from PIL import Image
 
-from retriever.recognition import COMMON_LEAD, LEADS, Recognition, Signs, is_declined, signs_of
+from retriever.recognition import COMMON_LEAD, LEADS, Recognition, Signs, contrast, is_declined, signs_of
 from retriever.types import Candidate
 
 FOUND = [
@@ -22,6 +24,14 @@ def test_signs_of_a_result() -> None:
     assert signs.lead_c == pytest.approx(-0.1)  # step 1 preferred row 1
     assert signs.lead == pytest.approx(0.4)
     assert signs.distance == pytest.approx((0.8 - 0.3) / 0.1)  # the others: mean 0.3, standard deviation 0.1
+
+
+def test_contrast() -> None:
+    halves = Image.new("L", (48, 96))
+    halves.paste(6, (0, 0, 24, 96))
+    assert contrast(halves) == 3
+    dots = Image.fromarray((np.indices((384, 384)).sum(0) % 2 * 254).astype(np.uint8))
+    assert contrast(dots) == contrast(Image.new("RGB", (1, 1), "red")) == 0
 
 
 def test_the_second_networks_lead() -> None:
