@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,7 +45,12 @@ def serving(index: Path, port: int) -> Iterator[subprocess.Popen[str]]:
 def workers_of(process: int) -> set[int]:
     """Returns the process ids of the workers that a process has started."""
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return {int(one) for one in children if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()}
+    found = set[int]()
+    for child in children:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                found.add(int(child))
+    return found
 
 
 @linux
