@@ -17,7 +17,7 @@ from retriever.borders import edges_of, without_border
 from retriever.crops import Propose, retrieve_crops
 from retriever.images import load_image
 from retriever.protocols import EntityIndex, Finish, Step
-from retriever.recognition import PLAIN, Recognition, contrast
+from retriever.recognition import PLAIN, Recognition, contrast, is_declined
 from retriever.streams import Turns, free_threads, nothing_left_behind, own_stream, side_by_side
 from retriever.types import Candidate, Crop, Query, RetrievalResult
 
@@ -166,12 +166,12 @@ class Retriever(Generic[IndexT]):
         """
         if self.recognition is None or query.options.alpha is not None:
             return None
-        shown = contrast(query.image)
-        if ranked and shown < PLAIN:
-            path = self.index.image_path(ranked[0].row)
-            if path is None or shown < contrast(load_image(path)) / 2:
+        found = self.recognition.probability(ranked)
+        if found is not None and not is_declined(found, self.recognition.threshold):
+            shown, path = contrast(query.image), self.index.image_path(ranked[0].row)
+            if shown < PLAIN and (path is None or shown < contrast(load_image(path)) / 2):
                 return 0.0
-        return self.recognition.probability(ranked)
+        return found
 
 
 class _Share:

@@ -183,10 +183,22 @@ def _questions_in(row: Row, where: str, names: Names) -> Iterator[tuple[str, Row
 
 
 def _turns(talk: list[Any]) -> Iterator[Row]:
-    """Yields the questions of a conversation in LLaVA's or OpenAI's format, each with the reply to it."""
-    turns = [one for one in talk if isinstance(one, dict) and one.get("role", one.get("from")) != "system"]
-    said = [_words_in(one.get("value", one.get("content"))) for one in turns]
-    yield from ({"question": asked, "answers": reply} for asked, reply in zip(said[::2], said[1::2], strict=False))
+    """Yields the questions of a conversation in LLaVA's or OpenAI's format, with the replies that they have."""
+    asked: Row | None = None
+    for one in talk:
+        speaker = one.get("role", one.get("from")) if isinstance(one, dict) else None
+        if speaker not in ("user", "human", "assistant", "gpt"):
+            continue
+        words = _words_in(one.get("value", one.get("content")))
+        if speaker in ("user", "human"):
+            if asked is not None:
+                yield asked
+            asked = {"question": words}
+        elif asked is not None:
+            yield asked | {"answers": words}
+            asked = None
+    if asked is not None:
+        yield asked
 
 
 def _words_in(content: object) -> str:

@@ -298,3 +298,21 @@ def test_a_conversation_of_several_questions(tmp_path: Path) -> None:
     talk = [{"from": "human", "value": "A?"}, {"from": "gpt", "value": "a"}] * 2
     found = load("plain", write_jsonl(tmp_path / "q.jsonl", {"id": "x", "image": "fox.jpg", "conversations": talk}))
     assert [one.id for one in found] == ["x_1", "x_2"]
+
+
+def test_replies_belong_to_the_question_before_them_and_unanswered_questions_are_named(tmp_path: Path) -> None:
+    said = [
+        ("gpt", "Hello."),
+        ("human", "A?"),
+        ("human", "B?"),
+        ("gpt", "b"),
+        ("gpt", "b2"),
+        ("tool", "-"),
+        ("human", "C?"),
+    ]
+    talk = [{"from": speaker, "value": words} for speaker, words in said]
+    found = list(read("plain", write_jsonl(tmp_path / "q.jsonl", {"image": "fox.jpg", "conversations": talk})))
+    assert [(one.question, one.answers) for one in found if isinstance(one, Question)] == [("B?", ("b",))]
+    errors = [str(one) for one in found if isinstance(one, ValueError)]
+    assert len(errors) == 2 and all("answers" in one for one in errors)
+    assert "question 1" in errors[0] and "question 3" in errors[1]
