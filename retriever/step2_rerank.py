@@ -82,16 +82,14 @@ class FusionRerank:
 
     def _align(self, align: Align, queries: Sequence[Query], ranked: Sequence[Sequence[Candidate]]) -> None:
         """Sets the `alignment` of the best candidates, if the best one can be compared."""
-        images, pairs, compared = [query.image for query in queries], list[tuple[int, int]](), list[Candidate]()
-        for number, own in enumerate(ranked):
-            for candidate in own[:COMPARED] if len(own) > 1 and self.is_undecided(own) else ():
-                image = self._only_image(candidate.row)
-                if image is None and candidate is own[0]:
-                    break
-                if image is not None:
-                    pairs.append((number, len(images)))
-                    images.append(image)
-                    compared.append(candidate)
+        images, pairs, compared = list[Image.Image](), list[tuple[int, int]](), list[Candidate]()
+        for query, own in zip(queries, ranked, strict=True):
+            if len(own) < 2 or not self.is_undecided(own) or (best := self._only_image(own[0].row)) is None:
+                continue
+            others = [(one, image) for one in own[1:COMPARED] if (image := self._only_image(one.row)) is not None]
+            pairs += [(len(images), len(images) + number) for number in range(1, len(others) + 2)]
+            images += [query.image, best, *(image for _, image in others)]
+            compared += [own[0], *(candidate for candidate, _ in others)]
         for candidate, value in zip(compared, align(images, pairs), strict=True):
             candidate.alignment = value
 
