@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections import defaultdict
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -135,12 +137,17 @@ def _label_matches(text: str, question: str) -> tuple[FloatArray, NDArray[np.int
         end = re.search(r"[:=|]\s|\s-\s", line)
         ends.append(place + (end.end() if end else 0))
         place += len(line) + 1
+    words, alike = frozenset(known), defaultdict[frozenset[str], list[frozenset[str]]](list)
+    for label in sorted(set(wholes), key=len):
+        alike[label & words].append(label)
     for number, label in enumerate(wholes):  # "Top speed" is not asked for if there is a "Speed"
-        if any(other < label and other & set(known) == label & set(known) for other in wholes):
+        same = alike[label & words]
+        if matches[number] and any(other < label for other in same[: bisect_left(same, len(label), key=len)]):
             matches[number] = 0
     return np.array(matches, np.float32), np.array(ends)
 
 
+@lru_cache(maxsize=64)  # a text is read window by window
 def _named_places(text: str, question: str) -> list[int]:
     """Returns where numbers stand before what a question counts ("two tracks"), or names behind its verb and "by"."""
     if counted := _COUNTED.search(question):
@@ -207,7 +214,8 @@ def whole(text: str, start: int, end: int, counted: bool = False) -> tuple[int, 
     """
     start += len(text[start:end]) - len(text[start:end].lstrip(" ,;:.|\n"))
     end = start + len(text[start:end].rstrip(" ,;:|\n"))
-    line = text.rfind("\n", 0, start) + 1, (text + "\n").index("\n", end)  # a quantity does not cross its end
+    line_end = text.find("\n", end)
+    line = text.rfind("\n", 0, start) + 1, len(text) if line_end < 0 else line_end  # a quantity does not cross its end
     found = _RANGE_BEFORE.search(text, max(line[0], start - 24), start)
     if found and re.match(rf"{_AMOUNT}(?!\w)", text[start:end], re.IGNORECASE):
         start = found.start()
