@@ -36,10 +36,11 @@ _ADDRESSES = "addresses and ids"
 _LONGEST_LIST = 30
 _SHORT, _MOST_VALUES = 100, 100
 _DEEPEST = 3
+_PAIRED = r"(?:div|ul|ol|dl|b|i|u|em|strong|small|a|h\d|span|font|table|blockquote|pre|code|kbd|sup|sub)"
 _MARKUP = re.compile(
-    r"</?(?:p|br|hr|div|ul|ol|li|dl|dt|dd|b|i|u|em|strong|small|a|h\d|span|font|img|table|blockquote|pre|code|kbd|sup|sub)\b[^<>]*>",
-    re.IGNORECASE,
+    rf"<(?:p|br|hr|li|dt|dd|img)\b[^<>]*>|<{_PAIRED}\s[^<>]*>|</(?:p|li|dt|dd|{_PAIRED})\s*>", re.IGNORECASE
 )
+"""A tag `<a>` that is neither closed nor has attributes is a word of a text about HTML."""
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#x[0-9A-Fa-f]{2,6});")
 _LANGUAGES = ("en", "english", "eng", "en-us", "en-gb", "common", "default", "value", "text", "label", "name", "title")
 """Keys of an object that holds one text in several languages or forms, the preferred ones first."""
@@ -200,7 +201,7 @@ def _words(value: Any) -> str:
 
 def _title(value: Mapping[str, Any]) -> tuple[str, str]:
     name, title = field_of(value, "title", {})
-    return name, " ".join(plain(next(texts_in(title), "")).split())
+    return name, plain_title(next(texts_in(title), ""))
 
 
 def _leads_elsewhere(name: str) -> bool:
@@ -282,6 +283,11 @@ def plain(text: str, losses: Losses | None = None) -> str:
     if _MARKUP.search(text):
         return plain_html(text, losses or Losses())
     return _ENTITY.sub(lambda found: html.unescape(found[0]), text)
+
+
+def plain_title(title: str) -> str:
+    """Returns a title without HTML markup, on one line; a title of nothing but tags stays as it is."""
+    return " ".join((plain(title) or title).split())
 
 
 @lru_cache(maxsize=4096)

@@ -17,7 +17,7 @@ from typing import Any
 from indexes.knowledge.formats import front_matter
 from indexes.knowledge.formats.embeds import is_drawing, part_of, without_drawing
 from indexes.knowledge.formats.encodings import BEGINNING, encoding_of, not_utf8
-from indexes.knowledge.formats.facts import as_sections, plain, short_values
+from indexes.knowledge.formats.facts import as_sections, plain, plain_title, short_values
 from indexes.knowledge.formats.fields import Names, field_of, looks_like_image, string_of
 from indexes.knowledge.formats.html_text import Heading, Image, Piece
 from indexes.knowledge.formats.losses import Losses
@@ -127,7 +127,7 @@ class _Notes:
         settings = self._settings
         if is_drawing(settings) and not any(isinstance(one, Piece) and one.text for one in pieces):
             return Entity(posixpath.splitext(name)[0], "", ())
-        title = front_matter.without_links(plain(_setting(settings, "title", str(file), names)))
+        title = front_matter.without_links(plain_title(_setting(settings, "title", str(file), names)))
         first = _title_heading(pieces)
         called = named_by(name, self._folder.resolve().name, self._common)
         if not title and self._is_vault and any(map(str.isalpha, called)):

@@ -17,6 +17,7 @@ from indexes.knowledge.formats.facts import (
     leave_out_others,
     literal_of,
     plain,
+    plain_title,
     scalar_of,
     short_values,
     text_in,
@@ -134,7 +135,7 @@ def entity_of(row: Any, where: str, reading: Reading) -> Entity:
     names = reading.names
     row = lifted(row) if "title" not in names else row
     title_name, value = field_of(row, "title", names)
-    titles = [" ".join(plain(title).split()) for title in texts_in(value)]
+    titles = [plain_title(title) for title in texts_in(value)]
     if not titles:
         missing = f"field {title_name!r} is missing" if "title" in names else "no title"
         raise ValueError(f"{where}: {missing}; if it has another name, pass --map title=NAME; it has {_named(row)}")

@@ -403,3 +403,25 @@ def test_what_is_left_out_of_rows_is_counted(tmp_path: Path) -> None:
     }
     kept = 3 + 2 + 40 + 1
     assert losses.to_json()["words"] == {"source": kept + 3, "kept": kept}  # far down, one
+
+
+@pytest.mark.parametrize(
+    ("written", "title"),
+    [
+        ("<I>", "<I>"),
+        ("<a>: The Anchor element", "<a>: The Anchor element"),
+        ("<br>", "<br>"),
+        ("<i>Felis  catus</i>", "Felis catus"),
+        ('<span class="x">Apple', "Apple"),
+        ("Red<br>apple", "Red apple"),
+        ("R&amp;D", "R&D"),
+    ],
+)
+def test_tags_that_are_words_of_a_title_stay(tmp_path: Path, written: str, title: str) -> None:
+    path = tmp_path / "kb.jsonl"
+    path.write_text(json.dumps({"title": written, "text": "Some text."}) + "\n")
+    assert [one.title for one in read(path)] == [title]
+    note = tmp_path / "notes" / "one.md"
+    note.parent.mkdir()
+    note.write_text(f"---\ntitle: {json.dumps(written)}\n---\n\nSome text.\n")
+    assert [one.title for one in read(note.parent)] == [title]
