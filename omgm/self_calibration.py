@@ -26,7 +26,7 @@ from omgm.opening import all_signs, recognition_key, search_steps
 from omgm.own_recognition import images_in, read_recognition, write_recognition
 from omgm.settings import Profile
 from retriever.image_cache import ImageCache, set_content
-from retriever.images import load_image
+from retriever.images import load_image, load_small
 from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
@@ -193,9 +193,8 @@ def _same(index: Index, result: RetrievalResult, row: int, small: dict[int, Floa
 
 def _few_pixels(path: Path) -> FloatArray:
     """Returns an image as float32 [_SMALL, _SMALL, 3], in levels of 0 to 255."""
-    with Image.open(path) as image:
-        image.draft("RGB", (4 * _SMALL, 4 * _SMALL))  # decodes a JPEG at this size
-        return np.asarray(image.convert("RGB").resize((_SMALL, _SMALL), Image.Resampling.BOX), np.float32)
+    image = load_small(path, 4 * _SMALL).resize((_SMALL, _SMALL), Image.Resampling.BOX)
+    return np.asarray(image, np.float32)
 
 
 def _fitted(trials: Sequence[Trial]) -> tuple[Recognition, list[Curve]]:

@@ -6,6 +6,7 @@ import functools
 import io
 import os
 import struct
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -98,6 +99,17 @@ def load_image(
     with open_image(source, name, max_pixels=max_pixels) as opened:
         image = _decode(opened, max_side, name, first_shown=True)
         return image.copy() if image is opened else image
+
+
+def load_small(path: Path, side: int) -> Image.Image:
+    """Reads an index's thumbnail, whose JPEG is decoded at half the size, or less, if both sides keep `side` pixels.
+
+    Raises:
+        ImageError: As for `load_image`.
+    """
+    with open_image(path, str(path)) as opened:
+        opened.draft("RGB", (side, side))
+        return _decode(opened, None, str(path)).copy()
 
 
 def is_plain(image: Image.Image) -> bool:

@@ -1,7 +1,10 @@
-"""Late interaction in PyTorch, for CPUs and without Triton: one matrix product per run of adjacent pairs of a query."""
+"""Late interaction in PyTorch, for CPUs and without Triton: one matrix product for all pairs of a query, or several."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -27,34 +30,27 @@ def max_sim_pairs(
     unit, scores = queries.float(), queries.new_empty(int(pairs[2].sum()), dtype=torch.float32)
     tables = _sign_tables(unit) if tokens.dtype == torch.uint8 else None
     at = 0
-    for query, rows in _runs(pairs, _LONGEST // max(tokens.shape[1], 1)):
-        part = slice(rows.start, rows.stop)
+    for query, rows in _runs(pairs, max(_LONGEST // max(tokens.shape[1], 1), 1)):
         if tables is not None:
-            products = _sign_products(tables[query], tokens[part])
+            products = _sign_products(tables[query], tokens[rows])
         else:
-            products = _products(unit[query], tokens[part], None if scales is None else scales[part])
-        scores[at : at + len(rows)] = products.amax(dim=1).sum(dim=-1)
-        at += len(rows)
+            products = _products(unit[query], tokens[rows], None if scales is None else scales[rows])
+        scores[at : at + len(products)] = products.amax(dim=1).sum(dim=-1)
+        at += len(products)
     return scores
 
 
-def _runs(pairs: IntArray, longest: int) -> list[tuple[int, range]]:
-    """Joins consecutive pairs of the same query whose rows are adjacent, up to `longest` rows.
-
-    Returns:
-        The query and the rows of each run, in the order of the pairs; pairs without sections are in none.
-    """
-    runs: list[tuple[int, range]] = []
-    for query, start, size in pairs.T.tolist():
-        if not size:
-            continue
-        if runs:
-            last_query, rows = runs[-1]
-            if query == last_query and start == rows.stop and len(rows) + size <= longest:
-                runs[-1] = query, range(rows.start, start + size)
-                continue
-        runs.append((query, range(start, start + size)))
-    return runs
+def _runs(pairs: IntArray, longest: int) -> Iterator[tuple[int, slice | Tensor]]:
+    """Yields the rows of each query's consecutive pairs in order, at most `longest` at a time: a slice if adjacent."""
+    queries, first, sizes = pairs
+    rows = np.repeat(first - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())
+    asked = np.repeat(queries, sizes)
+    starts = [0, *(np.flatnonzero(np.diff(asked)) + 1).tolist()]
+    for start, stop in zip(starts, [*starts[1:], len(rows)], strict=True):
+        for begin in range(start, stop, longest):
+            part = rows[begin : min(begin + longest, stop)]
+            adjacent = part[-1] - part[0] + 1 == len(part) and (np.diff(part) == 1).all()
+            yield int(asked[start]), slice(part[0], part[-1] + 1) if adjacent else torch.from_numpy(part)
 
 
 def _products(query: Tensor, sections: Tensor, scales: Tensor | None) -> Tensor:

@@ -6,6 +6,7 @@ A base model (`retriever.base_models`) that is never trained here, so only its f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 
 import torch
 from torch import Tensor, nn
@@ -36,8 +37,13 @@ class EfficientNetLite:
 
     def __init__(self, weights: Mapping[str, Tensor], device: str = "cpu", dtype: torch.dtype = torch.float32) -> None:
         def fused(name: str, norm: str, stride: int = 1, activation: Activation = "relu6") -> _Convolution:
-            conv, batch_norm = _layers(weights, name, norm, stride)
-            return _Convolution(FusedConvolution(conv, batch_norm, device, dtype, activation), conv)
+            kernels = weights[f"{name}.weight"]
+            sizes = {}
+            for down, right in product(range(stride), repeat=2):
+                padded = functional.pad(kernels, (stride - 1 - right, 0, stride - 1 - down, 0))
+                conv, batch_norm = _layers(weights, padded, norm, stride)
+                sizes[down, right] = FusedConvolution(conv, batch_norm, device, dtype, activation)
+            return _Convolution(sizes, stride, len(kernels))
 
         self._stem = fused("_conv_stem", "_bn0", 2)
         self._blocks: list[tuple[list[_Convolution], _Convolution]] = []
@@ -66,27 +72,29 @@ class EfficientNetLite:
 
 
 class _Convolution:
-    """A convolution that pads as TensorFlow's "SAME" does: what is odd, at the bottom and on the right."""
+    """A convolution that pads as TensorFlow's "SAME" does: what is odd, at the bottom and on the right.
 
-    def __init__(self, fused: FusedConvolution, conv: nn.Conv2d) -> None:
-        self._fused, self._kernel, self._stride = fused, conv.kernel_size[0], conv.stride[0]
-        self.width = conv.out_channels
+    It pads no image, which would be copied for it. With stride 2, kernels begin with a row of zeros for images of even
+    height, and with a column of zeros for images of even width.
+
+    Args:
+        fused: The convolution for each remainder of height and width, divided by the stride.
+        stride: Its stride, 1 or 2.
+        width: Length of the vectors in its result.
+    """
+
+    def __init__(self, fused: Mapping[tuple[int, int], FusedConvolution], stride: int, width: int) -> None:
+        self._fused, self._stride, self.width = fused, stride, width
 
     def __call__(self, x: Tensor, other: Tensor | None = None) -> Tensor:
-        if self._stride > 1:
-            down, right = (
-                max((-(-side // self._stride) - 1) * self._stride + self._kernel - side, 0) for side in x.shape[2:]
-            )
-            x = functional.pad(x, (right // 2, right - right // 2, down // 2, down - down // 2))
-        return self._fused(x, other)
+        return self._fused[x.shape[2] % self._stride, x.shape[3] % self._stride](x, other)
 
 
-def _layers(weights: Mapping[str, Tensor], name: str, norm: str, stride: int) -> tuple[nn.Conv2d, nn.BatchNorm2d]:
-    kernels = weights[f"{name}.weight"]
-    width, depth, side, _ = kernels.shape
+def _layers(weights: Mapping[str, Tensor], kernels: Tensor, norm: str, stride: int) -> tuple[nn.Conv2d, nn.BatchNorm2d]:
+    width, depth, *sides = kernels.shape
     groups = width if depth == 1 else 1
-    padding = side // 2 if stride == 1 else 0
-    conv = nn.Conv2d(depth * groups, width, side, stride, padding, groups=groups, bias=False)
+    padding = ((sides[0] - 1) // 2, (sides[1] - 1) // 2)
+    conv = nn.Conv2d(depth * groups, width, (sides[0], sides[1]), stride, padding, groups=groups, bias=False)
     batch_norm = nn.BatchNorm2d(width, eps=_EPSILON)
     conv.load_state_dict({"weight": kernels})
     prefix = f"{norm}."

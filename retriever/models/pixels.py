@@ -25,6 +25,8 @@ CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 CONFIG_NAME = "preprocessor_config.json"
 _OWN_PROCESSOR = "CLIPImageProcessor"
 _THREADS = 16
+_FEW = 2**19
+"""Pixels that are resized sooner than several threads are told to."""
 _REDUCING_GAP = 3.0
 """Images are first reduced by averaging to about this many times the target size, unless `exact` forbids it."""
 
@@ -81,8 +83,9 @@ class PixelPreparation:
         """Resizes images, several in parallel, to uint8 [N, size, size, 3]."""
         if not images:
             return torch.empty(0, self.size, self.size, 3, dtype=torch.uint8)
+        many = len(images) > 1 and sum(image.width * image.height for image in images) > _FEW
         # Pillow releases the GIL while it decodes and resizes.
-        resized = _threads().map(self._array, images) if len(images) > 1 else map(self._array, images)
+        resized = _threads().map(self._array, images) if many else map(self._array, images)
         return torch.from_numpy(np.stack(list(resized)))
 
     def _array(self, image: Image.Image) -> np.ndarray[Any, np.dtype[np.uint8]]:

@@ -165,10 +165,9 @@ class SmallVision(nn.Module):
         """
         grid = pixel_values.contiguous(memory_format=torch.channels_last)
         for stage in self._current_stages():
-            deeper = stage(grid)
-            if deeper.shape[-1] < side:
+            if isinstance(stage, nn.Conv2d | FusedConvolution) and (grid.shape[-1] + 1) // 2 < side:
                 break
-            grid = deeper
+            grid = stage(grid)
         return grid
 
     def _current_stages(self) -> Iterable[Callable[[Tensor], Tensor]]:

@@ -22,6 +22,7 @@ from retriever.images import (
     encoded,
     is_plain,
     load_image,
+    load_small,
     open_image,
     original_size,
     prepare_image,
@@ -188,6 +189,20 @@ def test_arrays() -> None:
         assert reason_of(array)[0] == "unknown_format"
     assert "got float32 [8, 8, 3]" in reason_of(np.zeros((8, 8, 3), np.float32))[1]
     assert reason_of(np.zeros((0, 8, 3), np.uint8))[0] == "too_thin"
+
+
+@pytest.mark.parametrize(("size", "read"), [((320, 240), (160, 120)), ((320, 100), (320, 100)), ((90, 90), (90, 90))])
+def test_a_thumbnail_is_read_smaller(tmp_path: Path, size: tuple[int, int], read: tuple[int, int]) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 8, 3), np.uint8)
+    path = tmp_path / "0.jpg"
+    Image.fromarray(pixels).resize(size).save(path, quality=90)
+    small = load_small(path, 120)
+    assert small.size == read and small.mode == "RGB"
+    whole, part = (np.asarray(image.resize((48, 36))).astype(int) for image in (load_image(path), small))
+    assert np.abs(whole - part).mean() < 2
+    path.write_bytes(path.read_bytes()[:400])
+    with pytest.raises(ImageError, match=r"0\.jpg"):
+        load_small(path, 120)
 
 
 def test_an_image_in_memory_is_left_as_it_was() -> None:

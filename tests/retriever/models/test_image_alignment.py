@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import math
 import random
+from itertools import product
 
 import pytest
 import torch
@@ -31,6 +33,33 @@ def test_an_image_lies_on_itself_and_on_what_shows_a_part_of_it() -> None:
     pair = alignment(torch.cat([moved, noise(2)]), torch.cat([image, image]))
     assert float(pair[0]) > 0.9 and float(pair[1]) < 0.6
     assert float(pair[0]) == pytest.approx(float(alignment(moved, image)), abs=1e-5)
+
+
+def test_all_placements_are_searched() -> None:
+    """Agrees with one cell and one placement after the other, in float64."""
+    image, other = smooth(5, 0, 32)[0].double(), smooth(6, 2, 30)[0].double()
+    mean = (image.mean((1, 2), keepdim=True) + other.mean((1, 2), keepdim=True)) / 2
+    below, above = (one / one.norm(dim=0) for one in (image - mean, other - mean))
+    whole = above.mean((1, 2))
+    whole /= whole.norm()
+    sums: dict[tuple[float, ...], list[tuple[float, float]]] = {}
+    for row, column in product(range(1, 16, 2), repeat=2):
+        cell = above[:, row, column]
+        weight = max(0.02, 1 - float(cell @ whole))
+        for scale, turn in product((0.58, 0.72, 0.9, 1.12, 1.4), (-0.2, 0.0, 0.2)):
+            reach = min(1 / scale, 1.6) if scale <= 1 else (1 - 1 / scale + 0.35) / 0.6
+            x, y = ((column + 0.5) / 8 - 1) / scale, ((row + 0.5) / 8 - 1) / scale
+            turned = x * math.cos(turn) - y * math.sin(turn), x * math.sin(turn) + y * math.cos(turn)
+            for shift in product((-0.6, -0.3, 0.0, 0.3, 0.6), repeat=2):
+                x, y = (value + reach * by for value, by in zip(turned, shift, strict=True))
+                found = sums.setdefault((scale, turn, *shift), [])
+                if max(abs(x), abs(y)) <= 1:
+                    left, top = (min(int((value + 1) * 8), 15) for value in (x, y))
+                    near = below[:, max(top - 2, 0) : top + 3, max(left - 2, 0) : left + 3]
+                    found.append((weight, float((near * cell[:, None, None]).sum(0).max())))
+    values = [sum(w * v for w, v in found) / sum(w for w, _ in found) for found in sums.values() if len(found) >= 20]
+    pair = alignment(image.float()[None], other.float()[None])
+    assert float(pair) == pytest.approx(max(values), abs=1e-4)
 
 
 def test_what_is_laid_on_may_be_closer_or_farther_away() -> None:
