@@ -13,13 +13,16 @@ from typing import NamedTuple
 from unicodedata import normalize
 
 from indexes.knowledge import image_names
-from indexes.knowledge.file_names import FileNames, KeyTable, image_files, is_inside
+from indexes.knowledge.file_names import FileNames, KeyTable, files_under, image_files, is_inside
 from indexes.knowledge.image_keys import loose_key
 from indexes.knowledge.image_names import IMAGE_SUFFIXES, Parts
+from retriever.wording import counted
 
 _SMALL = frozenset({"thumb", "thumbs", "thumbnail", "thumbnails", "small", "mini", "preview", "previews", "cache"})
 """Names of folders for smaller copies of images."""
-_LISTED = 3
+_LISTED, _SAMPLE = 3, 50
+_STARTS = {b"\xff\xd8\xff": ".jpg", b"\x89PNG": ".png", b"GIF8": ".gif", b"RIFF": ".webp"}
+"""The first bytes of images."""
 
 
 class Lookup(NamedTuple):
@@ -85,7 +88,16 @@ class ImageFiles:
         """The paths of the image files, in the order of a walk from the top."""
         with self._listing:
             self.refused.clear()
-            return FileNames(image_files(self.folder, self._refuse))
+            found = FileNames(image_files(self.folder, self._refuse))
+            self.refused += [] if len(found) else self._without_extension()
+            return found
+
+    def _without_extension(self) -> Iterator[str]:
+        """Yields the reason why files are not read that have no extension, if most of them are images."""
+        names = [name for name in files_under(self.folder, ("",)) if "." not in _last(name)]
+        images = [name + kind for name in names[:_SAMPLE] if (kind := _kind_of(self.folder / name))]
+        if 2 * len(images) > len(names[:_SAMPLE]):
+            yield f"{counted(len(names), 'file')} without an extension; name images like {images[0]}"
 
     def _refuse(self, path: str, error: OSError | None) -> None:
         self.refused.append(
@@ -163,6 +175,16 @@ class ImageFiles:
         stems = dict.fromkeys(loose_key(image_names.split_name(path[-1])[0]) for path in paths)
         similar = [self.names[int(number)] for stem in stems if stem for number in self._by_loose_stem[stem][:_LISTED]]
         return "no file of this name" + (f", but similar ones: {_listed(similar)}" if similar else "")
+
+
+def _kind_of(file: Path) -> str:
+    """Returns the extension that fits the first bytes of a file, "" if they are not those of an image."""
+    try:
+        with file.open("rb") as opened:
+            start = opened.read(4)
+    except OSError:
+        return ""
+    return next((extension for bytes_, extension in _STARTS.items() if start.startswith(bytes_)), "")
 
 
 def _listed(names: Sequence[str]) -> str:

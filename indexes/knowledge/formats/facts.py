@@ -38,7 +38,8 @@ _SHORT, _MOST_VALUES = 100, 100
 _DEEPEST = 3
 _PAIRED = r"(?:div|ul|ol|dl|b|i|u|em|strong|small|a|h\d|span|font|table|blockquote|pre|code|kbd|sup|sub)"
 _MARKUP = re.compile(
-    rf"<(?:p|br|hr|li|dt|dd|img)\b[^<>]*>|<{_PAIRED}\s[^<>]*>|</(?:p|li|dt|dd|{_PAIRED})\s*>", re.IGNORECASE
+    rf"<(?:p|br|hr|li|dt|dd)\s*/?>|<(?:p|br|hr|li|dt|dd|img|{_PAIRED})\s[^<>]*=[^<>]*>|</(?:p|li|dt|dd|{_PAIRED})\s*>",
+    re.IGNORECASE,
 )
 """A tag `<a>` that is neither closed nor has attributes is a word of a text about HTML."""
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#x[0-9A-Fa-f]{2,6});")

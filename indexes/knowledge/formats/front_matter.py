@@ -24,7 +24,7 @@ _LINK = re.compile(r"^([ \t]*(?:-[ \t]+|[^\s:#'\"-][^:\n]*:[ \t]+))(!?\[\[(?!\[)
 """A value that is a wiki link, which YAML reads as a list in a list."""
 _PLAIN = re.compile(
     r"^([ \t]*(?:-[ \t]+)?[^\s:#'\"-][^:\n]*:[ \t]+)"
-    r"(?![\"'\[{>|&*!])(?=[@`%]|[^\n]*(?::(?:\s|$)|[ \t]#))(\S.*?)[ \t]*$",
+    r"(?![\"'\[>|&*!]|\{(?![{%]))(?=[@`%{]|[^\n]*(?::(?:\s|$)|[ \t]#))(\S.*?)[ \t]*$",
     re.MULTILINE,
 )
 """A value that needs quotation marks in YAML."""

@@ -7,10 +7,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from indexes.knowledge.formats import page_images, page_parts
+from indexes.knowledge.formats import page_images, page_parts, page_titles
+from indexes.knowledge.formats.elements import with_words
 from indexes.knowledge.formats.fields import looks_like_image
 from indexes.knowledge.formats.html_text import Heading, Image, Piece, heading_of, lines_in, parse, pieces_of, prepare
 from indexes.knowledge.formats.losses import Losses, words_in
@@ -25,17 +27,21 @@ from retriever.types import ArticleImage, Entity, Section
 
 _WIKI = "#mw-content-text, body.mediawiki, .mw-parser-output, meta[name=generator][content^=MediaWiki]"
 _CITATION = re.compile(r"\[(?:\d{1,3}|[a-z]|(?:note|nb|n|fn) ?\d+|citation needed|clarification needed)\]")
-_SEPARATOR = re.compile(r"\s+[-|\u2013\u2014·:»]+\s|\s*[|\u2013\u2014·»]|:+\s")
 _RIGHTS = re.compile(r"©|\(c\) ?\d{4}|\bcopyright\b|\ball rights reserved\b|\bpowered by\b", re.IGNORECASE)
+_LEADING = 8
 _LONGEST_RIGHTS = 200  # most characters in a line of rights
 
 
 class Furniture(NamedTuple):
-    """What many pages of a file share: titles, navigation and logos, and images in their bodies."""
+    """What many pages of a file share: titles, navigation and logos, images in their bodies, and names of the site.
+
+    The latter are ends of titles with their separators: `Zoo: `, ` | Zoo`.
+    """
 
     titles: frozenset[str] = frozenset()
     links: frozenset[str] = frozenset()
     images: frozenset[str] = frozenset()
+    sites: frozenset[str] = frozenset()
 
 
 class Page(NamedTuple):
@@ -85,7 +91,7 @@ def read_page(
     if not source.lstrip().startswith("<"):  # scripts are often served as text/html
         losses.leave_out("files that are no pages", path, unit="files")
         return None
-    tree = parse(source)
+    tree = parse(with_words(source, is_page=True))
     if tree.body is None or any(map(_is_redirect, tree.css("meta"))):
         losses.leave_out("pages without text" if tree.body is None else "pages that lead to others", path, unit="files")
         return None
@@ -103,7 +109,11 @@ def read_page(
     inside = {node.mem_id for node in root.css("h1")}
     titles = (heading_of(node) for node in (*root.css("h1"), *tree.css("h1"), *tree.css("title")))
     own_titles = [name for name in titles if name and name not in furniture.titles]  # not the name of the site
-    title = given.get("title") or _title(title, shared_title, own_titles) or path
+    title = (
+        given.get("title")
+        or page_titles.without_site(page_titles.title_of(title, shared_title, own_titles), furniture.sites)
+        or path
+    )
     page_parts.remove([node for node in tree.css("h1") if node.mem_id not in inside and heading_of(node) == title])
     page_parts.count_around(root, tree.body, losses)
     if not (is_wiki or reading.keep_navigation):
@@ -161,6 +171,7 @@ class _Article:
     parts: list[tuple[int, str, list[str]]] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     is_above: bool = False  # the heading with the title
+    leading: int = 0  # number of lines that may be navigation, as the first ones of a page that does not show its title
 
     def sections(self) -> list[tuple[str, str]]:
         """Returns (title, text) of each section; those of a wiki without those below one that is left out."""
@@ -178,10 +189,19 @@ class _Article:
     def read(self, pieces: Iterable[Heading | Piece]) -> None:
         """Adds the parts of the page."""
         pieces = list(pieces)
-        self.is_above = any(one == Heading(1, self.title) for one in pieces)
+        headings = (one for one in pieces if one == Heading(1, self.title))
+        lines = (one for one in pieces[:-1] if isinstance(one, Piece) and one.text == self.title)
+        own = next(chain(headings, lines), None)
+        self.is_above = own is not None
+        self.leading = 0 if own or any(isinstance(one, Heading) for one in pieces[:1]) else _LEADING
         for piece in pieces:
+            if self.is_above and piece is own and isinstance(piece, Piece):
+                self.is_above = False
+                self.take(piece.images)
+                continue
             if isinstance(piece, Heading):
-                self.is_above = self.is_above and piece != Heading(1, self.title)
+                self.is_above = self.is_above and piece is not own
+                self.leading = 0
                 self._begin(piece.level, piece.text)
                 continue
             for line in piece.text.split("\n") if piece.text else ():
@@ -224,11 +244,12 @@ class _Article:
 
     def _add(self, line: str, is_links: bool) -> None:
         line = self._without_marks(line)
-        if is_links or self.is_above or (len(line) < _LONGEST_RIGHTS and _RIGHTS.search(line)):
+        if is_links or self.is_above or self.leading or (len(line) < _LONGEST_RIGHTS and _RIGHTS.search(line)):
             if line in self.furniture.links:
                 self.reading.losses.leave_out("navigation", line)
                 return
             self.links.add(line)
+            self.leading = 0 if self.furniture.links else max(self.leading - 1, 0)
         self.parts[-1][2].extend([line] if line else [])
 
     def _without_marks(self, line: str) -> str:
@@ -276,18 +297,6 @@ def _without_edges(pieces: list[Heading | Piece], losses: Losses) -> list[Headin
 
 def _is_link(piece: Piece) -> bool:
     return piece.is_links and not piece.images
-
-
-def _title(given: str, shared: str, headings: list[str]) -> str:
-    """Returns the title of a page, without the name of its site.
-
-    The `headings` are its first-level ones, then the content of its `<title>`; `shared` is its `og:title`.
-    """
-    for whole in filter(None, (given, shared, *headings[-1:])):
-        own = [one for one in headings if whole.casefold().startswith(one.casefold()) and one != whole]
-        if own and _SEPARATOR.match(whole[len(max(own, key=len)) :]):
-            return max(own, key=len)
-    return given or (headings[0] if headings and (not shared or headings[0] in shared) else shared)
 
 
 def _one_line(text: str) -> str:

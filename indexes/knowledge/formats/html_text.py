@@ -7,17 +7,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from indexes.knowledge.formats.elements import INLINE, with_words
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.tables import END, START, Cell, one_line, table_lines, write_superscripts
 
 INVISIBLE = "script, style, noscript, template, svg, iframe, object, audio, video, [hidden]"
 """Elements that no reader of a page sees as text."""
 DRAWINGS = ".mermaid, code.language-mermaid"  # elements with code that pages draw
-INLINE = frozenset(
-    {"-text", "a", "abbr", "b", "bdi", "big", "cite", "code", "del", "em", "font", "i", "ins", "kbd", "mark", "q", "s"}
-    | {"samp", "small", "span", "strong", "sub", "sup", "time", "u", "var", "label", "tt", "dfn", "strike", "img"}
-)
-"""Elements that are part of a line of text."""
 BREAK = "\x1f"  # stands for a line break until lines are split
 
 _ROWS = ("thead", "tbody", "tfoot")
@@ -68,7 +64,7 @@ def parse(html: str) -> Any:
 
 def read_html(html: str, losses: Losses) -> list[Heading | Piece]:
     """Returns the parts of a piece of HTML."""
-    body = parse(html).body
+    body = parse(with_words(html)).body
     if body is None:
         return []
     for node in outermost(body.css(INVISIBLE)):

@@ -14,7 +14,7 @@ import yaml
 from indexes.knowledge.file_names import sorted_files
 from indexes.knowledge.formats import streams
 from indexes.knowledge.formats.encodings import not_utf8
-from indexes.knowledge.formats.fields import field_of, kind, looks_like_image, unique_keys
+from indexes.knowledge.formats.fields import GUESSES, field_of, kind, looks_like_image, unique_keys
 from indexes.knowledge.formats.frames import are_columns, of_lists, rows_in
 from indexes.knowledge.formats.front_matter import Loader
 from indexes.knowledge.formats.losses import Losses
@@ -241,7 +241,8 @@ def _of_object(value: Mapping[str, Any], where: str, losses: Losses, itself: boo
         yield from of_lists((f"{where}: row {number}", row) for number, row in enumerate(rows, start=1))
         return
     titled = _titled(value) or (field_of(value, "id", {})[1] is not None and _titled(lifted(value)))
-    lists = [] if itself and titled else list(_lists(value))
+    is_row = itself and (titled or any(name in value for name in GUESSES["title"]))  # its title may be null
+    lists = [] if is_row or _are_entries(value) else list(_lists(value))
     if lists:
         lists.sort(
             key=lambda one: (2 * sum(map(_titled, one)) >= len(one), len(one))
@@ -249,7 +250,7 @@ def _of_object(value: Mapping[str, Any], where: str, losses: Losses, itself: boo
         for other in lists[:-1]:
             losses.leave_out(_OTHER_LISTS, next(map(str, other[0])), len(other), "entities")
         yield from _numbered(where, lists[-1])
-    elif titled:
+    elif titled or is_row:
         yield where, value
     elif _holds_objects(value):
         yield from _keyed_rows((f"{where}: entry {key!r}", key, one) for key, one in value.items())
@@ -280,6 +281,11 @@ def _lists(value: Any, depth: int = 0) -> Iterator[list[Mapping[str, Any]]]:
             yield from _lists(one, depth + 1)
     elif isinstance(value, list) and value and all(isinstance(one, Mapping) for one in value):
         yield value
+
+
+def _are_entries(value: Mapping[str, Any]) -> bool:
+    """Returns whether an object has nothing but objects, most of them with a title: the rows, by their ids."""
+    return _holds_objects(value) and 2 * sum(map(_titled, value.values())) > len(value)
 
 
 def _holds_objects(value: Any) -> bool:

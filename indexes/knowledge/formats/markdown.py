@@ -20,6 +20,7 @@ from indexes.knowledge.formats.encodings import BEGINNING, encoding_of, not_utf8
 from indexes.knowledge.formats.facts import as_sections, plain, plain_title, short_values
 from indexes.knowledge.formats.fields import Names, field_of, looks_like_image, string_of
 from indexes.knowledge.formats.html_text import Heading, Image, Piece
+from indexes.knowledge.formats.includes import with_included
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.markdown_text import is_icon, note_name, parse
 from indexes.knowledge.formats.note_files import article_files, as_words, common_names, named_by, with_line_breaks
@@ -200,10 +201,10 @@ class _Notes:
             return text
 
         note = Note(losses, embedded)
-        body = without_drawing(self._settings, body, losses)
+        body = with_included(without_drawing(self._settings, body, losses), file, self._folder, losses)
         text = without_site_markup(body, note, components=file.suffix.lower() == ".mdx")
         self._fields = [(name, " ".join(map(_words, parse(value, Losses())))) for name, value in note.fields]
-        return parse(text, losses, self._named)
+        return parse(text, losses, self._named, indented_code=file.suffix.lower() != ".mdx")
 
 
 def _words(piece: Heading | Piece) -> str:

@@ -72,9 +72,14 @@ _CONTAINER = re.compile(
 are code; for browsers and authors, it is one element."""
 
 
-def parse(text: str, losses: Losses, notes: frozenset[str] = frozenset()) -> list[Heading | Piece]:
-    """Returns the parts of a Markdown text, in order. Wiki links may lead to `notes`, by `note_name`."""
-    parser, env = _parser(), {"notes": notes, "losses": losses}
+def parse(
+    text: str, losses: Losses, notes: frozenset[str] = frozenset(), indented_code: bool = True
+) -> list[Heading | Piece]:
+    """Returns the parts of a Markdown text, in order. Wiki links may lead to `notes`, by `note_name`.
+
+    Without `indented_code`, as in MDX, indented lines are text.
+    """
+    parser, env = _parser(indented_code), {"notes": notes, "losses": losses}
     tokens = list(_as_pages_show(parser.parse(text, env), env, losses))
     pieces = read_html(parser.renderer.render(tokens, parser.options, env), losses)
     return [
@@ -111,13 +116,15 @@ def _as_pages_show(tokens: Iterable[Token], env: EnvType, losses: Losses) -> Ite
 def _words_of(tokens: list[Token], losses: Losses) -> list[Token]:
     """Returns the tokens of a paragraph as pages show them."""
     found, hidden = [], ""
+    raw = (_RAW.match(token.content) for token in tokens if token.type == "html_inline")
+    ends = {tag[2].lower() for tag in raw if tag is not None and tag[1]}
     is_titled = bool(tokens) and _CALLOUT.match(tokens[0].content) is not None
     for token in tokens:
         if is_titled and token.type == "softbreak":  # the title stands on a line of its own
             token.type, token.tag, is_titled = "hardbreak", "br", False
         if token.type == "html_inline":
             _count_comments(token.content, losses)
-            if (tag := _RAW.match(token.content)) is not None:
+            if (tag := _RAW.match(token.content)) is not None and (hidden or tag[2].lower() in ends):
                 hidden = "" if tag[1] else tag[2]
                 continue
         elif token.type == "text":
@@ -143,7 +150,8 @@ def _count_comments(html: str, losses: Losses) -> None:
 def _with_markdown(html: str, env: EnvType) -> str:
     """Returns an HTML block with the Markdown in it as HTML, as site generators read it."""
     if _RAW.search(html) and not _CLOSED.search(html):
-        html = _RAW.sub("", html)  # or the rest of the page would be part of it
+        # or the rest of the page would be part of it
+        html = _RAW.sub(lambda tag: "" if tag[1] or "=" in tag[0] else escape(tag[0]), html)
     if not _IN_HTML.search(html):
         return html
     parts = _ANY_TAG.split(html)
@@ -183,8 +191,10 @@ def _without_marks(text: str) -> str:
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _parser(indented_code: bool = True) -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    if not indented_code:
+        parser.disable("code")
     parser.inline.ruler.before("link", "obsidian", _obsidian)
     parser.inline.ruler.before("link", "loose_image", loose_image)
     parser.inline.ruler.before("link", "comment", _comment)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from indexes.knowledge.formats import html_text
+from indexes.knowledge.formats.elements import INLINE
 from indexes.knowledge.formats.encodings import BEGINNING, encoding_of, likely_encoding
-from indexes.knowledge.formats.html_text import DRAWINGS, INLINE, INVISIBLE, Image
+from indexes.knowledge.formats.html_text import DRAWINGS, INVISIBLE, Image
 from indexes.knowledge.formats.losses import Losses, words_in
 from indexes.knowledge.ids import canonical_url
 

@@ -52,6 +52,8 @@ def table_lines(rows: Sequence[Sequence[Cell]], losses: Losses) -> list[str]:
     Values without text are left out; the others keep the names of their columns. A cell that spans rows is part of each
     of them; one that spans columns has all their names. A header that spans the table is put before the rows below it.
     """
+    if any(cell.text in ("(", ")") for row in rows for cell in row):  # a line of code
+        return [" ".join(cell.text for cell in row if cell.text) for row in rows]
     grid = _grid(rows)
     width = max(map(len, grid), default=0)
     titles, names, begin = _head(grid, width)

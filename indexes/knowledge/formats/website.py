@@ -14,6 +14,7 @@ from indexes.knowledge.formats.fields import looks_like_image
 from indexes.knowledge.formats.html import Furniture, Page, Resolve, measuring, read_page
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.page_images import LARGE, image_path
+from indexes.knowledge.formats.page_titles import site_names
 from indexes.knowledge.formats.reading import Entry, Reading, attempt
 from indexes.knowledge.formats.selection import in_same_languages
 from indexes.knowledge.image_files import ImageFiles
@@ -33,17 +34,19 @@ def furniture_of(pages: list[tuple[bytes, str]], reading: Reading, resolve: Reso
     half, tenth = len(pages) / 2, max(3, len(pages) / 10)
     found = Furniture()
     for _ in range(2):  # what is above the title is known once the titles of the site itself are
-        titles, links, images = Counter[str](), Counter[str](), Counter[str]()
+        titles, links, images, sites = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
         for page in _readable(pages, reading, found, resolve):
             titles[page.title] += 1
+            sites.update(site_names(page.title))
             links.update(page.links)
             images.update({image.url for image in page.images} | {page.main or ""})
         found = Furniture(
             found.titles | {title for title, count in titles.items() if count >= half},
             frozenset(one for one, count in links.items() if count >= (tenth if looks_like_image(one) else half)),
             frozenset(image for image, count in images.items() if count >= tenth),
+            found.sites | {name for name, count in sites.items() if count >= half},
         )
-        if not found.titles:
+        if not (found.titles or found.sites):
             break
     return found
 
@@ -51,7 +54,7 @@ def furniture_of(pages: list[tuple[bytes, str]], reading: Reading, resolve: Reso
 def _readable(
     pages: Iterable[tuple[bytes, str]], reading: Reading, known: Furniture, resolve: Resolve
 ) -> Iterator[Page]:
-    known = Furniture(known.titles)
+    known = Furniture(known.titles, sites=known.sites)
     for html, path in pages:
         with suppress(ValueError):  # reported when it is read
             uncounted = replace(reading, losses=Losses())

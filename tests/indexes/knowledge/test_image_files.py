@@ -264,3 +264,13 @@ def test_only_images_on_the_web_are_to_be_downloaded() -> None:
         said
     ] * 3
     assert [advice_on([one]) for one in ("file:///home/x.png", "C://x.png", "img/x.png", "")] == [""] * 4
+
+
+def test_images_without_an_extension_are_named(tmp_path: Path) -> None:
+    for name in ("owls/barn", "owls/snowy"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / name, "WEBP")
+    (tmp_path / "NOTICE").write_text("All owls.")
+    files = ImageFiles(tmp_path)
+    assert not len(files.names)
+    assert files.refused == ["3 files without an extension; name images like owls/barn.webp"]

@@ -144,3 +144,9 @@ def test_hugos_build_options_are_settings(tmp_path: Path) -> None:
     (tmp_path / "b.md").write_text("---\ntitle: B\nbuild: 1967\n---\nText.")
     found = {one.title: one.sections[-1].text for one in read_knowledge_base(tmp_path)}
     assert found == {"A": "Rating: 9", "B": "Build: 1967"}
+
+
+def test_a_template_that_is_no_yaml(tmp_path: Path) -> None:
+    text = "---\nkinds:\n  - Owls\n  - Birds\nseen: {{date}}\nby: {% who %}\n---\nHoots.\n"
+    settings, body = split_front_matter(text)
+    assert settings == {"kinds": ["Owls", "Birds"], "seen": "{{date}}", "by": "{% who %}"} and body == "Hoots.\n"

@@ -342,3 +342,25 @@ def test_values_with_one_label_are_a_list(tmp_path: Path) -> None:
     [fox] = read_knowledge_base(tmp_path)
     expected = "place: Fort-Fox; Bay\nyear: 2020\nHeight: 3 m; 4 m\nNote: a: b\nNote: c"
     assert fox.sections[0].text == expected
+
+
+def test_words_in_angle_brackets(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(
+        "# Box<Lid>\n\nThe <title> of <script> pages, a Box<Lid> for <your name>. If x<y and y>z, press <kbd>Esc</kbd>."
+        "\n\n## Jar<T extends Lid>\n\n| Kind<A> | No |\n|---|---|\n| Tin<B> | 3 |\n\n![A Jar<T>](jar.png)\n"
+    )
+    (entity,) = read_knowledge_base(tmp_path)
+    assert entity.title == "Box<Lid>" and entity.images[0].caption == "A Jar<T>"
+    assert [(one.title, one.text) for one in entity.sections] == [
+        ("Box<Lid>", "The <title> of <script> pages, a Box<Lid> for <your name>. If x<y and y>z, press Esc."),
+        ("Jar<T extends Lid>", "Kind<A>: Tin<B>, No: 3"),
+    ]
+
+
+def test_indented_parts_of_components_are_no_code(tmp_path: Path) -> None:
+    (tmp_path / "a.mdx").write_text(
+        "# Oven\n\n<Tabs>\n  <Tab>\n      Heat *slowly*.\n\n      ![A loaf](loaf.png)\n\n"
+        "      ```sh\n      bake\n      ```\n  </Tab>\n</Tabs>\n"
+    )
+    (entity,) = read_knowledge_base(tmp_path)
+    assert entity.sections[0].text == "Heat slowly.\nbake" and entity.image == "loaf.png"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from indexes.knowledge.formats import guess_format, hash_knowledge_base, read_knowledge_base
+from indexes.knowledge.formats.facts import plain
 from indexes.knowledge.formats.json_rows import read_rows
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.reading import SkippedEntries
@@ -425,3 +426,36 @@ def test_tags_that_are_words_of_a_title_stay(tmp_path: Path, written: str, title
     note.parent.mkdir()
     note.write_text(f"---\ntitle: {json.dumps(written)}\n---\n\nSome text.\n")
     assert [one.title for one in read(note.parent)] == [title]
+
+
+def test_entries_of_a_file_in_a_folder_with_lists_in_them(tmp_path: Path) -> None:
+    kept = {"parts": [{"name": "Mast", "number": 2}, {"name": "Keel", "number": 1}]}
+    boats = {"sloop": {"name": "Sloop", "about": "One mast.", **kept}, "yawl": {"name": "Yawl", **kept}}
+    (tmp_path / "boats.json").write_text(json.dumps(boats))
+    (tmp_path / "raft.json").write_text(json.dumps({"name": "Raft"}))
+    assert [(one.id, one.title) for one in read(tmp_path)] == [("sloop", "Sloop"), ("yawl", "Yawl"), ("raft", "Raft")]
+
+
+def test_a_file_whose_title_is_null_is_no_list_of_what_it_holds(tmp_path: Path) -> None:
+    maker = {"maker": [{"full_name": "Ida Kiln"}, {"full_name": "Otto Kiln"}]}
+    (tmp_path / "1.json").write_text(json.dumps({"id": "1", "title": "Jug", **maker}))
+    (tmp_path / "2.json").write_text(json.dumps({"id": "2", "title": None, **maker}))
+    skipped = SkippedEntries(1)
+    assert [one.title for one in read_knowledge_base(tmp_path, skipped=skipped)] == ["Jug"]
+    assert [one["place"] for one in skipped.listed] == ["2.json ('2')"] and "no title" in skipped.listed[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("<p>A Stack<Plate> holds plates</p>", "A Stack<Plate> holds plates"),
+        ("Dict<Str, List<Int>> is <b>nested</b>", "Dict<Str, List<Int>> is nested"),
+        ("if a<b and c>d<br>then stop", "if a<b and c>d\nthen stop"),
+        ("0<p<1 is a <i>chance</i>", "0<p<1 is a chance"),
+        ("Hello <your name>,<br/>the <em> tag, <em>really</em>", "Hello <your name>,\nthe <em> tag, really"),
+        ("<my-card>A card</my-card><o:p>x</o:p><other>y</other><b>z</b>", "A card\nx\ny\nz"),
+        ("<!-- a <b> --> <i>left</i> <!-- open <i>", "left"),
+    ],
+)
+def test_what_only_looks_like_a_tag_is_text(text: str, words: str) -> None:
+    assert plain(text) == words

@@ -277,3 +277,35 @@ def test_pages_that_are_no_articles_are_named(tmp_path: Path) -> None:
         "pages without text": ("files", 1, "c.html: c.html"),
         "files that are no pages": ("files", 1, "d.html: d.html"),
     }
+
+
+def test_a_site_that_is_named_in_every_title_and_shows_no_heading(tmp_path: Path) -> None:
+    for number, name in enumerate(("Adze", "Burin", "Chisel", "Drawknife", "Eyelet", "Froe", "Gouge")):
+        (tmp_path / f"{number}.html").write_text(
+            f"<html><head><title>Tool shed 3: {name} page</title></head><body><div>Tool shed 3</div><div>No match</div>"
+            f"<div class='name'>{name} page</div><div>Used for wood.</div><div>Stored in drawer {number}.</div></body>"
+        )
+    (tmp_path / "search.html").write_text("<div>Tool shed 3</div><div>No match</div>")
+    losses = Losses(str(tmp_path))
+    found = list(read_knowledge_base(tmp_path, losses=losses))
+    assert [one.title for one in found[:2]] == ["Adze page", "Burin page"] and len(found) == 7
+    assert texts(found[2]) == [("Chisel page", "Used for wood.\nStored in drawer 2.")]
+    assert losses.left_out["navigation"].count == 40 and losses.left_out["pages without text"].count == 1
+
+
+def test_words_in_angle_brackets_of_a_page(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(
+        "<html><head><title>Rack<Hat></title></head><body><h1>Rack<Hat></h1><b>A <dl><dt>Rack<T, U></dt>"
+        "<dd>holds</dd></dl><p>Hats of <your name> if 0<n<9</p></body></html>"
+    )
+    (entity,) = read(tmp_path)
+    assert entity.title == "Rack<Hat>"
+    assert texts(entity) == [("Rack<Hat>", "A\nRack<T, U>: holds\nHats of <your name> if 0<n<9")]
+
+
+def test_the_signature_of_a_function_in_a_table(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text(
+        "<h1>Kiln</h1><table><tr><td>int fire</td><td>(</td><td>int</td><td>hours</td><td>)</td></tr></table>"
+    )
+    (entity,) = read(tmp_path)
+    assert texts(entity) == [("Kiln", "int fire ( int hours )")]
