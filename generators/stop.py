@@ -25,8 +25,10 @@ def stopped(generation: Generation, stop: Sequence[str]) -> Generation:
     if whole is None or (answer := before_stop(whole, stop)) == whole:
         return generation
     answer = answer.rstrip()
-    span = generation.span and answer and (generation.span[0], generation.span[0] + len(answer))
-    return replace(generation, answer=answer, span=span or None, ending="complete")
+    span = generation.span if answer else None
+    if span and span[1] - span[0] == len(whole):  # a "Yes" has the span that it rests on
+        span = span[0], span[0] + len(answer)
+    return replace(generation, answer=answer, span=span, ending="complete")
 
 
 async def until_stop(pieces: AsyncIterator[str | Generation], stop: Sequence[str]) -> AsyncIterator[str | Generation]:

@@ -193,11 +193,25 @@ ENGLISH = 0.75
 """Minimum share of English words in a question without any of these."""
 
 
+_FOREIGN = {  # without "was", "come", "comment", "hur" and others that English has, too
+    *("wer", "wie", "wo", "wann", "warum", "wieso", "welche", "welcher", "welches", "wieviel", "ist"),
+    *("qui", "que", "quoi", "quel", "quelle", "quels", "quelles", "quand", "combien", "pourquoi", "est"),
+    *("quien", "cual", "cuando", "cuanto", "cuanta", "cuantos", "donde", "como", "quem", "qual", "quais", "quando"),
+    *("quanto", "quanta", "quanti", "quante", "onde", "dove", "chi", "cosa", "quale", "perche"),
+    *("hoe", "waar", "wanneer", "waarom", "welk", "hvor", "hvad", "hvem", "hva", "hvornar", "vem", "vad", "hvilken"),
+    *("kuka", "missa", "milloin", "kuinka", "kto", "gdzie", "kiedy", "ile", "jak", "kdo", "kde", "kdy", "kolik"),
+    *("berapa", "siapa", "apa", "kapan", "nerede", "kac", "mikor", "hany", "cine", "unde"),
+}
+"""Question words of other languages in ASCII."""
+
+
 def is_english(question: str) -> bool:
     """Returns whether a question is probably in English; up to three ASCII words may be a name, so they pass."""
     asked = re.findall("[a-z]+", question.lower())
-    if not _ENGLISH.isdisjoint(asked) or (question.isascii() and len(asked) <= 3):
+    if not _ENGLISH.isdisjoint(asked):
         return True
+    if question.isascii() and len(asked) <= 3:
+        return len(asked) < 2 or _FOREIGN.isdisjoint(asked[:2]) or english_share(question.lower()) >= 0.5
     return english_share(question) >= ENGLISH
 
 

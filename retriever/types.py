@@ -212,7 +212,8 @@ class Generation:
     Attributes:
         answer: The answer, or `None` when it abstains.
         confidence: 0 to 1, or `None` if the generator has none.
-        span: The answer's characters in `Evidence.text` (start, end), for an extractive reader.
+        span: The answer's characters in `Evidence.text` (start, end), for an extractive reader: of a "Yes", a "No" or a
+            converted value, what it rests on; of an answer to two questions, the first.
         evidence: The section that the answer is from, if it is one of the request's `others`.
         truncated: True if the evidence was cut to fit the model's context.
         declined: True if the generator was not asked, because the image was not recognized.

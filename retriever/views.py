@@ -53,8 +53,8 @@ class AnswerView(View):
     answer: str | None
     """Null if the evidence does not answer the question, or the generator failed."""
     grounded: bool | None = None
-    """Whether the evidence contains the answer word for word. Null without an answer, and for an agent's, whose claims
-    cite their sources."""
+    """Whether the evidence contains the answer word for word, or what a "Yes", a "No" or a converted value rests on.
+    Null without an answer, and for an agent's, whose claims cite their sources."""
     confidence: float | None
     """From 0 to 1, null if the generator reports none."""
     abstained: bool

@@ -109,7 +109,8 @@ class EvidenceOut(View):
     """Position of the section in the article as published."""
     text: str
     span: tuple[int, int] | None = None
-    """Start and end of the answer in `text`, in Unicode characters, if it occurs there word for word."""
+    """Start and end of the answer in `text`, in Unicode characters, if it occurs there word for word, or of
+    what a "Yes", a "No" or a converted value rests on."""
     scores: SectionScores
 
 

@@ -42,6 +42,20 @@ _AGAINST = re.compile(
     r"|n't\b",
     re.IGNORECASE,
 )
+_IMAGE = r"\b(?:photo\w*|picture|image|shot|snapshot)\b"
+_MADE = r"\b(?:took|takes?|taken|taking|shot|shoots?|captured|snapped|uploaded|credit\w*|copyright|camera|lens)\b"
+_PHOTOGRAPH = re.compile(rf"{_MADE}.*{_IMAGE}|{_IMAGE}.*{_MADE}|\bphotograph(?:er|ed)\b", re.IGNORECASE)
+_OF_PHOTOGRAPHS = re.compile(r"\b(?:photo\w*|pictures?|images?|camera|snapshots?|credits?)\b", re.IGNORECASE)
+"""A question about the photograph itself, and what a text that answers it says; what the image shows does not."""
+_EXCEPT = re.compile(
+    r"^(?:what|which|who|where|when|how)\b.*(?:\b(?:not|except|other than|besides)\b|n['\u2019]t\b)", re.IGNORECASE
+)
+_DENIED = re.compile(
+    r"\b(?:no|without|except|other than|besides|lacks?|neither|nor|only|un\w+|in\w+ible)\b", re.IGNORECASE
+)
+"""A question for what is not so, and further words of a text that says it."""
+_YEARS = re.compile(r"(?<![\d.,])(?:1\d|20)\d\d(?![\d.,]\d|\d|\s?(?:%|[ck]?m\b|f(?:t|eet)|people|visitors))")
+_PERIOD = re.compile(r"(?<!\d)((?:1\d|20)\d\d)\s?(?:-|\u2013|to|until|and)\s?((?:1\d|20)\d\d|\d\d)(?!\d)")
 _DATE = rf"(?:\d{{1,2}} {MONTH}(?: \d{{4}})?|{MONTH} \d{{1,2}}(?:, \d{{4}})?|\d{{4}})"
 _FIGURES = re.compile(rf"\W*{NUMBER}(?:[\s-]*(?:{NUMBER}|%|{_TIME}|{MONTH}|to|or|and))*\W*", re.IGNORECASE)
 _DATED = re.compile(rf"(?<=[^\W\d_]),? \(?{_DATE}\)?$", re.IGNORECASE)
@@ -52,8 +66,12 @@ _HEDGES = re.compile(
 )
 
 
-def kind_of_answer(question: str) -> Callable[[str, int, int], bool]:
+def kind_of_answer(question: str, context: str = "") -> Callable[[str, int, int], bool]:
     """Returns a function that tells whether a span of a text is of the kind that a question asks for.
+
+    Args:
+        question: The question.
+        context: Titles, whose years every line of the text may mean.
 
     Example:
         >>> [kind_of_answer("How many people live here?")(text, 0, len(text)) for text in ("84%", "81 years", "4,200")]
@@ -65,6 +83,8 @@ def kind_of_answer(question: str) -> Callable[[str, int, int], bool]:
     year, named, share = _YEAR.search(question), _NAMED.match(question), _SHARE.search(question)
     dated = _DATE_ASKED.search(question)
     choice, against = _CHOICE.match(question.strip()), _AGAINST.search(question)
+    photograph, excluded = _PHOTOGRAPH.search(question), _EXCEPT.match(question)
+    years = {int(one) for one in _YEARS.findall(question) if one not in context}
 
     def fits(text: str, start: int, end: int) -> bool:
         span = text[start:end]
@@ -85,6 +105,14 @@ def kind_of_answer(question: str) -> Callable[[str, int, int], bool]:
         if named and _FIGURES.fullmatch(span):
             return False
         if choice and not any(_forms(span, option) for option in choice.groups()):
+            return False
+        line = _part(text, start, end, r"\n")
+        part = _part(text, start, end, r"\n|; |[.!?] ")
+        if years and not all(_is_about(part if _YEARS.search(part) else line, year) for year in years):
+            return False
+        if photograph and not _OF_PHOTOGRAPHS.search(line):
+            return False
+        if excluded and not (_AGAINST.search(line) or _DENIED.search(line)):
             return False
         return bool(against) or not _AGAINST.search(_label(text, start))
 
@@ -116,6 +144,19 @@ def core(text: str, start: int, end: int, question: str) -> tuple[int, int]:
         if found and not re.search(r"\d", span[: found.start()]) and not _HEDGES.fullmatch(span[: found.start()]):
             return start, start + found.start()
     return start, end
+
+
+def _part(text: str, start: int, end: int, break_: str) -> str:
+    """Returns the part of a text that a span is in, between two breaks."""
+    begin = max((found.end() for found in re.finditer(break_, text[:start])), default=0)
+    stop = re.compile(break_).search(text, end)
+    return text[begin : stop.start() if stop else len(text)]
+
+
+def _is_about(line: str, year: int) -> bool:
+    """Returns whether a line names a year, or a period with it: "1948-52"."""
+    periods = ((int(first), int(first[: 4 - len(last)] + last)) for first, last in _PERIOD.findall(line))
+    return re.search(rf"(?<!\d){year}(?!\d)", line) is not None or any(a <= year <= b for a, b in periods)
 
 
 def _label(text: str, start: int) -> str:

@@ -9,11 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from generators.reader.closed import Verdict, in_own_words, is_closed, verdict
+from generators.reader.comparisons import Comparison, compared, comparison_of
 from generators.reader.model import WEIGHTS_FILE, SpanModel, Window, windows
+from generators.reader.parts import joined, parts_of
 from generators.reader.spans import Span, best_span
+from generators.reader.units import asked_unit, in_unit
 from retriever.lexical import is_english
 from retriever.models.bm25 import BM25
 from retriever.types import Evidence, Generation, GenerationRequest
@@ -22,13 +28,10 @@ PRIOR = 16.0
 """Weight of step 3's scores, 0 to 1, against the margins of spans; chosen on Atlas's dev questions."""
 SURE = 6.0
 """Margin in nats from which a span is the answer, without a look at other windows and sections."""
-_CLOSED = re.compile(
-    r"^(?:(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|should|may|might|must)(?:n't)?|am i)\b",
-    re.IGNORECASE,
-)
+PLAIN = 0.87
+"""Confidence of a sentence that has all words of a yes-or-no question: on BoolQ, 52 of 60 such answers are right."""
 _NO_VALUE = re.compile(r"(?<![\w/])n/a(?![\w/])", re.IGNORECASE)
 """What tables have in place of a value; "NA" and "none" may be one."""
-_CHOICE = re.compile(r"\bor\b(?! not\b)", re.IGNORECASE)
 
 
 _WORDS = BM25()
@@ -42,16 +45,6 @@ class Choice(NamedTuple):
     section: int
     span: Span
     signs: tuple[float, ...]
-
-
-def is_closed(question: str) -> bool:
-    """Returns whether a question can be answered by yes or no; "Is it A or B?" can not.
-
-    Example:
-        >>> is_closed("Is it edible?"), is_closed("Is it edible or poisonous?"), is_closed("How edible is it?")
-        (True, False, False)
-    """
-    return bool(_CLOSED.match(question.strip())) and not _CHOICE.search(question)
 
 
 def signs_of(question: str, span: Span) -> tuple[float, ...]:
@@ -109,7 +102,8 @@ def _read(
     scores = model.scores([window for _, _, window in rows])
     for (number, position, window), scored in zip(rows, scores, strict=True):
         question, sections, behind = requests[number]
-        span = best_span(window, scored, question, sections[position].text, sections[position].entity_title)
+        section = sections[position]
+        span = best_span(window, scored, question, section.text, section.entity_title, section.section_title)
         if span is None:
             continue
         old = best.get(number)
@@ -149,17 +143,31 @@ class ExtractiveReader:
 
     def read_all(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Returns the best spans, or abstentions; a confidence is the probability of being right."""
+        parts = [parts_of(request.question) for request in requests]
+        answers = iter(
+            self._read_parts(
+                [replace(one, question=part) for one, own in zip(requests, parts, strict=True) for part in own]
+            )
+        )
+        return [joined(own, list(islice(answers, len(own)))) for own in parts]
+
+    def _read_parts(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
+        """Returns the answers to questions of one part."""
+        closed = [comparison_of(request.question) or _plain_verdict(request) for request in requests]
         asked = [
-            (request.question, [request.evidence, *(other.evidence for other in request.others)],
+            (one.question if isinstance(one, Comparison) else request.question, _sections(request),
              [0.0, *(other.behind for other in request.others)])
-            if request.evidence is not None and is_english(request.question)
+            if not isinstance(one, Verdict) and request.evidence is not None and is_english(request.question)
             else (request.question, [], [])
-            for request in requests
+            for request, one in zip(requests, closed, strict=True)
         ]  # fmt: skip
         found = choose(self._model, asked)
-        return [self._answer(request, choice) for request, choice in zip(requests, found, strict=True)]
+        return [
+            _stated(request, one) if isinstance(one, Verdict) else self._answer(request, choice, one)
+            for request, one, choice in zip(requests, closed, found, strict=True)
+        ]
 
-    def _answer(self, request: GenerationRequest, choice: Choice | None) -> Generation:
+    def _answer(self, request: GenerationRequest, choice: Choice | None, comparison: Comparison | None) -> Generation:
         if choice is None:
             foreign = request.evidence is not None and not is_english(request.question)
             return Generation(None, 0.0, limitation=_FOREIGN if foreign else None)
@@ -169,10 +177,43 @@ class ExtractiveReader:
         other = request.others[choice.section - 1].evidence if choice.section else None
         evidence = other or request.evidence
         assert evidence is not None
-        start, end = choice.span.start, choice.span.end
-        if any(mark.start() <= start and end <= mark.end() for mark in _NO_VALUE.finditer(evidence.text)):
+        text, start, end = evidence.text, choice.span.start, choice.span.end
+        if any(mark.start() <= start and end <= mark.end() for mark in _NO_VALUE.finditer(text)):
             return Generation(None, confidence)
-        return Generation(evidence.text[start:end], confidence, (start, end), evidence=other)
+        answer = text[start:end]
+        if comparison:
+            holds = compared(comparison, text, start, end)
+            answer = answer if holds is None else "Yes" if holds else "No"
+        elif is_closed(request.question):
+            said = in_own_words(request.question, evidence.entity_title, text, start, end)
+            if said is None:
+                return Generation(None, confidence)
+            answer = said
+        elif unit := asked_unit(request.question):
+            given = in_unit(text, start, end, unit)
+            if given is None:
+                return Generation(None, confidence)
+            answer, start, end = given
+        return Generation(answer, confidence, (start, end), evidence=other)
+
+
+def _sections(request: GenerationRequest) -> list[Evidence]:
+    """Returns the sections that may have the answer, best first."""
+    return [*filter(None, [request.evidence]), *(other.evidence for other in request.others)]
+
+
+def _plain_verdict(request: GenerationRequest) -> Verdict | None:
+    """Returns what a sentence says plainly about a yes-or-no question."""
+    sections = _sections(request)
+    if not sections or not is_closed(request.question) or not is_english(request.question):
+        return None
+    return verdict(request.question, sections[0].entity_title, [(one.section_title, one.text) for one in sections])
+
+
+def _stated(request: GenerationRequest, found: Verdict) -> Generation:
+    section = _sections(request)[found.section]
+    answer = found.word or section.text[found.start : found.end]
+    return Generation(answer, PLAIN, (found.start, found.end), evidence=section if found.section else None)
 
 
 _FOREIGN = "the extractive reader reads questions in English only"

@@ -76,7 +76,9 @@ class Span(NamedTuple):
     share: float
 
 
-def best_span(window: Window, scores: FloatArray, question: str, text: str, title: str) -> Span | None:
+def best_span(
+    window: Window, scores: FloatArray, question: str, text: str, title: str, heading: str = ""
+) -> Span | None:
     """Returns the best span of a window, `None` if no words are in it.
 
     Args:
@@ -85,6 +87,7 @@ def best_span(window: Window, scores: FloatArray, question: str, text: str, titl
         question: The question; "how many" names the unit itself.
         text: The section.
         title: The article's title, which is no answer.
+        heading: The section's title.
     """
     count = len(window.places)
     inside = slice(window.begin, window.begin + count)
@@ -110,7 +113,11 @@ def best_span(window: Window, scores: FloatArray, question: str, text: str, titl
     flat = pairs.ravel()
     tried = np.argpartition(-flat, min(_TRIED, len(flat) - 1))[:_TRIED] if len(flat) else np.zeros(0, int)
     total = np.logaddexp(np.logaddexp.reduce(flat), null) if len(flat) else null
-    named, counted, fits = _folded(title), bool(_HOW_MANY.search(question)), kind_of_answer(question)
+    named, counted, fits = (
+        _folded(title),
+        bool(_HOW_MANY.search(question)),
+        kind_of_answer(question, f"{title} {heading}"),
+    )
     for place in tried[np.argsort(-flat[tried], kind="stable")]:
         if not np.isfinite(flat[place]):
             break

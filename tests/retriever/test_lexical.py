@@ -19,6 +19,8 @@ from retriever.models.bm25 import BM25
         "wingspan",
         "Describe the plumage",
         "Calories per serving?",
+        "Como height",
+        "Tokyo Tower",
         "Is it made of wood?",
     ],
 )
@@ -36,6 +38,10 @@ def test_english_questions(question: str) -> None:
         "यह मंदिर कितना पुराना है?",
         "高さは何メートルですか",
         "Höhe?",
+        "Quanto pesa?",
+        "Was ist das?",
+        "wie hoch",
+        "Hvor gammel?",
     ],
 )
 def test_questions_in_other_languages(question: str) -> None:
