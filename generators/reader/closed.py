@@ -138,7 +138,11 @@ def in_own_words(question: str, title: str, text: str, start: int, end: int) -> 
         if things <= frozenset(tokenize(value)) or (len(items) > 1 and things in items):
             return "Yes"
     near = next(frozenset(tokenize(text[one:other])) | label for one, other, label in _statements(text) if other >= end)
-    return span if things <= near or _YES.match(span) or _NO.match(span) else None
+    if _YES.match(span) or _NO.match(span):
+        return span
+    if any(map(_DENIAL.fullmatch, _TOKEN.findall(span))):
+        return span if things & near else None
+    return span if things & frozenset(tokenize(span)) and len(things & near) >= min(2, len(things)) else None
 
 
 def _statements(text: str) -> Iterator[tuple[int, int, frozenset[str]]]:

@@ -90,7 +90,7 @@ def _open(verb: str, subject: str, how: str, after: str, unit: str | None) -> st
     return f"How many {after} {verb} {subject}?"
 
 
-def compared(comparison: Comparison, text: str, start: int, end: int) -> bool | None:
+def is_true(comparison: Comparison, text: str, start: int, end: int) -> bool | None:
     """Returns whether a span that answers the open question makes the comparison true, `None` if unclear."""
     bound, span = comparison.bound, text[start:end]
     years = [float(year) for year in _YEAR.findall(span)]

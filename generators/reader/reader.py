@@ -14,9 +14,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from generators.reader.closed import Verdict, in_own_words, is_closed, verdict
-from generators.reader.comparisons import Comparison, compared, comparison_of
+from generators.reader.closed import in_own_words, is_closed, verdict
+from generators.reader.comparisons import Comparison, comparison_of, is_true
 from generators.reader.model import WEIGHTS_FILE, SpanModel, Window, windows
+from generators.reader.names import asks_description, asks_name, first_sentence
 from generators.reader.parts import joined, parts_of
 from generators.reader.spans import Span, best_span
 from generators.reader.units import asked_unit, in_unit
@@ -153,18 +154,21 @@ class ExtractiveReader:
 
     def _read_parts(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Returns the answers to questions of one part."""
-        closed = [comparison_of(request.question) or _plain_verdict(request) for request in requests]
+        known = [_named(request) or _plain_verdict(request) for request in requests]
+        compared = [
+            None if one else comparison_of(request.question) for one, request in zip(known, requests, strict=True)
+        ]
         asked = [
-            (one.question if isinstance(one, Comparison) else request.question, _sections(request),
+            (one.question if one else request.question, _sections(request),
              [0.0, *(other.behind for other in request.others)])
-            if not isinstance(one, Verdict) and request.evidence is not None and is_english(request.question)
+            if not answer and request.evidence is not None and is_english(request.question)
             else (request.question, [], [])
-            for request, one in zip(requests, closed, strict=True)
+            for request, one, answer in zip(requests, compared, known, strict=True)
         ]  # fmt: skip
         found = choose(self._model, asked)
         return [
-            _stated(request, one) if isinstance(one, Verdict) else self._answer(request, choice, one)
-            for request, one, choice in zip(requests, closed, found, strict=True)
+            answer or self._answer(request, choice, one)
+            for request, one, answer, choice in zip(requests, compared, known, found, strict=True)
         ]
 
     def _answer(self, request: GenerationRequest, choice: Choice | None, comparison: Comparison | None) -> Generation:
@@ -182,7 +186,7 @@ class ExtractiveReader:
             return Generation(None, confidence)
         answer = text[start:end]
         if comparison:
-            holds = compared(comparison, text, start, end)
+            holds = is_true(comparison, text, start, end)
             answer = answer if holds is None else "Yes" if holds else "No"
         elif is_closed(request.question):
             said = in_own_words(request.question, evidence.entity_title, text, start, end)
@@ -202,18 +206,33 @@ def _sections(request: GenerationRequest) -> list[Evidence]:
     return [*filter(None, [request.evidence]), *(other.evidence for other in request.others)]
 
 
-def _plain_verdict(request: GenerationRequest) -> Verdict | None:
+def _named(request: GenerationRequest) -> Generation | None:
+    """Returns the article's title for a question what the image shows, and its beginning to one about all of it."""
+    evidence = request.evidence
+    if evidence is None:
+        return None
+    if any(asks_name(request.question, one.entity_title, one.text) for one in _sections(request)):
+        start = evidence.text.find(evidence.entity_title)
+        span = (start, start + len(evidence.entity_title)) if start >= 0 else None
+        return Generation(evidence.entity_title, 1.0, span)
+    if asks_description(request.question) and (beginning := first_sentence(evidence.text)):
+        return Generation(beginning, PLAIN, (0, len(beginning)))
+    return None
+
+
+def _plain_verdict(request: GenerationRequest) -> Generation | None:
     """Returns what a sentence says plainly about a yes-or-no question."""
     sections = _sections(request)
-    if not sections or not is_closed(request.question) or not is_english(request.question):
+    if not sections or not is_closed(request.question) or comparison_of(request.question):
         return None
-    return verdict(request.question, sections[0].entity_title, [(one.section_title, one.text) for one in sections])
-
-
-def _stated(request: GenerationRequest, found: Verdict) -> Generation:
-    section = _sections(request)[found.section]
-    answer = found.word or section.text[found.start : found.end]
-    return Generation(answer, PLAIN, (found.start, found.end), evidence=section if found.section else None)
+    texts = [(one.section_title, one.text) for one in sections]
+    found = verdict(request.question, sections[0].entity_title, texts) if is_english(request.question) else None
+    if found is None:
+        return None
+    section, span = sections[found.section], (found.start, found.end)
+    return Generation(
+        found.word or section.text[slice(*span)], PLAIN, span, evidence=section if found.section else None
+    )
 
 
 _FOREIGN = "the extractive reader reads questions in English only"

@@ -7,7 +7,7 @@ from datetime import date
 import pytest
 
 from generators.reader.closed import in_own_words, is_closed, verdict
-from generators.reader.comparisons import compared, comparison_of
+from generators.reader.comparisons import comparison_of, is_true
 from generators.reader.reader import ExtractiveReader
 from retriever.types import Evidence, Generation
 
@@ -124,7 +124,7 @@ def test_the_open_question_of_a_comparison(question: str, expected: str | None) 
 def test_a_quantity_decides_a_comparison(question: str, text: str, span: str, expected: bool | None) -> None:
     comparison, start = comparison_of(question), text.index(span)
     assert comparison is not None
-    assert compared(comparison, text, start, start + len(span)) is expected
+    assert is_true(comparison, text, start, start + len(span)) is expected
 
 
 def test_a_comparison_is_answered_with_what_it_rests_on() -> None:

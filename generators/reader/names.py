@@ -1,0 +1,72 @@
+"""Questions for what the image shows ("What is this?", "Which bridge is it?"): the article's title is the answer."""
+
+from __future__ import annotations
+
+import re
+
+from retriever.lexical import tokenize
+
+_THIS = r"(?:this|that|it|these|those|they|here)"
+_SHOWN = r"(?:(?:shown|pictured|depicted|displayed|seen|visible)\b ?)"
+_PLACE = r"(?: (?:here|(?:in|on) (?:the|this|my) (?:photo(?:graph)?|picture|image|pic)))?"
+_BE = r"(?:is|are|was|were)"
+_THING = r"(?:(?:\w+[ -]){0,2}\w+)"
+_ASKED = tuple(
+    re.compile(rf"(?:please |(?:can|could) you (?:please )?(?:tell me )?)?{pattern}", re.IGNORECASE)
+    for pattern in (
+        rf"(?:what|who)(?:['\u2019]?s| {_BE}) {_THIS}(?: one)?(?: (?:called|named))?{_PLACE}",
+        rf"what(?:['\u2019]?s| {_BE}) {_SHOWN}?{_PLACE.strip()}",
+        rf"what (?:am i|are we|do (?:i|you|we)) (?:looking at|see(?:ing)?){_PLACE}",
+        r"what does (?:this|the) (?:photo(?:graph)?|picture|image|pic) (?:show|depict)",
+        rf"(?:what(?:['\u2019]?s| is) )?(?:the |its |their )?name(?: of (?:this|that|it)(?: {_THING})?)?",
+        rf"what(?:['\u2019]?s| {_BE}) (?:this|that|these|those) {_THING} (?:called|named)",
+        rf"(?:what|how) (?:do|does) (?:you|they|we|one|people) call (?:it|this|that)(?: {_THING})?",
+        rf"(?:name|identify|recogni[sz]e|classify) (?:it|this|that|these)(?: {_THING})?{_PLACE}",
+    )
+)
+_KIND = re.compile(
+    rf"(?:what|which) (?P<thing>{_THING}) "
+    rf"(?:{_BE} {_THIS}|{_BE} {_SHOWN}|{_BE}{_PLACE}|(?:do|can) (?:i|you|we) see){_PLACE}",
+    re.IGNORECASE,
+)
+_DESCRIBED = re.compile(
+    r"(?:please )?(?:tell me (?:more )?about|describe|explain|what about|(?:some )?info(?:rmation)? (?:about|on))"
+    rf"(?: {_THIS}(?: {_THING})?)?{_PLACE}",
+    re.IGNORECASE,
+)
+_FIRST = re.compile(r"[^\n]*?(?:[a-z\d)][.!?](?=\s+[A-Z\u201c\"(])|(?=\n)|$)")
+
+
+def asks_name(question: str, title: str, text: str) -> bool:
+    """Returns whether a question asks what the image shows.
+
+    "Which bridge is this?" does if the thing is called a bridge in the title or at the beginning of a section: "Which
+    color is this?" asks for something else.
+
+    Args:
+        question: The question.
+        title: The article's title.
+        text: The section.
+    """
+    asked = " ".join(question.split()).rstrip(" ?.!").removeprefix("So ").removeprefix("and ")
+    if any(pattern.fullmatch(asked) for pattern in _ASKED):
+        return True
+    found = _KIND.fullmatch(asked)
+    things = frozenset(tokenize(found["thing"])) if found else frozenset()
+    return bool(things) and things <= frozenset(tokenize(f"{title} {first_sentence(text)}"))
+
+
+def asks_description(question: str) -> bool:
+    """Returns whether a question asks for no more than to be told about what the image shows."""
+    return _DESCRIBED.fullmatch(" ".join(question.split()).rstrip(" ?.!")) is not None
+
+
+def first_sentence(text: str) -> str:
+    """Returns the first sentence of a text.
+
+    Example:
+        >>> first_sentence("It is 3.5 m tall (in all). It was built late.")
+        'It is 3.5 m tall (in all).'
+    """
+    found = _FIRST.match(text)
+    return found[0] if found else ""
