@@ -9,6 +9,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from generators.reader.names import points_on
 from serving.body import body_limit, content_type_of, read_json
 from serving.chat_schemas import IGNORED, INSTEAD, MODEL, NEUTRAL, ChatFields, ChatOptions
 from serving.errors import ApiError
@@ -106,8 +107,11 @@ def _without_parameters(data: Any, ignored: frozenset[str], neutral: Mapping[str
 
 
 def _question_and_image(messages: list[Any], name: str) -> tuple[str, str | None]:
-    """Returns the text of the last user message, and the most recent image in any user message."""
-    question: str | None = None
+    """Returns the text of the last user message, and the most recent image in any user message.
+
+    A text that only points at another image ("And this one?") asks what the user message before it asks.
+    """
+    question, image = None, None
     for number, message in reversed(list(enumerate(messages))):
         where = f"{name}[{number}]"
         if isinstance(message, dict) and message.get("type", "message") != "message":  # such as a tool call
@@ -116,17 +120,22 @@ def _question_and_image(messages: list[Any], name: str) -> tuple[str, str | None
             raise _wrong(where, "must be an object with a role")
         if message["role"] != "user":
             continue
-        text, image = _parts(message.get("content"), f"{where}.content")
-        question = text if question is None else question
-        if image is not None:
-            return question, image
+        text, shown = _parts(message.get("content"), f"{where}.content")
+        question = text if question is None or (points_on(question) and text.strip()) else question
+        image = shown if image is None else image
+        if image is not None and not points_on(question):
+            break
     if question is None:
         raise _wrong(name, "must have a user message")
-    return question, None
+    return question, image
 
 
 def _parts(content: Any, where: str) -> tuple[str, str | None]:
-    """Returns the text and the last image of a message's content; accepts the part types of both APIs."""
+    """Returns the text and the image of a message's content; accepts the part types of both APIs.
+
+    Raises:
+        ApiError: 422 if it has two different images, or a part of another kind.
+    """
     if content is None or isinstance(content, str):
         return content or "", None
     if not isinstance(content, list):
@@ -138,9 +147,14 @@ def _parts(content: Any, where: str) -> tuple[str, str | None]:
         if kind in ("text", "input_text"):
             texts.append(_text(part.get("text"), f"{at}.text"))
         elif kind in ("image_url", "input_image"):
-            image = _image_url(part.get("image_url"), f"{at}.image_url")
+            other = _image_url(part.get("image_url"), f"{at}.image_url")
+            if image not in (None, other):
+                message = f"{where} has several images; a question is about one, so send one in each message"
+                raise ApiError(422, "several_images", message, param=where)
+            image = other
         else:
-            raise _wrong(f"{at}.type", "must be text or image_url (input_text or input_image in the Responses API)")
+            types = "must be text or image_url (input_text or input_image in the Responses API)"
+            raise _wrong(f"{at}.type", f"{types}, got {str(kind)[:40]!r}")
     return "\n".join(texts), image
 
 

@@ -26,6 +26,9 @@ async def read_request(request: Request, settings: ServingSettings) -> CheckedRe
     Raises:
         ApiError: 400 if it is malformed, 413 if it is too large, 415 for another content type, 422 for a bad field.
     """
+    if name := next(iter(request.query_params), None):
+        known = f"; send {name} in the body" if name in RequestFields.model_fields else "; send all fields in the body"
+        raise ApiError(422, "unknown_option", f"parameters of the URL are not read{known}", param=name[:40])
     content_type = content_type_of(request)
     if content_type == "multipart/form-data":
         return await _read_multipart(request, settings)

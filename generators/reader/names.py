@@ -34,6 +34,11 @@ _DESCRIBED = re.compile(
     rf"(?: {_THIS}(?: {_THING})?)?{_PLACE}",
     re.IGNORECASE,
 )
+_FOLLOWING = re.compile(
+    r"(?:(?:and |now |or )?(?:what|how) about|and|now|(?:the )?same (?:question )?(?:for|with|about)),? "
+    rf"(?:{_THIS}|the (?:next|other|second|new))(?: {_THING})?{_PLACE}",
+    re.IGNORECASE,
+)
 _FIRST = re.compile(r"[^\n]*?(?:[a-z\d)][.!?](?=\s+[A-Z\u201c\"(])|(?=\n)|$)")
 
 
@@ -59,6 +64,11 @@ def asks_name(question: str, title: str, text: str) -> bool:
 def asks_description(question: str) -> bool:
     """Returns whether a question asks for no more than to be told about what the image shows."""
     return _DESCRIBED.fullmatch(" ".join(question.split()).rstrip(" ?.!")) is not None
+
+
+def points_on(question: str) -> bool:
+    """Returns whether a question only points at another image, and asks what was asked before: "And this one?"."""
+    return _FOLLOWING.fullmatch(" ".join(question.split()).rstrip(" ?.!")) is not None
 
 
 def first_sentence(text: str) -> str:

@@ -273,6 +273,8 @@ def test_malformed_bodies(client: httpx.Client) -> None:
         "question",
     )
     assert fault(client.post("/answer", files=files)) == (422, "missing_question", "question")
+    for path in ("/answer?k=5", "/retrieve?k=5&a=b"):
+        assert fault(client.post(path, files=files, data={"question": WHEN})) == (422, "unknown_option", "k")
     response = client.post(
         "/answer", files=files, data={"question": WHEN}, headers={"content-type": "multipart/form-data"}
     )

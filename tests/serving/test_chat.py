@@ -108,13 +108,18 @@ def test_which_question_and_which_image(world: World, client: OpenAI) -> None:
         {"role": "system", "content": "You are a pirate."},
         user(image_part("red"), text_part("What is this?")),
         {"role": "assistant", "content": "A flag."},
-        user(image_part("blue"), image_part("green"), text_part("And this?")),
+        user(image_part("green"), text_part("And this?"), image_part("green")),
         {"role": "assistant", "content": "Another."},
     ]
     found = ask(client, *earlier, {"role": "user", "content": WHEN})
     assert found.omgm["entity"]["title"] == "Greenland" and world.retriever.batches[-1] == [WHEN]
     found = ask(client, *earlier, user(image_part("red"), text_part("When was"), text_part("the treaty?")))
     assert found.omgm["entity"]["title"] == "Redland" and world.retriever.batches[-1] == ["When was\nthe treaty?"]
+    asked = user(image_part("green"), text_part(WHEN))
+    found = ask(
+        client, asked, {"role": "assistant", "content": "1953"}, user(image_part("red"), text_part("And this?"))
+    )
+    assert found.omgm["entity"]["title"] == "Redland" and world.retriever.batches[-1] == [WHEN]
 
 
 def test_parameters(client: OpenAI) -> None:
@@ -267,6 +272,7 @@ def test_messages_at_fault(client: OpenAI) -> None:
         ([{"role": "user", "content": None}], "empty_question", "messages"),
         ([user(words, {"type": "input_audio", "input_audio": {}})], "wrong_type", "messages[0].content[1].type"),
         ([user(words, {"type": "image_url"})], "wrong_type", "messages[0].content[1].image_url"),
+        ([user(words, image, image_part("green"))], "several_images", "messages[0].content"),
         ([user(words, url_part("flag.png"))], "bad_image_url", "messages[0].content[1].image_url"),
         ([user(words, url_part("data:image/png;base64,@@@"))], "malformed_data_uri", "messages"),
         ([user(words, url_part(data_uri(b"hello")))], "not_an_image", "messages"),
@@ -284,6 +290,7 @@ def test_bodies_at_fault(world: World) -> None:
     cases = [
         (b"{", "application/json", "malformed_json", None),
         (b"[]", "application/json", "wrong_type", None),
+        (b'{"model": "omgm", "model": "omgm"}', "application/json", "malformed_json", None),
         (b"{}", "application/json; charset=utf-8", "missing_model", "model"),
         (b'{"model": "omgm"}', "application/json", "missing_messages", "messages"),
         (b"{}", "text/plain", "unsupported_media_type", None),  # another site's page could send this without preflight

@@ -121,7 +121,7 @@ def test_a_request_is_one_line_of_json(client: httpx.Client) -> None:
     assert "omgm-secret" not in written.getvalue()
     line = json.loads(written.getvalue())
     assert line["seconds"] >= 0 and line["time"].endswith("+00:00")
-    assert line["message"] == f"request run-7: POST /answer 422 missing_image {line['seconds']} s"  # all of it in text
+    assert line["message"] == f"request run-7: POST /answer 422 unknown_option {line['seconds']} s"  # all of it in text
     del line["seconds"], line["time"], line["message"]
     assert line == {
         "level": "info",
@@ -130,7 +130,7 @@ def test_a_request_is_one_line_of_json(client: httpx.Client) -> None:
         "method": "POST",
         "route": "/answer",
         "status": 422,
-        "code": "missing_image",
+        "code": "unknown_option",
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from generators.reader.names import asks_description, asks_name
+from generators.reader.names import asks_description, asks_name, points_on
 from generators.reader.reader import ExtractiveReader
 from retriever.types import Evidence, Generation
 
@@ -66,3 +66,20 @@ def test_the_answer_is_the_title_and_its_span_where_the_section_has_it() -> None
     assert read("What is this?", "Opened in 1894.").answer == "Tower Bridge"
     assert read("What is this?", "Opened in 1894.").span is None
     assert read("Tell me about it.", BRIDGE).answer == "Tower Bridge is a bascule bridge in London."
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("And this one?", True),
+        ("what about this bridge", True),
+        ("How about the next one?", True),
+        ("same question for this", True),
+        ("And its height?", False),
+        ("What is this?", False),
+        ("What about the height?", False),
+        ("", False),
+    ],
+)
+def test_follow_ups(question: str, expected: bool) -> None:
+    assert points_on(question) is expected
