@@ -75,7 +75,7 @@ def read_plain(path: Path, names: Names = NO_NAMES) -> Iterator[Item]:
 
 
 def _numbered(path: Path, names: Names) -> Iterator[tuple[str, Row | ValueError]]:
-    number = 0
+    number = joined = 0
     for where, row in _rows(path, names):
         try:
             if not isinstance(row, dict):
@@ -85,10 +85,16 @@ def _numbered(path: Path, names: Names) -> Iterator[tuple[str, Row | ValueError]
                 logger.warning("%s: looks like a file for --dataset %s; %s", path, dataset, why)
             for place, one in _questions_in(row, where, names):
                 number += 1
+                joined += (
+                    isinstance(one.get("answers"), list) and len(one["answers"]) == 1 and ";" in str(one["answers"][0])
+                )
                 yield place, {"id": number, **one}
         except ValueError as error:
             number += 1
             yield where, error
+    if joined:
+        told = "%s: %s with ';' counted as one each; separate alternatives: by | in CSV, as a list in JSON"
+        logger.warning(told, path, counted(joined, "answer"))
 
 
 def _rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
@@ -120,7 +126,11 @@ def _in_object(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
         for key, value in content.items()
         if isinstance(value, list) and value and all(isinstance(one, dict) for one in value)
     }
-    if "question" in own or ("questions" in own and "image" in own):
+    asking = {key: rows for key, rows in lists.items() if _asks(rows[0], names)}
+    lists = asking if len(asking) == 1 else lists
+    if columns := _columns(own):
+        yield from ((f"{path}: row {number}", row) for number, row in enumerate(columns, start=1))
+    elif "question" in own or ("questions" in own and "image" in own):
         yield str(path), own
     elif content and all(isinstance(value, dict) for value in content.values()):
         for key, row in content.items():
@@ -131,6 +141,22 @@ def _in_object(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
     else:
         fields = ", ".join(content) or "none"
         raise ValueError(f"{path}: expected an object per question or one list of them; it has the fields {fields}")
+
+
+def _asks(row: Row, names: Names) -> bool:
+    """Returns whether a row has a question, or members that have one."""
+    members = [row, *(one for one in row.values() if isinstance(one, dict))]
+    return any(not {"question", "questions"}.isdisjoint(renamed(one, names)) for one in members)
+
+
+def _columns(own: Row) -> list[Row]:
+    """Returns the rows of an object of columns, as pandas and `datasets` write tables; none if it is another."""
+    listed = {key: list(one.values()) if isinstance(one, dict) else one for key, one in own.items()}
+    count = len(listed["question"]) if isinstance(listed.get("question"), list) else 0
+    return [
+        {key: one[number] if isinstance(one, list) and len(one) == count else own[key] for key, one in listed.items()}
+        for number in range(count)
+    ]
 
 
 def _split(row: Row, names: Names) -> Row:
@@ -207,13 +233,21 @@ def _words_in(content: object) -> str:
     return " ".join(one for one in texts if isinstance(one, str))
 
 
-def _place_of(image: object) -> object:
-    """Returns where an image is that is given as an object, or as a list of one."""
+def _place_of(image: object, where: str) -> object:
+    """Returns where an image is that is given as an object, or as a list of one.
+
+    Raises:
+        ValueError: It is the image itself.
+    """
     if isinstance(image, list) and len(image) == 1:
-        return _place_of(image[0])
+        return _place_of(image[0], where)
+    place = image
     if isinstance(image, Mapping):
-        return next((image[key] for key in _PLACES if isinstance(image.get(key), str)), image)
-    return image
+        place = next((image[key] for key in _PLACES if isinstance(image.get(key), str)), image)
+    inside = isinstance(place, Mapping) and place.get("bytes")
+    if inside or (isinstance(place, str) and place[:5].lower() == "data:"):
+        raise ValueError(f"{where}: field image holds the image itself; save it as a file, and give its name")
+    return place
 
 
 def _question(row: Row, where: str) -> Question:
@@ -237,7 +271,7 @@ def _question(row: Row, where: str) -> Question:
     if isinstance(answers, list):
         answers = [_chosen(one, options) for one in answers]
     asked = row["question"]
-    row = row | {"image": _place_of(row["image"])}
+    row = row | {"image": _place_of(row["image"], where)}
     row |= {"question": asked.replace("<image>", "").strip()} if isinstance(asked, str) else {}
     groups = {field: "" for field in ("type", "split", "category") if isinstance(row.get(field), list | dict)}
     return plain_question({**row, **groups, "answers": answers}, where)

@@ -131,6 +131,12 @@ def json_file(path: Path) -> Row:
     return found
 
 
+def shown(value: object) -> str:
+    """Returns a value for a message, shortened."""
+    whole = repr(value)
+    return whole if len(whole) <= _SHOWN else f"{whole[:_SHOWN]}…"
+
+
 def text(row: Mapping[str, Any], field: str, where: str) -> str:
     """Returns a non-empty text field, stripped.
 
@@ -141,7 +147,7 @@ def text(row: Mapping[str, Any], field: str, where: str) -> str:
     if field not in row:
         raise ValueError(f"{where}: field {field} is missing; the row has {', '.join(map(str, row)) or 'none'}")
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{where}: field {field} must be non-empty text, got {value!r}")
+        raise ValueError(f"{where}: field {field} must be non-empty text, got {shown(value)}")
     return _whole(value.strip(), field, where)
 
 
@@ -211,10 +217,10 @@ def texts(values: object, field: str, where: str) -> tuple[str, ...]:
     """
     listed = values if isinstance(values, list) else [values]
     if any(isinstance(value, float) and not math.isfinite(value) for value in listed):
-        raise ValueError(f"{where}: field {field} must have finite numbers, got {values!r}")
+        raise ValueError(f"{where}: field {field} must have finite numbers, got {shown(values)}")
     good = [str(v).strip() for v in listed if isinstance(v, str | int | float) and not isinstance(v, bool)]
     if not good or not all(good) or len(good) != len(listed):
-        raise ValueError(f"{where}: field {field} must be a list of non-empty strings, got {values!r}")
+        raise ValueError(f"{where}: field {field} must be a list of non-empty strings, got {shown(values)}")
     return tuple(_whole(value, field, where) for value in good)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from evaluation.datasets import Question, load, read
+from evaluation.datasets.plain import read_plain
 from evaluation.judge import judge
 from tests.fakes.question_files import DYNVQA, EVQA, INFOSEEK, PLAIN
 from tests.fakes.rows import write_csv, write_jsonl
@@ -316,3 +317,50 @@ def test_replies_belong_to_the_question_before_them_and_unanswered_questions_are
     errors = [str(one) for one in found if isinstance(one, ValueError)]
     assert len(errors) == 2 and all("answers" in one for one in errors)
     assert "question 1" in errors[0] and "question 3" in errors[1]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"image": ["a.jpg", "b.jpg"], "question": ["Who?", "When?"], "answer": ["Ann", "1990"]},
+        {
+            "image": {"0": "a.jpg", "1": "b.jpg"},
+            "question": {"0": "Who?", "1": "When?"},
+            "answer": {"0": "Ann", "1": 1990},
+        },
+        {
+            "features": [{"name": "image"}],
+            "rows": [
+                {"row_idx": 0, "row": {"image": {"src": "a.jpg"}, "question": "Who?", "answer": "Ann"}},
+                {"row_idx": 1, "row": {"image": {"src": "b.jpg"}, "question": "When?", "answer": "1990"}},
+            ],
+        },
+    ],
+)
+def test_tables_as_one_object(content: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "q.json"
+    path.write_text(json.dumps(content))
+    found = [one for one in read_plain(path) if isinstance(one, Question)]
+    assert [(one.image_id, one.question, one.answers) for one in found] == [
+        ("a.jpg", "Who?", ("Ann",)),
+        ("b.jpg", "When?", ("1990",)),
+    ]
+
+
+@pytest.mark.parametrize("image", ["data:image/png;base64," + "A" * 9999, {"bytes": "A" * 9999, "path": None}])
+def test_an_image_in_a_row_is_named_shortly(image: object, tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text(json.dumps({"image": image, "question": "Who?", "answer": "Ann"}))
+    [error] = read_plain(path)
+    expected = f"{path}: line 1: field image holds the image itself; save it as a file, and give its name"
+    assert isinstance(error, ValueError) and str(error) == expected
+
+
+def test_answers_that_may_be_several_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "q.csv"
+    path.write_text("image,question,answer\na.jpg,Who?,Ann;Bo\nb.jpg,Who?,Ann|Bo;Cy\nc.jpg,Who?,Cy; Di\n")
+    assert [one.answers for one in read_plain(path) if isinstance(one, Question)] == [
+        ("Ann;Bo",), ("Ann", "Bo;Cy"), ("Cy; Di",)
+    ]  # fmt: skip
+    [message] = caplog.messages
+    assert message.startswith(f"{path}: 2 answers with ';' counted as one each; ")
