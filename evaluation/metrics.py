@@ -45,6 +45,7 @@ class Outcome:
         entity_known: Whether the data set names the right entity; otherwise the query does not count in Recall@K.
         ending: How the generator's reply ended.
         without_reference: Whether the data set has no right answer, so that none can be right.
+        nearly: Whether a wrong answer has all words of a reference, or a reference all of its, such as one with a unit.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Outcome:
     entity_known: bool = True
     ending: Ending = "complete"
     without_reference: bool = False
+    nearly: bool = False
 
 
 def ranked(scores: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
@@ -145,6 +147,7 @@ def counts_of(outcomes: Sequence[Outcome]) -> dict[str, int]:
         "n_gold_missing": sum(o.gold_missing for o in outcomes),
         "n_without_reference": sum(o.without_reference for o in outcomes),
         "n_unanswered": sum(o.unanswered for o in outcomes),
+        "n_nearly": sum(o.nearly for o in outcomes),
         "n_cut": sum(o.ending == "cut" for o in outcomes),
         "n_refused": sum(o.ending == "refused" for o in outcomes),
         "n_filtered": sum(o.ending == "filtered" for o in outcomes),

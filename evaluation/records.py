@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationEr
 
 from evaluation.judge import Scores
 from evaluation.metrics import Outcome
+from evaluation.own_answers import own_contains
 from retriever.types import Ending, Evidence
 
 RECORDS = "queries.jsonl"
@@ -175,6 +176,18 @@ def read_records(path: Path | str) -> Iterator[QueryRecord]:
                 raise ValueError(f"{path}: line {number}: not a record of omgm evaluate ({error})") from error
 
 
+def is_near(answer: str | None, references: Sequence[str]) -> bool:
+    """Returns whether an answer has the words of a reference and more, such as a unit, or the other way around.
+
+    Example:
+        >>> is_near("332.9 meters", ["332.9"]), is_near("Berg", ["Ann Berg"]), is_near("33", ["332.9"])
+        (True, True, False)
+    """
+    if not answer:
+        return False
+    return own_contains(answer, references) or any(own_contains(reference, [answer]) for reference in references)
+
+
 def outcome_of(record: QueryRecord) -> Outcome:
     """Returns the part of a record that the metrics need."""
     return Outcome(
@@ -192,4 +205,5 @@ def outcome_of(record: QueryRecord) -> Outcome:
         entity_known=bool(record.gold.entities),
         ending=record.ending,
         without_reference=record.answer_correct is not None and not record.gold.answers,
+        nearly=record.answer_correct is False and is_near(record.answer, record.gold.answers),
     )

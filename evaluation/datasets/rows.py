@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evaluation.datasets.question import Item, Question, SkippedRow
+from indexes.knowledge.formats.encodings import not_utf8
 from indexes.knowledge.formats.fields import unique_keys
-from indexes.knowledge.formats.streams import Stream, opened, read_items, starts_with, unreadable_value
+from indexes.knowledge.formats.streams import Stream, opened_text, read_items, starts_with, unreadable_value
 
 _LONGEST_FIELD = 1 << 24  # E-VQA keeps whole sections in a field; the csv module stops at 128 KiB
 _SHOWN = 300  # characters of a header in a message
@@ -65,7 +66,7 @@ def json_lines(path: Path) -> Iterator[tuple[str, Row | ValueError]]:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 where = f"{path}: line {number}"
-                yield where, _json_object(line, number, where)
+                yield where, _json_object(line, number, path, where)
 
 
 def table_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str] | ValueError]]:
@@ -97,7 +98,7 @@ def csv_rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str
     """
     csv.field_size_limit(_LONGEST_FIELD)
     with _open(path) as file:
-        lines = (_decoded(line, number, f"{path}: line {number}") for number, line in enumerate(file, start=1))
+        lines = (_decoded(line, number, path, f"{path}: line {number}") for number, line in enumerate(file, start=1))
         start = 1
         first = next(lines, "")
         reader = csv.reader(chain([first], lines), strict=True, delimiter=max(",;\t", key=first.count))
@@ -125,7 +126,7 @@ def json_file(path: Path) -> Row:
         ValueError: The file cannot be read or holds something else.
     """
     with _open(path) as file:
-        found = _json_object(file.read(), 1, str(path))
+        found = _json_object(file.read(), 1, path, str(path))
     if isinstance(found, ValueError):
         raise found
     return found
@@ -227,23 +228,22 @@ def texts(values: object, field: str, where: str) -> tuple[str, ...]:
 @contextmanager
 def _open(path: Path) -> Iterator[Stream]:
     try:
-        with opened(path) as file:
+        with opened_text(path) as file:
             yield file
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from error
 
 
-def _decoded(line: bytes, number: int, where: str) -> str:
+def _decoded(line: bytes, number: int, path: Path, where: str) -> str:
     try:
         return (line.removeprefix(_BOM) if number == 1 else line).decode()
     except UnicodeDecodeError as error:
-        byte = f"byte {error.start + 1} is 0x{line[error.start]:02x}"
-        raise ValueError(f"{where}: not UTF-8 ({byte}); convert the file to UTF-8") from error
+        raise not_utf8(where, path, error) from error
 
 
-def _json_object(line: bytes, number: int, where: str) -> Row | ValueError:
+def _json_object(line: bytes, number: int, path: Path, where: str) -> Row | ValueError:
     try:
-        row = json.loads(_decoded(line, number, where), object_pairs_hook=unique_keys)
+        row = json.loads(_decoded(line, number, path, where), object_pairs_hook=unique_keys)
     except json.JSONDecodeError as error:
         return ValueError(f"{where}: not JSON ({error}); is the file truncated, or of another --dataset?")
     except (ValueError, RecursionError) as error:
