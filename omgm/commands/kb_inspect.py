@@ -21,7 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Reads the knowledge base and prints its contents and problems."""
+    """Reads the knowledge base and prints its contents and problems.
+
+    Raises:
+        SystemExit: With status 1 if there is no entity.
+    """
     kb, images = existing(args.kb, "FILE"), images_of(args)
 
     from indexes.knowledge.inspection import html_page, inspect_knowledge_base, text_lines
@@ -39,8 +43,10 @@ def run(args: argparse.Namespace) -> None:
             {"image_found": one.image, "image_problem": one.problem, **to_row(one.entity)} for one in result.specimens
         ]
         print_json(result.counts() | {"examples": shown})
-        return
-    for line in text_lines(result):
-        print(line)
-    if args.html is not None:
-        print(f"with images: {args.html}")
+    else:
+        for line in text_lines(result):
+            print(line)
+        if args.html is not None:
+            print(f"with images: {args.html}")
+    if not result.entities:
+        raise SystemExit(1)

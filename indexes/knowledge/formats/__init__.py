@@ -98,7 +98,7 @@ def read_knowledge_base(
     dropped = title_rule(dropped_titles(format, drop_sections))
     seen = SeenHashes()
     ledger = Losses() if losses is None else losses
-    selection = Selection(path, _FILES[format](path) if format in _FILES else (), names or {}, ledger)
+    selection = Selection(path, _files_of(path, format) if path.is_dir() else (), names or {}, ledger)
     fields = without_pattern(without_selection(names or {}))
     closed, elsewhere = unread_folders(path, _SUFFIXES)
     for link, count in elsewhere.items():

@@ -30,6 +30,7 @@ _EXTENSIONS = {".json": "evqa", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet
     ".xml": "mediawiki",
 }
 _PANDOC = "convert it to Markdown, as with: pandoc {name} --to gfm --extract-media . --output {stem}.md"
+_TIDDLERS = "tiddlywiki . --rendertiddlers '[!is[system]]' $:/core/templates/static.tiddler.html static text/html"
 _ADVICE = (
     {".db": f"a database; write a file {{stem}}.toml beside it: {HELP}"}
     | {".sql": f"a dump of a database; load it into one, and write a file {{stem}}.toml: {HELP}"}
@@ -40,6 +41,11 @@ _ADVICE = (
     | {".ipynb": "a notebook; convert it to Markdown, as with: jupyter nbconvert --to markdown {name}"}
     | {".ttl": "RDF; query it with SPARQL, and save the results as CSV or JSON"}
     | {".pdf": "a PDF; convert it to Markdown or HTML"}
+    | {".tid": f"a tiddler; make pages, as with: {_TIDDLERS}"}
+    | {".bib": "a bibliography; make rows of it, as with: pandoc {name} --to csljson --output {stem}.json"}
+    | {".feather": "a data frame; save it as Parquet, in pandas: read_feather('{name}').to_parquet('{stem}.parquet')"}
+    | {".shp": "geodata; make GeoJSON of it, as with: ogr2ogr {stem}.geojson {name}"}
+    | {".pkl": "a pickle, which could run programs; save its data as JSON or Parquet"}
     | {".epub": "a book; unpack it, and name the folder: unzip {name} -d {stem}"}
     | {".tar": "an archive; unpack it, and name the file or the folder in it"}
     | {".md": "one article; name the folder that it is in"}
@@ -49,7 +55,10 @@ _ALIKE = {
     ".db": (".sqlite", ".sqlite3"),
     ".xlsx": (".xls", ".ods", ".numbers"),
     ".adoc": (".asciidoc", ".asc"),
-    ".docx": (".odt", ".rtf", ".org", ".tex", ".textile", ".doc", ".fb2"),
+    ".docx": (".odt", ".rtf", ".org", ".tex", ".textile", ".doc", ".fb2", ".mediawiki", ".creole", ".opml", ".typ"),
+    ".feather": (".arrow",),
+    ".shp": (".gpkg",),
+    ".pkl": (".pickle",),
     ".ttl": (".nt", ".n3", ".nq", ".trig"),
     ".tar": (".tgz", ".7z", ".rar", ".xz", ".zst"),
     ".md": (".markdown", ".mdx", ".qmd", ".rmd", ".html", ".htm", ".xhtml"),
@@ -57,7 +66,10 @@ _ALIKE = {
 _ADVICE |= {other: _ADVICE[known] for known, others in _ALIKE.items() for other in others}
 READABLE = (*_EXTENSIONS, *_ADVICE)
 """Extensions of files that are a knowledge base of their own, or can become one."""
-_DOCUMENTS = (".rst", ".adoc", ".asciidoc", ".asc", ".org", ".tex", ".textile", ".docx", ".odt", ".ipynb")
+_DOCUMENTS = (
+    *(".rst", ".adoc", ".asciidoc", ".asc", ".org", ".tex", ".textile", ".docx", ".odt", ".ipynb", ".tid"),
+    *(".mediawiki", ".creole", ".typ"),
+)
 """Extensions of unsupported articles; a folder with more of them than of supported ones is refused."""
 _TABLES = (".txt", ".tab", ".dat")
 _COLUMNS = {"|": 1, ";": 1, ",": 2}

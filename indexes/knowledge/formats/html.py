@@ -85,7 +85,7 @@ def read_page(
     of an image that the page names. The names in `reading` are those of `<meta>` tags.
 
     Raises:
-        ValueError: The page is nested too deeply.
+        ValueError: The page is nested too deeply, or holds a whole wiki.
     """
     source, losses = page_parts.decode(html), reading.losses
     if not source.lstrip().startswith("<"):  # scripts are often served as text/html
@@ -95,6 +95,8 @@ def read_page(
     if tree.body is None or any(map(_is_redirect, tree.css("meta"))):
         losses.leave_out("pages without text" if tree.body is None else "pages that lead to others", path, unit="files")
         return None
+    if tree.css_first("#storeArea, .tiddlywiki-tiddler-store") is not None:
+        raise ValueError("a whole TiddlyWiki in one page; save its tiddlers as JSON, or as pages of their own")
     furniture = furniture or Furniture()
     given = {field: meta(tree, name) for field, name in reading.names.items()}
     url = given.get("url") or canonical(tree)

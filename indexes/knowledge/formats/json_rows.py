@@ -18,7 +18,7 @@ from indexes.knowledge.formats.fields import GUESSES, field_of, kind, looks_like
 from indexes.knowledge.formats.frames import are_columns, of_lists, rows_in
 from indexes.knowledge.formats.front_matter import Loader
 from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.reading import unreadable
+from indexes.knowledge.formats.reading import Reading, unreadable
 from indexes.knowledge.formats.row_shape import BESIDE, lifted
 
 LONGEST_LINE = 1 << 24
@@ -32,7 +32,7 @@ _SHORT = 60  # characters of a text that may be a name
 _NAME_WORDS = 4  # most words in a name; longer text is a description
 
 
-def read_rows(path: Path, losses: Losses | None = None) -> Iterator[tuple[str, Any]]:
+def read_rows(path: Path, reading: Reading | None = None) -> Iterator[tuple[str, Any]]:
     """Yields the values of JSON lines, of a list, of an object's entries, or of a folder's files, with their places.
 
     For an object, these are its members if they are objects, or else the longest list of objects in it, or else the
@@ -42,9 +42,10 @@ def read_rows(path: Path, losses: Losses | None = None) -> Iterator[tuple[str, A
     Raises:
         ValueError: The file cannot be read at all, or contains no objects.
     """
-    losses = losses or Losses()
+    reading = reading or Reading()
+    losses = reading.losses
     if path.is_dir():
-        yield from _in_folder(path, losses)
+        yield from _in_folder(path, reading)
     elif _is_yaml(path):
         yield from _in_value(_load(path), str(path), losses)
     elif streams.starts_with(path, "[") and not _has_more_lines(path):
@@ -173,8 +174,8 @@ def _alike(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     return bool(first.keys() & second.keys()) or not any(any(_lists(one)) for one in (first, second))
 
 
-def _in_folder(path: Path, losses: Losses) -> Iterator[tuple[str, Any]]:
-    files = json_files(path)
+def _in_folder(path: Path, reading: Reading) -> Iterator[tuple[str, Any]]:
+    files, losses = list(filter(reading.has_file, json_files(path))), reading.losses
     if not files:
         raise ValueError(f"{path}: no JSON or YAML (*.json, *.jsonl, *.yml) in this folder")
     for file in files:
@@ -284,8 +285,12 @@ def _lists(value: Any, depth: int = 0) -> Iterator[list[Mapping[str, Any]]]:
 
 
 def _are_entries(value: Mapping[str, Any]) -> bool:
-    """Returns whether an object has nothing but objects, most of them with a title: the rows, by their ids."""
-    return _holds_objects(value) and 2 * sum(map(_titled, value.values())) > len(value)
+    """Returns whether an object holds nothing but objects, most of them with a title or alike: rows by their ids."""
+    if not _holds_objects(value):
+        return False
+    usual = Counter(name for one in value.values() for name in one).most_common(1)
+    alike = len(value) > 2 and bool(usual) and usual[0][1] == len(value)
+    return alike or 2 * sum(map(_titled, value.values())) > len(value)
 
 
 def _holds_objects(value: Any) -> bool:

@@ -25,7 +25,7 @@ def read_jsonl(path: Path, reading: Reading) -> Iterator[Entry]:
     Raises:
         ValueError: The file cannot be read at all, or no entry has a field given in `names`.
     """
-    yield from entries_of(read_rows(path, reading.losses), reading, str(path))
+    yield from entries_of(read_rows(path, reading), reading, str(path))
 
 
 def entries_of(found: Iterable[tuple[str, Any]], reading: Reading, what: str) -> Iterator[Entry]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -36,6 +37,7 @@ def _rows(path: Path, pyarrow: Any, parquet: Any, losses: Losses) -> Iterator[tu
         with parquet.ParquetFile(path) as file:
             images = [column.name for column in file.schema_arrow if is_image(column)]
             unread = [column.name for column in file.schema_arrow if _is_bytes(column.type) and not is_image(column)]
+            labels = _labels(file.schema_arrow.metadata or {})
             maps = [column.name for column in file.schema_arrow if pyarrow.types.is_map(column.type)]
             for batch in file.iter_batches(batch_size=_BATCH):
                 for name in unread:
@@ -45,6 +47,7 @@ def _rows(path: Path, pyarrow: Any, parquet: Any, losses: Losses) -> Iterator[tu
                 for place, row in enumerate(batch.drop_columns([*images, *unread]).to_pylist()):
                     row |= {name: names[place] for name, names in named.items()}
                     row |= {name: dict(row[name]) for name in maps if row[name]}
+                    row |= {name: words[row[name]] for name, words in labels.items() if row.get(name) in words}
                     number += 1
                     yield f"{path}: row {number}", row
     except UnicodeDecodeError as error:
@@ -53,6 +56,17 @@ def _rows(path: Path, pyarrow: Any, parquet: Any, losses: Losses) -> Iterator[tu
         if isinstance(error, FileNotFoundError):
             raise
         raise ValueError(f"{path}: after row {number}: damaged, or not a Parquet file ({error})") from error
+
+
+def _labels(metadata: Mapping[bytes, bytes]) -> dict[str, dict[int, str]]:
+    """Returns the names of the labels in each column that the hub's metadata declares to hold labels, by number."""
+    try:
+        features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+    except ValueError:  # of another program
+        return {}
+    kinds = features.items() if isinstance(features, dict) else ()
+    named = {name: kind.get("names") for name, kind in kinds if isinstance(kind, dict)}
+    return {name: dict(enumerate(words)) for name, words in named.items() if isinstance(words, list)}
 
 
 def _names(values: Any, column: str, start: int) -> list[str | None]:

@@ -65,7 +65,8 @@ class Selection:
         elif path in self._pages or any(_matches(path, pattern) for pattern in self._skip):
             reason = _SKIPPED
         elif language := self._languages.get(path):
-            reason = f"pages in {language}, also there in another language (--only {quote(f'{language}/*')} reads them)"
+            only = quote(_pattern_of(path, language))
+            reason = f"pages in {language}, also there in another language (--only {only} reads them)"
         self._losses.leave_out(reason, path, int(bool(reason)), "entities")
         return not reason
 
@@ -165,7 +166,7 @@ def other_languages(paths: Iterable[str]) -> Mapping[str, str]:
     called like pages elsewhere, although their folders have translated names (`de/tiere/fox/`).
 
     The language of pages without one is preferred, then English, then the one with most pages. What only looks like a
-    language has fewer than half of its pages in another one.
+    language has fewer than half of its pages in another one, and is not what another one is a translation of.
     """
     split = {path: _split_language(path) for path in paths}
     languages, names = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
@@ -173,12 +174,15 @@ def other_languages(paths: Iterable[str]) -> Mapping[str, str]:
         languages[page].add(language)
         names[_last_name(page)].add(language)
     counts, same, called = Counter[str](), Counter[str](), Counter[str]()
+    shared = Counter[tuple[str, str]]()
     for path, (page, language) in split.items():
         counts[language] += 1
         same[language] += len(languages[page]) > 1
+        shared.update((language, other) for other in languages[page] - {language})
         called[language] += path.startswith(f"{language}/") and len(names[_last_name(page)]) > 1
     whole = {one for one in counts if one and counts[one] >= _FEWEST and called[one] >= _MOST * counts[one]}
     real = {one for one in counts if one and 2 * same[one] >= counts[one]} | whole
+    real |= {other for (one, other), count in shared.items() if one in real and 2 * count >= counts[one]}
     order = sorted(real | ({""} & counts.keys()), key=lambda one: (one != "", one != "en", -counts[one], one))
     others: dict[str, str] = {}
     for path, (page, language) in split.items():
@@ -186,6 +190,14 @@ def other_languages(paths: Iterable[str]) -> Mapping[str, str]:
         if better and (language in whole or any(one in languages[page] for one in better)):
             others[path] = language
     return others
+
+
+def _pattern_of(path: str, language: str) -> str:
+    """Returns the pattern that the paths of all pages in the language of one have."""
+    folder = next((part for part in path.split("/")[:-1] if part.lower() == language), None)
+    if folder is None:
+        return f"*.{path.rsplit('.', 2)[1]}.*"
+    return f"{folder}/*" if path.startswith(f"{folder}/") else f"*/{folder}/*"
 
 
 def _last_name(page: str) -> str:

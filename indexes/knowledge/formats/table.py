@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 _DELIMITERS = ",;\t|"
 _DELIMITER_LINE = re.compile(r'"?sep=(.)"?\s*')  # a line above the header with which Excel names the delimiter
 _UNNAMED = re.compile(r"Unnamed: \d+(?:\.\d+)?")  # names that pandas gives to columns without one
+_MEMBER = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")  # the name of a column for a member of an object
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060]")
 _AHEAD = 5
 _LONGEST = 1 << 27
@@ -58,10 +59,28 @@ def _rows(path: Path, reading: Reading) -> Iterator[tuple[str, Any]]:
                 if name not in columns:
                     raise ValueError(f"{path}: --map {field}={name}: no such column; columns are {', '.join(columns)}")
             rows = csv.reader(lines, delimiter=delimiter, strict=True)
-            found = _read(rows, columns, path, lines)
+            found = _nested(_read(rows, columns, path, lines), columns)
             yield from found if columns[0] else _labeled(found)
         except UnicodeDecodeError as error:
             raise not_utf8(str(path), path, error) from error
+
+
+def _nested(rows: Iterator[tuple[str, Any]], columns: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yields rows with objects where programs wrote their members as columns: `image.url`, `image.title`."""
+    members = {name: name.split(".") for name in columns if _MEMBER.fullmatch(name)}
+    counts = Counter(first for first, *_ in members.values())
+    paths = {name: path for name, path in members.items() if counts[path[0]] > 1 and path[0] not in columns}
+    for where, row in rows:
+        if paths and isinstance(row, dict):
+            found = dict[str, Any]()
+            for name, value in row.items():
+                inner, (*above, last) = found, paths.get(name, [name])
+                for part in above:
+                    inner = one if isinstance(one := inner.setdefault(part, {}), dict) else inner
+                if value or not above:
+                    inner[last] = value
+            row = found
+        yield where, row
 
 
 def _labeled(rows: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

@@ -34,7 +34,7 @@ def read_xml(path: Path, reading: Reading) -> Iterator[Entry]:
     Raises:
         ValueError: The file is damaged, contains no list, or no entry has a field given in `names`.
     """
-    yield from entities_of(_in_folder(path) if path.is_dir() else _rows(path), reading, str(path))
+    yield from entities_of(_in_folder(path, reading) if path.is_dir() else _rows(path), reading, str(path))
 
 
 def xml_files(path: Path) -> list[Path]:
@@ -42,12 +42,12 @@ def xml_files(path: Path) -> list[Path]:
     return sorted_files(path, (".xml",))
 
 
-def _in_folder(path: Path) -> Iterator[tuple[str, Any]]:
+def _in_folder(path: Path, reading: Reading) -> Iterator[tuple[str, Any]]:
     """Yields a row per file: its first element with several children, or each of these if they are alike.
 
     For a damaged file, the reason is yielded instead. A row without an id gets the path of its file as its id.
     """
-    for file in xml_files(path):
+    for file in filter(reading.has_file, xml_files(path)):
         try:
             record = next(root for event, root, depth in _events(file, whole=0) if event == "end" and depth == 0)
         except ValueError as error:

@@ -91,6 +91,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert main(["kb", "inspect", str(kb), "--count", "2", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["entities"], report["images_found"], len(report["examples"])) == (13, 3, 2)
+    (tmp_path / "kb.csv").write_text("year,rain\n1990,12\n1991,13\n")
+    for form in ([], ["--json"]):
+        with pytest.raises(SystemExit, match="1"):
+            main(["kb", "inspect", str(tmp_path / "kb.csv"), *form])
+    assert '"entities": 0' in capsys.readouterr().out
     assert main(["kb", "inspect", str(tmp_path / "absent")]) == 2
     assert "FILE: " in capsys.readouterr().err
     assert main(["kb", "inspect", str(kb), "--map", "heading=x"]) == 2

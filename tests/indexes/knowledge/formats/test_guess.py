@@ -53,6 +53,11 @@ def test_files_of_other_extensions_are_known_by_their_content(
         ("guide.rst", "pandoc guide.rst --to gfm --extract-media . --output guide.md"),
         ("book.epub", "a book; unpack it, and name the folder: unzip book.epub -d book"),
         ("kb.tar.gz", "an archive; unpack it"),
+        ("Fox.tid", r"a tiddler; make pages, as with: tiddlywiki \. --rendertiddlers"),
+        ("foxes.bib", "a bibliography; .*pandoc foxes.bib --to csljson --output foxes.json"),
+        ("foxes.arrow", r"a data frame; .*pandas: read_feather\('foxes.arrow'\)\.to_parquet\('foxes.parquet'\)"),
+        ("foxes.gpkg", "geodata; .*ogr2ogr foxes.geojson foxes.gpkg"),
+        ("foxes.pickle", "a pickle, which could run programs"),
         ("notes.txt", r"unknown extension; known are folders of Markdown \(.md\) or pages"),
     ],
 )
@@ -68,6 +73,13 @@ def test_a_folder_of_articles_that_are_not_read(tmp_path: Path) -> None:
         (tmp_path / name).write_text("<p>Hi</p>", encoding="utf-8")
     with pytest.raises(ValueError, match=r"holds 2 files \*\.rst, reStructuredText; build its pages"):
         guess_format(tmp_path)
+
+
+def test_a_wiki_in_one_page_is_named(tmp_path: Path) -> None:
+    (tmp_path / "wiki.html").write_text("<body><div id='storeArea'><div title='Fox'><pre>Red.</pre></div></div></body>")
+    skipped = SkippedEntries(1)
+    assert not list(read_knowledge_base(tmp_path, skipped=skipped))
+    assert "a whole TiddlyWiki in one page" in skipped.listed[0]["reason"]
 
 
 def test_a_readme_beside_what_it_is_about(tmp_path: Path) -> None:

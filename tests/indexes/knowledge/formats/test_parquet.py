@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,14 @@ def test_maps_are_facts_and_other_bytes_are_counted(tmp_path: Path) -> None:
         3,
         "files",
     )
+
+
+def test_labels_have_the_names_that_the_hub_gives_them(tmp_path: Path) -> None:
+    label = {"names": ["Loon", "Teal", "Coot"], "_type": "ClassLabel"}
+    info = {"info": {"features": {"bird": label, "depth": {"dtype": "int64", "_type": "Value"}}}}
+    table = pa.table({"bird": [2, None, 0], "title": ["a", "b", "c"], "depth": [0, 1, 2]})
+    pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(info)}), tmp_path / "kb.parquet")
+    found = [section.text for one in read_knowledge_base(tmp_path / "kb.parquet") for section in one.sections]
+    assert found == ["Bird: Coot\nDepth: 0", "Depth: 1", "Bird: Loon\nDepth: 2"]
+    pq.write_table(table.replace_schema_metadata({"huggingface": "other"}), tmp_path / "kb.parquet")
+    assert next(iter(read_knowledge_base(tmp_path / "kb.parquet"))).sections[0].text == "Bird: 2\nDepth: 0"

@@ -386,7 +386,7 @@ def test_what_is_left_out_of_rows_is_counted(tmp_path: Path) -> None:
         "maker": {"name": "Ann Potter", "id": "p 7"},
         "numbers": list(range(40)),
         "words": [f"w{number}" for number in range(40)],
-        "deep": {"a": {"b": {"c": {"d": {"e": "far down"}}}}},
+        "deep": {"a": {"b": {"c": {"d": {"e": {"f": {"g": {"h": "far down"}}}}}}}},
         "twice": ["one", "one"],
         "license": "CC0 as is",
         "_v": "3",
@@ -433,7 +433,11 @@ def test_entries_of_a_file_in_a_folder_with_lists_in_them(tmp_path: Path) -> Non
     boats = {"sloop": {"name": "Sloop", "about": "One mast.", **kept}, "yawl": {"name": "Yawl", **kept}}
     (tmp_path / "boats.json").write_text(json.dumps(boats))
     (tmp_path / "raft.json").write_text(json.dumps({"name": "Raft"}))
-    assert [(one.id, one.title) for one in read(tmp_path)] == [("sloop", "Sloop"), ("yawl", "Yawl"), ("raft", "Raft")]
+    keys = {name: {"hull": 1, "spars": [{"name": "Mast"}, {"name": "Boom"}]} for name in ("Ketch", "Brig", "Cog")}
+    (tmp_path / "keys.json").write_text(json.dumps(keys))
+    found = [(one.id, one.title) for one in read(tmp_path)]
+    assert found[:2] == [("sloop", "Sloop"), ("yawl", "Yawl")] and found[-1] == ("raft", "Raft")
+    assert found[2:-1] == [(name, name) for name in keys]
 
 
 def test_a_file_whose_title_is_null_is_no_list_of_what_it_holds(tmp_path: Path) -> None:

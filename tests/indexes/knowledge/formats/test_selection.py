@@ -25,6 +25,7 @@ DOCUSAURUS = "i18n/fr/docusaurus-plugin-content-docs/current/fox.md"
         (["docs/fox.md", "docs/de/fox.md", "docs/de/hen.md"], {"docs/de/fox.md": "de"}),  # the hen is only there
         (["fox.md", "fox.de.md", "fox.pt-br.md"], {"fox.de.md": "de", "fox.pt-br.md": "pt-br"}),
         (["docs/fox.md", DOCUSAURUS], {DOCUSAURUS: "fr"}),
+        (["en/a.md", "en/b.md", "en/c.md", "fr-FR/a.md"], {"fr-FR/a.md": "fr-fr"}),  # most is not translated
         (["it/server.md", "it/router.md", "fox.md"], {}),  # the department, not the language
         (["no/a.md", "no/b.md", "no/c.md", "a.md"], {}),  # a third in common
         (["fox.min.html", "v1.2/fox.html", "us/fox.html"], {}),
@@ -145,3 +146,33 @@ def test_one_article_reads_as_among_all(tmp_path: Path, suffix: str) -> None:
         found = {one.id: one for one in read_knowledge_base(tmp_path, names={"only": pattern})}
         [fox] = [one for id, one in found.items() if id.startswith(f"{language}fox3")]
         assert [one.text for one in fox.sections] == ["It is 3 years old."], pattern
+
+
+def test_rows_in_one_of_several_languages(tmp_path: Path) -> None:
+    for language, name in (("en", "Loon"), ("de", "Seetaucher")):
+        (tmp_path / language).mkdir()
+        (tmp_path / language / "birds.json").write_text(f'[{{"name": "{name}"}}]')
+        (tmp_path / language / "birds.xml").write_text(f"<birds><bird><name>{name}</name><id>1</id></bird></birds>")
+    for format in ("jsonl", "xml"):
+        losses = Losses()
+        assert [one.title for one in read_knowledge_base(tmp_path, format, losses=losses)] == ["Loon"]
+        assert any("pages in de" in reason for reason in losses.left_out)
+        found = read_knowledge_base(tmp_path, format, names={"only": "de/*"})
+        assert [one.title for one in found] == ["Seetaucher"]
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [("de/loon.md", "de/*"), ("docs/de-CH/loon.md", "*/de-CH/*"), ("docs/loon.de.md", "*.de.*")],
+)
+def test_the_option_for_another_language_reads_it(tmp_path: Path, name: str, pattern: str) -> None:
+    other = name.replace("de-CH/", "").replace("de/", "").replace(".de", "")
+    for one in (name, other):
+        (tmp_path / one).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / one).write_text(f"# {one}\n\nA bird.\n")
+    losses = Losses()
+    assert [one.title for one in read_knowledge_base(tmp_path, losses=losses)] == [other]
+    (reason,) = [one for one in losses.left_out if "another language" in one]
+    assert f"(--only '{pattern}' reads them)" in reason
+    found = read_knowledge_base(tmp_path, names={"only": pattern})
+    assert [one.title for one in found] == [name]

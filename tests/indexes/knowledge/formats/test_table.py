@@ -8,7 +8,7 @@ import pytest
 from indexes.knowledge.formats import guess_format, read_knowledge_base
 from indexes.knowledge.formats.reading import SkippedEntries
 from retriever.types import ArticleImage, Section
-from tests.fakes.reading import read
+from tests.fakes.reading import facts, read
 
 FOXES = (
     "Name,photo,description,Height in cm,url\r\n"
@@ -123,3 +123,16 @@ def test_a_table_without_a_header_is_noticed(tmp_path: Path, caplog: pytest.LogC
     path.write_text("3,Red fox,species\n4,Fennec,species\n", encoding="utf-8")
     list(read_knowledge_base(path))
     assert "foxes.csv: its first column is called 3; does the table lack a header?" in caplog.text
+
+
+def test_members_of_objects_in_columns_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "kb.csv"
+    path.write_text(
+        "name.common,name.official,chart_image,photo.url,photo.title,size.max.cm,size.min,No.,v1.2\n"
+        "Loon,Great Loon,chart.png,loon.jpg,A loon,80,60,7,x\nTeal,,,,,,,8,\n"
+    )
+    loon, teal = read(path)
+    assert (loon.title, loon.names, loon.image) == ("Loon", ("Great Loon",), "loon.jpg")
+    assert facts(loon)[-3:] == ["Size, min: 60", "No.: 7", "V1.2: x"] and "Size, max, cm: 80" in facts(loon)
+    assert (teal.title, teal.image, facts(teal)) == ("Teal", None, ["No.: 8"])
+    assert [one.image for one in read(path, image="chart_image")] == ["chart.png", None]
