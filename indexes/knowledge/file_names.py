@@ -15,8 +15,8 @@ from retriever.types import IntArray
 
 _SYSTEM = frozenset({"@eadir", "__macosx", "$recycle.bin", "system volume information", "lost+found", "#recycle"})
 """Folders of operating systems and file managers, in lower case; hidden ones need not be listed."""
-_PACKAGES = frozenset({"node_modules", "bower_components", "vendor", "__pycache__", "venv"})
-"""Folders with the dependencies of a program."""
+_PACKAGES = frozenset({"node_modules", "bower_components", "vendor", "__pycache__", "venv", "_sources"})
+"""Folders with the dependencies of a program, and in which Sphinx keeps copies of the sources of pages."""
 _INDEX = frozenset({"manifest.json", "entities.jsonl"})
 """Files of an index, whose thumbnails are not images of a knowledge base."""
 _LOGSEQ = ("logseq", "config.edn")

@@ -19,7 +19,8 @@ PACKAGES = (
 )
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]")
 OTHER_PROGRAMS = re.compile(
-    r"(?:asciidoctor|hf download|iconv|jupyter|pandoc|pip install|ray start|start the container|tiddlywiki|torchrun)\b[^;,`]*"
+    r"(?:asciidoctor|hf download|iconv|jupyter|pandoc|pip install|ray start|start the container|tiddlywiki|torchrun)"
+    r"\b[^;,`]*"
 )
 """Commands that are not of this project, as messages show them."""
 NOT_SHOWN = (

@@ -37,7 +37,7 @@ _SETTINGS = frozenset(
         "permalink slug aliases alias redirectfrom redirectto parent navorder haschildren nav sidebar",
         "sidebarposition sidebarlabel toc hide search comments math lang locale cssclass cssclasses outputs",
         "resources menu menus header footer head hero i18nready sortby paginateby insertanchorlinks inserttoc",
-        "tableofcontents banner theme cascade icon share featured pagefind editurl prev next",
+        "tableofcontents banner theme cascade icon share featured pagefind editurl prev next jupytext kernelspec",
     )
     for word in line.split()
 )

@@ -13,9 +13,11 @@ from indexes.knowledge.formats.html_text import DRAWINGS, INVISIBLE, Image
 from indexes.knowledge.formats.losses import Losses, words_in
 from indexes.knowledge.ids import canonical_url
 
-_UNSEEN = f"{INVISIBLE}, [style*='display:none'], [style*='display: none'], .mw-jump-link, .shortdescription"
+_UNSEEN = (
+    f"{INVISIBLE}, [style*='display:none'], [style*='display: none'], .mw-jump-link, .shortdescription, .onlyprint"
+)
 _NO_CONTENT = {
-    "footnote marks and references": "sup.reference, .reference, .reflist, ol.references, sup[id^=cite_ref], .mw-ref, "
+    "footnote marks and references": ".reference:not(a), .reflist, ol.references, sup[id^=cite_ref], .mw-ref, "
     "a[href*='#cite_note'], sup a[href^='#'], .external-autonumber, .Inline-Template",
     "code of drawings and queries": DRAWINGS,
     "formulas": "math, .mwe-math-element, img[class*=mwe-math]",

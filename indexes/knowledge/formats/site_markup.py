@@ -95,7 +95,11 @@ _HIDDEN_PROPERTIES = re.compile(
 )
 """Properties of notes that are settings, in lower case."""
 _IMPORTED = re.compile(r"^import\s+(\w+)\s+from\s+['\"]([^'\"\n]+)['\"]", re.MULTILINE)
-_VALUE = re.compile(r"(?:[\w-]+\s*[=:]\s*)?(?:\"([^\"\n]*)\"|'([^'\n]*)'|\{(\w+)\})|[\w-]+=([^\s\"'>%{}]+)")
+_VALUE = re.compile(
+    r"(?:(?P<key>[\w-]+)\s*[=:]\s*)?(?:\"([^\"\n]*)\"|'([^'\n]*)'|\{(\w+)\})|(?P<bare>[\w-]+)=([^\s\"'>%{}]+)"
+)
+_COPIES = re.compile(r"link|href|srcset|thumb\w*|poster|full\w*|large|dark\w*|placeholder", re.IGNORECASE)
+"""Names of values for other copies of an image."""
 _CAPTION = re.compile(r"\b(?:caption|alt|title)\s*[=:]\s*(?:%Q\{([^{}]*)\}|\"([^\"]*)\"|'([^']*)')")
 _ROLE_TARGET = re.compile(r"\s*<[^<>]*>$|^[~!]")
 _STRUCTURE = re.compile(r"\n[ \t]*\n|^[ \t]*(?:#{1,6}[ \t]|[-*+>|~`]|\d+[.)][ \t])", re.MULTILINE)
@@ -175,7 +179,7 @@ def _plain(found: re.Match[str], note: Note, imported: Mapping[str, str]) -> str
     if kind == "container":
         return f"\n{found['label'] or found['title'] or ''}\n"
     if kind == "source":  # the source of an HTML image: an imported name, or `require('./fox.jpg')`
-        return f'"{next(_images(found[0], imported), "")}"'
+        return f'"{next(_images(found[0], imported), (0, ""))[1]}"'
     image = _image(found[0], imported) if kind != "module" else ""
     losses.leave_out(_LEFT_OUT[kind], found[0] if not image and kind != "target" else "")
     return image
@@ -215,21 +219,31 @@ def _label(name: str) -> str:
 
 
 def _image(tag: str, imported: Mapping[str, str]) -> str:
-    """Returns the image that a tag names, "" if it names none."""
-    value = next(_images(tag, imported), None)
-    if value is None:
-        return ""
-    caption = _CAPTION.search(tag)
-    words = " ".join(next(filter(None, caption.groups()), "").split()) if caption else ""
-    target = re.sub(r"[\s<>()]", lambda sign: quote(sign[0]), value)  # instead of <>, which would be a tag inside HTML
-    return f"![{re.sub(r'[][`<>]', '', words)}]({target})"
+    """Returns the images that a tag names, "" if it names none; in a gallery, the caption of each follows it."""
+    found = list(_images(tag, imported))
+    ends = [*(place for place, _ in found[1:]), len(tag)]
+    shown = list[str]()
+    for number, (place, value) in enumerate(found):
+        caption = _CAPTION.search(tag, 0 if len(found) == 1 else place, ends[number])
+        words = " ".join(next(filter(None, caption.groups()), "").split()) if caption else ""
+        # quoted instead of <>, which would be a tag inside HTML
+        target = re.sub(r"[\s<>()]", lambda sign: quote(sign[0]), value)
+        shown.append(f"![{re.sub(r'[][`<>]', '', words)}]({target})")
+    return " ".join(shown)
 
 
-def _images(tag: str, imported: Mapping[str, str]) -> Iterator[str]:
-    for values in _VALUE.findall(tag):
-        value = imported.get(values[2]) or values[0] or values[1] or values[3]
-        if looks_like_image(value):
-            yield value
+def _images(tag: str, imported: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """Yields the images that a tag names, each once and without its copies, with their places in it."""
+    named = set[str]()
+    for found in _VALUE.finditer(tag):
+        key, first, second, variable, bare, other = found.groups()
+        value = imported.get(variable) or first or second or other or ""
+        parts = [part.strip() for part in value.split(",")]
+        is_copy = bool(named) and _COPIES.fullmatch(key or bare or "") is not None
+        for one in parts if all(map(looks_like_image, parts)) else [value]:
+            if looks_like_image(one) and one not in named and not is_copy:
+                named.add(one)
+                yield found.start(), one
 
 
 def _opened(lines: list[str]) -> Iterator[str]:

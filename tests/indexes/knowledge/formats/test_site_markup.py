@@ -206,3 +206,21 @@ def test_images_of_mdx_in_html(tmp_path: Path) -> None:
         ArticleImage("img/fox.webp", 0, "Den"),
         ArticleImage("img/cub.jpg", 0),
     )
+
+
+@pytest.mark.parametrize(
+    ("tag", "shown"),
+    [
+        ('{{< gallery "loon.jpg" "teal.png" >}}', "![](loon.jpg) ![](teal.png)"),
+        ('{% include gallery.html images="loon.jpg, teal.png" %}', "![](loon.jpg) ![](teal.png)"),
+        ('{{< figure src="loon.jpg" link="loon-large.jpg" caption="A loon" >}}', "![A loon](loon.jpg)"),
+        ('{{< figure caption="A loon" src="loon.jpg" >}}', "![A loon](loon.jpg)"),
+        ("<Compare before='/a/egg.jpg' after='/a/hen.jpg' />", "![](/a/egg.jpg) ![](/a/hen.jpg)"),
+        (
+            "<Photos of={[\n  { src: '/a/loon.jpg', alt: 'A loon' },\n  { src: '/a/teal.jpg', alt: 'A teal' },\n]} />",
+            "![A loon](/a/loon.jpg) ![A teal](/a/teal.jpg)",
+        ),
+    ],
+)
+def test_all_images_of_a_tag(tag: str, shown: str) -> None:
+    assert without_site_markup(tag, Note(Losses()), components=True) == shown

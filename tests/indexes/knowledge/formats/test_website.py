@@ -309,3 +309,15 @@ def test_the_signature_of_a_function_in_a_table(tmp_path: Path) -> None:
     )
     (entity,) = read(tmp_path)
     assert texts(entity) == [("Kiln", "int fire ( int hours )")]
+
+
+def test_links_of_sphinx_are_words_and_its_sources_no_notes(tmp_path: Path) -> None:
+    (tmp_path / "_sources").mkdir()
+    (tmp_path / "_sources" / "kiln.md").write_text("# Kiln\n")
+    (tmp_path / "kiln.html").write_text(
+        "<div class='onlyprint'><h2>Contents</h2></div><h1>Kiln<a class='headerlink' href='#kiln'>¶</a></h1>"
+        "<p>See <a class='reference internal' href='clay.html'>clay</a> first<sup class='reference'>[1]</sup>.</p>"
+    )
+    assert guess_format(tmp_path) == "website"
+    (entity,) = read(tmp_path)
+    assert texts(entity) == [("Kiln", "See clay first.")]
