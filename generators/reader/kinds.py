@@ -57,7 +57,11 @@ _PERIOD = re.compile(r"(?<!\d)((?:1\d|20)\d\d)\s?(?:-|\u2013|to|until|and)\s?((?
 _DATE = rf"(?:\d{{1,2}} {MONTH}(?: \d{{4}})?|{MONTH} \d{{1,2}}(?:, \d{{4}})?|\d{{4}})"
 _FIGURES = re.compile(rf"\W*{NUMBER}(?:[\s-]*(?:{NUMBER}|%|{_TIME}|{MONTH}|to|or|and))*\W*", re.IGNORECASE)
 _DATED = re.compile(rf"(?<=[^\W\d_]),? \(?{_DATE}\)?$", re.IGNORECASE)
+_UNNAMED = re.compile(rf"\d|^{MONTH}$", re.IGNORECASE)
 _COUNTED_TIME = re.compile(rf"%|\bper ?cent\b|{NUMBER} {_TIME}\b", re.IGNORECASE)
+_LASTING = re.compile(r"\bhow long\b.*\b(?:takes?|taken|taking|took|lasts?|lasted)\b", re.IGNORECASE)
+_VERB = re.compile(r"\w+ (?:is|are|was|were|has|have|had) \w+")
+"""A question for a duration, and a clause, which is no name."""
 _HAS_NUMBER = re.compile(rf"(?<!\w){NUMBER}(?!\w)", re.IGNORECASE)
 _HEDGES = re.compile(
     r"(?:about|around|approx\w*|up|to|over|under|at|least|most|more|less|than|nearly|from|c(?:irc)?a|\W)+", re.I
@@ -81,6 +85,7 @@ def kind_of_answer(question: str, context: str = "") -> Callable[[str, int, int]
     year, named, share = _YEAR.search(question), _NAMED.match(question), _SHARE.search(question)
     dated = _DATE_ASKED.search(question)
     choice, against = _CHOICE.match(question.strip()), _AGAINST.search(question)
+    lasting = _LASTING.search(question)
     photograph, excluded = _PHOTOGRAPH.search(question), _EXCEPT.match(question)
     years = {int(one) for one in _YEARS.findall(question) if one not in context}
 
@@ -100,7 +105,9 @@ def kind_of_answer(question: str, context: str = "") -> Callable[[str, int, int]
             return False
         if share and not _HAS_NUMBER.search(span):
             return False
-        if named and _FIGURES.fullmatch(span):
+        if named and (_FIGURES.fullmatch(span) or _VERB.search(span)):
+            return False
+        if lasting and (not _HAS_NUMBER.search(span) or re.search(rf"\d-{_TIME}", span)):
             return False
         if choice and not any(_forms(span, option) for option in choice.groups()):
             return False
@@ -135,7 +142,7 @@ def core(text: str, start: int, end: int, question: str) -> tuple[int, int]:
         words = [word for option in choice.groups() for word in _forms(span, option)]
         best = min(words, key=lambda word: len(word[0]), default=None)
         return (start + best.start(), start + best.end()) if best else (start, end)
-    if not _WHEN.search(question) and (found := _DATED.search(span)) and not re.search(r"\d", span[: found.start()]):
+    if not _WHEN.search(question) and (found := _DATED.search(span)) and not _UNNAMED.search(span[: found.start()]):
         return start, start + found.start()
     if _ONE_OF_ALL.search(question) and not _MEASURED.search(question):
         found = re.search(r",? \(?\d[\d.,]*\s?[^\W\d_]{1,12}\.?\)?$", span)

@@ -26,9 +26,12 @@ _ASKED = tuple(
 )
 _KIND = re.compile(
     rf"(?:what|which) (?P<thing>{_THING}) "
-    rf"(?:{_BE} {_THIS}|{_BE} {_SHOWN}|{_BE}{_PLACE}|(?:do|can) (?:i|you|we) see){_PLACE}",
+    rf"(?:{_BE} {_THIS}|{_BE} {_SHOWN}|{_BE}{_PLACE}|(?:do|can) (?:i|you|we) see){_PLACE}"
+    rf"|what(?:['\u2019]?s| {_BE}) (?:this|that|these|those) (?P<one>{_THING}){_PLACE}",
     re.IGNORECASE,
 )
+_OPENING = re.compile(r"^(?:(?:so|and|ok(?:ay)?|hey|hi|hello|please)\b,? ?)+", re.IGNORECASE)
+_ANYTHING = frozenset(tokenize("thing place object item building structure"))
 _DESCRIBED = re.compile(
     r"(?:please )?(?:tell me (?:more )?about|describe|explain|what about|(?:some )?info(?:rmation)? (?:about|on))"
     rf"(?: {_THIS}(?: {_THING})?)?{_PLACE}",
@@ -53,12 +56,12 @@ def asks_name(question: str, title: str, text: str) -> bool:
         title: The article's title.
         text: The section.
     """
-    asked = " ".join(question.split()).rstrip(" ?.!").removeprefix("So ").removeprefix("and ")
+    asked = _OPENING.sub("", " ".join(question.split()).rstrip(" ?.!"))
     if any(pattern.fullmatch(asked) for pattern in _ASKED):
         return True
     found = _KIND.fullmatch(asked)
-    things = frozenset(tokenize(found["thing"])) if found else frozenset()
-    return bool(things) and things <= frozenset(tokenize(f"{title} {first_sentence(text)}"))
+    things = frozenset(tokenize(found["thing"] or found["one"])) if found else frozenset()
+    return bool(things) and things <= _ANYTHING | frozenset(tokenize(f"{title} {first_sentence(text)}"))
 
 
 def asks_description(question: str) -> bool:

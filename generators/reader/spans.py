@@ -47,6 +47,9 @@ _MORE = re.compile(rf"(?:\s?-?(?:%|\u00b0\s?[CF]?|{_UNIT})(?!\w))+(?:{_PART})?",
 _SCALES = re.compile(rf"(?:\s{_SCALE}(?!\w))+", re.IGNORECASE)
 _ANOTHER_PART = re.compile(_PART, re.IGNORECASE)
 _MONTH_AFTER = re.compile(rf"\s{MONTH}(?:\s\d{{4}})?(?!\w)", re.IGNORECASE)
+_ENDS_IN_MONTH = re.compile(rf"(?<!\w){MONTH}$", re.IGNORECASE)
+_YEAR_AFTER = re.compile(r"(?:\s\d{1,2},)?\s(?:1\d|20)\d\d(?!\w)")
+_LAST_NUMBER = re.compile(r",? (?:and|or) \d[\d.]*(?![\d,])")
 _ENDS_IN_DAY = re.compile(r"(?<![\d.,])\d{1,2}$")
 _ENDS_IN_AMOUNT = re.compile(rf"(?<!\w){_AMOUNT}$", re.IGNORECASE)
 _ENDS_IN_UNIT = re.compile(rf"(?<!\w)\d[\d.,]*\s?{_UNIT}$", re.IGNORECASE)
@@ -233,12 +236,17 @@ def whole(text: str, start: int, end: int, counted: bool = False) -> tuple[int, 
             end = found.end()
         if _ENDS_IN_DAY.search(text, start, end) and (found := _MONTH_AFTER.match(text, end, line[1])):
             return _balanced(text, start, found.end())
+        if re.search(r"\d, \d[\d.]*$", text[start:end]) and (found := _LAST_NUMBER.match(text, end, line[1])):
+            end = found.end()
         if found := (_SCALES if counted else _MORE).match(text, end, line[1]):
             end = found.end()
         while end < len(text) and text[end] in _AFTER and text[end - 1].isdigit():
             end += 1
-    elif _ENDS_IN_UNIT.search(text, max(0, end - 24), end) and (found := _ANOTHER_PART.match(text, end, line[1])):
-        end = found.end()
+    else:
+        for ends, rest in ((_ENDS_IN_MONTH, _YEAR_AFTER), (_ENDS_IN_UNIT, _ANOTHER_PART)):
+            if ends.search(text, max(0, end - 24), end) and (found := rest.match(text, end, line[1])):
+                end = found.end()
+                break
     return _balanced(text, start, end)
 
 

@@ -153,7 +153,8 @@ def in_unit(text: str, start: int, end: int, words: str) -> tuple[str, int, int]
     line = text.find("\n", end)
     for one in quantities(text, start, min(len(text) if line < 0 else line, end + 60)):
         if one.unit == unit and not re.search(r"[.,;] [^\d]{12,}", text[end : one.start]):
-            return text[one.start : one.end], one.start, one.end
+            stop = measured(text, one.start, one.end + 16)[-1].end
+            return text[one.start : stop], one.start, stop
     if not all(comparable(one.unit, unit) for one in own):
         return None
     values = [_rounded(converted(one.value, one.unit or unit, unit), text[one.start : one.end]) for one in own]

@@ -47,6 +47,9 @@ from generators.reader.kinds import core, kind_of_answer
         ("Who took the photograph?", "The photograph was taken by Ann Berg", "Ann Berg", True),
         ("Who painted this picture?", "Made by Ann Berg", "Ann Berg", True),
         ("Which of these is NOT a fuel?", "Fuels: gas, oil", "gas", False),
+        ("How long did it take to build?", "in time for the 200-year jubilee", "200-year", False),
+        ("How long did it take to build?", "built in 41 years", "41 years", True),
+        ("Who discovered it?", "The bird is known from art", "The bird is known from art", False),
         ("Which fuel isn't used?", "Gas is used, but oil is not", "oil", True),
     ],
 )
@@ -67,6 +70,7 @@ def test_kinds(question: str, text: str, answer: str, expected: bool) -> None:
         ("Where was she born?", "Lyon (3 May 1900)", "Lyon"),
         ("When is the holiday?", "Unity Day, 3 October", "Unity Day, 3 October"),
         ("What is the release?", "3 October 1990", "3 October 1990"),
+        ("opened?", "March 2000", "March 2000"),
         ("In which year was it mixed?", "Paris (1936)", "1936"),
         ("In which years was it built?", "1936-1940", "1936-1940"),
         ("What year is it from?", "1936 or 1940", "1936 or 1940"),

@@ -15,6 +15,8 @@ BRIDGE = "Tower Bridge is a bascule bridge in London. It was opened in 1894."
     "question",
     [
         "What is this?",
+        "So what is this thing",
+        "What's this bridge?",
         "whats this called",
         "What bridge is this?",
         "Which bridge is shown in the photo?",

@@ -46,6 +46,7 @@ def test_asked_unit(question: str, expected: str | None) -> None:
     [
         ("At 332.9 meters (1,092 ft), it is", "332.9 meters", "feet", "1,092 ft"),
         ("13.5 tons (13.7 tonnes; 15.1 short tons)", "13.5 tons", "tonnes", "13.7 tonnes"),
+        ("8\u201320 cm (3\u20138 in) wide", "8\u201320 cm", "inches", "3\u20138 in"),
         ("Length in meters: 18", "18", "feet", "59 feet"),
         ("2 to 4 cm tall", "2 to 4 cm", "inches", "0.79\u20131.6 inches"),
         ("20 \u00b0C", "20 \u00b0C", "fahrenheit", "68 fahrenheit"),
