@@ -40,10 +40,11 @@ logger = logging.getLogger(__name__)
 
 MOST, FEWEST = 200, 40
 """Most entities that are photographed again, each twice, and fewest; with fewer, the profile's recognition holds."""
-DECLINED, KEPT, AT = 0.92, 0.94, 0.4
+DECLINED, KEPT, LEAST, AT = 0.92, 0.94, 0.8, 0.4
 """Share of what the index does not hold that is declined at this threshold, unless less than `KEPT` of what is right
-would be kept: an index of things that look alike declines less. If both can be had, the threshold is halfway between.
-Both are measured on entities that the fit has not seen; the threshold is that of the embedded profile."""
+would be kept: an index of things that look alike declines less, but never less than `LEAST`. If both can be had, the
+threshold is halfway between. All are measured on entities that the fit has not seen; the threshold is that of the
+embedded profile."""
 RIDGE = 0.01
 _SIDE, _STORED, _BATCH = 256, 320, 16
 _SMALL, _SAME = 24, 0.1
@@ -78,7 +79,7 @@ def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualE
         "content": index.fingerprint,
         "changes": index.changes if isinstance(index, LiveIndex) else 0,
         "threshold": AT,
-        "shares": [DECLINED, KEPT],
+        "shares": [DECLINED, KEPT, LEAST],
         "signs": [*SIGNS],  # of a file without them, the signs it lacks have no weight
     }
     if made_for.items() <= (read_recognition(folder) or {}).items():
@@ -207,8 +208,9 @@ def _fitted(trials: Sequence[Trial]) -> tuple[Recognition, list[Curve]]:
     for share in (0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.95, 0.98):
         at = float(np.quantile(logits[~held], share))
         curve.append(Curve(share, float((logits[right] >= at).mean()), at))
-    declining, keeping = float(np.quantile(logits[~held], DECLINED)), float(np.quantile(logits[right], 1 - KEPT))
-    boundary = min((declining + keeping) / 2, keeping)
+    least, declining = (float(np.quantile(logits[~held], share)) for share in (LEAST, DECLINED))
+    keeping = float(np.quantile(logits[right], 1 - KEPT))
+    boundary = max(min((declining + keeping) / 2, keeping), least)
     everything, shift = fit(trials, AT, ridge=RIDGE), logit(AT) - boundary
     crops = max(AT, probability(logit(CROP) + shift))
     return replace(everything, bias=everything.bias + shift, crop_threshold=crops), curve
