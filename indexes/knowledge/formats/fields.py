@@ -20,9 +20,10 @@ GUESSES: dict[str, tuple[str, ...]] = {
     ),
     "title": (
         *("title", "title_info", "name", "display_name", "label", "full_name", "common_name", "headline", "heading"),
-        *("term", "word"),
+        *("term", "word", "object_name", "object_title", "item_name", "product_name"),
         *("titel", "titre", "título", "titulo", "titolo", "nombre", "nom", "nome", "naam", "bezeichnung"),
         *("название", "имя", "заголовок", "タイトル", "名前", "名称", "标题", "標題", "العنوان", "الاسم"),
+        "labels",
     ),
     "url": ("url", "link", "permalink", "page_url", "web_url", "source_url", "wikipedia_url", "wikipedia"),
     "image": (
@@ -42,7 +43,7 @@ GUESSES: dict[str, tuple[str, ...]] = {
         *("intro", "introduction", "excerpt", "article", "full_description", "main_text", "full_text"),
         *("beschreibung", "inhalt", "texte", "texto", "testo", "contenu", "contenido", "descripción", "descripcion"),
         *("descrição", "descrizione", "beschrijving", "описание", "текст", "содержание", "説明", "本文"),
-        *("描述", "简介", "正文", "الوصف", "النص"),
+        *("描述", "简介", "正文", "الوصف", "النص", "descriptions"),
     ),
 }
 """Names under which an entity's field is looked up, unless `--map` names another; case, spaces, `_` and `-` are ignored

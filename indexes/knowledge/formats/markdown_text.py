@@ -32,6 +32,7 @@ _SUB = re.compile(r"(?<=[\w)\]])~(?!~)((?:[^\s~\\]|\\ ){1,20})~(?!~)")
 _SUP = re.compile(r"(?<=[\w)\]])\^(?![\[\^])((?:[^\s^\\]|\\ ){1,20})\^(?!\^)")
 """Subscripts and superscripts, as in Pandoc: H~2~O, x^2^."""
 _FORMAT = re.compile(r"\{=(\w+)\}")  # the format of code that is shown only in pages of that format, as in Pandoc
+_LANGUAGE = re.compile(r"\A(?:#!|:::)[\w+-]+ ")  # of code within a line, as in MkDocs
 _QUERY = re.compile(r"\$?=\s*[\w(]")  # a query of Dataview within a line
 _RAW = re.compile(r"<(/?)(script|style|title|textarea|xmp|iframe|noembed|noframes|plaintext)\b[^<>]*>", re.IGNORECASE)
 _CLOSED = re.compile(
@@ -133,6 +134,8 @@ def _words_of(tokens: list[Token], losses: Losses) -> list[Token]:
         elif token.type == "code_inline" and _QUERY.match(token.content):
             losses.leave_out("code of drawings and queries", token.content)
             continue
+        elif token.type == "code_inline":
+            token.content = _LANGUAGE.sub("", token.content)
         if not hidden:
             found.append(token)
     return found

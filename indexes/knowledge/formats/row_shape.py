@@ -163,7 +163,8 @@ def lifted(row: Row) -> Row:
     if len(titled) != 1:
         return row
     ((name, inner),) = titled
-    return {**{other: value for other, value in row.items() if other not in (name, "geometry")}, **inner}
+    beside = {other: value for other, value in row.items() if other not in (name, "geometry") and value != "Feature"}
+    return {**beside, **inner}
 
 
 def _title_field(rows: Sequence[Row]) -> str:

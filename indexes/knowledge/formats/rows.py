@@ -183,13 +183,20 @@ def entity_of(row: Any, where: str, reading: Reading) -> Entity:
         title=check_text(titles[0], where, title_name),
         sections=split_article([*sections, *as_sections(facts, losses, reading.sections)], titles[0], losses),
         image=next(iter(images), None),
-        url=scalar_of(url) or "",
+        url=_address(url),
         images=tuple(
             ArticleImage(one, None, said) for place, (one, said) in enumerate(images.items()) if place or said
         ),
         names=tuple(dict.fromkeys(one for one in other_names if isinstance(one, str) and one != titles[0])),
         named_after=tuple(short_values({name: value for name, value in row.items() if name != PARTS})),
     )
+
+
+def _address(value: Any) -> str:
+    """Returns an address, or that of the page in a list of links (`{"rel": "alternate", "href": …}`), as in Atom."""
+    links = [one for one in (value if isinstance(value, list) else [value]) if isinstance(one, Mapping)]
+    own = [one.get("href") for one in links if one.get("rel", "alternate") == "alternate"]
+    return scalar_of(own[0] if own else value) or ""
 
 
 def _no_fact(name: str, value: Any) -> str:

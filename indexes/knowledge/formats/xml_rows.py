@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from xml.etree.ElementTree import Element, ParseError, iterparse
+from xml.etree.ElementTree import Element, ParseError, iterparse, tostring
 
 from indexes.knowledge.file_names import sorted_files
 from indexes.knowledge.formats.fields import field_of
@@ -15,8 +15,12 @@ from indexes.knowledge.formats.reading import Entry, Reading, unreadable
 from indexes.knowledge.formats.rows import entities_of
 from indexes.knowledge.formats.streams import opened
 
-_CONTENT = "{http://purl.org/rss/1.0/modules/content/}encoded"
-"""The full text of a feed entry; its description is only the beginning."""
+_NAMES = {
+    "{http://purl.org/rss/1.0/modules/content/}encoded": "content",  # the description is only the beginning
+    "{http://search.yahoo.com/mrss/}content": "media",
+}
+"""Names of elements of a feed's entry that mean something else than the usual field of this name."""
+_XHTML = "{http://www.w3.org/1999/xhtml}"
 _SHORTCODE = re.compile(r"\[/?(?:caption|gallery|embed|audio|video|playlist)\b[^\[\]]*\]")
 _WORDPRESS = ("{http://wordpress.org/export/", "{https://wordpress.org/export/")
 """Prefixes of the tags for an entry's settings and comments in a WordPress export."""
@@ -133,6 +137,9 @@ def _value(element: Element) -> Any:
     An element that only has children of one name, such as `<image>` in `<images>`, becomes a list.
     """
     words = " ".join((element.text or "").split())
+    if any(child.tag.startswith(_XHTML) for child in element):
+        parts = (tostring(child, "unicode", method="html") for child in element)
+        return re.sub(r"(</?)html:|\sxmlns:html=\"[^\"]*\"", r"\1", "".join(parts))
     if len(element) == 0 and (words or not element.attrib.keys() - set(_SETTINGS)):
         unit = next((element.attrib[name] for name in _UNITS if name in element.attrib), "")
         return f"{words} {unit}" if unit else _SHORTCODE.sub("", element.text or "").strip()
@@ -156,7 +163,7 @@ def _fields(element: Element) -> dict[str, Any]:
     languages: dict[str, list[str]] = {}
     for child in element:
         if not child.tag.startswith(_WORDPRESS):
-            name = "content" if child.tag == _CONTENT else _local(child.tag)
+            name = _NAMES.get(child.tag) or _local(child.tag)
             found.setdefault(name, []).append(_value(child))
             languages.setdefault(name, []).append(child.get(_LANGUAGE, ""))
     for name, spoken in languages.items():

@@ -16,7 +16,7 @@ from indexes.knowledge.inspection import inspect_knowledge_base, text_lines
 from indexes.knowledge.sources import find_image, find_main, open_images
 from retriever.types import ArticleImage, Section
 from tests.fakes.images import write_image
-from tests.fakes.reading import facts, read, written
+from tests.fakes.reading import facts, read, texts, written
 
 
 def test_objects_of_a_list_with_names_in_several_languages_and_no_text(tmp_path: Path) -> None:
@@ -463,3 +463,18 @@ def test_a_file_whose_title_is_null_is_no_list_of_what_it_holds(tmp_path: Path) 
 )
 def test_what_only_looks_like_a_tag_is_text(text: str, words: str) -> None:
     assert plain(text) == words
+
+
+def test_names_of_fields_in_museums_and_of_wikidata(tmp_path: Path) -> None:
+    path = tmp_path / "kb.csv"
+    path.write_text("Object ID,Object Name,Title,Artist Display Name\n1,Jug,Blue Jug,Ida\n2,Bowl,,Otto\n")
+    assert [(one.id, one.title) for one in read(path)] == [("1", "Blue Jug"), ("2", "Bowl")]
+    said = {"en": {"language": "en", "value": "Loon"}, "de": {"language": "de", "value": "Seetaucher"}}
+    about = {"de": {"language": "de", "value": "ein Vogel"}, "en": {"language": "en", "value": "a bird"}}
+    (entity,) = read(
+        written(tmp_path / "kb.json", [{"id": "Q7", "type": "item", "labels": said, "descriptions": about}])
+    )
+    assert (entity.title, entity.names, texts(entity)[0]) == ("Loon", ("Seetaucher",), ("Loon", "a bird"))
+    feature = {"type": "Feature", "geometry": {}, "properties": {"name": "Old mill", "built": 1803}}
+    (entity,) = read(written(tmp_path / "kb.geojson", {"type": "FeatureCollection", "features": [feature]}))
+    assert facts(entity) == ["Built: 1803"]

@@ -35,6 +35,7 @@ def text_of(folder: Path, text: str) -> str:
         (":::tip Mind\nStay calm.\n:::\n\n::: warning\nOr not.\n:::", "Mind\nStay calm.\nOr not."),
         (':material-check:{ style="color: red" } Clear :smile: at 10:30:45', "Clear at 10:30:45"),
         ("- [x] Done\n- [ ] Open", "Done\nOpen"),
+        ("Set `#!css color: red` or `:::py 1 + 1` in `#!/bin/sh`", "Set color: red or 1 + 1 in #!/bin/sh"),
         ("A block ^dcf64c\n\n#tag #other/tag\n\nTags: #one, #two\n\nI met #John.", "A block\nI met #John."),
         ('*[HTML]: Hyper Text\n\n--8<-- "a.md"\n\nText', "Text"),
         ("「太字**『はい』**です", "「太字『はい』です"),

@@ -125,3 +125,20 @@ def test_a_harvest_of_records(tmp_path: Path) -> None:
     assert bowl.title == "Bowl" and texts(bowl)[0] == ("Bowl", "It is blue.")
     assert "Creator: Ann, Bo" in texts(bowl)[1][1]
     assert (vase.title, vase.names) == ("Vase", ("Tall vase",)) and "Genre: vase" in texts(vase)[0][1]
+
+
+def test_what_names_of_feeds_mean(tmp_path: Path) -> None:
+    atom = """<feed xmlns="http://www.w3.org/2005/Atom"><entry><id>1</id><title>Loon</title>
+    <link rel="enclosure" type="image/png" href="https://b.example/loon.png"/><link rel="alternate" href="https://b.example/loon"/>
+    <content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml"><h2>Diet</h2><p>Fish<br/>and <b>frogs</b>.</p></div>
+    </content></entry><entry><id>2</id><title>Teal</title><link href="https://b.example/teal"/></entry></feed>"""
+    (tmp_path / "atom.xml").write_text(atom)
+    loon, teal = read(tmp_path / "atom.xml")
+    assert (loon.url, loon.image) == ("https://b.example/loon", "https://b.example/loon.png")
+    assert texts(loon)[0] == ("Diet", "Fish\nand frogs.") and teal.url == "https://b.example/teal"
+    rss = """<rss xmlns:c="http://purl.org/rss/1.0/modules/content/" xmlns:m="http://search.yahoo.com/mrss/"><channel>
+    <item><title>Loon</title><c:encoded>It dives.</c:encoded><m:content url="https://b.example/1.jpg"/></item>
+    <item><title>Teal</title><c:encoded>It dabbles.</c:encoded></item></channel></rss>"""
+    (tmp_path / "rss.xml").write_text(rss)
+    loon, teal = read(tmp_path / "rss.xml")
+    assert texts(loon) == [("Loon", "It dives.")] and loon.image == "https://b.example/1.jpg"
