@@ -211,10 +211,12 @@ def _named(request: GenerationRequest) -> Generation | None:
     evidence = request.evidence
     if evidence is None:
         return None
-    if any(asks_name(request.question, one.entity_title, one.text) for one in _sections(request)):
-        start = evidence.text.find(evidence.entity_title)
-        span = (start, start + len(evidence.entity_title)) if start >= 0 else None
-        return Generation(evidence.entity_title, 1.0, span)
+    title, sections = evidence.entity_title, _sections(request)
+    if any(asks_name(request.question, title, one.text) for one in sections):
+        section = next((one for one in sections if title in one.text), evidence)
+        start = section.text.find(title)
+        span = (start, start + len(title)) if start >= 0 else None
+        return Generation(title, 1.0, span, evidence=None if section is evidence else section)
     if asks_description(request.question) and (beginning := first_sentence(evidence.text)):
         return Generation(beginning, PLAIN, (0, len(beginning)))
     return None

@@ -6,7 +6,7 @@ import pytest
 
 from generators.reader.names import asks_description, asks_name, points_on
 from generators.reader.reader import ExtractiveReader
-from retriever.types import Evidence, Generation
+from retriever.types import Evidence, Generation, GenerationRequest, OtherSection
 
 BRIDGE = "Tower Bridge is a bascule bridge in London. It was opened in 1894."
 
@@ -67,6 +67,12 @@ def test_the_answer_is_the_title_and_its_span_where_the_section_has_it() -> None
     assert read("What is this?", BRIDGE).answer == "Tower Bridge" and read("What is this?", BRIDGE).span == (0, 12)
     assert read("What is this?", "Opened in 1894.").answer == "Tower Bridge"
     assert read("What is this?", "Opened in 1894.").span is None
+    assert read("What is this?", "Opened in 1894.").evidence is None
+    late, lead = Evidence("e", "Tower Bridge", "History", "Opened in 1894."), Evidence("e", "Tower Bridge", "", BRIDGE)
+    [found] = ExtractiveReader().read_all(
+        [GenerationRequest("What is this?", None, late, others=(OtherSection(lead, 0.1),))]
+    )
+    assert (found.answer, found.span, found.evidence) == ("Tower Bridge", (0, 12), lead)
     assert read("Tell me about it.", BRIDGE).answer == "Tower Bridge is a bascule bridge in London."
 
 
