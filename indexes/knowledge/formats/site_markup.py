@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from indexes.knowledge.formats.fields import looks_like_image
 from indexes.knowledge.formats.losses import Losses, words_in
-from indexes.knowledge.formats.markdown_blocks import with_pipe_tables, without_directives
+from indexes.knowledge.formats.markdown_blocks import with_definitions, with_pipe_tables, without_directives
 from indexes.knowledge.image_names import IMAGE_SUFFIXES
 
 _PARTS = {
@@ -38,7 +38,7 @@ _PARTS = {
     # a definition, as in Pandoc
     "definition": r"^(?P<term>[^\s:>#|`~*+=-][^\n]*)\n(?:[ \t]*\n)?(?P<meanings>(?::[ \t]+\S[^\n]*(?:\n|\Z))+)",
     # a footnote, which becomes a paragraph, and one within a text
-    "footnote": r"^\[\^[^\[\]\s]+\]:[ \t]*",
+    "footnote": r"^[ \t]*(?:[-*+][ \t]+)?\[\^[^\[\]\s]+\]:\s*",
     "inline_note": r"\^\[(?P<remark>[^\[\]\n]+)\]",
     # a property, as in Logseq and Dataview
     "property": r"^(?P<lead>[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+(?:\[[ xX]\][ \t]+)?)?)(?P<bold>[*_]{0,3})"
@@ -133,6 +133,7 @@ def without_site_markup(text: str, note: Note, components: bool = False) -> str:
     imported = {}
     if components:
         imported = {name: path for name, path in _IMPORTED.findall(text) if path.lower().endswith(IMAGE_SUFFIXES)}
+    text = with_definitions(text)
     if any(mark in text for mark in ("!!! ", "??? ", "???+ ", '=== "')):
         text = "\n".join(_opened(text.split("\n")))
     text = with_pipe_tables(without_directives(text, note.losses))
@@ -164,7 +165,8 @@ def _plain(found: re.Match[str], note: Note, imported: Mapping[str, str]) -> str
         return _field(found, note)
     if kind == "definition":
         meanings = ", ".join(line[1:].strip() for line in found["meanings"].splitlines())
-        return f"\n{found['term'].rstrip(' :')}: {meanings}\n\n"
+        term = found["term"].rstrip(" :")
+        return f"\n{term}: {meanings}\n\n" if _says_something(term) else f"\n{term}\n\n{meanings}\n\n"
     if kind == "footnote":
         return "\n"
     if kind == "inline_note":
@@ -183,6 +185,10 @@ def _plain(found: re.Match[str], note: Note, imported: Mapping[str, str]) -> str
     image = _image(found[0], imported) if kind != "module" else ""
     losses.leave_out(_LEFT_OUT[kind], found[0] if not image and kind != "target" else "")
     return image
+
+
+def _says_something(term: str) -> bool:
+    return any(map(str.isalnum, re.sub(r"<!--.*?-->", "", term)))
 
 
 def _field(found: re.Match[str], note: Note) -> str:

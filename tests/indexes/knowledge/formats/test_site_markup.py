@@ -225,3 +225,23 @@ def test_images_of_mdx_in_html(tmp_path: Path) -> None:
 )
 def test_all_images_of_a_tag(tag: str, shown: str) -> None:
     assert without_site_markup(tag, Note(Losses()), components=True) == shown
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("Beans\n:   Soak *them*\n    overnight.\n:   Or not.", "Beans: Soak them overnight., Or not."),
+        (
+            "Beans\n\n:   Soak them.\n\n    Then **boil**.\n\n    - salt\n\n    ```sh\n    eat\n    ```\n\nEnd",
+            "Beans: Soak them.\nThen boil.\nsalt\neat\nEnd",
+        ),
+        ("Beans\n: Soak.\nPeas\n: Boil.\n\nText", "Beans: Soak.\nPeas: Boil.\nText"),
+        ("<!-- option: x -->\n\n:   Whether to *soak*\n    beans.", "Whether to soak beans."),
+        ("Beans\n\n:   !!! tip\n\n        Soak *them*.\n", "Beans\nSoak them."),
+        ("Soak.[^1]\n\n  [^1]:\n    In *cold*\n    water.", "Soak.\nIn cold water."),
+        ("- Soak.[^1]\n- [^1]: In *cold* water.", "Soak.\nIn cold water."),
+        ("```\nBeans\n:   Soak\n    them\n```", "Beans\n:   Soak\n    them"),
+    ],
+)
+def test_definitions_and_footnotes_of_several_lines(tmp_path: Path, source: str, expected: str) -> None:
+    assert text_of(tmp_path, source) == expected
