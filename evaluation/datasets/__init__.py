@@ -11,7 +11,8 @@ from evaluation.datasets.evqa import EVQA_COLUMNS, EVQA_TYPES, read_evqa
 from evaluation.datasets.images import EXTENSIONS, find_query_image, forget_listings, locate
 from evaluation.datasets.infoseek import INFOSEEK_TYPES, read_infoseek
 from evaluation.datasets.okvqa import read_okvqa
-from evaluation.datasets.plain import NO_NAMES, read_plain
+from evaluation.datasets.plain import read_plain
+from evaluation.datasets.plain_rows import NO_NAMES
 from evaluation.datasets.question import Item, Loader, Question, SkippedRow, Style
 from indexes.knowledge.formats.fields import Names
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from evaluation.datasets.plain import answers_in, plain_question, renamed
+from evaluation.datasets.plain import answers_in, plain_question
+from evaluation.datasets.plain_rows import renamed
 from evaluation.datasets.rows import Row
 from indexes.extras import optional
 from indexes.progress import progress_bar

@@ -12,7 +12,7 @@ from itertools import cycle
 from pathlib import Path
 
 from evaluation.datasets import find_query_image, load
-from evaluation.datasets.plain import NO_NAMES
+from evaluation.datasets.plain_rows import NO_NAMES
 from evaluation.datasets.question import Question
 from evaluation.datasets.rows import Row, json_lines, name, optional_text, text, texts
 from evaluation.search.rows import NO_IMAGES, RowImages, images_of, rows_of
