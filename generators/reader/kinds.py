@@ -52,7 +52,7 @@ _DENIED = re.compile(
     r"\b(?:no|without|except|other than|besides|lacks?|neither|nor|only|un\w+|in\w+ible)\b", re.IGNORECASE
 )
 """A question for what is not so, and further words of a text that says it."""
-_YEARS = re.compile(r"(?<![\d.,])(?:1\d|20)\d\d(?![\d.,]\d|\d|\s?(?:%|[ck]?m\b|f(?:t|eet)|people|visitors))")
+_YEARS = re.compile(r"(?<![\d.,])(?:1\d|20)\d\d(?![\d.,]\d|\d|s|\s?(?:%|[ck]?m\b|f(?:t|eet)|people|visitors))")
 _PERIOD = re.compile(r"(?<!\d)((?:1\d|20)\d\d)\s?(?:-|\u2013|to|until|and)\s?((?:1\d|20)\d\d|\d\d)(?!\d)")
 _DATE = rf"(?:\d{{1,2}} {MONTH}(?: \d{{4}})?|{MONTH} \d{{1,2}}(?:, \d{{4}})?|\d{{4}})"
 _FIGURES = re.compile(rf"\W*{NUMBER}(?:[\s-]*(?:{NUMBER}|%|{_TIME}|{MONTH}|to|or|and))*\W*", re.IGNORECASE)
@@ -60,7 +60,7 @@ _DATED = re.compile(rf"(?<=[^\W\d_]),? \(?{_DATE}\)?$", re.IGNORECASE)
 _UNNAMED = re.compile(rf"\d|^{MONTH}$", re.IGNORECASE)
 _COUNTED_TIME = re.compile(rf"%|\bper ?cent\b|{NUMBER} {_TIME}\b", re.IGNORECASE)
 _LASTING = re.compile(r"\bhow long\b.*\b(?:takes?|taken|taking|took|lasts?|lasted)\b", re.IGNORECASE)
-_VERB = re.compile(r"\w+ (?:is|are|was|were|has|have|had) \w+")
+_VERB = re.compile(r"\b(?!who|that|which)\w+ (?:is|are|was|were|has|have|had) \w+")
 """A question for a duration, and a clause, which is no name."""
 _HAS_NUMBER = re.compile(rf"(?<!\w){NUMBER}(?!\w)", re.IGNORECASE)
 _HEDGES = re.compile(
@@ -112,7 +112,7 @@ def kind_of_answer(question: str, context: str = "") -> Callable[[str, int, int]
         if choice and not any(_forms(span, option) for option in choice.groups()):
             return False
         line = _part(text, start, end, r"\n")
-        part = _part(text, start, end, r"\n|; |[.!?] ")
+        part = _part(text, start, end, r"\n|; |[.!?][\"\u201d')]* ")
         if years and not any(_is_about(part if _YEARS.search(part) else line, year) for year in years):
             return False
         if photograph and not _OF_PHOTOGRAPHS.search(line):

@@ -41,6 +41,8 @@ from generators.reader.kinds import core, kind_of_answer
         ("What was the rate in 2024?", "Rate 2024: 7%; Rate 2023: 9%", "7%", True),
         ("Who was the king in 1950?", "Olav ruled 1948-52", "Olav", True),
         ("Who was the king in 1950?", "In 1950 the war ended. Olav was king.", "Olav", True),
+        ("Where was it in 1886?", 'Known in 1886. Held in London." In the 1830s', "London", True),
+        ("Who needs it?", "those who have a higher risk", "those who have a higher risk", True),
         ("Who took this photo?", "Designed by Ann Berg", "Ann Berg", False),
         ("When was this picture taken?", "Opened in 1931", "1931", False),
         ("Who photographed it?", "Photo: Ann Berg", "Ann Berg", True),
