@@ -14,8 +14,6 @@ _DASHES = re.compile(r"[ \t]*(?:-{2,}|={2,})(?:[ \t]+(?:-{2,}|={2,}))+[ \t]*")
 _LONG_RULE = re.compile(r"[ \t]*-{8,}[ \t]*")  # the first and the last line of a multiline table
 _PIPES = re.compile(r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:[|+][ \t]*:?-+:?[ \t]*)+\|?[ \t]*")
 """The line below the header of a pipe table; Org and kramdown write `+` in it."""
-_MEANING = re.compile(r":[ \t]+(?=\S)")
-_BLOCK = re.compile(r"!!!|\?\?\?|===|`{3}|~{3}|[-*+][ \t]|\d+[.)][ \t]|[#>|]")  # the beginning of a block
 _PIPE = re.compile(r"(?<!\\)\|")
 
 
@@ -52,32 +50,6 @@ def _rewritten(lines: list[str]) -> Iterator[str]:
         end = max(end, number + 1)
         yield from rows or lines[number:end]
         number = end
-
-
-def with_definitions(text: str) -> str:
-    """Returns a text in which each definition (`: meaning` below a term) is one line; its other blocks follow it."""
-    return "\n".join(_joined(text.split("\n"))) if "\n:" in text else text
-
-
-def _joined(lines: list[str]) -> Iterator[str]:
-    number, fenced, is_below = 0, False, False
-    while number < len(lines):
-        line = lines[number]
-        fenced ^= _FENCE.match(line) is not None
-        found = None if fenced or not any(map(str.strip, lines[max(number - 2, 0) : number])) else _MEANING.match(line)
-        if found is None:
-            yield line
-            number, is_below = number + 1, bool(line.strip()) or (is_below and not fenced)
-            continue
-        end = _first(lines, number + 1, lambda one: bool(one.strip()) and not one[0].isspace())
-        width = len(found[0])
-        body = [line[width:], *(one[min(width, len(one) - len(one.lstrip())) :] for one in lines[number + 1 : end])]
-        stop = 0 if _BLOCK.match(body[0]) else _first(body, 1, lambda one: not one.strip() or bool(_BLOCK.match(one)))
-        if stop:
-            yield (found[0] if is_below else "") + " ".join(map(str.strip, body[:stop]))
-        more = any(map(str.strip, body[stop:]))
-        yield from ("", *body[stop:], "") if more else body[stop:]
-        number, is_below = end, not more
 
 
 def _first(lines: Sequence[str], start: int, is_end: Callable[[str], bool]) -> int:

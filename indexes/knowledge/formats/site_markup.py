@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from urllib.parse import quote
 
+from indexes.knowledge.formats.definitions import with_definitions
 from indexes.knowledge.formats.fields import looks_like_image
 from indexes.knowledge.formats.losses import Losses, words_in
-from indexes.knowledge.formats.markdown_blocks import with_definitions, with_pipe_tables, without_directives
+from indexes.knowledge.formats.markdown_blocks import with_pipe_tables, without_directives
 from indexes.knowledge.image_names import IMAGE_SUFFIXES
 
 _PARTS = {
@@ -35,8 +36,6 @@ _PARTS = {
     # a property within a text, as in Dataview
     "field": r"(?<![\w)\]])[(\[](?P<name>[*_]*[^\W\d_][\w /.°%*-]*)::[ \t]*"
     r"(?P<said>(?:[^()\[\]\n`]|`[^`\n]*`|\[\[[^\[\]\n]*\]\]|\[[^\[\]\n]*\]\([^()\n]*\)|\([^()\n]*\))*)[)\]]",
-    # a definition, as in Pandoc
-    "definition": r"^(?P<term>[^\s:>#|`~*+=-][^\n]*)\n(?:[ \t]*\n)?(?P<meanings>(?::[ \t]+\S[^\n]*(?:\n|\Z))+)",
     # a footnote, which becomes a paragraph, and one within a text
     "footnote": r"^[ \t]*(?:[-*+][ \t]+)?\[\^[^\[\]\s]+\]:\s*",
     "inline_note": r"\^\[(?P<remark>[^\[\]\n]+)\]",
@@ -62,7 +61,7 @@ _MDX = {
 }
 _SIGNS = {
     **{"role": ("}`",), "raw": ("`{=",), "tag": ("{%", "{{", "<%"), "output": ("{{",), "macro": ("{{",)},
-    **{"braced": ('="', " end}"), "embed": ("![[",), "field": ("::",), "definition": ("\n:",), "footnote": ("[^",)},
+    **{"braced": ('="', " end}"), "embed": ("![[",), "field": ("::",), "footnote": ("[^",)},
     **{"inline_note": ("^[",), "property": ("::",), "container": (":::",), "citation": ("@",)},
     **{"target": (")=", "--8<--"), "comment": ("%", "{/*"), "abbreviation": ("*[",), "module": ("import", "export")},
     **{"source": ("src={",), "component": ("<",)},
@@ -163,10 +162,6 @@ def _plain(found: re.Match[str], note: Note, imported: Mapping[str, str]) -> str
         return found["raw_text"] if is_html else ""
     if kind == "field":
         return _field(found, note)
-    if kind == "definition":
-        meanings = ", ".join(line[1:].strip() for line in found["meanings"].splitlines())
-        term = found["term"].rstrip(" :")
-        return f"\n{term}: {meanings}\n\n" if _says_something(term) else f"\n{term}\n\n{meanings}\n\n"
     if kind == "footnote":
         return "\n"
     if kind == "inline_note":
@@ -185,10 +180,6 @@ def _plain(found: re.Match[str], note: Note, imported: Mapping[str, str]) -> str
     image = _image(found[0], imported) if kind != "module" else ""
     losses.leave_out(_LEFT_OUT[kind], found[0] if not image and kind != "target" else "")
     return image
-
-
-def _says_something(term: str) -> bool:
-    return any(map(str.isalnum, re.sub(r"<!--.*?-->", "", term)))
 
 
 def _field(found: re.Match[str], note: Note) -> str:

@@ -236,6 +236,8 @@ def test_all_images_of_a_tag(tag: str, shown: str) -> None:
             "Beans: Soak them.\nThen boil.\nsalt\neat\nEnd",
         ),
         ("Beans\n: Soak.\nPeas\n: Boil.\n\nText", "Beans: Soak.\nPeas: Boil.\nText"),
+        ("`beans`\n: Soak.\n\n**Peas**\n\n: Boil.\n: Eat.", "beans: Soak.\nPeas: Boil., Eat."),
+        ("A smile\n\n\n: ) is no meaning.", "A smile\n: ) is no meaning."),
         ("<!-- option: x -->\n\n:   Whether to *soak*\n    beans.", "Whether to soak beans."),
         ("Beans\n\n:   !!! tip\n\n        Soak *them*.\n", "Beans\nSoak them."),
         ("Soak.[^1]\n\n  [^1]:\n    In *cold*\n    water.", "Soak.\nIn cold water."),
