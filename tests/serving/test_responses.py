@@ -93,7 +93,7 @@ def test_no_answer_is_a_sentence(client: OpenAI) -> None:
 
 def test_a_conversation_goes_on(world: World, client: OpenAI) -> None:
     """Items may be those of an earlier response, or another model's tool calls."""
-    first = ask(client, user(text_part("What is this?"), image_part("blue"), image_part("green")))
+    first = ask(client, user(text_part("What is this?"), image_part("green")))
     call = {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "1", "output": "x"}
     system = {"role": "developer", "content": "You are a pirate."}
