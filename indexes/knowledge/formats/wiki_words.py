@@ -41,7 +41,7 @@ _CUT = re.compile(
 """A sentence that a missing value cuts."""
 _SENTENCES = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+")
 _MARKUP = re.compile(
-    r"^(?:\{\||\|\}|\||\{\{|\}\}).*$|</?(?:div|center|span|small|big|font)\b[^<>]*>"
+    r"^(?:\{\||\|\}|\||\{\{|\}\}).*$|(?i:</?(?:div|center|span|small|big|font|(?P<item>[dou]l|d[dt]|li))\b[^<>]*>)"
     r"|__[A-Z]+__|[ \t]*\([\s,;:]*\)",
     re.MULTILINE,
 )
@@ -116,7 +116,7 @@ class WikiWords:
 
     def _leftover(self, found: re.Match[str]) -> str:
         self.losses.leave_out("unclosed tables and templates", found[0] if found[0][0] in "{|}" else "")
-        return ""
+        return "\n" if found["item"] else ""
 
     def _without_holes(self, line: str) -> str:
         kept = []

@@ -212,3 +212,9 @@ Der Fuchs. [[Star: Film.png|A film]]
     assert [(section.title, section.text) for section in fox.sections] == [("Fuchs", "Der Fuchs. A film\nEr läuft.")]
     assert fox.image is not None and fox.image.endswith("Fuchs_im_Schnee.jpg")
     assert [image.caption for image in fox.images] == ["Roter Fuchs", ""]
+
+
+def test_lists_in_html_without_their_end(tmp_path: Path) -> None:
+    text = "Keys:\n<DL COMPACT><DT>Enter<DD>Opens <CENTER>a door.\nThe <your name> stays."
+    (keys,) = read_knowledge_base(dump(tmp_path / "a.xml", page("Keys", text)))
+    assert keys.sections[0].text == "Keys:\nEnter\nOpens a door.\nThe <your name> stays."
