@@ -235,7 +235,10 @@ class _Article:
         if len(sides) < 2:
             sides += self.measure(name)
         if min(sides) < (SMALLEST if self.is_wiki else LARGE):
-            self.reading.losses.leave_out("small images", name, unit="images")
+            reason = "small images"
+            if not any(sides[-2:]):
+                reason = "remote images of unknown size" if "//" in name else "images that are not there"
+            self.reading.losses.leave_out(reason, name, unit="images")
             return False
         if self.is_above or (image.link and not self.is_wiki and not looks_like_image(image.link)):
             self.links.add(name)

@@ -21,6 +21,8 @@ _PARTS = {
     "raw": r"(?P<quoted>`+)(?P<raw_text>[^`\n]+)(?P=quoted)\{=(?P<format>\w+)\}",
     "code": r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n]*\n(?s:.*?)(?:^[ \t]*(?P=fence)[`~]*[ \t]*$|\Z)"
     r"|(?P<ticks>`+)(?!`)(?s:(?:(?!\n[ \t]*\n).)+?)(?<!`)(?P=ticks)(?!`)",
+    # what only looks like a tag
+    "literal": r"\{%-?\s*raw\s*-?%\}(?P<shown>(?s:.*?))\{%-?\s*endraw\s*-?%\}",
     # Liquid and Jinja tags, Hugo shortcodes, and ERB
     "tag": r"\{%(?s:.*?)%\}|\{\{[<%](?s:.*?)[>%]\}\}|<%(?s:.*?)%>",
     # the output of Liquid and the like: a text, or a variable whose value is unknown here
@@ -60,7 +62,14 @@ _MDX = {
     "component": r"</?[A-Z][\w.]*(?:[^<>{}\"']|\"[^\"]*\"|'[^']*'|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*>",
 }
 _SIGNS = {
-    **{"role": ("}`",), "raw": ("`{=",), "tag": ("{%", "{{", "<%"), "output": ("{{",), "macro": ("{{",)},
+    **{
+        "role": ("}`",),
+        "raw": ("`{=",),
+        "literal": ("endraw",),
+        "tag": ("{%", "{{", "<%"),
+        "output": ("{{",),
+        "macro": ("{{",),
+    },
     **{"braced": ('="', " end}"), "embed": ("![[",), "field": ("::",), "footnote": ("[^",)},
     **{"inline_note": ("^[",), "property": ("::",), "container": (":::",), "citation": ("@",)},
     **{"target": (")=", "--8<--"), "comment": ("%", "{/*"), "abbreviation": ("*[",), "module": ("import", "export")},
@@ -145,6 +154,8 @@ def _plain(found: re.Match[str], note: Note, imported: Mapping[str, str]) -> str
     kind, losses = str(found.lastgroup), note.losses
     if kind == "code":
         return found[0]
+    if kind == "literal":
+        return found["shown"]
     if kind == "role":
         losses.leave_out("citations", found["content"] if "cite" in found["kind"] else "")
         return "" if "cite" in found["kind"] else _ROLE_TARGET.sub("", found["content"])

@@ -27,6 +27,7 @@ def text_of(folder: Path, text: str) -> str:
     ("source", "expected"),
     [
         ("See [posts]({{ '/docs/posts/' | relative_url }}) of {{ site.title }}.", "See posts of ."),
+        ("Write {% raw %}{{ page.title }}{%- endraw -%} in {{ site.x }}it.", "Write {{ page.title }} in it."),
         ("{% raw %}A{% endraw %}\n{{< table\n  a=1 >}}\nB", "A\nB"),
         ("Hi <%= link_to %Q{x} %>there, `{% code %}`", "Hi there, {% code %}"),
         ("$\\frac{{a}}{{b}}$", "$\\frac{{a}}{{b}}$"),

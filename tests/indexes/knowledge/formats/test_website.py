@@ -321,3 +321,12 @@ def test_links_of_sphinx_are_words_and_its_sources_no_notes(tmp_path: Path) -> N
     assert guess_format(tmp_path) == "website"
     (entity,) = read(tmp_path)
     assert texts(entity) == [("Kiln", "See clay first.")]
+
+
+def test_images_that_are_not_there_are_not_called_small(tmp_path: Path) -> None:
+    Image.new("RGB", (20, 20)).save(tmp_path / "dot.png")
+    images = "<img src='gone.png' width='300'><img src='dot.png'><img src='https://a.example/owl.png'>"
+    (tmp_path / "a.html").write_text(f"<h1>Owl</h1><p>It hoots. {images}</p>")
+    losses = Losses(str(tmp_path))
+    list(read_knowledge_base(tmp_path, losses=losses))
+    assert list(losses.left_out) == ["images that are not there", "small images", "remote images of unknown size"]
