@@ -23,7 +23,6 @@ GUESSES: dict[str, tuple[str, ...]] = {
         *("term", "word", "object_name", "object_title", "item_name", "product_name"),
         *("titel", "titre", "título", "titulo", "titolo", "nombre", "nom", "nome", "naam", "bezeichnung"),
         *("название", "имя", "заголовок", "タイトル", "名前", "名称", "标题", "標題", "العنوان", "الاسم"),
-        "labels",
     ),
     "url": ("url", "link", "permalink", "page_url", "web_url", "source_url", "wikipedia_url", "wikipedia"),
     "image": (

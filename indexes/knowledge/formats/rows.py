@@ -115,9 +115,13 @@ class _Kinds:
 
 
 def _literals_in(row: Any) -> Any:
-    """Unwraps values of a row that state their language or type."""
+    """Unwraps values of a row that state their language or type.
+
+    The `labels` of Wikidata are one label in several languages; those in a list are of an image.
+    """
     if isinstance(row, Mapping) and any(isinstance(value, Mapping) for value in row.values()):
-        return {name: literal_of(value) for name, value in row.items()}
+        labels = isinstance(row.get("labels"), Mapping) and "label" not in row
+        return {"label" if labels and name == "labels" else name: literal_of(value) for name, value in row.items()}
     return row
 
 

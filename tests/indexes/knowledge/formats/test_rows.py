@@ -475,6 +475,8 @@ def test_names_of_fields_in_museums_and_of_wikidata(tmp_path: Path) -> None:
         written(tmp_path / "kb.json", [{"id": "Q7", "type": "item", "labels": said, "descriptions": about}])
     )
     assert (entity.title, entity.names, texts(entity)[0]) == ("Loon", ("Seetaucher",), ("Loon", "a bird"))
+    marked = [{"file": f"{n}.jpg", "caption": f"A loon on lake {n}", "labels": ["bird"]} for n in range(3)]
+    assert [one.title for one in read(written(tmp_path / "kb.json", marked))][:1] == ["A loon on lake 0"]
     feature = {"type": "Feature", "geometry": {}, "properties": {"name": "Old mill", "built": 1803}}
     (entity,) = read(written(tmp_path / "kb.geojson", {"type": "FeatureCollection", "features": [feature]}))
     assert facts(entity) == ["Built: 1803"]
