@@ -167,7 +167,7 @@ class Retriever(Generic[IndexT]):
         if self.recognition is None or query.options.alpha is not None:
             return None
         found = self.recognition.probability(ranked)
-        if found is not None and not is_declined(found, self.recognition.threshold):
+        if not is_declined(found, self.recognition.threshold):
             shown, path = contrast(query.image), self.index.image_path(ranked[0].row)
             if shown < PLAIN and (path is None or shown < contrast(load_image(path)) / 2):
                 return 0.0

@@ -12,8 +12,8 @@ from PIL import Image
 
 from retriever.types import Candidate
 
-COMMON_LEAD = 0.05
-"""A lead of alignment that is as common among right candidates as among wrong ones."""
+FEW = 8
+"""With fewer other candidates, their mean and standard deviation are chance."""
 LEADS = (-0.05, 0.2)
 """Lowest and highest lead of alignment; leads beyond count as these."""
 PLAIN = 3.0
@@ -24,7 +24,7 @@ _SAMPLE, _CELLS = 384, 16  # pixels, in both directions
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """Features of the best candidate, computed from a query's scores.
+    """Features of the best candidate, computed from a query's scores, or else the value in `COMMON`.
 
     Attributes:
         sim_c: Its score in step 1.
@@ -33,9 +33,10 @@ class Signs:
         lead: Its fused score minus that of the runner-up.
         lead_p: Its `sim_p` minus the highest of the others, or 0 if they have none. What is left out of an index often
             has a near twin there, by which one network is misled more often than both.
-        lead_a: Its `alignment` minus the highest of the others, within `LEADS`, or `COMMON_LEAD` if it or all of these
-            have none. What is left out of an index agrees about as little with its twin there as with others.
-        distance: Its fused score minus the mean of the others, in their standard deviations, at most 20.
+        lead_a: Its `alignment` minus the highest of the others, within `LEADS`. What is left out of an index agrees
+            about as little with its twin there as with others.
+        distance: Its fused score minus the mean of the others, in their standard deviations, at most 20; not of fewer
+            than `FEW`.
     """
 
     sim_c: float = 0.0
@@ -47,24 +48,28 @@ class Signs:
     distance: float = 0.0
 
 
+COMMON = Signs(lead_c=0.05, lead=0.05, lead_a=0.05, distance=4.0)
+"""Values that are as common among right candidates as among wrong ones: they stand for signs without scores."""
+
+
 def signs_of(candidates: Sequence[Candidate]) -> Signs | None:
-    """Returns the signs of a result, best candidate first, or `None` with fewer than two candidates."""
-    if len(candidates) < 2:
+    """Returns the signs of a result, best candidate first, or `None` without candidates."""
+    if not candidates:
         return None
     best, *others = candidates
     first = [candidate.sim_c or 0.0 for candidate in others]
     second = [candidate.sim_p for candidate in others if candidate.sim_p is not None]
     third = [candidate.alignment for candidate in others if candidate.alignment is not None]
     fused = [candidate.score for candidate in others]
-    spread = statistics.pstdev(fused)
+    spread = statistics.pstdev(fused) if len(fused) >= FEW else 0.0
     return Signs(
         sim_c=best.sim_c or 0.0,
         sim_m=best.sim_m or 0.0,
-        lead_c=(best.sim_c or 0.0) - max(first),
-        lead=best.score - fused[0],
-        lead_p=best.sim_p - max(second) if best.sim_p is not None and second else 0.0,
-        lead_a=_lead(best.alignment, max(third)) if best.alignment is not None and third else COMMON_LEAD,
-        distance=min(20.0, (best.score - statistics.fmean(fused)) / spread) if spread else 0.0,
+        lead_c=(best.sim_c or 0.0) - max(first) if first else COMMON.lead_c,
+        lead=best.score - fused[0] if fused else COMMON.lead,
+        lead_p=best.sim_p - max(second) if best.sim_p is not None and second else COMMON.lead_p,
+        lead_a=_lead(best.alignment, max(third)) if best.alignment is not None and third else COMMON.lead_a,
+        distance=min(20.0, (best.score - statistics.fmean(fused)) / spread) if spread else COMMON.distance,
     )
 
 
@@ -105,14 +110,15 @@ class Recognition:
     threshold: float = 0.5
     crop_threshold: float | None = None
 
-    def probability(self, candidates: Sequence[Candidate]) -> float | None:
-        """Returns the probability that the best candidate is right, or `None` with fewer than two candidates."""
+    def probability(self, candidates: Sequence[Candidate]) -> float:
+        """Returns the probability that the best candidate is right, 0 without candidates."""
         signs = signs_of(candidates)
-        return None if signs is None else self.of(signs)
+        return 0.0 if signs is None else self.of(signs)
 
     def is_undecided(self, candidates: Sequence[Candidate]) -> bool:
         """Returns whether the lead of alignment, not known yet, decides if the best candidate counts."""
-        if (signs := signs_of(candidates)) is None:
+        signs = signs_of(candidates)
+        if signs is None or len(candidates) < 2:  # one candidate leads nobody
             return False
         low, high = sorted(self.of(replace(signs, lead_a=lead)) for lead in LEADS)
         thresholds = (self.threshold, self.crop_threshold)

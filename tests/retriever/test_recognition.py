@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retriever.recognition import COMMON_LEAD, LEADS, Recognition, Signs, contrast, is_declined, signs_of
+from retriever.recognition import COMMON, FEW, LEADS, Recognition, Signs, contrast, is_declined, signs_of
 from retriever.types import Candidate
 
 FOUND = [
@@ -23,7 +23,11 @@ def test_signs_of_a_result() -> None:
     assert (signs.sim_c, signs.sim_m) == (0.5, 0.9)
     assert signs.lead_c == pytest.approx(-0.1)  # step 1 preferred row 1
     assert signs.lead == pytest.approx(0.4)
-    assert signs.distance == pytest.approx((0.8 - 0.3) / 0.1)  # the others: mean 0.3, standard deviation 0.1
+    assert signs.distance == COMMON.distance
+    signs = signs_of([FOUND[0], *FOUND[1:] * (FEW // 2)])
+    assert signs is not None and signs.distance == pytest.approx(
+        (0.8 - 0.3) / 0.1
+    )  # the others: mean 0.3, standard deviation 0.1
 
 
 def test_contrast() -> None:
@@ -46,7 +50,7 @@ def test_the_lead_of_alignment_says_nothing_unless_two_were_compared() -> None:
     far = replace(best, alignment=0.99)
     compared = ([best, second, third], 0.05), ([best, second, FOUND[2]], 0.1)
     limited = ([second, best], LEADS[0]), ([far, second, third], LEADS[1])
-    unknown = ([best, FOUND[1]], COMMON_LEAD), ([FOUND[0], second], COMMON_LEAD)
+    unknown = ([best, FOUND[1]], COMMON.lead_a), ([FOUND[0], second], COMMON.lead_a)
     for candidates, lead in (*compared, *limited, *unknown):
         signs = signs_of(candidates)
         assert signs is not None and signs.lead_a == pytest.approx(lead)
@@ -67,14 +71,14 @@ def test_what_is_not_known_is_not_declined() -> None:
     assert [is_declined(recognized, 0.3) for recognized in (0.29, 0.3, None)] == [True, False, False]
 
 
-def test_one_candidate_says_nothing() -> None:
-    assert signs_of(FOUND[:1]) is None and signs_of([]) is None
-    assert Recognition(0.0, Signs()).probability(FOUND[:1]) is None
+def test_one_candidate_leads_nobody_and_none_is_recognized() -> None:
+    assert signs_of(FOUND[:1]) == replace(COMMON, sim_c=0.5, sim_m=0.9)
+    assert signs_of([]) is None and Recognition(9.0, Signs()).probability([]) == 0
 
 
 def test_others_that_are_equal_have_no_distance() -> None:
-    signs = signs_of(FOUND[:2])
-    assert signs is not None and signs.distance == 0
+    signs = signs_of([FOUND[0], *FOUND[1:2] * FEW])
+    assert signs is not None and signs.distance == COMMON.distance
 
 
 def test_probability_is_the_logistic_function_of_the_weighted_signs() -> None:
