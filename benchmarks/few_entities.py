@@ -102,7 +102,7 @@ def main() -> None:
     folders = parser.parse_args().indexes
     profile, cache = load_profile("embedded"), ImageCache(CACHE_BYTES)
     encoder, fusion = build_encoder(profile, cache), build_fusion(profile, cache)
-    indexes = [Index.open(folder) for folder in folders]
+    indexes = [Index.open(folder, image_weight=profile.search.image_weight) for folder in folders]
     shots = [shots_of(index, folder.name) for index, folder in zip(indexes, folders, strict=True)]
     found: list[list[Trial]] = []
     for number, index in enumerate(indexes):
