@@ -212,3 +212,19 @@ def test_changes_are_counted_and_calibrated_again(index: Path, tmp_path: Path) -
     again = json.loads((folder / RECOGNITION).read_bytes())
     assert (again["entities"], again["sampled"], written["entities"]) == (42, 42, 54)
     assert outdated_recognition(folder, live) is None
+
+
+def test_an_index_of_a_few_declines_what_it_does_not_hold(tmp_path: Path) -> None:
+    rng, profile = random.Random(8), load_profile("embedded", PLAIN)
+    designs = [paint(random_design(rng)).convert("RGB") for _ in range(8)]
+    for number, design in enumerate(designs[:3]):
+        design.save(tmp_path / f"{number}.png")
+    for entities in (1, 3):
+        rows = [{"title": f"Design {one}", "image": f"{one}.png", "text": "A design."} for one in range(entities)]
+        (tmp_path / "kb.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        out = tmp_path / f"index{entities}"
+        indexing.build(profile, tmp_path / "kb.jsonl", out, images=tmp_path)
+        shown = photographed_again(designs, 2)
+        results = open_retriever(profile, out).retrieve([Query(image, "What is this?", "") for image in shown])
+        recognized = [(one.recognized or 0) >= profile.recognition.threshold for one in results]
+        assert recognized[:entities] == [True] * entities and sum(recognized[entities:]) <= 1, entities
