@@ -43,7 +43,7 @@ _AGAINST = re.compile(
     re.IGNORECASE,
 )
 _IMAGE = r"\b(?:photo\w*|picture|image|shot|snapshot)\b"
-_MADE = r"\b(?:took|takes?|taken|taking|shot|shoots?|captured|snapped|uploaded|credit\w*|copyright|camera|lens)\b"
+_MADE = r"\b(?:took|takes?|taken|taking|shot|shoots?|captured|snapped|uploaded|credit\w*|copyright)\b"
 _PHOTOGRAPH = re.compile(rf"{_MADE}.*{_IMAGE}|{_IMAGE}.*{_MADE}|\bphotograph(?:er|ed)\b", re.IGNORECASE)
 _OF_PHOTOGRAPHS = re.compile(r"\b(?:photo\w*|pictures?|images?|camera|snapshots?|credits?)\b", re.IGNORECASE)
 """A question about the photograph itself, and what a text that answers it says; what the image shows does not."""
@@ -53,6 +53,7 @@ _DENIED = re.compile(
 )
 """A question for what is not so, and further words of a text that says it."""
 _YEARS = re.compile(r"(?<![\d.,])(?:1\d|20)\d\d(?![\d.,]\d|\d|s|\s?(?:%|[ck]?m\b|f(?:t|eet)|people|visitors))")
+_BREAK = re.compile(r"; |[.!?][\"\u201d')]* ")
 _PERIOD = re.compile(r"(?<!\d)((?:1\d|20)\d\d)\s?(?:-|\u2013|to|until|and)\s?((?:1\d|20)\d\d|\d\d)(?!\d)")
 _DATE = rf"(?:\d{{1,2}} {MONTH}(?: \d{{4}})?|{MONTH} \d{{1,2}}(?:, \d{{4}})?|\d{{4}})"
 _FIGURES = re.compile(rf"\W*{NUMBER}(?:[\s-]*(?:{NUMBER}|%|{_TIME}|{MONTH}|to|or|and))*\W*", re.IGNORECASE)
@@ -111,10 +112,12 @@ def kind_of_answer(question: str, context: str = "") -> Callable[[str, int, int]
             return False
         if choice and not any(_forms(span, option) for option in choice.groups()):
             return False
-        line = _part(text, start, end, r"\n")
-        part = _part(text, start, end, r"\n|; |[.!?][\"\u201d')]* ")
-        if years and not any(_is_about(part if _YEARS.search(part) else line, year) for year in years):
-            return False
+        line = _line(text, start, end) if years or photograph or excluded else ""
+        if years:
+            begin = text.rfind("\n", 0, start) + 1
+            part = _sentence(line, start - begin, end - begin)
+            if not any(_is_about(part if _YEARS.search(part) else line, year) for year in years):
+                return False
         if photograph and not _OF_PHOTOGRAPHS.search(line):
             return False
         if excluded and not (_AGAINST.search(line) or _DENIED.search(line)):
@@ -151,11 +154,17 @@ def core(text: str, start: int, end: int, question: str) -> tuple[int, int]:
     return start, end
 
 
-def _part(text: str, start: int, end: int, break_: str) -> str:
-    """Returns the part of a text that a span is in, between two breaks."""
-    begin = max((found.end() for found in re.finditer(break_, text[:start])), default=0)
-    stop = re.compile(break_).search(text, end)
-    return text[begin : stop.start() if stop else len(text)]
+def _line(text: str, start: int, end: int) -> str:
+    """Returns the line of a text that a span is in."""
+    stop = text.find("\n", end)
+    return text[text.rfind("\n", 0, start) + 1 : len(text) if stop < 0 else stop]
+
+
+def _sentence(line: str, start: int, end: int) -> str:
+    """Returns the sentence, or the part before or behind a semicolon, that a span of a line is in."""
+    breaks = [found.span() for found in _BREAK.finditer(line)]
+    begin = max((last for _, last in breaks if last <= start), default=0)
+    return line[begin : min((first for first, _ in breaks if first >= end), default=len(line))]
 
 
 def _is_about(line: str, year: int) -> bool:

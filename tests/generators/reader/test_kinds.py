@@ -98,3 +98,18 @@ def test_the_part_that_is_asked_for(question: str, span: str, expected: str) -> 
 def test_a_count_is_no_measure(question: str, text: str, span: str, fits: bool) -> None:
     start = text.index(span)
     assert kind_of_answer(question)(text, start, start + len(span)) is fits
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "span", "fits"),
+    [
+        ("What is the picture resolution of this camera?", "Resolution: 24 MP", "24 MP", True),
+        ("With which camera was this picture taken?", "Maker: Zed", "Zed", False),
+        ("What did it win in 1998?", "It won the Oak Prize in 1998; the Elm Prize came in 2001.", "Oak Prize", True),
+        ("What did it win in 1998?", "It won the Oak Prize in 1998; the Elm Prize came in 2001.", "Elm Prize", False),
+        ("Who opened it in 1998?", "Built in 1901. It was opened by Al. Berg of St. Ives in 1998.", "Al. Berg", True),
+    ],
+)
+def test_what_a_line_says_of_the_photograph_or_a_year(question: str, text: str, span: str, fits: bool) -> None:
+    start = text.index(span)
+    assert kind_of_answer(question)(text, start, start + len(span)) is fits
