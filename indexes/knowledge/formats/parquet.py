@@ -47,7 +47,11 @@ def _rows(path: Path, pyarrow: Any, parquet: Any, losses: Losses) -> Iterator[tu
                 for place, row in enumerate(batch.drop_columns([*images, *unread]).to_pylist()):
                     row |= {name: names[place] for name, names in named.items()}
                     row |= {name: dict(row[name]) for name in maps if row[name]}
-                    row |= {name: words[row[name]] for name, words in labels.items() if row.get(name) in words}
+                    row |= {
+                        name: words[label]
+                        for name, words in labels.items()
+                        if isinstance(label := row.get(name), int) and label in words
+                    }
                     number += 1
                     yield f"{path}: row {number}", row
     except UnicodeDecodeError as error:
@@ -61,9 +65,11 @@ def _rows(path: Path, pyarrow: Any, parquet: Any, losses: Losses) -> Iterator[tu
 def _labels(metadata: Mapping[bytes, bytes]) -> dict[str, dict[int, str]]:
     """Returns the names of the labels in each column that the hub's metadata declares to hold labels, by number."""
     try:
-        features = json.loads(metadata.get(b"huggingface", b"{}")).get("info", {}).get("features", {})
+        features = json.loads(metadata.get(b"huggingface", b"{}"))
     except ValueError:  # of another program
         return {}
+    for name in ("info", "features"):
+        features = features.get(name) if isinstance(features, dict) else None
     kinds = features.items() if isinstance(features, dict) else ()
     named = {name: kind.get("names") for name, kind in kinds if isinstance(kind, dict)}
     return {name: dict(enumerate(words)) for name, words in named.items() if isinstance(words, list)}

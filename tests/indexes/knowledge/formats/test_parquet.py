@@ -90,5 +90,12 @@ def test_labels_have_the_names_that_the_hub_gives_them(tmp_path: Path) -> None:
     pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(info)}), tmp_path / "kb.parquet")
     found = [section.text for one in read_knowledge_base(tmp_path / "kb.parquet") for section in one.sections]
     assert found == ["Bird: Coot\nDepth: 0", "Depth: 1", "Bird: Loon\nDepth: 2"]
-    pq.write_table(table.replace_schema_metadata({"huggingface": "other"}), tmp_path / "kb.parquet")
-    assert next(iter(read_knowledge_base(tmp_path / "kb.parquet"))).sections[0].text == "Bird: 2\nDepth: 0"
+    for other in (
+        "other",
+        "[]",
+        '{"info": null}',
+        '{"info": {"features": []}}',
+        '{"info": {"features": {"bird": {"names": 3}}}}',
+    ):
+        pq.write_table(table.replace_schema_metadata({"huggingface": other}), tmp_path / "kb.parquet")
+        assert next(iter(read_knowledge_base(tmp_path / "kb.parquet"))).sections[0].text == "Bird: 2\nDepth: 0"
