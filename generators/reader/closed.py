@@ -137,7 +137,8 @@ def in_own_words(question: str, title: str, text: str, start: int, end: int) -> 
         items = [frozenset(tokenize(item)) for item in _ITEM.split(span)]
         if things <= frozenset(tokenize(value)) or (len(items) > 1 and things in items):
             return "Yes"
-    near = next(frozenset(tokenize(text[one:other])) | label for one, other, label in _statements(text) if other >= end)
+    around = (frozenset(tokenize(text[one:other])) | label for one, other, label in _statements(text) if other >= end)
+    near = next(around, frozenset(tokenize(span)))  # a span behind the last sentence
     if _YES.match(span) or _NO.match(span):
         return span
     if any(map(_DENIAL.fullmatch, _TOKEN.findall(span))):

@@ -133,3 +133,10 @@ def test_a_comparison_is_answered_with_what_it_rests_on() -> None:
     assert TOWER[slice(*answer.span)] == "332.9 meters"
     assert read("is it over 1,500 feet high", TOWER).answer == "No"
     assert read("Was it built before 1950?", TOWER).answer == "No"
+
+
+def test_every_span_of_a_text_has_words_of_its_own_or_none() -> None:
+    text = "Color: red. \nIt is tall, and St. Ives is near. \n term: "
+    for start in range(len(text)):
+        for end in range(start + 1, len(text) + 1):
+            assert in_own_words("Is it tall?", "T", text, start, end) in ("Yes", text[start:end], None)
