@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from indexes.knowledge.file_names import is_hidden
 from indexes.knowledge.image_files import ImageFiles, Lookup
 from indexes.knowledge.image_names import names_of
 from indexes.knowledge.sources import advice_on, find_image, thumbnail
@@ -30,8 +31,7 @@ def folder_with(folder: Path, *names: str, content: str = "") -> ImageFiles:
 
 
 LETTERS = string.ascii_letters + string.digits + " #%+&'(),;=@[]_-~éüßñøаяポ日"
-UNREAD = ("", ".", "..", "vendor", "venv", "node_modules")  # Hypothesis takes constants from the code, such as "vendor"
-NAMES = st.text(LETTERS, min_size=1, max_size=8).map(str.strip).filter(lambda name: name not in UNREAD)
+NAMES = st.text(LETTERS, min_size=1, max_size=8).map(str.strip).filter(lambda name: name and not is_hidden(name))
 PATHS = st.lists(NAMES, min_size=1, max_size=4)
 EXTENSIONS = st.sampled_from((".jpg", ".PNG", ".webp", ".svg", ".jpeg"))
 
