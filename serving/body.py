@@ -12,6 +12,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from indexes.knowledge.formats.fields import unique_keys
 from serving.errors import ApiError
 from serving.settings import ServingSettings
 
@@ -92,18 +93,10 @@ def parse_json(text: bytes | str, name: str = "the body", param: str | None = No
         ApiError: 400 if it is malformed, or an object has a key twice.
     """
     try:
-        return json.loads(text, object_pairs_hook=_object)
+        return json.loads(text, object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
         reason = str(error).partition(";")[0]  # the rest is Python's advice on changing its limit on digits
         raise ApiError(400, "malformed_json", f"{name} is not valid JSON: {reason}", param=param) from error
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)[:40]!r} is given twice")
-    return found
 
 
 async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:

@@ -77,7 +77,7 @@ def content_of(question: str, title: str) -> frozenset[str]:
 
 
 def verdict(question: str, title: str, sections: Sequence[tuple[str, str]]) -> Verdict | None:
-    """Returns what the first sentence says that has all words of a question; `None` if there is none.
+    """Returns the verdict of the first sentence that contains all words of a question; `None` if no sentence does.
 
     A sentence has the words of its label and its section's title, too, but needs one of its own. All that have the
     words must agree, without doubts ("if", "some") and, for a question about the present, without a past tense.

@@ -223,7 +223,7 @@ def _named(request: GenerationRequest) -> Generation | None:
 
 
 def _plain_verdict(request: GenerationRequest) -> Generation | None:
-    """Returns what a sentence says plainly about a yes-or-no question."""
+    """Returns the answer to a yes-or-no question that a single sentence states; `None` if none does."""
     sections = _sections(request)
     if not sections or not is_closed(request.question) or comparison_of(request.question):
         return None

@@ -247,6 +247,7 @@ def test_malformed_bodies(client: httpx.Client) -> None:
     assert post(b"{", "application/json") == (400, "malformed_json", None)
     assert post(b"\xff\xfe{", "application/json") == (400, "malformed_json", None)
     assert post(b"[" * 100_000, "application/json") == (400, "malformed_json", None)
+    assert post(b'{"question": "a", "question": "b"}', "application/json") == (400, "malformed_json", None)
     assert post(b"[]", "application/json") == (422, "wrong_type", None)
     assert post(b"{}", "application/json; charset=utf-8") == (422, "missing_image", "image")
     assert post(b"hello", "multipart/form-data") == (400, "malformed_multipart", None)

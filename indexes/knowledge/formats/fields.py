@@ -6,6 +6,7 @@ A missing field or a value of another type is a `ValueError` that names the plac
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
@@ -228,15 +229,14 @@ def images_in(value: object, where: str, field: str) -> list[str]:
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Returns a JSON object's members as a dict; an `object_pairs_hook`.
 
-    A key that occurs twice is an error; `json` would silently keep the last.
-
     Raises:
         ValueError: A key occurs twice; `json` would silently keep the last.
     """
     result = dict(pairs)
     if len(result) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice in one object")
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
+        raise ValueError(f"the key {twice[:40]!r} occurs twice in one object")
     return result
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from indexes.knowledge.formats import guess_format, hash_knowledge_base, read_knowledge_base
 from indexes.knowledge.formats.facts import plain
+from indexes.knowledge.formats.fields import unique_keys
 from indexes.knowledge.formats.json_rows import read_rows
 from indexes.knowledge.formats.losses import Losses
 from indexes.knowledge.formats.reading import SkippedEntries
@@ -480,3 +481,9 @@ def test_names_of_fields_in_museums_and_of_wikidata(tmp_path: Path) -> None:
     feature = {"type": "Feature", "geometry": {}, "properties": {"name": "Old mill", "built": 1803}}
     (entity,) = read(written(tmp_path / "kb.geojson", {"type": "FeatureCollection", "features": [feature]}))
     assert facts(entity) == ["Built: 1803"]
+
+
+def test_a_key_given_twice_is_named_among_many() -> None:
+    keys = [*map(str, range(300_000)), "299999"]  # not sought for each key anew
+    with pytest.raises(ValueError, match="the key '299999' occurs twice"):
+        unique_keys([(key, 0) for key in keys])
