@@ -39,9 +39,10 @@ from indexes.builder.plan import BuildPlan, IndexDesign
 from indexes.builder.report import read_report
 from indexes.builder.summarizers import ExtractiveSummarizer
 from indexes.knowledge.knowledge_base import KnowledgeBase
-from indexes.knowledge.labeled_images import LabeledImage
+from indexes.labeled_images import LabeledImage
 from indexes.knowledge.sources import FolderImages
-from indexes.live.editor import Editor, article_of
+from indexes.live.articles import article_of
+from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
 from indexes.store.generations import current_files
 from indexes.store.manifest import FILES, OWNERS

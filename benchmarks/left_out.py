@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.frame import arguments
 from evaluation.datasets import find_query_image
-from indexes.knowledge.formats import guess_format
+from indexes.knowledge.knowledge_base import guess_format
 from omgm.commands.common import add_knowledge_base, add_profile, add_questions, load_questions, profile_of
 from omgm.indexing import build
 from omgm.opening import open_retriever

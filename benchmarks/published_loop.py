@@ -17,7 +17,7 @@ from torch.func import functional_call
 from torch.utils.data import DataLoader, Dataset
 from transformers import Blip2QFormerConfig, Blip2QFormerModel
 
-from indexes.knowledge.formats import read_knowledge_base
+from indexes.knowledge.reading import read_knowledge_base
 from retriever.images import load_image
 from retriever.models.qformer import QFormerFusion
 from retriever.models.text_tokenizer import padded

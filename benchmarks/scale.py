@@ -47,9 +47,10 @@ from benchmarks.processes import Meter
 from indexes.builder import build as building
 from indexes.builder.plan import BuildPlan
 from indexes.growing import release
-from indexes.knowledge.article_images import MainImage
+from indexes.article_images import MainImage
 from indexes.knowledge.knowledge_base import KnowledgeBase
-from indexes.live.editor import Article, Editor
+from indexes.live.articles import Article
+from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
 from indexes.store.entity_index import open_search
 from indexes.store.index import Index

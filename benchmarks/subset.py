@@ -24,7 +24,8 @@ from typing import Any
 
 from benchmarks.frame import arguments
 from evaluation.datasets import load
-from indexes.knowledge.formats import guess_format, read_knowledge_base
+from indexes.knowledge.knowledge_base import guess_format
+from indexes.knowledge.reading import read_knowledge_base
 from retriever.files import write_whole
 
 Row = dict[str, Any]

@@ -1,11 +1,11 @@
-"""Replaces step 1 by given candidates: those of a file (`indexes.knowledge.formats.rankings`), or an oracle's."""
+"""Replaces step 1 by given candidates: those of a file (`indexes.rankings`), or an oracle's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from evaluation.datasets import Question
-from indexes.knowledge.formats.rankings import Ranking, meant
+from indexes.rankings import Ranking, meant
 from retriever.protocols import EntityIndex, Finish
 from retriever.types import Candidate, Query
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from evaluation.metrics import ranked
 from evaluation.records import QueryRecord
-from indexes.knowledge.ids import to_column
+from indexes.ids import to_column
 from retriever.files import replacing
 
 _DEPTH = 20  # sections per query in sections.run

@@ -89,11 +89,13 @@ class Articles(Sequence[Entity]):
 def to_row(entity: Entity) -> dict[str, Any]:
     """Returns an entity as a row of `entities.jsonl`."""
     sections = [{"title": one.title, "text": one.text, "index": one.index} for one in entity.sections]
-    names = {"names": list(entity.names)} if entity.names else {}
+    others = {"names": list(entity.names)} if entity.names else {}
+    if entity.source:
+        others["source"] = entity.source
     return {
         "id": entity.id,
         "title": entity.title,
-        **names,
+        **others,
         "url": entity.url,
         "image": entity.image,
         "images": [{"url": one.url, "section": one.section, "caption": one.caption} for one in entity.images],

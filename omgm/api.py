@@ -13,7 +13,7 @@ from typing import Any, Self, Unpack
 from chat_models.background import BackgroundLoop
 from indexes.builder.report import encoder_warning, read_report
 from indexes.builder.summarizers import Summarizer
-from indexes.knowledge.formats.reading import MAX_BAD
+from indexes.knowledge.bad_entries import MAX_BAD
 from indexes.progress import bars
 from indexes.store.index import Index
 from omgm import indexing, opening, parts

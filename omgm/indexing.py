@@ -13,10 +13,9 @@ from indexes.builder.build import build_index
 from indexes.builder.estimate import SAMPLE, Estimate, estimate_build
 from indexes.builder.plan import BuildPlan, IndexDesign
 from indexes.builder.summarizers import Summarizer
-from indexes.knowledge.formats import OWN_IMAGES, guess_format
-from indexes.knowledge.formats.fields import GUESSES, Names
-from indexes.knowledge.formats.selection import ONLY, SKIP
-from indexes.knowledge.knowledge_base import KnowledgeBase
+from indexes.knowledge.understanding.fields import GUESSES, Names
+from indexes.knowledge.selection import ONLY, SKIP
+from indexes.knowledge.knowledge_base import KnowledgeBase, guess_format
 from indexes.knowledge.sources import given_images
 from indexes.store.index import Index
 from indexes.workers import LocalWorkers, ModelName, Workers
@@ -92,8 +91,7 @@ def build(
         shared = [out, *sorted({image.path.parent for image in plan.labeled})]
         if images is not None:
             shared.append(images)
-        if plan.knowledge.format in OWN_IMAGES:
-            shared.append(kb)
+        shared.append(kb)
         with _workers(profile, cluster, shared) as workers:
             index = build_index(replace(plan, workers=workers))
     if profile.recognition.fitted_to and profile.recognition.general and plan.fusion is not None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from indexes.builder.report import counts_of, problem_lines, read_report
-from indexes.knowledge.formats import guess_format, name_of
-from indexes.knowledge.formats.source_file import hash_sql
-from indexes.knowledge.formats.zim import zim_parts
+from indexes.knowledge.knowledge_base import guess_format, hash_rows, name_of
+from indexes.knowledge.readers.registry import reader_named
+from indexes.knowledge.readers.zim import zim_parts
 from indexes.knowledge.sources import images_beside
 from indexes.store.index import Index
 from indexes.store.manifest import IMAGE_PROBLEMS, MANIFEST, REPORT
@@ -112,5 +112,6 @@ def _state(kb: Path, format: str) -> list[int]:
     elif format == "zim":
         files = zim_parts(kb)
     states = [file.stat() for file in files if not file.is_symlink() or file.exists()]
-    rows = [int(hash_sql(kb)[:15], 16)] if format == "sql" else []  # only the rows show a database's changes
+    # only the rows show a database's changes
+    rows = [int(hash_rows(kb, reader_named("sql"))[:15], 16)] if format == "sql" and kb.suffix == ".toml" else []
     return [len(states), sum(one.st_size for one in states), max((one.st_mtime_ns for one in states), default=0), *rows]

@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from indexes.builder.summarizers import ExtractiveSummarizer
-from indexes.knowledge.formats import read_knowledge_base
+from indexes.knowledge.reading import read_knowledge_base
 from omgm.demo.articles import articles
 from omgm.demo.facts import countries, url_of
 from omgm.demo.questions import questions

@@ -43,7 +43,8 @@ class Entity:
 
     `images` are all images of the article, in order; the first available one replaces a missing main image. `names` are
     alternative names of the article, such as redirects to it. `named_after` has pairs of a field and its value in the
-    source that image files may be called after; it is only known while a knowledge base is read.
+    source that image files may be called after; it is only known while a knowledge base is read. `source` names the
+    knowledge base that an entity of an index came from later, see `indexes.live.updating`.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Entity:
     images: tuple[ArticleImage, ...] = ()
     names: tuple[str, ...] = ()
     named_after: tuple[tuple[str, str], ...] = field(default=(), compare=False, repr=False)
+    source: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

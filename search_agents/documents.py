@@ -17,9 +17,9 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from indexes.knowledge.formats.html_text import INVISIBLE, parse, plain_html
-from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.page_parts import attribute, decode, meta, remove
+from indexes.knowledge.readers.html import plain_html
+from indexes.knowledge.readers.html_kinds import INVISIBLE, remove
+from indexes.knowledge.readers.html_source import decode_html, parse
 from retriever.models.bm25 import BM25
 
 _FEW_ELEMENTS, _MOST_ELEMENTS = 20_000, 200_000
@@ -92,7 +92,7 @@ def text_of(document: WebDocument, url: str) -> DocumentText:
     if content[:1024].lstrip().startswith(b"%PDF-"):
         found = _read_pdf(content, url)
     else:
-        source = decode(content, document.charset)
+        source = decode_html(content, document.charset)
         if _is_binary(source[:1000]):
             named = "/" in kind and not re.search(r"^text/|xml|json", kind)
             raise ValueError(f"{url} is not an HTML page but {kind if named else 'binary data'}")
@@ -136,11 +136,11 @@ def _read_html(source: str, url: str) -> DocumentText:
     tree = parse(source)
     title = _title_of(tree)
     hints = " ".join(node.text() for node in tree.css("noscript"))
-    remove([node for node in tree.css("[style]") if _INVISIBLE_STYLE.search(attribute(node, "style"))])
+    remove([node for node in tree.css("[style]") if _INVISIBLE_STYLE.search(node.attributes.get("style") or "")])
     remove(tree.css(INVISIBLE))
     seen = tree.html or ""
     if len(tree.css("*")) > _FEW_ELEMENTS:
-        text = plain_html(seen, Losses())
+        text = plain_html(seen)
     else:
         document = bare_extraction(seen, url=url, include_comments=False, fast=len(source) > _LARGE)
         text = (document.text or "") if isinstance(document, Document) else ""
@@ -161,7 +161,10 @@ def _end_of_elements(source: str) -> int:
 
 def _title_of(tree: Any) -> str:
     titles = (node.text() for node in (*tree.css("head title"), *tree.css("h1")))
-    return next((title for title in (*titles, meta(tree, "og:title")) if title.strip()), "")
+    shared = (
+        node.attributes.get("content") or "" for node in tree.css("meta[property='og:title'], meta[name='og:title']")
+    )
+    return next((title for title in (*titles, *shared) if title.strip()), "")
 
 
 def _read_feed(source: str, url: str) -> DocumentText:
@@ -184,7 +187,7 @@ def _read_feed(source: str, url: str) -> DocumentText:
 def _entry(entry: ElementTree.Element) -> Iterator[str]:
     for part in entry:
         words = part.get("href") or part.text or ""
-        if _tag(part) in _FEED_PARTS and (text := plain_html(words, Losses()).strip()):
+        if _tag(part) in _FEED_PARTS and (text := plain_html(words).strip()):
             yield text
 
 

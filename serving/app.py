@@ -235,7 +235,11 @@ def _add_entity_images(app: FastAPI, service: Service) -> None:
     async def entity_image(row: int) -> Response:
         """Returns the main image of the entity in a row of the index."""
         missing = ApiError(404, "not_found", f"entity {row} has no image", param="row")
-        return await _image_file(service.index.image_path(row), missing)
+        try:
+            path = await anyio.to_thread.run_sync(service.view.current_image, row)
+        except (IndexError, FileNotFoundError) as error:  # the files of older versions are removed
+            raise missing from error
+        return await _image_file(path, missing)
 
 
 def _add_example_routes(app: FastAPI, examples: Mapping[str, ExampleQuestion]) -> None:

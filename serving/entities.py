@@ -7,7 +7,7 @@ import errno
 import hashlib
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
@@ -19,11 +19,13 @@ from PIL import Image
 from starlette.datastructures import UploadFile
 
 from chat_models.chat import ChatError
-from indexes.knowledge.article_images import MAIN_ONLY, ImageUse, MainImage, note_unsearched
-from indexes.knowledge.formats.jsonl import entry_of
-from indexes.knowledge.svg import load_any
-from indexes.live.editor import Article, Editor
+from indexes.article_images import MAIN_ONLY, ImageUse, MainImage, note_unsearched
+from indexes.knowledge.readers.published import entry_of
+from indexes.live.articles import Article, completed
+from indexes.live.editor import Editor
 from indexes.store.lock import LockedError
+from indexes.svg import load_any
+from retriever.protocols import EntityIndex
 from serving import intake
 from serving.body import content_type_of, parse_json, read_json
 from serving.errors import ApiError, errors
@@ -76,6 +78,8 @@ _DELETE_ERRORS = errors(429, own=_FINDING | _CHANGING)
 _PUT_ERRORS = errors(400, 408, 413, 415, 429, own=_READING | _CHANGING)
 _FETCHED = 16
 """Maximum number of further images that are fetched for an article."""
+_SCORES = frozenset({"sim_c", "sim_m", "fused", "score", "scores"})
+"""Fields of responses that are ignored in an article."""
 _IMAGE_PATH = re.compile(r"[^/]+/image")
 """Ids whose path is that of `GET /entities/{row}/image`."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -164,20 +168,28 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
 
     async def put(request: Request, entity_id: str | None) -> ChangeOut:
         """Adds or replaces an article. Every search that begins after the response sees the change."""
-        use = editor.image_use if isinstance(editor, Editor) else MAIN_ONLY
-        if not isinstance(editor, Editor | str):
-            use = (await opened()).image_use
+        index, notes = None if isinstance(editor, str) else (await opened()).index, list[str]()
 
-        notes: list[str] = []
+        def complete(article: Article, named: Collection[str]) -> Article:
+            if index is None:  # the change will be refused
+                return article
+            with index.pinned():
+                return completed(article, index, named, notes)
 
         async def read(request: Request, settings: ServingSettings) -> Article:
-            article = await _read_article(request, settings, entity_id, decode)
+            article, named = await _read_article(request, settings, entity_id, decode, service.index)
+            article = await anyio.to_thread.run_sync(complete, article, named, limiter=threads)
+            use = MAIN_ONLY if index is None else index.manifest.inputs.image_use
             return await _with_further(article, use, settings, decode, notes)
+
+        def write(found: Editor) -> None:
+            if article.further or not found.holds(article):
+                found.put([article])
 
         article = await intake.receive(service, request, read)
         name = article.entity.id
         created = service.index.row_of(name) is None
-        await changed(lambda found: found.put([article]))
+        await changed(write)
         return ChangeOut(id=name, created=created, notes=notes, index=service.view.about())
 
     @app.delete("/entities/{entity_id:path}", response_model=ChangeOut, responses=_DELETE_ERRORS)
@@ -214,8 +226,13 @@ def _check_path(request: Request, entity_id: str) -> None:
         raise ApiError(422, "bad_article", message, param="id")
 
 
-async def _read_article(request: Request, settings: ServingSettings, entity_id: str | None, decode: Decode) -> Article:
+async def _read_article(
+    request: Request, settings: ServingSettings, entity_id: str | None, decode: Decode, index: EntityIndex
+) -> tuple[Article, set[str]]:
     """Reads the article of a request and decodes its image; `entity_id` is its id, unless the article has it.
+
+    Returns:
+        The article, and which of "image", "images" and "url" it names, as for `completed`.
 
     Raises:
         ApiError: A field or the image is invalid.
@@ -236,15 +253,30 @@ async def _read_article(request: Request, settings: ServingSettings, entity_id: 
     else:
         message = f"the content type must be multipart/form-data or application/json, got {kind or 'none'}"
         raise ApiError(415, "unsupported_media_type", message)
-    return await _article(row, uploaded, settings, entity_id, decode)
+    if not isinstance(row, dict):
+        raise ApiError(422, "wrong_type", "the article must be a JSON object")
+    named = {"image", "images", "url"} & row.keys()
+    row = {name: value for name, value in row.items() if value is not None and name not in _SCORES}
+    if _is_address(row.get("image"), request):  # as `GET` returned it
+        del row["image"]
+        named.remove("image")
+        known = row.get("id") if entity_id is None else entity_id
+        if uploaded is None and (not isinstance(known, str) or index.row_of(known) is None):
+            message = "image: an address of this service is no image of a new entity; send the file"
+            raise ApiError(422, "bad_image_url", message, param="image")
+    article = await _article(row, uploaded, settings, entity_id, decode, "image" in named, index)
+    return article, named | ({"image"} if uploaded else set())
 
 
 async def _article(
-    row: Any, uploaded: bytes | None, settings: ServingSettings, given_id: str | None, decode: Decode
+    row: dict[str, Any],
+    uploaded: bytes | None,
+    settings: ServingSettings,
+    given_id: str | None,
+    decode: Decode,
+    names_main: bool,
+    index: EntityIndex,
 ) -> Article:
-    if not isinstance(row, dict):
-        raise ApiError(422, "wrong_type", "the article must be a JSON object")
-    row = {name: value for name, value in row.items() if value is not None}
     if unknown := sorted(row.keys() - ArticleFields.model_fields.keys()):
         raise unknown_field(unknown[0], tuple(ArticleFields.model_fields))
     entity_id = row.get("id", "") if given_id is None else given_id
@@ -268,7 +300,9 @@ async def _article(
     _, entity = entry_of(row | {"id": entity_id}, "the article", {})
     if isinstance(entity, ValueError):
         raise ApiError(422, "bad_article", str(entity)) from entity
-    if uploaded is None and entity.image is not None:
+    old = index.row_of(entity_id)
+    stays = not names_main and old is not None and index.image_path(old) is not None
+    if uploaded is None and entity.image is not None and not stays:
         uploaded = await image_bytes(entity.image, settings)
     if uploaded is None:
         return Article(entity)
@@ -282,6 +316,8 @@ async def _with_further(
 
     Images that are not searched are named in `notes`.
     """
+    if article.stay:
+        return article
     list(note_unsearched(iter([article.entity]), use.keys, notes))
     if article.image is None or use._replace(labeled=False) == MAIN_ONLY:
         return article
@@ -294,6 +330,16 @@ async def _with_further(
             logger.warning("%r: image %r skipped: %s", article.entity.id[:200], url[:200], error.message)
             notes.append(f"image {url[:200]!r} skipped: {error.message}")
     return article._replace(names=names, further=further)
+
+
+def _is_address(image: object, request: Request) -> bool:
+    """Returns whether an article's image is the address at which this service shows that of an entity."""
+    if (
+        not isinstance(image, str)
+        or (address := re.fullmatch(r"(?:https?://([^/?#]+))?/entities/\d+/image", image)) is None
+    ):
+        return False
+    return address[1] in (None, request.url.netloc)
 
 
 def _name_of(image: bytes) -> str:

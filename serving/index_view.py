@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from pathlib import Path
 
 from indexes.store.index import Index
 from retriever.protocols import EntityIndex
@@ -34,6 +35,16 @@ class IndexView:
     def entity(self, row: int) -> EntityOut:
         """Returns an entity."""
         return EntityOut.of(self._index.entity(row), image=self._image(row))
+
+    def current_image(self, row: int) -> Path | None:
+        """Returns the thumbnail of a row unless its entity was removed or has another image now."""
+        path = self._index.image_path(row)
+        if path is None:
+            return None
+        now = self._index.row_of(self._index.entity(row).id)
+        other = None if now is None or now == row else self._index.image_path(now)
+        same = now == row or (other is not None and other.read_bytes() == path.read_bytes())
+        return path if same else None
 
     def evidence(self, best: Candidate, most: int) -> list[EvidenceOut]:
         """Returns the sections of the best candidate, at most `most`, best first."""

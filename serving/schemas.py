@@ -191,7 +191,11 @@ class AnswerOut(RetrieveOut, AnswerView):
 
 
 class ArticleFields(BaseModel):
-    """An article to put into the index, like a line of a JSON lines knowledge base."""
+    """An article to put into the index, like a line of a JSON lines knowledge base.
+
+    What it does not name of `image`, `images` and `url` stays as it is if the index has the entity; null or an empty
+    list removes the images.
+    """
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -203,7 +207,7 @@ class ArticleFields(BaseModel):
     url: str = ""
     image: str | None = None
     """The main image as base64, with or without the `data:image/jpeg;base64,` of a data URI, or its URL on an allowed
-    host. In a form, the name of the file sent."""
+    host; the path that GET returns keeps it. In a form, the name of the file sent."""
     images: list[dict[str, str | int | None]] = []
     """All images, each with `url` and optionally `section` and `caption`; without `image` the first is the main one.
     With several images per entity, the others are fetched from allowed hosts too; those that cannot be fetched are
@@ -237,7 +241,7 @@ class ChangeOut(View):
     created: bool = False
     """Whether the index had no entity of this id before."""
     notes: list[str] = Field(default_factory=list)
-    """Images of the article that are not searched, and why."""
+    """Images that stayed or were removed, and those that are not searched, with the reason."""
     index: IndexOut
 
 

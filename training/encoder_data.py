@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from indexes.builder.summarizers import Summarizer
-from indexes.knowledge.ids import WantedIds
+from indexes.ids import WantedIds
 from indexes.knowledge.knowledge_base import KnowledgeBase
-from indexes.knowledge.labeled_images import LabeledImage, with_known_entities
+from indexes.labeled_images import LabeledImage, with_known_entities
 from indexes.knowledge.sources import find_main
 from retriever.identity import short_hash
 from retriever.types import Entity, IntArray

@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from indexes.knowledge.formats.streams import read_members
+from indexes.json_streams import read_members
 from indexes.knowledge.sources import ImageSource, main_candidates
 from indexes.progress import progress_bar
 from retriever.borders import load_query_image

@@ -21,8 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NotRequired, Self, TypedDict
 
-from indexes.knowledge.formats.rankings import Order, RankedList, check_order, in_order, ranked_list
-from indexes.knowledge.formats.streams import read_members
+from indexes.json_streams import read_members
+from indexes.rankings import Order, RankedList, check_order, in_order, ranked_list
 from retriever.files import naming, replacing
 
 

@@ -14,7 +14,7 @@ from evaluation.datasets.okvqa import read_okvqa
 from evaluation.datasets.plain import read_plain
 from evaluation.datasets.plain_rows import NO_NAMES
 from evaluation.datasets.question import Item, Loader, Question, SkippedRow, Style
-from indexes.knowledge.formats.fields import Names
+from indexes.knowledge.understanding.fields import Names
 
 __all__ = [
     "EVQA_COLUMNS",

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from indexes.knowledge.ids import WantedIds
+from indexes.ids import WantedIds
 from retriever.types import Entity
 from retriever.wording import counted
 

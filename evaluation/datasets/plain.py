@@ -12,7 +12,7 @@ from typing import Any
 from evaluation.datasets.plain_rows import NO_NAMES, OTHERS, plain_rows, renamed
 from evaluation.datasets.question import Item, Question
 from evaluation.datasets.rows import Row, name, optional_text, questions, text, texts
-from indexes.knowledge.formats.fields import Names
+from indexes.knowledge.understanding.fields import Names
 from retriever.wording import counted
 
 logger = logging.getLogger(__name__)

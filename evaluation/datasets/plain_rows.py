@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.datasets.rows import Row, csv_rows, json_file, json_lines, split_cell
-from indexes.knowledge.formats.fields import Names, field_of, folded
-from indexes.knowledge.formats.json_rows import has_lines
-from indexes.knowledge.formats.streams import read_items, starts_with
+from indexes.json_streams import has_lines, read_items, starts_with
+from indexes.knowledge.understanding.fields import Names, field_of, folded
 
 OTHERS = {
     "id": ("question_id", "data_id", "sample_id", "qid", "uid"),

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from evaluation.datasets.question import Item, Question, SkippedRow
-from indexes.knowledge.formats.encodings import not_utf8
-from indexes.knowledge.formats.fields import unique_keys
-from indexes.knowledge.formats.streams import Stream, opened_text, read_items, starts_with, unreadable_value
+from indexes.decoding import Stream, not_utf8, opened_text
+from indexes.json_streams import read_items, starts_with, unique_keys, unreadable_value
 
 _LONGEST_FIELD = 1 << 24  # E-VQA keeps whole sections in a field; the csv module stops at 128 KiB
 _SHOWN = 300  # characters of a header in a message

@@ -16,7 +16,7 @@ from evaluation.datasets.plain_rows import NO_NAMES
 from evaluation.datasets.question import Question
 from evaluation.datasets.rows import Row, json_lines, name, optional_text, text, texts
 from evaluation.search.rows import NO_IMAGES, RowImages, images_of, rows_of
-from indexes.knowledge.formats.fields import Names
+from indexes.knowledge.understanding.fields import Names
 
 PLUS_IMAGES = ("img_1", "img_2", "img_3", "img_4", "img_5")
 

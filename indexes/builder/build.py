@@ -24,9 +24,9 @@ from indexes.builder.self_retrieval import measure_self_retrieval
 from indexes.builder.stages import ARTICLE_FILES, BuildRun, write_articles
 from indexes.builder.summarizers import summarize_all
 from indexes.growing import save_array
-from indexes.knowledge.formats import dropped_titles
-from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.reading import SkippedEntries
+from indexes.knowledge.reading import dropped_titles
+from indexes.knowledge.ledger import Ledger
+from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.matching import MatchReport
 from indexes.lines import Articles, offsets_path, save_offsets
 from indexes.store.entity_index import write_entity_index
@@ -101,6 +101,7 @@ def _inputs(plan: BuildPlan) -> Inputs:
         search="" if design.search == "auto" else design.search,  # the number of entities decides
         image_keys=plan.use.keys,
         section_images=plan.use.sections,
+        trim_borders=plan.use.trimmed,
         labeled="none" if plan.labels is None else plan.labels.digest,
         sections=None if plan.sections is None else plan.sections.fingerprint,
         summarizer_settings=UNKNOWN if chat is None else chat.settings,
@@ -136,13 +137,13 @@ def _nothing_to_do(out: Path) -> None:
 
 def _read_articles(plan: BuildPlan, parts: Path) -> Articles:
     """Writes the articles to `parts` and returns them; leaves nothing behind if the knowledge base is unusable."""
-    skipped, losses, matched = SkippedEntries(plan.knowledge.max_bad), Losses(str(plan.knowledge.kb)), MatchReport()
+    skipped, ledger, matched = SkippedEntries(plan.knowledge.max_bad), Ledger(str(plan.knowledge.kb)), MatchReport()
 
     def entities() -> Iterator[Entity]:
-        yield from plan.entities(skipped, losses, matched)
-        losses.images |= matched.counts()
-        losses.notes += matched.notes()
-        write_reading(parts, skipped, losses)  # before the articles count as complete
+        yield from plan.entities(skipped, ledger, matched)
+        ledger.images |= matched.counts()
+        ledger.notes += matched.notes()
+        write_reading(parts, skipped, ledger)  # before the articles count as complete
 
     try:
         articles = write_articles(entities(), parts)

@@ -20,7 +20,7 @@ from indexes.builder.plan import BuildPlan
 from indexes.builder.section_vectors import write_section_vectors
 from indexes.builder.stages import BuildRun, write_articles
 from indexes.builder.summarizers import summarize_all
-from indexes.knowledge.formats.reading import SkippedEntries
+from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.lines import Lines, save_offsets
 from indexes.progress import bars, progress_bar
 from indexes.store.manifest import THUMBNAILS, SearchKind

@@ -9,7 +9,7 @@ from itertools import tee
 
 from indexes.builder.claim import UNKNOWN, check_inputs
 from indexes.builder.plan import BuildPlan
-from indexes.knowledge.article_images import MAIN_ONLY
+from indexes.article_images import MAIN_ONLY
 from indexes.knowledge.sources import ImageSource, find_main
 from indexes.lines import Articles
 from indexes.store.generations import current_files
@@ -59,7 +59,7 @@ def with_images(inputs: Inputs, articles: Articles, source: ImageSource | None) 
     def names() -> Iterator[str | None]:
         for entity in articles:
             yield None if source is None else find_main(source, entity)
-            if source is not None and inputs.image_use != MAIN_ONLY:
+            if source is not None and inputs.image_use._replace(trimmed=False) != MAIN_ONLY:
                 yield from (source.find(image.url) for image in entity.images)
             yield None
 

@@ -10,8 +10,8 @@ from typing import Any
 import faiss
 import numpy as np
 
-from indexes.knowledge.formats.fields import kind
-from indexes.knowledge.formats.streams import read_values, starts_with
+from indexes.json_streams import read_values, starts_with
+from indexes.knowledge.understanding.fields import kind
 from retriever.digests import digests_of
 from retriever.types import Entity, FloatArray, IntArray
 from retriever.wording import counted

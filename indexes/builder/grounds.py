@@ -17,7 +17,7 @@ from PIL import Image
 from torch.nn import functional
 
 from indexes.builder.stages import finite
-from indexes.knowledge.article_images import GROUNDS
+from indexes.article_images import GROUNDS
 from retriever.borders import MARGIN
 from retriever.codecs import pool_tokens
 from retriever.images import ALPHA, GROUND

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from indexes.knowledge.article_images import ImageProblem, MainImage, is_labeled
+from indexes.article_images import ImageProblem, MainImage, is_labeled
 from indexes.lines import Lines
 from retriever.types import IntArray
 

@@ -10,13 +10,15 @@ from typing import get_args
 
 from indexes.builder.given_vectors import GivenVectors
 from indexes.builder.summarizers import Summarizer
-from indexes.knowledge.article_images import ImageUse, note_unsearched
-from indexes.knowledge.formats import FORMATS, name_of
-from indexes.knowledge.formats.fields import image_pattern
-from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.reading import SkippedEntries
+from indexes.article_images import ImageUse, note_unsearched
+from indexes.knowledge.knowledge_base import name_of
+from indexes.knowledge.understanding.fields import image_pattern
+from indexes.knowledge.ledger import Ledger
+from indexes.knowledge.bad_entries import SkippedEntries
+from indexes.knowledge.folder import UNION
 from indexes.knowledge.knowledge_base import KnowledgeBase
-from indexes.knowledge.labeled_images import ImageTable, LabeledImage, LabeledSource
+from indexes.knowledge.readers.registry import reader_named
+from indexes.labeled_images import ImageTable, LabeledImage, LabeledSource
 from indexes.knowledge.matching import MatchReport, with_matched_images
 from indexes.knowledge.sources import ImageSource, open_images
 from indexes.store.index import Index
@@ -43,7 +45,7 @@ class IndexDesign:
         image_keys: Most image keys per entity: its main image, then the others of its article in order. Ignored if
             `candidates` are only texts.
         section_images: Whether a section's tokens use its own image if it has one.
-        trim_borders: Whether to cut uniform borders off labeled images, as off query images.
+        trim_borders: Whether models read images without uniform borders, as they read query images.
     """
 
     candidates: Candidates = "summary"
@@ -121,8 +123,8 @@ class BuildPlan:
             self._check_vectors(self.vectors)
         if self.fusion is not None:
             codec.stored_shape(self.fusion.token_shape)
-        if (format := self.knowledge.format) not in FORMATS:
-            raise ValueError(f"knowledge base format {format!r} is unknown: use one of {', '.join(FORMATS)}")
+        if self.knowledge.format != UNION:
+            reader_named(self.knowledge.format)
 
     def _check_vectors(self, vectors: GivenVectors) -> None:
         if self.design.candidates != "summary":
@@ -166,24 +168,25 @@ class BuildPlan:
     def use(self) -> ImageUse:
         """Which images of an entity are used."""
         keys = self.design.image_keys if keys_are_images(self.design.candidates) else 1
-        return ImageUse(keys, self.design.section_images and self.fusion is not None, self.labels is not None)
+        sections = self.design.section_images and self.fusion is not None
+        return ImageUse(keys, sections, self.labels is not None, self.design.trim_borders)
 
     def entities(
-        self, skipped: SkippedEntries, losses: Losses | None = None, matched: MatchReport | None = None
+        self, skipped: SkippedEntries, ledger: Ledger | None = None, matched: MatchReport | None = None
     ) -> Iterator[Entity]:
         """Reads the knowledge base, with the images that belong to each entity.
 
         Args:
             skipped: Counts bad entries.
-            losses: Counts what is left out.
+            ledger: Counts what is left out.
             matched: Gets how images were matched with entities.
         """
-        found = self.knowledge.articles(skipped, losses)
+        found = self.knowledge.articles(skipped, ledger)
         found = found if self.image_table is None else self.image_table.applied(found)
         pattern, required = image_pattern(self.knowledge.names or {}), self.labels is None
         entities = with_matched_images(found, self.own_images, pattern, matched, required=required)
-        if losses is not None:
-            entities = note_unsearched(entities, self.use.keys, losses.notes)
+        if ledger is not None:
+            entities = note_unsearched(entities, self.use.keys, ledger.notes)
         if self.labels is None:
             return entities
         return self.labels.attach(entities, self.knowledge.articles)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from indexes.builder.image_records import ImageRecords
-from indexes.knowledge.article_images import ImageProblem, MainImage
-from indexes.knowledge.formats.losses import Losses, warning_of
-from indexes.knowledge.formats.reading import LISTED, SkippedEntries
+from indexes.article_images import ImageProblem, MainImage
+from indexes.knowledge.ledger import Ledger, warning_of
+from indexes.knowledge.bad_entries import LISTED, SkippedEntries
 from indexes.knowledge.sources import advice_on
 from indexes.store.manifest import IMAGE_PROBLEMS, REPORT
 from retriever.files import as_line, replacing, write_json, write_whole
@@ -23,7 +23,7 @@ from retriever.wording import counted
 logger = logging.getLogger(__name__)
 
 Report = dict[str, Any]
-"""`words`, `pictures` and `left_out`: see `Losses.to_json`. `skipped`: entries of the knowledge base; `missing` and
+"""`words`, `pictures` and `left_out`: see `Ledger.to_json`. `skipped`: entries of the knowledge base; `missing` and
 `unreadable`: main images; all three are counted, and the first ones are listed. `shared_images`: main images shared by
 several entities; `self_retrieval`: whether the encoder can tell images apart."""
 
@@ -50,28 +50,37 @@ def write_report(folder: Path, problems: Iterable[dict[str, Any]], others: Repor
                 file.write(as_line(problem))
                 yield problem
 
-        summary = _summary(written())
+        summary = ImageSummary(written()).to_json()
     write_json(folder / REPORT, others | summary)
 
 
-def _summary(problems: Iterable[dict[str, Any]]) -> Report:
-    """Returns the part of a report about main images: for each kind of problem, how many, why, and the first ones."""
-    reasons: dict[str, Counter[str]] = {problem: Counter() for problem in PROBLEMS}
-    entries: dict[str, list[dict[str, Any]]] = {problem: [] for problem in PROBLEMS}
-    for entry in problems:
+class ImageSummary:
+    """The part of a report about main images: for each kind of problem, how many, why, and the first ones."""
+
+    def __init__(self, problems: Iterable[dict[str, Any]] = ()) -> None:
+        self._reasons: dict[str, Counter[str]] = {problem: Counter() for problem in PROBLEMS}
+        self._entries: dict[str, list[dict[str, Any]]] = {problem: [] for problem in PROBLEMS}
+        for entry in problems:
+            self.add(entry)
+
+    def add(self, entry: dict[str, Any]) -> None:
+        """Counts an entry (`image_problem`)."""
         problem = entry["problem"]
         reason = entry.get("reason", "no reason recorded")
-        reasons[problem][reason.partition(": ")[0] if problem == "missing" else reason] += 1  # without examples
-        if len(entries[problem]) < LISTED:
-            entries[problem].append(entry)
-    return {
-        problem: {
-            "count": reasons[problem].total(),
-            "reasons": dict(reasons[problem].most_common(_MOST_REASONS)),
-            "entries": entries[problem],
+        self._reasons[problem][reason.partition(": ")[0] if problem == "missing" else reason] += 1  # without examples
+        if len(self._entries[problem]) < LISTED:
+            self._entries[problem].append(entry)
+
+    def to_json(self) -> Report:
+        """Returns the part of the report."""
+        return {
+            problem: {
+                "count": self._reasons[problem].total(),
+                "reasons": dict(self._reasons[problem].most_common(_MOST_REASONS)),
+                "entries": self._entries[problem],
+            }
+            for problem in PROBLEMS
         }
-        for problem in PROBLEMS
-    }
 
 
 def image_problems(articles: Sequence[Entity], images: ImageRecords) -> Iterator[dict[str, Any]]:
@@ -107,10 +116,10 @@ def _listed(report: Report) -> Iterator[dict[str, Any]]:
     return ({"problem": problem} | entry for problem in PROBLEMS for entry in report[problem])
 
 
-def write_reading(parts: Path, skipped: SkippedEntries, losses: Losses) -> None:
+def write_reading(parts: Path, skipped: SkippedEntries, ledger: Ledger) -> None:
     """Writes what was not read to a file; a resumed build may only get to `write_report` in another run."""
     entries = {"count": skipped.count, "of": skipped.total, "entries": skipped.listed}
-    write_whole(parts / READING, json.dumps({"skipped": entries} | losses.to_json(), ensure_ascii=False).encode())
+    write_whole(parts / READING, json.dumps({"skipped": entries} | ledger.to_json(), ensure_ascii=False).encode())
 
 
 def read_reading(parts: Path, found: int) -> Report:
@@ -123,7 +132,7 @@ def read_reading(parts: Path, found: int) -> Report:
 def read_report(folder: Path) -> Report:
     """Returns the report of an index."""
     report: Report = json.loads((folder / REPORT).read_bytes())
-    return report if (folder / IMAGE_PROBLEMS).exists() else report | _summary(_listed(report))
+    return report if (folder / IMAGE_PROBLEMS).exists() else report | ImageSummary(_listed(report)).to_json()
 
 
 def counts_of(report: Report) -> dict[str, int]:

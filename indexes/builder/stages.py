@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from indexes.builder.given_vectors import GivenVectors
-from indexes.knowledge.article_images import ImageUse
-from indexes.knowledge.ids import hash_id, other_ids, save_ids
+from indexes.article_images import ImageUse
+from indexes.ids import hash_id, other_ids, save_ids
 from indexes.lines import Articles, offsets_path, save_offsets, to_row
 from indexes.store.manifest import Candidates
 from indexes.workers import Workers

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from unicodedata import normalize
 
 from indexes.knowledge import image_names
+from indexes.knowledge.embedded import PREFIX, image_kind
 from indexes.knowledge.file_names import FileNames, KeyTable, files_under, image_files, is_inside
 from indexes.knowledge.image_keys import loose_key
 from indexes.knowledge.image_names import IMAGE_SUFFIXES, Parts
@@ -20,9 +21,7 @@ from retriever.wording import counted
 
 _SMALL = frozenset({"thumb", "thumbs", "thumbnail", "thumbnails", "small", "mini", "preview", "previews", "cache"})
 """Names of folders for smaller copies of images."""
-_LISTED, _SAMPLE = 3, 50
-_STARTS = {b"\xff\xd8\xff": ".jpg", b"\x89PNG": ".png", b"GIF8": ".gif", b"RIFF": ".webp"}
-"""The first bytes of images."""
+_LISTED, _SAMPLE, _START = 3, 50, 1000
 
 
 class Lookup(NamedTuple):
@@ -74,10 +73,12 @@ class ImageFiles:
         return Lookup(None, self._of_link(link)) if link and found.name is None else found
 
     def path_of(self, written: str, own_file: str) -> str:
-        """Returns the path of an image under the folder, also if there is no file; "" if it is embedded in the text.
+        """Returns the path of an image under the folder, also if there is no file; "" for a `data:` address.
 
-        A remote image without a file keeps its URL.
+        A remote image without a file keeps its URL, and an embedded one its name.
         """
+        if written.startswith(PREFIX):
+            return written
         found = self.find(written, own_file).name
         if found is not None or image_names.is_embedded(written) or written.rstrip().endswith("/"):
             return found or ""
@@ -181,10 +182,9 @@ def _kind_of(file: Path) -> str:
     """Returns the extension that fits the first bytes of a file, "" if they are not those of an image."""
     try:
         with file.open("rb") as opened:
-            start = opened.read(4)
+            return image_kind(opened.read(_START))
     except OSError:
         return ""
-    return next((extension for bytes_, extension in _STARTS.items() if start.startswith(bytes_)), "")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import reduce
 from itertools import accumulate
-from operator import add
 from typing import NamedTuple
 from unicodedata import normalize
 
@@ -29,7 +28,6 @@ _BETWEEN = re.compile(
     r"\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65]+"
 )
 """What separates words; combining marks do not."""
-_SPLIT_NUMBERS = re.compile(r"\d[^A-Za-z0-9]+\d")
 _NUMBERED = re.compile(r"(.*\D)\d{1,3}")
 _MOST_WORDS = 12
 _DIGITS = frozenset("0123456789")
@@ -70,8 +68,7 @@ def loose_key(name: str) -> str:
 
     "Red Fox" is "redfox" as "red-fox" is, "Citroën" is "citroen", and "007" is "7", but "1-10" is not "11-0".
     """
-    words = words_of(name)
-    return _joined(words) if _SPLIT_NUMBERS.search(name) else _number("".join(words))
+    return _joined(words_of(name))
 
 
 def words_of(name: str) -> list[str]:
@@ -97,8 +94,7 @@ def keys_of(stem: str) -> FileKeys:
             start += 1
         while end > start + 1 and words[end - 1] in _VIEWS:
             end -= 1
-    split_numbers = _SPLIT_NUMBERS.search(stem) is not None
-    texts = list(accumulate(words, _join if split_numbers else add))
+    texts = list(accumulate(words, _join))
     kinds = [BEGINS] * (end - 1) + [NAME] * (count - end + 1 if count else 0)
     lengths = list(range(2, 2 * count + 2, 2))
     if start:
@@ -110,7 +106,7 @@ def keys_of(stem: str) -> FileKeys:
         kinds.append(NAME)
         lengths.append(2 * (end - start) - 1)
     if end - start > 1:
-        texts += list(accumulate(words[:start:-1], _join_before if split_numbers else _add_before))[count - end :]
+        texts += list(accumulate(words[:start:-1], lambda after, word: _join(word, after)))[count - end :]
         kinds += [ENDS] * (end - start - 1)
         lengths += range(2 * (count - end) + 2, 2 * (count - start), 2)
     if "0" in stem:
@@ -131,8 +127,12 @@ def without_size(name: str, numbers: bool) -> str:
     If `numbers`, those of three or more digits are sizes.
     """
     words = words_of(split_name(name)[0])
-    kept = [word for word in words if not (word in _SIZES or _SIZE.fullmatch(word) or (numbers and is_large(word)))]
-    return _joined(kept) or _joined(words)
+    return _joined(word for word in words if not (is_size(word) or (numbers and is_large(word)))) or _joined(words)
+
+
+def is_size(word: str) -> bool:
+    """Returns whether a word says the size of an image: `thumb`, `300x200`, `2x`."""
+    return word in _SIZES or _SIZE.fullmatch(word) is not None
 
 
 def is_large(word: str) -> bool:
@@ -156,14 +156,6 @@ def _join(one: str, other: str) -> str:
     return f"{one}-{other}" if one and other and one[-1] in _DIGITS and other[0] in _DIGITS else one + other
 
 
-def _join_before(one: str, other: str) -> str:
-    return _join(other, one)
-
-
-def _add_before(one: str, other: str) -> str:
-    return other + one
-
-
 def _number(word: str) -> str:
     return (word.lstrip("0") or "0") if word[:1] == "0" and word.isdecimal() else word
 
@@ -175,6 +167,11 @@ _PAGE = re.compile(r"(?:(?:^|/)(?:_?index|readme|default))?(?:\.(?:x?html?|mdx?|
 _LONGEST = 100
 _MOST_FIELDS = 100
 _LEVELS = 2
+
+
+def own_file(entity: Entity) -> str | None:
+    """Returns the path of the file that an entity comes from, relative to the folder that is read, if it is known."""
+    return next((value for field, value in entity.named_after if field == OWN_FILE), None)
 
 
 class KeyRows(NamedTuple):
@@ -201,11 +198,15 @@ class EntityKeys:
         """Adds the next entity."""
         row = len(self.lacking)
         self.lacking.append(lacking)
-        values = [("id", _last_name(entity.id)), ("title", entity.title), *(("names", one) for one in entity.names)]
+        values = [("id", last_name(entity.id)), ("title", entity.title), *(("names", one) for one in entity.names)]
+        if (file := own_file(entity)) is None:  # anywhere, so that nothing at the top is for sure another one's
+            self._add_folder("", SHARED)
+        else:
+            self._add_folder(file.rpartition("/")[0], row)
         for field, value in dict.fromkeys((*values, *entity.named_after)):
             if field == OWN_FILE:
-                self._add_folder(value.rpartition("/")[0], row)
-            elif len(value) <= _LONGEST and (key := loose_key(value)) and (number := self._of(field)) is not None:
+                continue
+            if len(value) <= _LONGEST and (key := loose_key(value)) and (number := self._of(field)) is not None:
                 self._hashes.append(hash(key))
                 self._fields.append(number)
                 self._rows.append(row)
@@ -225,16 +226,15 @@ class EntityKeys:
         return KeyRows(hashes[first], fields[first], rows, np.array(self._weak, bool)[order][first])
 
     def row_beside(self, folder: str) -> int | None:
-        """Returns the row of the only entity whose file is in a folder or, if it is alone there, in the one above.
+        """Returns the row of the innermost entity that a folder is of: the only one with its file there or above.
 
-        It is `SHARED` if the nearest folder with such files has several of them, `None` if there is none.
+        It is `SHARED` if several have their file in the nearest folder with such files, or the only one has its file
+        above the folder and others are below it, and `None` if there are no such files.
         """
-        here, inner = folder, folder not in self._in_folder
-        if inner:
-            here = folder.rpartition("/")[0]
-        if not folder or here not in self._in_folder:
-            return self._in_folder.get(folder)
-        return SHARED if inner and self._under_folder[here] > 1 else self._in_folder[here]
+        here = folder
+        while here and here not in self._in_folder:
+            here = here.rpartition("/")[0]
+        return self._in_folder.get(here) if here == folder or self._under_folder[here] == 1 else SHARED
 
     def folder_keys(self, folder: str) -> Iterator[str]:
         """Yields the keys of a folder and of the one above it, as far as they are one entity's."""
@@ -258,7 +258,7 @@ class EntityKeys:
             self._under_folder[folder] += 1
 
 
-def _last_name(id: str) -> str:
+def last_name(id: str) -> str:
     """Returns the last name of an id that is a path or a URL: `fox` for `animals/fox/index.html`."""
     path = re.split("[?#]", id)[0] if "://" in id else id
     while path and (shorter := _PAGE.sub("", path.rstrip("/"))) != path:

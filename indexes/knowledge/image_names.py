@@ -22,6 +22,11 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+:/*", re.IGNORECASE)
 """A scheme, unlike the letter of a drive; `file:///C:/a.png` has both."""
 _DRIVE = re.compile(r"[a-z]:(?=/)", re.IGNORECASE)
 _EXTENSIONS = frozenset(IMAGE_SUFFIXES)
+_ICON = re.compile(
+    r"(?:^|[^a-z])(?:icon|badge|button|sprite|spacer|favicon|emoji|avatar|appstore|app-store|google-?play)s?(?:[^a-z]|$)"
+    r"|apple-touch|android-chrome|mstile|favicon",
+    re.IGNORECASE,
+)
 _QUOTES = ("''", '""', "<>", "``")
 
 
@@ -31,8 +36,8 @@ def is_remote(written: str) -> bool:
 
 
 def is_embedded(written: str) -> bool:
-    """Returns whether an image is not named, but contained in the text itself."""
-    return written.lstrip()[:5].lower() == "data:"
+    """Returns whether an image is contained in a text: its address is its content, or `embedded:FILE#NAME`."""
+    return written.lstrip()[:9].lower().startswith(("data:", "embedded:"))
 
 
 def names_of(written: str, own_file: str = "") -> Iterator[str]:
@@ -126,3 +131,13 @@ def split_name(name: str) -> tuple[str, str]:
 def fold(name: str) -> str:
     """Returns a name without differences in letter case and the form of Unicode."""
     return name.lower() if name.isascii() else normalize("NFC", normalize("NFC", name).casefold())
+
+
+def is_icon(path: str) -> bool:
+    """Returns whether an image file is an icon of a page or a program, judged by its name."""
+    return _ICON.search(posixpath.basename(path)) is not None
+
+
+def is_drawing(name: str) -> bool:
+    """Returns whether an image is an SVG, judged by its name."""
+    return name.lower().endswith((".svg", ".svgz"))

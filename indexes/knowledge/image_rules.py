@@ -9,10 +9,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from indexes.knowledge.image_keys import BEGINS, ENDS, NAME, EntityKeys, FileKeys, KeyRows, keys_of
+from indexes.knowledge.image_keys import BEGINS, ENDS, NAME, SHARED, EntityKeys, FileKeys, KeyRows, keys_of
 from indexes.knowledge.image_names import split_name
 from retriever.types import IntArray
 
+NO_IMAGES = "none"
+"""What `--map image=…` takes for a knowledge base without images, in place of a rule."""
 FOLDER, BESIDE = 3, 4
 """Further kinds of rules: files in a folder that is called like the entity, and files beside the entity's own."""
 PATTERNS = {NAME: "{%s}", BEGINS: "{%s}*", ENDS: "*{%s}", FOLDER: "{%s}/*", BESIDE: "./*"}
@@ -69,27 +71,49 @@ class _Claim(NamedTuple):
 
     files: IntArray
     rows: Rows
-    weak: bool
+    weak: NDArray[np.bool_]  # whether each file is called like it by chance, such as by a number
+
+    def of(self, kept: NDArray[np.bool_]) -> _Claim:
+        """Returns the claim to some of the files."""
+        return _Claim(self.files[kept], self.rows[kept], self.weak[kept])
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether most of it may be chance."""
+        return bool(self.weak.mean() > 1 / 2)
 
 
 def match_files(names: Sequence[str], keys: EntityKeys, namers: Rows, pattern: str = "") -> Matches:
     """Finds out by which rules image files belong to entities.
 
-    A rule is used if it gives images to at least half of the entities that have none, or entities to half of the files.
-    If it concerns whole file names and ids or titles that are not just numbers, a single file suffices. At most a tenth
-    of its files may belong to several entities or, by a rule before it, to other ones; such files are left out. Files
-    that entities name belong to others only if they are called like these; `namers`, int32 [files], has the row of the
-    entity that names a file, or -1. A given `pattern`, as `--map image=…` takes it, is the only rule, whatever it
-    gives.
+    A file that no entity names belongs to the innermost one that it stands in: the only one whose own file is in its
+    folder, see `EntityKeys.row_beside`. For the others, a rule by names is used if it gives images to at least half of
+    the entities that have none, or entities to half of the files. If it concerns whole file names and ids or titles
+    that are not just numbers, a single file suffices. At most a tenth of its files may belong to several entities or,
+    by a rule before it, to other ones; such files are left out. Files that entities name belong to others only if they
+    are called like these; `namers`, int32 [files], has the row of the entity that names a file, or -1. A given
+    `pattern`, as `--map image=…` takes it, is the only rule, whatever it gives.
     """
     taken = namers >= 0
-    lacking, free = np.array(keys.lacking, bool), int((~taken).sum())
+    lacking = np.array(keys.lacking, bool)
     owners = np.full(len(names), -1, np.int32)
     rules, found = [], list[Rule]()
-    for (field, kind), claim in _claims(names, keys).items():
-        if not (field in _SURE and kind == NAME and not claim.weak):
-            kept = ~taken[claim.files]
-            claim = _Claim(claim.files[kept], claim.rows[kept], claim.weak)
+    claims = _claims(names, keys)
+    if (beside := claims.pop(("", BESIDE), None)) is not None:
+        beside = _innermost(beside.of((beside.rows >= 0) & ~taken[beside.files]), claims, len(names))
+    if beside is not None and len(beside.files):
+        served, count = np.unique(beside.rows), len(beside.files)
+        rule = Rule("", BESIDE, int(lacking[served].sum()), count, 0, int(beside.files[0]), new=count, more=count)
+        used = pattern in ("", rule.pattern)
+        found.append(rule._replace(used=used, new=count if used else 0))
+        if used:
+            owners[beside.files] = beside.rows
+            lacking[served] = False
+    free = int((~taken & (owners < 0)).sum())
+    for (field, kind), claim in claims.items():
+        claim = claim.of(owners[claim.files] < 0)
+        if not (field in _SURE and kind == NAME and len(claim.files) and not claim.is_weak):
+            claim = claim.of(~taken[claim.files])
         if not len(claim.files):
             continue
         own = claim.rows >= 0
@@ -102,7 +126,7 @@ def match_files(names: Sequence[str], keys: EntityKeys, namers: Rows, pattern: s
         other = (owners[files] >= 0) & (owners[files] != rows)
         used = rule.pattern == pattern
         if not pattern:
-            used = _is_convincing(rule, claim.weak, int(lacking.sum()), free)
+            used = _is_convincing(rule, claim.is_weak, int(lacking.sum()), free)
             used = used and int(other.sum()) <= _CONFLICTS * len(files)
         new = int((owners[files] < 0).sum()) if used else 0
         more = int((namers[files] != rows).sum())
@@ -112,20 +136,39 @@ def match_files(names: Sequence[str], keys: EntityKeys, namers: Rows, pattern: s
     return Matches(found, owners)
 
 
+def _innermost(beside: _Claim, claims: dict[tuple[str, int], _Claim], count: int) -> _Claim:
+    """Returns the files of folders without those of folders that are no one entity's.
+
+    Such a folder has a page about all of them: most of its files are called like several other entities.
+    """
+    nearest, others = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+    nearest[beside.files] = beside.rows
+    for (field, kind), claim in claims.items():
+        if field in _SURE and kind == NAME:
+            sure = claim.of((claim.rows >= 0) & ~claim.weak)
+            own = (sure.rows == nearest[sure.files]) | (others[sure.files] == SHARED)
+            others[sure.files] = np.where(own, SHARED, sure.rows)
+    called = others[beside.files]
+    kept = np.ones(len(beside.files), bool)
+    for row in np.unique(beside.rows[called >= 0]):
+        files = beside.rows == row
+        rows = called[files & (called >= 0)]
+        kept[files] = len(np.unique(rows)) < 2 or 2 * len(rows) <= files.sum()
+    return beside.of(kept)
+
+
 def _rank(rule: Rule) -> tuple[bool, int, int, int]:
     """Returns the place of a rule in doubt: whole names first, and of these the id."""
     sure = _SURE.index(rule.field) if rule.field in _SURE else len(_SURE)
-    order = (NAME, FOLDER, BESIDE, BEGINS, ENDS)
-    return sure == len(_SURE) and rule.kind != BESIDE, order.index(rule.kind), sure, -rule.entities
+    return sure == len(_SURE), (NAME, FOLDER, BEGINS, ENDS).index(rule.kind), sure, -rule.entities
 
 
 def _is_convincing(rule: Rule, weak: bool, lacking: int, free: int) -> bool:
     if not rule.entities or rule.conflicts > _CONFLICTS * (rule.conflicts + rule.files):
         return False
-    names_entities = rule.field in _SURE or rule.kind == BESIDE
-    if names_entities and rule.kind in (NAME, BESIDE) and not weak:
+    if rule.field in _SURE and rule.kind == NAME and not weak:
         return True
-    if not names_entities and rule.entities < _FEWEST:
+    if rule.field not in _SURE and rule.entities < _FEWEST:
         return False
     several = rule.entities > 1 or rule.kind == NAME
     return rule.entities >= _ENOUGH * lacking or (rule.files >= _ENOUGH * free and several)
@@ -142,7 +185,7 @@ def _claims(names: Sequence[str], keys: EntityKeys) -> dict[tuple[str, int], _Cl
     found = {}
     for (field, kind), claims in parts.items():
         rows = np.concatenate([claim.rows for claim in claims])
-        weak = sum(claim.weak for claim in claims) > len(claims) / 2
+        weak = np.concatenate([claim.weak for claim in claims])
         name = keys.fields[field] if kind != BESIDE else ""
         found[name, kind] = _Claim(np.concatenate([claim.files for claim in claims]), rows, weak)
     return found
@@ -184,7 +227,8 @@ def _claims_of(
         if row != -1:
             beside[number] = row
     if beside:
-        yield (0, BESIDE), _Claim(np.array(list(beside), np.int64), np.array(list(beside.values()), np.int32), False)
+        rows = np.array(list(beside.values()), np.int32)
+        yield (0, BESIDE), _Claim(np.array(list(beside), np.int64), rows, np.zeros(len(rows), bool))
     start, end = _ranges(table.hashes, np.fromiter(map(hash, texts), np.int64, len(texts)))
     hits = end - start
     entry = np.repeat(np.arange(len(texts)), hits)
@@ -201,7 +245,7 @@ def _claims_of(
         for field in np.unique(fields[best]).tolist():
             own_field = best[fields[best] == field]
             files = of_files[own_field]
-            yield (field, rule), _Claim(files, rows[own_field], bool(weak[own_field].mean() > 1 / 2))
+            yield (field, rule), _Claim(files, rows[own_field], weak[own_field])
 
 
 def _ranges(known: IntArray, wanted: IntArray) -> tuple[IntArray, IntArray]:

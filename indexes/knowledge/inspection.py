@@ -7,22 +7,25 @@ import time
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from indexes.knowledge import sources
-from indexes.knowledge.formats import guess_format, read_knowledge_base
-from indexes.knowledge.formats.fields import Names, image_pattern
-from indexes.knowledge.formats.losses import Losses, summary_of, table_of
-from indexes.knowledge.formats.reading import SeenHashes, SkippedEntries
-from indexes.knowledge.ids import hash_id
+from indexes.knowledge.bad_entries import SkippedEntries
+from indexes.knowledge.groups import Group, Groups
+from indexes.ids import SeenHashes, hash_id
+from indexes.knowledge.knowledge_base import guess_format
 from indexes.knowledge.languages import is_foreign
+from indexes.knowledge.ledger import Ledger, summary_of, table_of
 from indexes.knowledge.matching import MatchReport, rule_lines, with_matched_images
+from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.sections import FACTS
 from indexes.knowledge.sources import ImageSource, thumbnail
+from indexes.knowledge.understanding.fields import Names, image_pattern
 from indexes.progress import progress_bar
 from retriever.files import is_pointer
 from retriever.images import ImageError
@@ -60,7 +63,8 @@ class Inspection:
     not_english: int = 0
     seconds: float = 0.0
     skipped: SkippedEntries = field(default_factory=lambda: SkippedEntries(1))
-    losses: Losses = field(default_factory=Losses)
+    ledger: Ledger = field(default_factory=Ledger)
+    groups: Groups = field(default_factory=Groups)
     missing: list[str] = field(default_factory=list)
     matched: MatchReport = field(default_factory=MatchReport)
     specimens: list[Specimen] = field(default_factory=list)
@@ -81,13 +85,14 @@ class Inspection:
             "image_files_refused": self.matched.refused[:LISTED],
             "entries_skipped": self.skipped.count,
             "skipped": self.skipped.listed[:LISTED],
-            **self.ledger(),
+            "groups": [_group_json(group) for group in self.groups.all()],
+            **self.account(),
         }
 
-    def ledger(self) -> dict[str, Any]:
-        """Converts the account of kept and left-out content to JSON values."""
-        self.losses.images |= self.matched.counts() | {"found": self.found}
-        return self.losses.to_json()
+    def account(self) -> dict[str, Any]:
+        """Returns what was kept and left out, for JSON."""
+        self.ledger.images |= self.matched.counts() | {"found": self.found}
+        return self.ledger.to_json()
 
 
 def inspect_knowledge_base(
@@ -108,16 +113,17 @@ def inspect_knowledge_base(
         ValueError: The file cannot be read at all, or its format is unknown.
     """
     started = time.monotonic()
-    format = format or guess_format(path)
-    source = sources.open_images(images or sources.images_beside(path, format), path, format)
-    result = Inspection(path, format, losses=Losses(str(path)))
+    kind = format or guess_format(path)
+    source = sources.open_images(images or sources.images_beside(path, kind), path, kind)
+    result = Inspection(path, kind, ledger=Ledger(str(path)))
     draw = random.Random(seed)
     chosen: list[tuple[int, Entity]] = []
     titles = SeenHashes()
     entities: Iterable[Entity] = read_knowledge_base(
-        path, format, names=names, skipped=result.skipped, losses=result.losses
+        path, format, names=names, skipped=result.skipped, ledger=result.ledger, groups=result.groups
     )
     entities = with_matched_images(entities, source, image_pattern(names or {}), result.matched)
+    entities = result.groups.counting(entities)
     for entity in progress_bar(entities, desc="read", unit="entity"):
         result.entities += 1
         result.sections += len(entity.sections)
@@ -129,9 +135,14 @@ def inspect_knowledge_base(
             chosen.append((result.entities, entity))
         elif (place := draw.randrange(result.entities)) < count:  # reservoir sampling
             chosen[place] = result.entities, entity
-    result.specimens = [_specimen(entity, source) for _, entity in sorted(chosen, key=lambda one: one[0])]
+    result.specimens = [_specimen(entity, source) for _, entity in sorted(chosen, key=lambda item: item[0])]
     result.seconds = time.monotonic() - started
     return result
+
+
+def _group_json(group: Group) -> dict[str, Any]:
+    pattern = quote(group.pattern)
+    return asdict(group) | {"only": f"--only {pattern}", "skip": f"--skip {pattern}"}
 
 
 def text_lines(result: Inspection) -> Iterator[str]:
@@ -148,9 +159,9 @@ def text_lines(result: Inspection) -> Iterator[str]:
             start, words = _start(section.text, _START), _words(section.text)
             yield f"  {section.index:>5}  {section.title}: {start} ({words})"
         yield ""
-    ledger = result.ledger()
-    if ledger["left_out"]:
-        yield from (*table_of(ledger), "")
+    account = result.account()
+    if account["left_out"]:
+        yield from (*table_of(account), "")
     yield from _summary_lines(result)
 
 
@@ -161,7 +172,8 @@ def _summary_lines(result: Inspection) -> Iterator[str]:
         f"{counted(result.sections, 'section')}, {result.named:,} with an image, {result.found:,} of them found "
         f"({result.seconds:.1f} s)"
     )
-    yield summary_of(result.ledger())
+    yield from result.groups.notes()
+    yield summary_of(result.account())
     if result.without_text:
         yield f"{counted(result.without_text, 'entity')} without text"
     if result.repeated_titles:
@@ -195,7 +207,7 @@ def html_page(result: Inspection) -> bytes:
     ]
     template = environment.get_template("inspection.html")
     return template.render(
-        name=result.path.name, summary=list(_summary_lines(result)), ledger=result.ledger(), cards=cards
+        name=result.path.name, summary=list(_summary_lines(result)), ledger=result.account(), cards=cards
     ).encode()
 
 
@@ -207,9 +219,10 @@ def _look_up(entity: Entity, source: ImageSource | None, result: Inspection) -> 
     if source is not None and (name := sources.find_main(source, entity)) is not None:
         result.found += 1
         with suppress(OSError):  # a build reports it
-            if isinstance(source, sources.FolderImages) and is_pointer(source.content(name)):
-                result.losses.at(entity.id)  # the reader is ahead
-                result.losses.leave_out("Git LFS pointers instead of images; run git lfs pull", name, unit="images")
+            content = source.content(name)
+            if isinstance(content, Path) and is_pointer(content):
+                reason = "Git LFS pointers instead of images; run git lfs pull"
+                result.ledger.leave_out(reason, f"{entity.id}: {name}", 1, "images")
     elif len(result.missing) < LISTED:
         why = "" if source is None else f" ({sources.why_missing(source, entity)})"
         result.missing.append(f"{first} of {entity.id}{why}")

@@ -8,31 +8,25 @@ import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import islice
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from indexes.knowledge import image_keys
 from indexes.knowledge.file_names import FileNames
-from indexes.knowledge.formats.fields import NO_IMAGES
-from indexes.knowledge.formats.page_images import is_drawing, is_icon
-from indexes.knowledge.formats.selection import advice
-from indexes.knowledge.image_keys import BEGINS, ENDS, NAME, OWN_FILE, EntityKeys
-from indexes.knowledge.image_names import is_remote, split_name
-from indexes.knowledge.image_rules import Rows, Rule, match_files
+from indexes.knowledge.image_keys import OWN_FILE, EntityKeys, own_file
+from indexes.knowledge.image_names import is_drawing, is_icon, is_remote, split_name
+from indexes.knowledge.image_owners import Claim, claims_of, losers, without_images
+from indexes.knowledge.image_rules import NO_IMAGES, Rows, Rule, match_files
+from indexes.knowledge.image_sizes import without_copies
 from indexes.knowledge.sources import ImageSource, listings, main_candidates
 from indexes.lines import from_row, to_row
 from retriever.files import as_line
-from retriever.images import ImageError
 from retriever.types import ArticleImage, Entity
 from retriever.wording import counted
 
 _ICONS = re.compile(r"(?:^|/)(?:icons?|favicons?|emojis?)/", re.IGNORECASE)  # a folder of icons
 _IN_MEMORY = 1 << 26
-_SAMPLE = 50
 _LISTED, _SHOWN = 3, 12
 
 
@@ -45,41 +39,39 @@ class MatchReport:
         lacking: Number of entities for which no image is found without rules, of `entities`.
         entities: Number of entities.
         given: Number of images that entities get by rules.
+        lost: Number of entities that name images of other ones, which are searched as these only; and an example.
         rules: What each rule gives, those that come first in doubt first.
         examples: A file for each rule.
         refused: Links and folders that were not read, with the reasons.
-        advice: What else is to be known about the entities, see `indexes.knowledge.formats.selection.advice`.
     """
 
     files: int = 0
     lacking: int = 0
     entities: int = 0
     given: int = 0
+    lost: tuple[int, str] = (0, "")
     rules: list[Rule] = field(default_factory=list)
     examples: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
-    advice: list[str] = field(default_factory=list)
 
     def counts(self) -> dict[str, Any]:
         """Returns the number of image files, and the used rules in words, for the ledger of reading."""
         return {"files": self.files, "rule": "; ".join(self.used())}
 
     def notes(self) -> list[str]:
-        """Describes the reading of a knowledge base: used rules, files that were not read, and advice."""
+        """Describes the reading of a knowledge base: used rules, and files that were not read."""
         refused = [f"image file not read: {one}" for one in self.refused[:_LISTED]]
-        return [*(f"images of {line}" for line in self.used()), *refused, *self.advice]
+        whose, lost = counted(self.lost[0], "entity"), list[str]()
+        if self.lost[0]:
+            lost.append(f"images of {whose} belong to others that name them, and are searched there: {self.lost[1]}")
+        return [*(f"images of {line}" for line in self.used()), *lost, *refused]
 
     def used(self) -> list[str]:
         """Describes the used rules, those first that serve most entities."""
-        used = [rule for rule in self.rules if rule.new and not self._is_part(rule)]
+        used = [rule for rule in self.rules if rule.new]
         used.sort(key=lambda rule: (-rule.entities, -rule.files))
         lacking = counted(self.lacking, "entity")
         return [f"{rule.entities:,} of {lacking} by {rule}: {counted(rule.more, 'image')}" for rule in used]
-
-    def _is_part(self, rule: Rule) -> bool:
-        """Returns whether another used rule with the same field gives all that a rule gives."""
-        wider = (BEGINS, ENDS) if rule.kind == NAME else ()
-        return any(one.new and one.field == rule.field and one.kind in wider for one in self.rules)
 
     def to_json(self) -> list[dict[str, Any]]:
         """Returns the rules for JSON."""
@@ -130,45 +122,96 @@ def with_matched_images(
         return
     names = _without_icons(FileNames(f"{prefix}{name}" for prefix, files in folders for name in files.names))
     report.refused = [one for _, files in folders for one in files.refused]
-    keys, used, users, lacking, files = EntityKeys(), array("q"), array("i"), array("b"), list[str]()
+    keys, named, lacking = EntityKeys(), _Named(), array("b")
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
-        for entity in entities:
-            found = [(url, name) for url in main_candidates(entity) if (name := source.find(url)) is not None]
+        for row, entity in enumerate(entities):
+            found = {url: name for url in main_candidates(entity) if (name := source.find(url)) is not None}
             lacking.append(0 if found else 1)
-            keys.add(entity, not found or _is_doubtful(*found[0]))
-            sure = [hash(name) for url, name in found if not _is_doubtful(url, name)]
-            used.extend(sure)
-            users.extend([len(lacking) - 1] * len(sure))
-            files.extend(value for name, value in entity.named_after if name == OWN_FILE)
-            spool.write(as_line([to_row(entity), entity.named_after]))
-        matches = match_files(names, keys, _namers(names, used, users), pattern)
+            keys.add(entity, not found or _is_doubtful(*next(iter(found.items()))))
+            named.add(row, own_file(entity), [name for url, name in found.items() if not _is_doubtful(url, name)])
+            spool.write(as_line([to_row(entity), entity.named_after, found]))
+        matches = match_files(names, keys, named.rows_of(names), pattern)
         report.files, report.entities, report.lacking = len(names), len(lacking), sum(lacking)
         report.rules = matches.rules
         report.examples = [names[rule.example] for rule in matches.rules]
         photos = report.refused or (len(names) and not _ICONS.search(names[0]))
         if required and lacking and photos and all(lacking) and (matches.owners < 0).all():
             raise ValueError(_nothing_found(report, names))
-        given = _Given(names, matches.owners, source)
-        report.advice += advice(files, [not one or given.any(row) for row, one in enumerate(lacking)] if files else [])
+        given, lost = _Given(names, matches.owners), _lost(spool, named.contested())
         spool.seek(0)
         for row, line in enumerate(spool):
-            entity, named_after = json.loads(line)
+            entity, named_after, found = _parsed(line)
+            if row in lost:
+                report.lost = report.lost[0] + 1, report.lost[1] or f"{min(lost[row])} of {entity.title}"
+                entity = without_images(entity, {url for url, name in found.items() if name in lost[row]}, found)
             images = given.of(row, named_after)
             report.given += len(images)
-            yield _with_images(from_row(entity), images, bool(lacking[row]), bool(keys.lacking[row]))
+            entity = _with_images(entity, images, bool(lacking[row]), bool(keys.lacking[row]))
+            yield without_copies(entity, found | dict(zip(images, images, strict=True)), source)
 
 
-def _namers(names: FileNames, used: array[int], users: array[int]) -> Rows:
-    """Returns the row of an entity that names each file, or -1, from the hashes of used names and their entities."""
-    known, rows = np.array(used, np.int64), np.array(users, np.int32)
-    order = np.argsort(known, kind="stable")
-    wanted = np.fromiter(map(hash, names), np.int64, len(names))
-    place = np.searchsorted(known[order], wanted)
-    inside = np.flatnonzero(place < len(known))
-    hits = inside[known[order][place[inside]] == wanted[inside]]
-    namers = np.full(len(names), -1, np.int32)
-    namers[hits] = rows[order][place[hits]]
-    return namers
+def _parsed(line: bytes) -> tuple[Entity, list[tuple[str, str]], dict[str, str]]:
+    """Returns an entity, what it is named after, and the names of its images that are there by their URLs."""
+    entity, named_after, found = json.loads(line)
+    return from_row(entity), named_after, found
+
+
+class _Named:
+    """The images that entities name, by hash, in 16 bytes each."""
+
+    def __init__(self) -> None:
+        self._hashes, self._rows, self._files = array("q"), array("i"), array("q")
+
+    def add(self, row: int, file: str | None, names: Sequence[str]) -> None:
+        """Adds the next entity, with its own file."""
+        self._hashes.extend(map(hash, names))
+        self._rows.extend([row] * len(names))
+        self._files.append(hash(file) if file else 0)
+
+    def rows_of(self, names: FileNames) -> Rows:
+        """Returns the row of an entity that names each file, or -1."""
+        known, rows = np.array(self._hashes, np.int64), np.array(self._rows, np.int32)
+        order = np.argsort(known, kind="stable")
+        wanted = np.fromiter(map(hash, names), np.int64, len(names))
+        place = np.searchsorted(known[order], wanted)
+        inside = np.flatnonzero(place < len(known))
+        hits = inside[known[order][place[inside]] == wanted[inside]]
+        namers = np.full(len(names), -1, np.int32)
+        namers[hits] = rows[order][place[hits]]
+        return namers
+
+    def contested(self) -> dict[int, bool]:
+        """Returns the rows of entities that name the same image and are not all of one file.
+
+        For each, it is said whether it is a document, which means that no other entity has the same file.
+        """
+        hashes, rows, files = (np.array(one) for one in (self._hashes, self._rows, self._files))
+        if not len(rows):
+            return {}
+        _, number, count = np.unique(files, return_inverse=True, return_counts=True)
+        documents = (files != 0) & (count[number] == 1)
+        _, number, count = np.unique(hashes, return_inverse=True, return_counts=True)
+        of_several = (count > 1) & (np.bincount(number, documents[rows]) > 0)
+        return {row: bool(documents[row]) for row in rows[of_several[number]].tolist()}
+
+
+def _lost(spool: IO[bytes], contested: dict[int, bool]) -> dict[int, set[str]]:
+    """Returns the images that documents name and that belong to other entities, by row, see `losers`."""
+    claims: dict[str, list[Claim]] = {}
+    lost: dict[int, set[str]] = {}
+    spool.seek(0)
+    for row, line in enumerate(spool if contested else ()):
+        if row in contested:
+            entity, named_after, found = _parsed(line)
+            names = list(dict.fromkeys(name for url, name in found.items() if not _is_doubtful(url, name)))
+            for name, claim in claims_of(
+                entity, dict(named_after).get(OWN_FILE, ""), row, names, contested[row]
+            ).items():
+                claims.setdefault(name, []).append(claim)
+    for name, several in claims.items():
+        for row in losers(name, several) if len(several) > 1 else ():
+            lost.setdefault(row, set()).add(name)
+    return lost
 
 
 def _is_doubtful(url: str, name: str) -> bool:
@@ -194,66 +237,29 @@ def _with_images(entity: Entity, images: Sequence[str], lacking: bool, doubtful:
         called = image_keys.loose_key(split_name(_last(images[0]))[0])
         lacking = called in (image_keys.loose_key(entity.id), image_keys.loose_key(entity.title))
     more = tuple(ArticleImage(name) for name in images if all(name != one.url for one in entity.images))
+    lacking = lacking or not (entity.image or entity.images)
     return replace(entity, image=images[0] if lacking else entity.image, images=(*entity.images, *more))
 
 
 class _Given:
-    """The files of each entity, without smaller copies, those that stand for all of it first."""
+    """The files of each entity, those that stand for all of it first."""
 
-    def __init__(self, names: FileNames, owners: Rows, source: ImageSource) -> None:
-        self._names, self._source = names, source
+    def __init__(self, names: FileNames, owners: Rows) -> None:
+        self._names = names
         self._files = np.flatnonzero(owners >= 0)
         self._files = self._files[np.argsort(owners[self._files], kind="stable")]
         self._owners = owners[self._files]
 
-    def any(self, row: int) -> bool:
-        """Returns whether an entity has files."""
-        start = int(np.searchsorted(self._owners, row))
-        return start < len(self._owners) and bool(self._owners[start] == row)
-
     def of(self, row: int, named_after: Sequence[tuple[str, str]]) -> list[str]:
         """Returns the files of an entity, see `Entity.named_after`: those that its fields name come first, in order."""
         start, end = np.searchsorted(self._owners, row, "left"), np.searchsorted(self._owners, row, "right")
-        largest: dict[str, str] = {}
-        for number in self._files[start:end].tolist():
-            name = self._names[number]
-            key = image_keys.without_size(_last(name), self._has_sizes)
-            if key not in largest or self._size(name) > self._size(largest[key]):
-                largest[key] = name
         places = {image_keys.loose_key(value): place for place, (_, value) in reversed(list(enumerate(named_after)))}
 
         def order(name: str) -> tuple[bool, int, int]:
             place = places.get(image_keys.loose_key(split_name(_last(name))[0]), len(named_after))
             return is_drawing(name), place, image_keys.standing(_last(name))
 
-        return sorted(largest.values(), key=order)
-
-    def _size(self, name: str) -> int:
-        if is_drawing(name):
-            return 0
-        content = self._source.content(name)
-        return content.stat().st_size if isinstance(content, Path) else len(content)
-
-    @cached_property
-    def _has_sizes(self) -> bool:
-        """Whether numbers in file names are widths or heights in pixels, judged by some of them."""
-        numbered = (self._names[number] for number in self._files.tolist())
-        sample = list(
-            islice(
-                (name for name in numbered if any(map(image_keys.is_large, image_keys.words_of(_last(name))))), _SAMPLE
-            )
-        )
-        true = sum(
-            bool({*map(str, self._pixels(name))} & {*image_keys.words_of(split_name(_last(name))[0])})
-            for name in sample
-        )
-        return true > len(sample) / 2
-
-    def _pixels(self, name: str) -> tuple[int, int]:
-        try:
-            return self._source.load(name).size
-        except ImageError:
-            return 0, 0
+        return sorted((self._names[number] for number in self._files[start:end].tolist()), key=order)
 
 
 def _nothing_found(report: MatchReport, names: FileNames) -> str:

@@ -1,7 +1,8 @@
-"""Sources of a knowledge base's images: a folder, or the ZIM file or data set that the articles come from."""
+"""Sources of a knowledge base's images: a folder with image files and files that contain some, or a ZIM file."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import Protocol
 
 from PIL import Image
 
-from indexes.knowledge.formats import OWN_IMAGES
-from indexes.knowledge.formats.source_file import open_dataset
-from indexes.knowledge.formats.zim import is_zim, open_zim
+from indexes.knowledge.embedded import PREFIX, EmbeddedImages
+from indexes.knowledge.file_names import is_inside
 from indexes.knowledge.image_files import ImageFiles
-from indexes.knowledge.svg import load_any
+from indexes.knowledge.readers.zim import is_zim, open_zim
+from indexes.svg import load_any
 from retriever.images import ImageError, encoded
 from retriever.types import Entity
 
@@ -40,26 +41,32 @@ class ImageSource(Protocol):
 
 
 class FolderImages:
-    """Images in a folder."""
+    """Images in a folder: files, and those inside other files (`indexes.knowledge.embedded`).
 
-    def __init__(self, folder: Path, listed: bool = True) -> None:
-        self.files = ImageFiles(folder, listed)
+    The files that contain images are under `root`, by default the same folder. If not `listed`, only the paths that an
+    address may mean are tried.
+    """
+
+    def __init__(self, folder: Path, listed: bool = True, root: Path | None = None) -> None:
+        self.files, self._embedded = ImageFiles(folder, listed), EmbeddedImages(folder if root is None else root)
 
     def find(self, url: str) -> str | None:
-        """Returns the image's path relative to the folder."""
+        """Returns the image's path relative to the folder, or the name of an embedded one."""
+        if url.startswith(PREFIX):
+            return None if self._embedded.read(url) is None else url
         return self.files.find(url).name
 
     def why_missing(self, url: str) -> str:
-        """Returns why there is no file, and which names are similar."""
-        return self.files.find(url).note
+        """Returns why there is no image, and which names are similar."""
+        return "no such image in the file" if url.startswith(PREFIX) else self.files.find(url).note
 
-    def content(self, name: str) -> Path:
-        """Returns the image's file."""
-        return self.files.folder / name
+    def content(self, name: str) -> Path | bytes:
+        """Returns the image's file, or the bytes of an embedded one, none if they are not there any more."""
+        return self._embedded.read(name) or b"" if name.startswith(PREFIX) else self.files.folder / name
 
     def load(self, name: str) -> Image.Image:
         """Returns the image in RGB."""
-        return load_any(self.files.folder / name)
+        return load_any(self.content(name), name if name.startswith(PREFIX) else "")
 
 
 class ZimImages:
@@ -106,48 +113,6 @@ class ZimImages:
             raise ImageError("unreadable", f"damaged in the ZIM file ({error})", called) from error
 
 
-class DatasetImages:
-    """Images in a Hugging Face data set, found by column and row.
-
-    Raises:
-        ValueError: datasets is not installed, or the data set cannot be loaded.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._rows = path, open_dataset(path)
-        self._reading = Lock()
-
-    def __reduce__(self) -> tuple[type[DatasetImages], tuple[Path]]:
-        """Lets another process open the same data set."""
-        return DatasetImages, (self._path,)
-
-    def find(self, url: str) -> str | None:
-        """Returns the column and row, such as `image/12`."""
-        return None if self._content(url) is None else url
-
-    def why_missing(self, url: str) -> str:
-        """Returns why there is no image."""
-        return "no image in that column and row of the data set"
-
-    def content(self, name: str) -> bytes:
-        """Returns the image's bytes, none if it cannot be read."""
-        return self._content(name) or b""
-
-    def load(self, name: str) -> Image.Image:
-        """Returns the image in RGB."""
-        return load_any(self.content(name), f"{self._path}: {name}")
-
-    def _content(self, name: str) -> bytes | None:
-        column, _, number = name.rpartition("/")
-        if column not in self._rows.images or not number.isdecimal() or int(number) >= len(self._rows):
-            return None
-        with self._reading:
-            try:
-                return self._rows.image(column, int(number))
-            except OSError:
-                return None
-
-
 class OwnAndOtherImages:
     """The images in a knowledge base itself, then those in a folder, such as downloaded remote images.
 
@@ -189,27 +154,36 @@ _PUBLISHED = frozenset({"evqa", "infoseek", "wiki6m", "mediawiki"})
 """Formats of encyclopedias with millions of images, which are at the paths of their URLs."""
 
 
-def open_images(images: Path | None, kb: Path, kb_format: str) -> ImageSource | None:
+def open_images(images: Path | None, kb: Path, kb_format: str | None = None) -> ImageSource | None:
     """Returns the image source of a knowledge base, or `None` if it has none.
 
-    The folder or ZIM file `images` is used in addition to the images in the knowledge base itself.
+    A folder has its own images; those of a file are in the folder `images`, by default the one that the file is in. The
+    folder or ZIM file `images` is used in addition to the images in the knowledge base itself.
+
+    Args:
+        images: Where the images are; `None` for the knowledge base, or the folder that it is in.
+        kb: The knowledge base, a file or a folder.
+        kb_format: The name of the only reader of the knowledge base, or `None`. For an encyclopedia, `images` must be
+            given, and is not listed.
 
     Raises:
-        ValueError: `images` is neither a folder nor a ZIM file.
+        ValueError: `images` is neither a folder nor a ZIM file, or the knowledge base is no ZIM file though it should.
     """
-    other = None if images is None else _source(images, listed=kb_format not in _PUBLISHED)
-    packed = kb_format == "parquet" and kb.is_file() and bool(open_dataset(kb).images)
-    if kb_format not in OWN_IMAGES and not packed:
-        return other
+    listed = kb_format not in _PUBLISHED
+    other = None if images is None else _source(images, listed)
     if kb_format == "zim" and not is_zim(kb):
         raise ValueError(f"{kb}: not a ZIM file; is it damaged, or is its download incomplete?")
-    own = DatasetImages(kb) if packed or kb_format == "huggingface" else _source(kb)
+    if not kb.is_dir() and not is_zim(kb):
+        if isinstance(other, FolderImages):
+            return FolderImages(other.files.folder, listed, root=kb.parent)
+        return other if other is not None or not listed else FolderImages(kb.parent)
+    own = _source(kb, listed)
     if other is None or (images is not None and images.resolve() == kb.resolve()):
         return own
     return OwnAndOtherImages(own, other)
 
 
-def _source(images: Path, listed: bool = True) -> ImageSource:
+def _source(images: Path, listed: bool) -> ImageSource:
     if images.is_dir():
         return FolderImages(images, listed)
     if is_zim(images):
@@ -217,15 +191,15 @@ def _source(images: Path, listed: bool = True) -> ImageSource:
     raise ValueError(f"images: {images} is neither a folder nor a ZIM file")
 
 
-def images_beside(kb: Path, kb_format: str) -> Path | None:
-    """Returns the knowledge base's folder, where its images may be, or `None` if its format contains the images."""
-    if kb_format in OWN_IMAGES:
+def images_beside(kb: Path, kb_format: str | None = None) -> Path | None:
+    """Returns the knowledge base's folder, where its images are, or `None` if it is a file that contains them."""
+    if kb_format in ("zim", "huggingface") or is_zim(kb):
         return None
     kb = kb.resolve()
     return kb if kb.is_dir() else kb.parent
 
 
-def given_images(images: Path | None, kb: Path, kb_format: str) -> Path | None:
+def given_images(images: Path | None, kb: Path, kb_format: str | None = None) -> Path | None:
     """Returns `images`, or where else a build looks for them: see `images_beside`.
 
     Raises:
@@ -245,7 +219,10 @@ def listings(source: ImageSource) -> list[tuple[str, ImageFiles]]:
     Each comes with the prefix that the names of its images have in the source.
     """
     if isinstance(source, OwnAndOtherImages):
-        return [*listings(source.own), *((f"{_OTHER}{prefix}", files) for prefix, files in listings(source.other))]
+        own = listings(source.own)
+        inside = [os.path.realpath(files.folder) for _, files in own]
+        others = ((f"{_OTHER}{prefix}", files) for prefix, files in listings(source.other))
+        return [*own, *(one for one in others if not any(is_inside(str(one[1].folder), root) for root in inside))]
     return [("", source.files)] if isinstance(source, FolderImages) and source.files.listed else []
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load, save
 
-from indexes.knowledge.article_images import MainImage
+from indexes.article_images import MainImage
 from indexes.lines import from_row, to_row
 from indexes.store.manifest import Manifest
 from indexes.store.section_files import EncodedSections, no_vectors

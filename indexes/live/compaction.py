@@ -15,8 +15,8 @@ import numpy as np
 from indexes.builder.reindex import stored_keys
 from indexes.builder.report import PROBLEMS, Report, image_problem, read_problems, read_report, write_report
 from indexes.growing import new_array, save_array
-from indexes.knowledge.formats.losses import texts_of, words_in
-from indexes.knowledge.ids import hash_id, other_ids, save_ids
+from indexes.ids import hash_id, other_ids, save_ids
+from indexes.knowledge.ledger import texts_of, words_in
 from indexes.lines import Articles, save_offsets, to_row
 from indexes.live.changes import Addition
 from indexes.live.version import Version

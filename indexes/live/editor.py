@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
+from indexes.article_images import (
+    LABELED,
+    FurtherImages,
+    ImageUse,
+    MainImage,
+    choose_further,
+    keys_with_tokens,
+)
 from indexes.builder.chat_summarizer import ChatSummarizer
 from indexes.builder.grounds import has_no_ground
 from indexes.builder.image_stage import FURTHER_KEYS, MAIN_KEYS, SCALES, TOKENS, EntityImages, ImageModels
@@ -21,46 +27,17 @@ from indexes.builder.key_stage import candidate_text
 from indexes.builder.section_vectors import encode_sections
 from indexes.builder.stages import finite, section_texts
 from indexes.builder.summarizers import Summarizer
-from indexes.knowledge.article_images import (
-    LABELED,
-    MAIN_ONLY,
-    FurtherImages,
-    ImageUse,
-    MainImage,
-    choose_further,
-    keys_with_tokens,
-)
 from indexes.knowledge.sections import title_rule, without_lists
-from indexes.knowledge.sources import ImageSource, find_main, main_candidates, thumbnail, why_missing
+from indexes.knowledge.sources import thumbnail
+from indexes.live.articles import Article, called_as_indexed, own_row, unlabeled
 from indexes.live.changes import Addition, Removal
 from indexes.live.index import LiveIndex
 from indexes.store.manifest import keys_are_images
 from indexes.store.section_files import EncodedSections, no_vectors
-from retriever.images import ImageError
 from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
 from retriever.types import Entity, FloatArray
 
 logger = logging.getLogger(__name__)
-
-
-class Article(NamedTuple):
-    """An article with its main image, if it has a readable one.
-
-    Attributes:
-        entity: The article.
-        main: The main image as named in a build's report.
-        image: The decoded main image.
-        names: The names of readable further images, by URL.
-        further: These images, decoded, by name.
-        kept: The thumbnail in the index, if the article keeps the images that it has there; `image` is decoded from it.
-    """
-
-    entity: Entity
-    main: MainImage = MainImage()
-    image: Image.Image | None = None
-    names: Mapping[str, str] = {}
-    further: Mapping[str, Image.Image] = {}
-    kept: bytes = b""
 
 
 class Editor:
@@ -101,7 +78,7 @@ class Editor:
         self.compact_after, self._failed_at = compact_after, 0
         inputs = index.manifest.inputs
         keys = encoder if keys_are_images(inputs.candidates) else None
-        self._images = ImageModels(inputs.codec, keys, fusion)
+        self._images = ImageModels(inputs.codec, keys, fusion, inputs.trim_borders)
         self._make_summarizer = summarizer
         self._summarizer: Summarizer | None = None
         self._summarizing = threading.Lock()
@@ -122,7 +99,9 @@ class Editor:
             ValueError: The index is closed, or was built with another summarizer.
             OSError: The articles could not be written; none of them is added.
         """
-        articles = [one._replace(entity=without_lists(one.entity, self._dropped)) for one in articles]
+        called = [called_as_indexed(one.entity, self.index) for one in articles]
+        pairs = zip(articles, called, strict=True)
+        articles = [one._replace(entity=without_lists(entity, self._dropped)) for one, entity in pairs]
         self.index.apply(self._additions(articles))
         self._compact_when_due()
 
@@ -149,35 +128,12 @@ class Editor:
         row = self.index.row_of(article.entity.id)
         if row is None:
             return False
-        entity = self.index.entity(row)
-        unlabeled = tuple(image for image in entity.images if not image.url.startswith(LABELED))
-        if replace(entity, images=unlabeled) != without_lists(article.entity, self._dropped):
+        if unlabeled(self.index.entity(row)) != without_lists(article.entity, self._dropped):
             return False
         if article.image is None and self.index.main_is_labeled(row):
             return True
         path = self.index.image_path(row)
         return _small(article) == (b"" if path is None else path.read_bytes())
-
-    def keeping_images(self, article: Article) -> Article:
-        """Returns an article, if it has no main image, with the images that its entity has in the index, if any.
-
-        The keys and tokens of these images stay as they are. Only the tokens of its sections are computed anew if its
-        text has changed, from the thumbnail.
-        """
-        if article.image is not None or (row := own_row(self.index, article.entity.id)) is None:
-            return article
-        path = self.index.image_path(row)
-        if path is None or self.index.main_is_labeled(row):
-            return article
-        entity, content = article.entity, path.read_bytes()
-        if not any(main_candidates(entity)):
-            old = self.index.entity(row)
-            unlabeled = tuple(image for image in old.images if not image.url.startswith(LABELED))
-            entity = replace(entity, image=old.image, images=unlabeled)
-        with Image.open(io.BytesIO(content)) as image:
-            return Article(
-                entity, MainImage(next(iter(main_candidates(entity)), "")), image.convert("RGB"), kept=content
-            )
 
     def close(self) -> None:
         """Lets other processes change the index (see `LiveIndex.close`) and closes the summarizer's connections."""
@@ -218,20 +174,24 @@ class Editor:
         additions, further, sections = list[Addition](), 0, 0
         for row, (article, item, summary) in enumerate(zip(articles, items, summaries, strict=True)):
             _, kept, (kept_tokens, kept_scales) = labeled[row]
-            vectors = kept
-            if MAIN_KEYS in parts and item.main.readable:
+            old = own_row(self.index, article.entity.id) if article.stay or article.kept else None
+            main, vectors = parts.get(MAIN_KEYS, kept)[row : row + 1], kept[:0]
+            if old is not None and article.kept:
+                main = self.index.article_keys(old)[:1, : self.encoder.dimension]
+            if MAIN_KEYS in parts and item.main.readable and (old is None or not article.whole):
                 more = slice(further, further := further + len(item.further.keys))
-                vectors = np.concatenate([parts[MAIN_KEYS][row : row + 1], parts[FURTHER_KEYS][more], kept])
+                vectors = np.concatenate([main, parts[FURTHER_KEYS][more]])
             tokens, scales, shown = untold, unscaled, len(item.shown)
             if TOKENS in parts and (made := len(item.texts) + len(item.shown)):
                 own = slice(sections, sections := sections + made)
                 tokens = parts[TOKENS][own]
                 scales = parts[SCALES][own] if manifest.inputs.codec.scaled else unscaled
-            if article.kept and (old := self.index.row_of(article.entity.id)) is not None:
-                vectors = np.concatenate([self.index.article_keys(old)[:, : self.encoder.dimension], kept])
-                old_tokens, old_scales = self.index.image_tokens(old)
-                tokens, shown = np.concatenate([tokens, old_tokens]), len(old_tokens)
+            if old is not None and article.stay:
+                old_keys, old_tokens, old_scales = self._staying(old, article, self.image_use.keys - len(vectors))
+                vectors = np.concatenate([vectors, old_keys])
+                tokens, shown = np.concatenate([tokens, old_tokens]), shown + len(old_tokens)
                 scales = np.concatenate([scales, old_scales]) if manifest.inputs.codec.scaled else unscaled
+            vectors = np.concatenate([vectors, kept])
             if len(kept_tokens):
                 tokens = np.concatenate([tokens, kept_tokens])
                 scales = np.concatenate([scales, kept_scales]) if manifest.inputs.codec.scaled else unscaled
@@ -240,6 +200,18 @@ class Editor:
             of_sections = vectors_of[row]
             additions.append(Addition(*about, keys, tokens, scales, len(kept), len(kept_tokens), shown, of_sections))
         return additions
+
+    def _staying(self, row: int, article: Article, most: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float16]]:
+        """Returns the image keys of an entity that stay, tokens and scales: at most `most` if its main image goes.
+
+        The main image's key on other grounds has no tokens, and goes with it.
+        """
+        keys, (tokens, scales) = self.index.article_keys(row)[:, : self.encoder.dimension], self.index.image_tokens(row)
+        if article.whole:
+            return keys, tokens, scales
+        count = max(min(most, (len(keys) if self.fusion is None else len(tokens)) - 1), 0)
+        first = len(tokens) - count if len(tokens) else 0
+        return keys[len(keys) - count :], tokens[first:], scales[first:]
 
     def _vectors(self, entities: Sequence[Entity]) -> list[EncodedSections]:
         """Returns the vectors of each entity's sections, or none if the index has none."""
@@ -268,14 +240,14 @@ class Editor:
             return EntityImages(article.main)
         use, name = self.image_use, str(article.main.path)
         further = FurtherImages()
-        if not article.kept:
+        if not article.whole:
             further = choose_further(article.entity, article.main, use, article.names.get, has_no_ground(article.image))
         return EntityImages(
             MainImage(name),
             _small(article),
             further,
             texts=section_texts(article.entity) if self.fusion is not None else (),
-            shown=keys_with_tokens(name, further.keys, use) if self.fusion is not None and not article.kept else (),
+            shown=keys_with_tokens(name, further.keys, use) if self.fusion is not None and not article.whole else (),
             images={name: article.image, **article.further},
         )
 
@@ -314,42 +286,6 @@ class Editor:
             self._compacting.release()
 
 
-def own_row(index: LiveIndex, entity_id: str) -> int | None:
-    """Returns the row of the entity with this very id, not of one that has it as another name."""
-    row = index.row_of(entity_id)
-    return row if row is not None and index.entity(row).id == entity_id else None
-
-
 def _small(article: Article) -> bytes:
     """Returns the thumbnail of an article's main image, empty without one."""
     return b"" if article.image is None else article.kept or thumbnail(article.image)
-
-
-def article_of(entity: Entity, source: ImageSource | None, use: ImageUse = MAIN_ONLY) -> Article:
-    """Returns an entity with its used images, found and read as in a build."""
-    if source is None or not any(main_candidates(entity)):
-        return Article(entity)
-    name = find_main(source, entity)
-    if name is None:
-        return Article(entity, MainImage(None, "missing", why_missing(source, entity)))
-    try:
-        image = source.load(name)
-    except ImageError as error:
-        return Article(entity, MainImage(name, "unreadable", error.reason))
-    names, further = dict[str, str](), dict[str, Image.Image]()
-
-    def usable(url: str) -> str | None:
-        found = source.find(url)
-        if found is None:
-            return None
-        if found != name and found not in further:
-            try:
-                further[found] = source.load(found)
-            except ImageError as error:
-                logger.warning("%r: image %s left out: %s", entity.id, found, error.reason)
-                return None
-        names[url] = found
-        return found
-
-    choose_further(entity, MainImage(name), use, usable)
-    return Article(entity, MainImage(name), image, names, further)

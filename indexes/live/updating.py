@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from posixpath import splitext
-from typing import Protocol
+from typing import Any, Protocol
 
-from indexes.knowledge.article_images import note_unsearched
+from indexes.article_images import note_unsearched
+from indexes.builder.report import ImageSummary, image_problem
+from indexes.knowledge.knowledge_base import name_of
 from indexes.knowledge.sources import ImageSource, find_main, main_candidates
-from indexes.live.editor import Article, Editor, article_of, own_row
+from indexes.live.articles import Article, article_of, called_as_indexed, keeping_images, own_row
+from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
+from indexes.live.pruning import Gaps, Origins
 from retriever.types import Entity
 from retriever.wording import counted
 
-_WITH_PATHS = ("markdown", "website", "jsonl", "xml")
-"""Formats in which a folder's files have their paths as ids."""
+_ONE_FILE = ("evqa", "infoseek", "wiki6m", "mediawiki", "zim", "huggingface")
+"""Formats of a single file, or of a folder that is read as one."""
 _SUFFIXES = frozenset(
     (".md", ".markdown", ".mdx", ".qmd", ".rmd", ".html", ".htm", ".xhtml", ".json", ".yml", ".yaml", ".xml")
 )
@@ -35,12 +40,13 @@ def update(
     editor: Editor,
     read: Read,
     source: ImageSource | None,
+    origins: Origins,
     *,
     batch: int = 32,
     accept_missing: bool = False,
-    prune: bool = False,
+    prune: Callable[[], Gaps] | None = None,
     notes: list[str] | None = None,
-) -> dict[str, int]:
+) -> Outcome:
     """Adds the entities of a knowledge base, or replaces those with the same ids, and returns what it did.
 
     An entity whose image is not there now keeps the images that it has in the index. If it names none any more,
@@ -50,46 +56,118 @@ def update(
         editor: The index.
         read: Reads the knowledge base.
         source: Its images.
+        origins: Compares the knowledge base with the sources of the index's entities.
         batch: Number of articles at a time.
         accept_missing: Whether to go on if more than half of the images are not there.
-        prune: Whether to remove the entities of the index that the knowledge base does not have.
+        prune: Says what was not read; called after the first reading. If given, entities of the index are removed that
+            the knowledge base had and no longer has, see `Origins.why_kept`.
         notes: Receives a sentence on the images of articles that are not searched, if there are any, as in a build.
 
     Raises:
-        ValueError: More than half of the images are not there, or `prune` would remove all entities. Nothing is
-            changed.
+        ValueError: More than half of the images are not there, or `prune` is given, and the knowledge base has none of
+            the entities of the index. Nothing is changed.
     """
-    index, found = editor.index, _compare(read(compare=True), editor.index, source)
+    index, found = editor.index, _compare(read(compare=True), editor.index, source, origins)
     gone = found.absent + found.unnamed
     if 2 * gone > found.shown and not accept_missing:
+        row = own_row(index, found.first)
+        other = "" if row is None else index.entity(row).source
+        whose = "" if origins.has(other) else f" (there from another knowledge base, {origins.named(other)})"
         raise ValueError(
             f"{gone} of {counted(found.shown, 'entity')} that have an image in the index have none now, the first "
-            f"{found.first!r}; nothing was changed. Name the folder of the images with --images; if they are gone, "
-            "--accept-missing changes only the texts, and the entities keep the images of the index"
+            f"{found.first!r}{whose}; nothing was changed. Name the folder of the images with --images; if they "
+            "are gone, --accept-missing changes only the texts, and the entities keep the images of the index"
         )
     absent = [row for row in index.rows() if row not in found.rows]
-    if prune and len(absent) == len(index):
+    if prune is not None and len(absent) == len(index):
         raise ValueError(
-            f"the knowledge base has none of the entities of the index; --prune would remove all {len(index):,}"
+            f"the knowledge base has none of the {len(index):,} entities of the index, so that --prune would remove "
+            "all that it had; nothing was changed. Leave out --prune to add to them"
         )
-    pruned = [index.entity(row).id for row in absent] if prune else []
-    counts = dict.fromkeys(("added", "replaced", "unchanged", "images_kept", "images_lost"), 0)
+    outcome = Outcome(not_in_file=len(absent))
+    pruned = _pruned(absent, index, origins, prune(), outcome) if prune is not None else []
     entities = note_unsearched(iter(read(compare=False)), editor.image_use.keys, [] if notes is None else notes)
-    while articles := [article_of(entity, source, editor.image_use) for entity in islice(entities, batch)]:
+    called = (called_as_indexed(entity, index) for entity in entities)
+    while articles := [article_of(entity, source, editor.image_use) for entity in islice(called, batch)]:
         articles = [_with_images(article, editor, source) for article in articles]
         new = [article for article in articles if not editor.holds(article)]
-        rows = [own_row(index, article.entity.id) for article in new]
-        counts["added"] += rows.count(None)
-        counts["replaced"] += len(rows) - rows.count(None)
-        counts["unchanged"] += len(articles) - len(new)
-        counts["images_kept"] += sum(bool(article.kept) for article in articles)
-        lost = (row for row, article in zip(rows, new, strict=True) if row is not None and article.image is None)
-        counts["images_lost"] += sum(_has_image(index, row) for row in lost)
+        outcome.unchanged += len(articles) - len(new)
+        outcome.images_kept += sum(bool(article.kept) for article in articles)
+        for article in new:
+            outcome.count(article, index, origins)
         if new:
-            editor.put(new)
+            editor.put([one._replace(entity=_from(one.entity, index, origins)) for one in new])
     if pruned:
         editor.remove(pruned)
-    return counts | {"pruned": len(pruned), "not_in_file": len(absent) - len(pruned)}
+    return outcome
+
+
+def _pruned(absent: Iterable[int], index: LiveIndex, origins: Origins, gaps: Gaps, outcome: Outcome) -> list[str]:
+    """Returns the ids of the entities to remove, and counts the others with the reasons why they stay."""
+    pruned = list[str]()
+    for row in absent:
+        entity = index.entity(row)
+        if reason := origins.why_kept(entity, gaps):
+            count, first = outcome.stay.get(reason, (0, entity.id))
+            outcome.stay[reason] = count + 1, first
+        else:
+            pruned.append(entity.id)
+    outcome.pruned, outcome.not_in_file = len(pruned), outcome.not_in_file - len(pruned)
+    return pruned
+
+
+def _from(entity: Entity, index: LiveIndex, origins: Origins) -> Entity:
+    """Returns an entity with its source, which stays as it was in the index if it is of the same knowledge base."""
+    row, known = own_row(index, entity.id), "" if origins.has("") else origins.source
+    old = known if row is None else index.entity(row).source
+    return replace(entity, source=old if origins.has(old) else known)
+
+
+@dataclass
+class Outcome:
+    """What an update did, in numbers of entities.
+
+    Attributes:
+        added: New ones.
+        replaced: Changed ones.
+        unchanged: Ones that the index has as they are.
+        images_kept: Ones whose image is not there now, and that keep those of the index.
+        images_lost: Ones that no longer name their image.
+        images: Problems with the main images of new ones.
+        pruned: Ones of the index that were removed.
+        not_in_file: Other ones of the index that were not read.
+        stay: How many of them were to be pruned, and the first one's id, by the reasons why they were not.
+        replaced_from: How many replaced ones were from another source, and the first one's id, by its name.
+    """
+
+    added: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+    images_kept: int = 0
+    images_lost: int = 0
+    images: ImageSummary = field(default_factory=ImageSummary)
+    pruned: int = 0
+    not_in_file: int = 0
+    stay: dict[str, tuple[int, str]] = field(default_factory=dict)
+    replaced_from: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def counts(self) -> dict[str, Any]:
+        """Returns the numbers, and the reasons with theirs, for JSON."""
+        return {name: value for name, value in vars(self).items() if name != "images"}
+
+    def count(self, article: Article, index: LiveIndex, origins: Origins) -> None:
+        """Counts an article that is new or has changed."""
+        row = own_row(index, article.entity.id)
+        if row is None:
+            if article.main.problem is not None:
+                self.images.add(image_problem(self.added, article.entity, article.main))
+            self.added += 1
+            return
+        self.replaced += 1
+        self.images_lost += article.image is None and _has_image(index, row)
+        if not origins.has(old := index.entity(row).source):
+            count, first = self.replaced_from.get(origins.named(old), (0, article.entity.id))
+            self.replaced_from[origins.named(old)] = count + 1, first
 
 
 @dataclass
@@ -111,11 +189,12 @@ class _Comparison:
     rows: set[int] = field(default_factory=set)
 
 
-def _compare(entities: Iterable[Entity], index: LiveIndex, source: ImageSource | None) -> _Comparison:
+def _compare(entities: Iterable[Entity], index: LiveIndex, source: ImageSource | None, origins: Origins) -> _Comparison:
     """Compares a knowledge base with an index; decodes no image."""
     found = _Comparison()
     for entity in entities:
         row = own_row(index, entity.id)
+        origins.add(entity, row)
         if row is None:
             continue
         found.rows.add(row)
@@ -144,7 +223,7 @@ def _with_images(article: Article, editor: Editor, source: ImageSource | None) -
     row = own_row(editor.index, article.entity.id) if article.image is None else None
     if row is None or _names_none(article.entity, editor.index.entity(row), source):
         return article
-    return editor.keeping_images(article)
+    return keeping_images(article, editor.index)
 
 
 def root_of(kb: Path, index: LiveIndex) -> Path | None:
@@ -154,9 +233,9 @@ def root_of(kb: Path, index: LiveIndex) -> Path | None:
     in the index yet, the files beside it decide. Of several possible folders, it is the one in which most files have an
     id of the index, or the outermost of these.
     """
-    if index.manifest.inputs.kb_format not in _WITH_PATHS:
+    kb, name = kb.resolve(), index.manifest.name
+    if index.manifest.inputs.kb_format in _ONE_FILE:
         return None
-    kb = kb.resolve()
     for near in [kb, *islice(kb.parents, _LEVELS)]:
         files = list(islice(_files(near, within=near == kb), _SAMPLE))
         best, most = None, 0
@@ -167,10 +246,12 @@ def root_of(kb: Path, index: LiveIndex) -> Path | None:
                 best, most = root, known
         if best is not None:
             return None if best == kb else best
-    return None
+    parents = () if name_of(kb) == name else islice(kb.parents, _LEVELS)
+    return next((folder for folder in parents if folder.name == name), None)
 
 
 def _files(path: Path, within: bool) -> Iterator[Path]:
     """Yields the files at a path that may be entities: all of a folder, or only those at most one folder below it."""
     found = [path] if path.is_file() else path.rglob("*") if within else chain(path.glob("*"), path.glob("*/*"))
-    return (file for file in found if file.suffix.lower() in _SUFFIXES and file.is_file())
+    with suppress(OSError):  # a folder nearby, such as one of another program, is closed or vanishes
+        yield from (file for file in found if file.suffix.lower() in _SUFFIXES and file.is_file())

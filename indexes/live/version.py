@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 import torch
 
+from indexes.ids import spellings
 from indexes.live.changes import Addition
 from indexes.store.index import Index
 from indexes.store.keys import as_query, load_owners
@@ -61,12 +62,16 @@ class Version:
         return len(self.base) - len(self.removed) + len(self.entries)
 
     def row_of(self, entity_id: str) -> int | None:
-        """Returns the row of an entity, or `None` if it does not exist."""
+        """Returns the row of an entity, or `None` if it does not exist; see `Index.row_of`."""
+        rows = map(self._row_of, spellings(entity_id))
+        return next((row for row in rows if row is not None), None)
+
+    def _row_of(self, entity_id: str) -> int | None:
         if entity_id in self.entries:
             return self.entries[entity_id].row
         row = None if entity_id in self.removed else self.base.row_of(entity_id)
         if row is not None and self.removed and (own := self.base.entity(row).id) != entity_id:
-            return self.row_of(own)  # called by another name
+            return self._row_of(own)  # called by another name
         return None if row is None else self.start + row
 
     def changed(self, changes: Iterable[tuple[str, Entry | None]]) -> Self:

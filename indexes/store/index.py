@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from indexes.knowledge.ids import hash_id, other_ids, spellings
+from indexes.ids import hash_id, other_ids, spellings
 from indexes.lines import Articles, Lines
 from indexes.store.entity_index import open_search
 from indexes.store.generations import settled_files

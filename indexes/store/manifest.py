@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
-from indexes.knowledge.article_images import ImageUse
+from indexes.article_images import ImageUse
 from indexes.knowledge.sections import DROPPED_BY_REFERENCE
 from retriever.files import sha256_of
 from retriever.token_codec import TokenCodec
@@ -78,10 +78,10 @@ class Inputs(_Model):
 
     `pictures` is a hash over the names and contents of each entity's images, `tokens` the name of a codec. `search` is
     the kind of entity index; its parameters are tuned for the `image_weight` at build time. `image_keys` and
-    `section_images` specify which images are used (`ImageUse`); `labeled` is a hash over the labeled images of each
-    entity, or "none". `sections` is the fingerprint of the encoder of sections, `None` if the index has no vectors of
-    them. Of a chat model that wrote the summaries, `summarizer_settings` are its limits, and `summarizer_server` is a
-    hash of what its server reported of it; both are empty if unknown.
+    `section_images` specify which images are used, and `trim_borders` how (`ImageUse`); `labeled` is a hash over the
+    labeled images of each entity, or "none". `sections` is the fingerprint of the encoder of sections, `None` if the
+    index has no vectors of them. Of a chat model that wrote the summaries, `summarizer_settings` are its limits, and
+    `summarizer_server` is a hash of what its server reported of it; both are empty if unknown.
     """
 
     knowledge_base: str
@@ -98,6 +98,7 @@ class Inputs(_Model):
     image_keys: int = 1
     section_images: bool = False
     labeled: str = "none"
+    trim_borders: bool = False
     sections: str | None = None
     summarizer_settings: str = ""
     summarizer_server: str = ""
@@ -105,7 +106,7 @@ class Inputs(_Model):
     @property
     def image_use(self) -> ImageUse:
         """Which images of an article are used."""
-        return ImageUse(self.image_keys, self.section_images, self.labeled != "none")
+        return ImageUse(self.image_keys, self.section_images, self.labeled != "none", self.trim_borders)
 
     @property
     def codec(self) -> TokenCodec:
@@ -123,7 +124,7 @@ class Counts(_Model):
 
     `searchable` entities have a key, and `further_keys` counts their keys beyond the first. `token_sections` sections
     have tokens, and so do `image_tokens` images of articles and `labeled_tokens` labeled images; see
-    `keys_with_tokens` (`indexes.knowledge.article_images`). An index of an older version has fewer of them.
+    `keys_with_tokens` (`indexes.article_images`). An index of an older version has fewer of them.
     `section_windows` counts the vectors of sections.
     """
 

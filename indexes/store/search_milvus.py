@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from chat_models.proxies import is_direct, through_proxy
 from indexes.extras import optional
 from indexes.growing import save_array
-from indexes.knowledge.ids import hash_id
+from indexes.ids import hash_id
 from indexes.progress import progress_bar
 from indexes.store.keys import Keys
 from indexes.store.manifest import KEY_IDS, REBUILD, SearchRecord

@@ -16,16 +16,15 @@ from retriever.wording import counted
 
 if TYPE_CHECKING:
     from evaluation.datasets import Question
-    from indexes.knowledge.labeled_images import LabeledImage
+    from indexes.labeled_images import LabeledImage
     from indexes.store.index import Index
     from omgm.settings import Profile
     from training.record import Provenance
 
 logger = logging.getLogger(__name__)
 
-KB_FORMATS = "evqa, infoseek, wiki6m, jsonl, parquet, csv, mediawiki, xml, markdown, zim, website, sql or huggingface"
 DATASETS = "evqa, evqa-all, infoseek, okvqa, dynvqa or plain"
-"""The keys of `FORMATS` and `LOADERS`, whose modules would be slow to import for a help text; a test compares them."""
+"""The keys of `LOADERS`, whose modules would be slow to import for a help text; a test compares them."""
 
 
 def add_index(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +56,7 @@ def add_knowledge_base(parser: argparse.ArgumentParser, *, own_images: bool = Fa
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
     """Adds `--kb-format` and `--map`."""
-    parser.add_argument("--kb-format", metavar="NAME", help=f"{KB_FORMATS}; guessed by default")
+    parser.add_argument("--kb-format", metavar="NAME", help=f"{_kb_formats()}; guessed for each file by default")
     parser.add_argument(
         "--map",
         action="append",
@@ -91,10 +90,18 @@ def add_max_bad(parser: argparse.ArgumentParser, listed: str = " and listed in r
     how.add_argument("--strict", action="store_const", const=0.0, dest="max_bad", help="stop at the first bad entry")
 
 
+def _kb_formats() -> str:
+    """Returns the names of all readers of knowledge bases, those of other packages among them."""
+    from indexes.knowledge.readers.registry import readers
+
+    *names, last = dict.fromkeys(reader.name for reader in readers())
+    return f"{', '.join(names)} or {last}"
+
+
 def reading_of(args: argparse.Namespace) -> dict[str, Any]:
     """Returns the options for reading the knowledge base: format, field names and tolerated share of bad entries."""
-    from indexes.knowledge.formats.fields import parse_names
-    from indexes.knowledge.formats.selection import ONLY, SKIP
+    from indexes.knowledge.understanding.fields import parse_names
+    from indexes.knowledge.selection import ONLY, SKIP
 
     chosen = {key: "\n".join(getattr(args, key)) for key in (ONLY, SKIP) if getattr(args, key)}
     given = {"kb_format": args.kb_format, "names": parse_names(args.names) | chosen}
@@ -142,7 +149,7 @@ def add_query_map(parser: argparse._ActionsContainer) -> None:
 def question_names(args: argparse.Namespace) -> dict[str, str]:
     """Returns the names of the questions' fields in their file, from `--query-map`."""
     from evaluation.datasets.plain import FIELDS
-    from indexes.knowledge.formats.fields import parse_names
+    from indexes.knowledge.understanding.fields import parse_names
 
     return parse_names(args.query_map, FIELDS, "--query-map")
 
@@ -288,7 +295,7 @@ def labeled_of(args: argparse.Namespace) -> list[LabeledImage]:
     Raises:
         ValueError: Only one of `--queries` and `--query-images` is given.
     """
-    from indexes.knowledge.labeled_images import LabeledImage
+    from indexes.labeled_images import LabeledImage
 
     if (args.queries is None) != (args.query_images is None):
         raise ValueError("--queries and --query-images must be given together")

@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
     from evaluation.summary import as_text, check_any
-    from indexes.knowledge.formats.rankings import check_coverage
+    from indexes.rankings import check_coverage
     from omgm.identity import used
     from omgm.opening import open_retriever
     from omgm.parts import build_generator
@@ -143,7 +143,7 @@ def run(args: argparse.Namespace) -> None:
 def _given(args: argparse.Namespace, questions: Sequence[Question]) -> tuple[Found, dict[str, Any]]:
     """Returns the candidates that `--step1` names, and a description of them for the run's note."""
     from evaluation.given import GOLD, gold_candidates
-    from indexes.knowledge.formats.rankings import read_rankings
+    from indexes.rankings import read_rankings
     from retriever.files import sha256_of
 
     if args.step1 == GOLD:

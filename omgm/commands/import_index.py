@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
     kb = existing(args.kb, "--kb")
 
     from indexes.builder.given_vectors import GivenSummaries, GivenVectors, read_ids, read_summaries
-    from indexes.knowledge.labeled_images import ImageTable
+    from indexes.labeled_images import ImageTable
     from indexes.knowledge.sources import FolderImages
     from omgm import indexing
     from retriever.files import sha256_of

@@ -25,6 +25,8 @@ from omgm.commands.numbers import positive
 from retriever.wording import counted
 
 if TYPE_CHECKING:
+    from indexes.live.pruning import Gaps
+    from indexes.live.updating import Outcome
     from retriever.types import Entity
 
 COMPACT_AFTER = 50_000
@@ -45,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="go on if most images are not there now; entities keep the images that they have in the index",
     )
-    parser.add_argument("--prune", action="store_true", help="remove the entities of the index that FILE does not have")
+    parser.add_argument("--prune", action="store_true", help="remove the entities that FILE had and no longer has")
     parser.add_argument("--batch-size", type=positive, default=32, metavar="N", help="articles at a time (%(default)s)")
 
 
@@ -54,12 +56,15 @@ def run(args: argparse.Namespace) -> None:
     existing(args.index, "--index")
     profile, kb, images = profile_of(args), existing(args.kb, "FILE"), images_of(args)
 
-    from indexes.knowledge.formats import guess_format, read_knowledge_base
-    from indexes.knowledge.formats.fields import image_pattern
-    from indexes.knowledge.formats.losses import Losses, warning_of
-    from indexes.knowledge.formats.reading import MAX_BAD, SkippedEntries
+    from indexes.builder.report import problem_lines
+    from indexes.knowledge.bad_entries import MAX_BAD, SkippedEntries
+    from indexes.knowledge.knowledge_base import guess_format
+    from indexes.knowledge.ledger import Ledger
     from indexes.knowledge.matching import with_matched_images
-    from indexes.knowledge.sources import open_images
+    from indexes.knowledge.reading import read_knowledge_base
+    from indexes.knowledge.sources import images_beside, open_images
+    from indexes.knowledge.understanding.fields import image_pattern
+    from indexes.live.pruning import Origins, gaps_of
     from indexes.live.updating import root_of, update
     from indexes.progress import progress_bar
     from omgm.opening import open_editor
@@ -73,13 +78,12 @@ def run(args: argparse.Namespace) -> None:
         inputs, only = editor.index.manifest.inputs, None
         if (root := root_of(kb, editor.index)) is not None:
             kb, only = root, kb.resolve()
-            if args.prune:
-                raise ValueError(f"--prune would remove what is elsewhere in {kb}; add the whole folder with it")
         kb_format = reading["kb_format"] or (guess_format(kb) if only is None else inputs.kb_format)
-        source, losses = open_images(images, kb, kb_format), Losses(str(kb))
+        source, ledger = open_images(images or images_beside(kb, kb_format), kb, kb_format), Ledger(str(kb))
+        compared = SkippedEntries(reading.get("max_bad", MAX_BAD), quiet=True), Ledger(str(kb))
 
         def read(compare: bool) -> Iterator[Entity]:
-            skipped = SkippedEntries(reading.get("max_bad", MAX_BAD), quiet=compare)
+            skipped, account = compared if compare else (SkippedEntries(reading.get("max_bad", MAX_BAD)), ledger)
             entities = read_knowledge_base(
                 kb,
                 kb_format,
@@ -87,35 +91,46 @@ def run(args: argparse.Namespace) -> None:
                 names=reading["names"],
                 keep_navigation=inputs.keep_navigation,
                 skipped=skipped,
-                losses=None if compare else losses,
+                ledger=None if compare and not args.prune else account,
                 only=only,
             )
             shown = progress_bar(entities, desc="compare" if compare else "add", unit="entity")
             yield from with_matched_images(shown, source, image_pattern(reading["names"]))
-            if compare and args.prune and skipped.count:
-                bad = counted(skipped.count, "entry")
-                raise ValueError(f"{kb}: {bad} cannot be used, so --prune might remove what is in them; fix them first")
 
-        options = {"accept_missing": args.accept_missing, "prune": args.prune}
-        counts = update(editor, read, source, batch=args.batch_size, notes=losses.notes, **options)
-        ledger, outdated = losses.to_json(), outdated_recognition(args.index, editor.index)
-        found = counts | {"entities": len(editor.index), "changes": editor.index.changes} | ledger
-    listed = ", ".join(f"{counts[what]} {what}" for what in ("added", "replaced", "unchanged"))
-    held = counted(found["entities"], "entity")
-    lines = [f"{args.index}: {listed}; {held}{changes_left(args.index, found['changes'])}", *_said(counts, only or kb)]
-    report(args, found, "\n".join(filter(None, (*lines, warning_of(ledger), outdated))))
+        def gaps() -> Gaps:
+            part = "" if only is None else f"only {only} was read; add {kb} as a whole"
+            other = args.kb_format if kb.is_dir() and args.kb_format not in (None, inputs.kb_format) else None
+            return gaps_of(kb, args.only + args.skip, part, other, compared[0].count, compared[1].to_json())
+
+        options = {"accept_missing": args.accept_missing, "prune": gaps if args.prune else None}
+        origins = Origins(kb, editor.index, built=only is not None)
+        outcome = update(editor, read, source, origins, batch=args.batch_size, notes=ledger.notes, **options)
+        account, outdated = ledger.to_json(), outdated_recognition(args.index, editor.index)
+        held, changes = len(editor.index), editor.index.changes
+    problems = account | outcome.images.to_json()
+    counts = outcome.counts() | {f"images_{name}": problems[name]["count"] for name in ("missing", "unreadable")}
+    done = ", ".join(f"{counts[what]} {what}" for what in ("added", "replaced", "unchanged"))
+    lines = [f"{args.index}: {done}; {counted(held, 'entity')}{changes_left(args.index, changes)}"]
+    said = (*lines, *_said(outcome, only or kb), *problem_lines(problems), outdated)
+    report(args, counts | {"entities": held, "changes": changes} | account, "\n".join(filter(None, said)))
 
 
-def _said(counts: dict[str, int], kb: Path) -> Iterator[str]:
+def _said(outcome: Outcome, kb: Path) -> Iterator[str]:
     """Yields what an update kept, lost and removed of what was in the index."""
-    if kept := counts["images_kept"]:
+    if kept := outcome.images_kept:
         yield f"{counted(kept, 'entity')} without an image now: the images of the index were kept"
-    if lost := counts["images_lost"]:
+    if lost := outcome.images_lost:
         yield f"{counted(lost, 'entity')} lost their image: {kb} names none any more"
-    if pruned := counts["pruned"]:
+    for source, (count, first) in outcome.replaced_from.items():
+        yield f"{counted(count, 'entity')} replaced that came from another knowledge base, {source}: {first!r}" + (
+            ", …" if count > 1 else ""
+        )
+    if pruned := outcome.pruned:
         yield f"{counted(pruned, 'entity')} removed: not in {kb}"
-    if absent := counts["not_in_file"]:
+    for reason, (count, first) in outcome.stay.items():
+        yield f"{counted(count, 'entity')} not removed, such as {first!r}: {reason}"
+    if outcome.not_in_file and not outcome.stay:
         yield (
-            f"{counted(absent, 'entity')} of the index not among those read from {kb}; they stay "
-            "(--prune with the whole removes them)"
+            f"{counted(outcome.not_in_file, 'entity')} of the index not among those read from {kb}; they stay "
+            "(--prune with the whole removes those that it had)"
         )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from retriever.types import Entity
 
 
+_WITH_IMAGES = ("zim", "huggingface", "parquet", "epub")  # files that contain images
 _OF_ARTICLES = "entities have their main image; the others are found by their text"
 
 
@@ -105,8 +106,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _of_articles(args: argparse.Namespace) -> Iterator[Entity]:
-    from indexes.knowledge.formats import OWN_IMAGES, guess_format, read_knowledge_base
-    from indexes.knowledge.formats.reading import MAX_BAD, SkippedEntries
+    from indexes.knowledge.knowledge_base import guess_format
+    from indexes.knowledge.reading import read_knowledge_base
+    from indexes.knowledge.bad_entries import MAX_BAD, SkippedEntries
     from indexes.knowledge.sources import open_images
     from omgm.downloads.images.plan import remote_images
 
@@ -114,7 +116,7 @@ def _of_articles(args: argparse.Namespace) -> Iterator[Entity]:
     format = reading["kb_format"] or guess_format(kb)
     skipped = SkippedEntries(reading.get("max_bad", MAX_BAD))
     entities = read_knowledge_base(kb, format, names=reading["names"], skipped=skipped)
-    if format in OWN_IMAGES and (own := open_images(None, kb, format)) is not None:
+    if (kb.is_dir() or format in _WITH_IMAGES) and (own := open_images(None, kb, format)) is not None:
         return remote_images(entities, own, args.all)
     return iter(entities)
 

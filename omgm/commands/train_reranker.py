@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> None:
     """Trains the fusion encoder and writes `profile.toml` beside the weights, with the best alpha and beta."""
     profile = profile_of(args)
 
-    from indexes.knowledge.article_images import MAIN_ONLY, ImageUse
+    from indexes.article_images import MAIN_ONLY, ImageUse
     from indexes.store.manifest import keys_are_images
     from omgm.parts import build_text_reranker, model_folder, placement
     from training.reranker.data import RerankerData, Serving

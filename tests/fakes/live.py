@@ -12,7 +12,8 @@ import numpy as np
 from PIL import Image
 
 from indexes.knowledge.sources import FolderImages
-from indexes.live.editor import Editor, article_of
+from indexes.live.articles import article_of
+from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
 from indexes.store.index import Index
 from indexes.store.manifest import ALL_FILES, REPORT
@@ -120,11 +121,12 @@ def hash_of(name: str) -> int:
 def data_of(folder: Path) -> dict[str, bytes]:
     """Returns the data files of an index: all but the manifest, which names the knowledge base.
 
-    The report is without what is known only when the knowledge base is read: how many image files there were, and how
-    many images of an entity are beyond `image_keys`.
+    The report is without what is known only when the knowledge base is read: how many words and image files it has,
+    and how many images of an entity are beyond `image_keys`.
     """
     files = {name: data for name, data in contents(folder).items() if name in ALL_FILES or name.startswith("images/")}
     report = json.loads(files[REPORT])
+    report.pop("words")
     report["pictures"].pop("files")
     assert all("not searched" in note for note in report.pop("notes", []))
     return files | {REPORT: json.dumps(report).encode()}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from indexes.knowledge.labeled_images import LabeledImage
+from indexes.labeled_images import LabeledImage
 from tests.fakes.models import FakeSummarizer
 from tests.fakes.training_world import COLORS, TrainingWorld, write_training_world
 from tests.gpu.conftest import Device

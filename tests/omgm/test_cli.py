@@ -14,10 +14,10 @@ import pytest
 from pydantic import BaseModel
 
 from evaluation.datasets import LOADERS
-from indexes.knowledge.formats import FORMATS
+from indexes.knowledge.readers.registry import readers
 from omgm.__main__ import main, parser
 from omgm.commands import ACTIONS, COMMANDS, RENAMED, REPLACED_FLAGS
-from omgm.commands.common import DATASETS, KB_FORMATS
+from omgm.commands.common import DATASETS
 from omgm.commands.sweep import grid
 from omgm.settings import Profile
 from tests.fakes.knowledge_base import write_kb
@@ -98,7 +98,7 @@ def test_help_names_every_format_of_a_knowledge_base(capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit):
         main(["kb", "inspect", "--help"])
     shown = re.findall(r"\w+", capsys.readouterr().out.partition("--kb-format NAME  ")[2].partition("guessed")[0])
-    assert set(FORMATS) <= set(shown)
+    assert {reader.name for reader in readers()} <= set(shown)
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -277,6 +277,5 @@ def test_query_images_in_a_tar_file_must_be_unpacked(
     assert capsys.readouterr().err.startswith(message)
 
 
-def test_the_help_names_all_formats_and_data_sets() -> None:
-    assert KB_FORMATS.replace(" or ", ", ").split(", ") == list(FORMATS)
+def test_the_help_names_all_data_sets() -> None:
     assert DATASETS.replace(" or ", ", ").split(", ") == list(LOADERS)

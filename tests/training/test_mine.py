@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from evaluation.datasets import Question
-from indexes.knowledge.formats.rankings import Order
 from indexes.knowledge.sources import FolderImages
+from indexes.rankings import Order
 from retriever.models.encoder import ClipEncoder
 from retriever.types import ArticleImage, Entity, FloatArray, IntArray, Section, StoredTokens
 from tests.fakes.training_world import TrainingWorld

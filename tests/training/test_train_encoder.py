@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from safetensors.torch import save_file
 from transformers import CLIPConfig, CLIPModel
 
-from indexes.knowledge.labeled_images import LabeledImage
+from indexes.labeled_images import LabeledImage
 from retriever.borders import trim
 from retriever.images import load_image
 from retriever.models import photo_tower

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from indexes.knowledge.article_images import MAIN_ONLY, ImageUse
-from indexes.knowledge.formats.rankings import Order
+from indexes.article_images import MAIN_ONLY, ImageUse
 from indexes.knowledge.knowledge_base import KnowledgeBase
+from indexes.rankings import Order
 from retriever.maxsim import ScoreMode
 from training.questions import TrainingQuestion
 

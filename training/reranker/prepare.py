@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from indexes.knowledge.article_images import ImageUse, MainImage, choose_further, keys_with_tokens
-from indexes.knowledge.formats.rankings import check_coverage
-from indexes.knowledge.ids import WantedIds
+from indexes.article_images import ImageUse, MainImage, choose_further, keys_with_tokens
+from indexes.ids import WantedIds
 from indexes.knowledge.sources import ImageSource, find_main, main_candidates
 from indexes.progress import progress_bar
+from indexes.rankings import check_coverage
 from retriever.files import write_lines
 from retriever.models.text_tokenizer import AnyTokenizer
 from retriever.texts import blip_caption, section_passage

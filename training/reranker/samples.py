@@ -50,7 +50,7 @@ class SampleSet:
         main_image: Main image of each entity, -1 without one, [E].
         image_owners: The entity of each of `own_images`, ascending, [F].
         own_images: The images of articles that have their own token rows in an index (`keys_with_tokens` in
-            `indexes.knowledge.article_images`), [F]; only for entities with which held-out samples are
+            `indexes.article_images`), [F]; only for entities with which held-out samples are
             compared.
         original: The first entity with the text of each entity's article, [E]; copies are no negatives of each other.
     """

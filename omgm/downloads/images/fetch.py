@@ -17,7 +17,7 @@ from urllib.robotparser import RobotFileParser
 from weakref import WeakValueDictionary
 
 from indexes.knowledge.sources import thumbnail
-from indexes.knowledge.svg import load_any
+from indexes.svg import load_any
 from indexes.progress import progress_bar
 from omgm.downloads.images.journal import Journal, WantedImage, unfinished
 from omgm.downloads.images.plan import make_plan

@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from indexes.knowledge.labeled_images import LabeledImage
+from indexes.labeled_images import LabeledImage
 from indexes.workers import ModelName
 from tests.fakes.live import article, as_row, hash_of, painting
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer

@@ -11,7 +11,7 @@ from chat_models.chat import ChatClient
 from indexes.builder.chat_summarizer import ChatSummarizer
 from indexes.builder.estimate import SAMPLE, Estimate, estimate_build
 from indexes.builder.summary_cache import SummaryCache
-from indexes.knowledge.formats import read_knowledge_base
+from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.sources import FolderImages
 from indexes.store.keys import Keys
 from indexes.store.recall import HeldOutQueries, mixed_queries

@@ -17,8 +17,8 @@ from indexes.builder.image_records import ImageRecords
 from indexes.builder.report import read_report
 from indexes.builder.stages import section_texts
 from indexes.knowledge import sources
-from indexes.knowledge.article_images import FurtherImages, ImageUse, MainImage, choose_further
-from indexes.knowledge.svg import load_any
+from indexes.article_images import FurtherImages, ImageUse, MainImage, choose_further
+from indexes.svg import load_any
 from indexes.lines import save_offsets
 from indexes.store.entity_index import open_search
 from indexes.store.index import Index

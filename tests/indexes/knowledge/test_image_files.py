@@ -190,25 +190,6 @@ def touch(path: Path) -> Path:
     return path
 
 
-def test_the_longest_suffix_wins(tmp_path: Path) -> None:
-    url = "https://atlas.example/images/flag/fr.jpg?width=300#top"
-    assert find_image(tmp_path, url) is None
-    short = touch(tmp_path / "fr.jpg")
-    assert find_image(tmp_path, url) == short
-    middle = touch(tmp_path / "flag" / "fr.jpg")
-    assert find_image(tmp_path, url) == middle
-    long = touch(tmp_path / "images" / "flag" / "fr.jpg")
-    assert find_image(tmp_path, url) == long
-
-
-def test_percent_decoding_comes_after_the_written_name(tmp_path: Path) -> None:
-    decoded = touch(tmp_path / "a" / "Côte d'Ivoire.jpg")
-    url = "https://e.example/a/C%C3%B4te%20d'Ivoire.jpg"
-    assert find_image(tmp_path, url) == decoded
-    written = touch(tmp_path / "a" / "C%C3%B4te%20d'Ivoire.jpg")
-    assert find_image(tmp_path, url) == written
-
-
 def test_nothing_outside_the_folder_is_found(tmp_path: Path) -> None:
     secret = touch(tmp_path / "secret.jpg")
     folder = tmp_path / "images"

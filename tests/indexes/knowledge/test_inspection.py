@@ -139,5 +139,5 @@ def test_git_lfs_pointers_are_no_images(tmp_path: Path) -> None:
         (tmp_path / f"{name}.md").write_text(f"# {name}\n\n![]({name}.png)\n\nText.")
     write_image(tmp_path / "owl.png", "red")
     (tmp_path / "fox.png").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n")
-    left_out = inspect_knowledge_base(tmp_path).ledger()["left_out"]
+    left_out = inspect_knowledge_base(tmp_path).account()["left_out"]
     assert [(one["unit"], one["count"], one["example"]) for one in left_out] == [("images", 1, "fox: fox.png")]

@@ -157,37 +157,6 @@ def test_images_that_entities_name_themselves_are_not_counted(tmp_path: Path) ->
     assert report.to_json()[0]["files"] == 2
 
 
-def test_page_bundles(tmp_path: Path) -> None:
-    pages = [("keyboards/ore/index.md", "Ore 60"), ("keyboards/lily/index.md", "Lily"), ("about.md", "About")]
-    entities = [entity(file.removesuffix(".md"), title, ("", file)) for file, title in pages]
-    files = [
-        "keyboards/ore/b.jpg",
-        "keyboards/ore/cover.jpg",
-        "keyboards/lily/img/a.jpg",
-        "keyboards/lily/feature-x.png",
-    ]
-    images, report = matched(tmp_path, entities, *files)
-    assert images == {
-        "keyboards/ore/index": ["keyboards/ore/cover.jpg", "keyboards/ore/b.jpg"],
-        "keyboards/lily/index": ["keyboards/lily/feature-x.png", "keyboards/lily/img/a.jpg"],
-        "about": [],
-    }
-    assert report.used() == ["2 of 3 entities by folders that are called like the id: 4 images"]
-    assert [(rule.pattern, rule.files, rule.new) for rule in report.rules if rule.used][:2] == [
-        ("{id}/*", 4, 4),
-        ("./*", 4, 0),  # gives the same
-    ]
-
-
-def test_a_folder_with_several_pages_gives_its_images_to_none(tmp_path: Path) -> None:
-    entities = [
-        entity("tools/saw", "Saw", ("", "tools/saw.md")),
-        entity("tools/index", "Tools", ("", "tools/index.md")),
-    ]
-    images, _ = matched(tmp_path, entities, "tools/a.jpg", "tools/img/b.jpg", "tools/img/c.jpg")
-    assert images == {"tools/saw": [], "tools/index": []}
-
-
 def test_named_images_stay_and_others_are_added(tmp_path: Path) -> None:
     named = Entity("fox", "Fox", (), "main.jpg", images=(ArticleImage("main.jpg"), ArticleImage("gone.jpg")))
     lost = entity("hen", image="https://a.example/lost.jpg")
@@ -210,6 +179,13 @@ def test_of_several_sizes_the_largest_is_used(tmp_path: Path) -> None:
         write_image(tmp_path / "more" / f"elk-{number}.png", "red", 30)
     images, _ = matched(tmp_path / "more", [entity("elk")])
     assert images == {"elk": ["elk-100.png", "elk-101.png", "elk-102.png"]}
+    for name, width in {"owl.jpg": 600, "owl-300x200.jpg": 300, "owl@2x.jpg": 900, "owl_thumb.jpg": 90}.items():
+        write_image(tmp_path / "named" / name, "red", width)
+    names = tuple(ArticleImage(f"owl{size}.jpg", 2, "An owl") for size in ("-300x200", "", "@2x", "_thumb"))
+    found = with_matched_images(
+        [Entity("owl", "Owl", (), "owl-300x200.jpg", "", names)], FolderImages(tmp_path / "named")
+    )
+    assert [(one.image, one.images) for one in found] == [("owl@2x.jpg", (ArticleImage("owl@2x.jpg", 2, "An owl"),))]
 
 
 def test_the_order_of_the_fields_is_that_of_the_images(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from indexes.knowledge.formats import read_knowledge_base
-from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.outline import outlined
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.ledger import Losses
+from indexes.knowledge.understanding.outline import outlined
 from indexes.knowledge.sections import DROPPED, DROPPED_BY_REFERENCE, WORDS, parts_of, title_rule
 from retriever.unspaced import count_words
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from indexes.live.articles import Article
 from indexes.live.compaction import write_generation
-from indexes.live.editor import Article
 from indexes.live.index import LiveIndex
 from indexes.live.version import Version
 from indexes.store.generations import current_files, settled_files

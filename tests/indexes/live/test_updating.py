@@ -12,6 +12,7 @@ from PIL import Image
 
 from indexes.knowledge.sources import FolderImages
 from indexes.live.editor import Editor
+from indexes.live.pruning import Gaps, Origins
 from indexes.live.updating import update
 from indexes.live.version import count
 from indexes.store.index import Index
@@ -24,8 +25,16 @@ def updated(
 ) -> dict[str, int]:
     entities = list(entities)
     images = FolderImages(world.images)
-    counts = update(editor, lambda compare: entities, images, accept_missing=accept_missing, prune=prune)
-    return {what: number for what, number in counts.items() if number}
+    origins = Origins(world.folder / "index.jsonl", editor.index)
+    outcome = update(
+        editor,
+        lambda compare: entities,
+        images,
+        origins,
+        accept_missing=accept_missing,
+        prune=Gaps if prune else None,
+    )
+    return {what: number for what, number in outcome.counts().items() if number}
 
 
 @pytest.mark.parametrize("options", [{"image_keys": 3}, {"candidates": "summary"}, {"tokens": "float16"}])
@@ -106,7 +115,8 @@ def test_images_that_are_not_searched_are_named_as_in_a_build(tmp_path: Path) ->
             (world.images / str(image)).parent.mkdir(exist_ok=True)
             Image.new("RGB", (8, 8), "red").save(world.images / str(image))
     notes = list[str]()
-    update(editor, lambda compare: more, FolderImages(world.images), notes=notes)
+    kb = world.folder / "index.jsonl"
+    update(editor, lambda compare: more, FolderImages(world.images), Origins(kb, editor.index), notes=notes)
     assert notes == [
         "2 images of 1 entity, such as kb/c: not searched, only the first 3 of each are; to search more, set "
         "search.image_keys"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indexes.knowledge.labeled_images import LabeledImage
+from indexes.labeled_images import LabeledImage
 from omgm import parts
 from omgm.__main__ import main
 from omgm.parts import build_summarizer

@@ -62,7 +62,9 @@ def test_add_remove_compact(world: World, capsys: Capture) -> None:
     report = printed(capsys)
     assert report.pop("words") == {"source": 352, "kept": 352} and report.pop("left_out") == []
     assert report.pop("pictures")["rule"] == ""
-    kept = {"images_kept": 0, "images_lost": 0, "pruned": 0, "not_in_file": 0}
+    assert report.pop("images_missing") == 1 and report.pop("stay") == {}
+    assert report.pop("replaced_from") == {"index": [1, "kb/a"]}
+    kept = {"images_kept": 0, "images_lost": 0, "images_unreadable": 0, "pruned": 0, "not_in_file": 0}
     assert report == {"added": 2, "replaced": 1, "unchanged": 1, "entities": 4, "changes": 3} | kept
     assert index(world, "add", kb, "--images", world.images) == 0
     assert "0 added, 0 replaced, 4 unchanged; 4 entities, 3 changes not compacted" in capsys.readouterr().out
@@ -182,8 +184,9 @@ def test_articles_with_names_of_their_own(world: World, capsys: Capture) -> None
 
 
 def test_an_update_without_the_images_is_refused_or_keeps_them(world: World, capsys: Capture) -> None:
-    kb, empty = write_kb(world), world.folder / "unmounted"
+    empty = world.folder / "unmounted"
     empty.mkdir()
+    kb = write_kb(world).rename(empty / "new.jsonl")
     for images in ((), ("--images", empty)):
         assert index(world, "add", kb, *images) == 2
         error = capsys.readouterr().err
@@ -204,15 +207,16 @@ def test_entities_that_are_not_in_the_file_stay_unless_pruned(world: World, caps
     kb.write_text(json.dumps(as_row(article("a"))) + "\n", encoding="utf-8")
     assert index(world, "add", kb, "--images", world.images) == 0
     assert (
-        f"1 entity of the index not among those read from {kb}; they stay (--prune with the whole removes them)"
+        f"1 entity of the index not among those read from {kb}; they stay "
+        "(--prune with the whole removes those that it had)"
         in capsys.readouterr().out
     )
     kb.write_text(json.dumps(as_row(article("a"))) + '\n{"id": "kb/b"}\n', encoding="utf-8")
-    assert index(world, "add", kb, "--images", world.images, "--prune", "--max-bad", "0.5") == 2
-    assert "1 entry cannot be used, so --prune might remove what is in them" in capsys.readouterr().err
+    assert index(world, "add", kb, "--images", world.images, "--prune", "--max-bad", "0.5") == 0
+    assert "1 entity not removed, such as 'kb/b': the reading was not complete: 1 entry that" in capsys.readouterr().out
     kb.write_text(json.dumps(as_row(article("z"))) + "\n", encoding="utf-8")
     assert index(world, "add", kb, "--images", world.images, "--prune") == 2
-    assert "--prune would remove all 2" in capsys.readouterr().err
+    assert "has none of the 2 entities of the index, so that --prune would remove all" in capsys.readouterr().err
     kb.write_text(json.dumps(as_row(article("a"))) + "\n", encoding="utf-8")
     assert index(world, "add", kb, "--images", world.images, "--prune", "--json") == 0
     report = printed(capsys)
@@ -221,11 +225,11 @@ def test_entities_that_are_not_in_the_file_stay_unless_pruned(world: World, caps
 
 def test_too_many_bad_entries_change_nothing(world: World, capsys: Capture) -> None:
     kb = world.folder / "bad.jsonl"
-    kb.write_text(json.dumps(as_row(article("a", 1))) + '\n{"id": "x"}\n', encoding="utf-8")
+    kb.write_text(json.dumps(as_row(article("a", 1))) + 6 * '\n{"id": "x"}', encoding="utf-8")
     world.paint([article("a", 1)])
     assert index(world, "add", kb, "--images", world.images) == 2
-    assert "--max-bad 0.5" in capsys.readouterr().err and LiveIndex.open(world.index).changes == 0
-    assert index(world, "add", kb, "--images", world.images, "--max-bad", "0.5") == 0
+    assert "--max-bad 0.86" in capsys.readouterr().err and LiveIndex.open(world.index).changes == 0
+    assert index(world, "add", kb, "--images", world.images, "--max-bad", "0.86") == 0
     assert "0 added, 1 replaced" in capsys.readouterr().out
 
 
@@ -250,8 +254,9 @@ def test_a_note_or_a_folder_inside_the_built_one_has_the_same_ids(
     assert add(vault / "animals") == {"added": 0, "replaced": 0, "unchanged": 2}
     (vault / "animals" / "birds" / "Hen.md").write_text("# Hen\n\nIt is new.\n")
     assert add(vault / "animals" / "birds" / "Hen.md") == {"added": 1, "replaced": 0, "unchanged": 0}
-    assert main(["index", "add", "--index", str(out), str(vault / "animals"), "--prune"]) == 2
-    assert "--prune would remove what is elsewhere" in capsys.readouterr().err
+    assert main(["index", "add", "--index", str(out), str(vault / "animals"), "--prune"]) == 0
+    said = capsys.readouterr().out
+    assert f"1 entity not removed, such as 'Fox': only {vault / 'animals'} was read; add {vault} as a whole" in said
     monkeypatch.chdir(vault / "animals")
     assert add("birds") == {"added": 0, "replaced": 0, "unchanged": 2}
     assert add(vault) == {"added": 0, "replaced": 0, "unchanged": 4}

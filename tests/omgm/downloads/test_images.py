@@ -13,7 +13,7 @@ import pytest
 from PIL import Image, ImageCms
 
 from evaluation.datasets import find_query_image, forget_listings
-from indexes.knowledge.formats import read_knowledge_base
+from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.sources import find_image, find_main, open_images
 from omgm.__main__ import main
 from omgm.downloads.images.fetch import as_jpeg, fetch_images, scaled

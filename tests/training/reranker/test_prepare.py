@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from indexes.knowledge.article_images import ImageUse
-from indexes.knowledge.formats import read_knowledge_base
+from indexes.article_images import ImageUse
+from indexes.knowledge.reading import read_knowledge_base
 from indexes.lines import to_row
 from retriever.files import write_lines
 from tests.fakes.training_world import COLORS, TOPICS, TrainingWorld

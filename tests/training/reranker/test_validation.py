@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from indexes.knowledge.article_images import ImageUse
-from indexes.knowledge.labeled_images import LabeledImage
+from indexes.article_images import ImageUse
+from indexes.labeled_images import LabeledImage
 from retriever.images import load_image
 from retriever.maxsim import ScoreMode
 from retriever.models.encoder import ClipEncoder

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from indexes.knowledge.formats import guess_format, read_knowledge_base
-from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.reading import SkippedEntries
-from indexes.knowledge.formats.site_markup import _SIGNS, Note, without_site_markup
+from indexes.knowledge.knowledge_base import guess_format
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.ledger import Ledger as Losses
+from indexes.knowledge.bad_entries import SkippedEntries
+from indexes.knowledge.gone.site_markup import _SIGNS, Note, without_site_markup
 from retriever.types import ArticleImage, Entity
 from tests.fakes.reading import texts
 
@@ -18,7 +19,7 @@ def notes(folder: Path, **files: str) -> tuple[dict[str, Entity], Losses]:
     for name, text in files.items():
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
     losses = Losses(str(folder))
-    return {one.id: one for one in read_knowledge_base(folder, losses=losses)}, losses
+    return {one.id: one for one in read_knowledge_base(folder, ledger=losses)}, losses
 
 
 DEN = "---\nx: 1\n---\n# Den\n\nA hole.\n\n## Winter\n\nWarm.\n\n### Deep\n\n2 m.\n\n```\n## Code\n```\n\n"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from indexes.knowledge.formats.facts import facts_of, text_in, words_within
-from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.understanding.facts import facts_of, text_in, words_within
+from indexes.knowledge.ledger import Ledger as Losses
 
 
 @pytest.mark.parametrize("depth", [1, 3, 100_000])

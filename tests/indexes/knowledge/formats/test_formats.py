@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from indexes.knowledge.formats import guess_format, hash_knowledge_base, read_knowledge_base
-from indexes.knowledge.formats.reading import SkippedEntries
+from indexes.knowledge.knowledge_base import guess_format, hash_knowledge_base
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.lines import from_row, to_row
 from indexes.store.index import Index
 from omgm.__main__ import main
@@ -189,7 +190,7 @@ def test_evqa_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ch
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(rows, ensure_ascii=False, indent=1).encode() + b"\n ")
     whole = list(read_knowledge_base(path))
     assert whole[2].title == '日本 \\ " 😀'
-    monkeypatch.setattr("indexes.knowledge.formats.streams.CHUNK", chunk)
+    monkeypatch.setattr("indexes.knowledge.gone.streams.CHUNK", chunk)
     assert list(read_knowledge_base(path)) == whole
     bad = path.read_bytes().replace("日".encode(), b"\xe6\x97\x22")
     path.write_bytes(bad)

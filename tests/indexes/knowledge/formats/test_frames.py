@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexes.knowledge.formats import read_knowledge_base
-from indexes.knowledge.formats.encodings import likely_encoding
-from indexes.knowledge.formats.facts import EMPTY
-from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.reading import SkippedEntries
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.gone.encodings import likely_encoding
+from indexes.knowledge.understanding.facts import EMPTY
+from indexes.knowledge.ledger import Ledger as Losses
+from indexes.knowledge.bad_entries import SkippedEntries
 from retriever.types import Entity
 
 NAMES = ("title", "image", "height", "code")
@@ -123,7 +123,7 @@ def test_what_is_no_json_is_called_by_its_name(tmp_path: Path, text: str, reason
 def test_lines_above_the_header_are_left_out_and_counted(tmp_path: Path, above: str) -> None:
     path, losses = tmp_path / "kb.csv", Losses()
     path.write_text(f"{above}title,image,height\nFox,a.png,4\nHen,,\n")
-    fox, hen = read_knowledge_base(path, losses=losses)
+    fox, hen = read_knowledge_base(path, ledger=losses)
     assert (fox.title, fox.image, facts(fox), hen.title) == ("Fox", "a.png", ["Height: 4"], "Hen")
     counted = [(loss["reason"], loss["count"]) for loss in losses.to_json()["left_out"]]
     words = len(above.replace(",", " ").split())

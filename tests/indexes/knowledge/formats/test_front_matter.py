@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from indexes.knowledge.formats import read_knowledge_base
-from indexes.knowledge.formats.front_matter import split_front_matter
-from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.readers.front_matter import split_front_matter
+from indexes.knowledge.ledger import Ledger as Losses
 from retriever.types import Entity
 from tests.fakes.reading import read, texts
 
@@ -102,7 +102,7 @@ def facts(folder: Path, settings: str, text: str = "Text.") -> tuple[Entity, Los
     folder.mkdir()
     (folder / "note.md").write_text(f"---\n{settings}\n---\n{text}\n")
     losses = Losses(str(folder))
-    (entity,) = read_knowledge_base(folder, losses=losses)
+    (entity,) = read_knowledge_base(folder, ledger=losses)
     return entity, losses
 
 

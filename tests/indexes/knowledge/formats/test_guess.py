@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from indexes.knowledge.formats import guess_format, read_knowledge_base
-from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.reading import SkippedEntries
+from indexes.knowledge.knowledge_base import guess_format
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.ledger import Ledger as Losses
+from indexes.knowledge.bad_entries import SkippedEntries
 
 KML = """<?xml version="1.0"?><kml xmlns="http://a.example/kml"><Document><name>Walks</name>
 <Placemark><name>Tower</name><description><![CDATA[<img src="tower.jpg"> It is tall.]]></description></Placemark>
@@ -123,7 +124,7 @@ def write(folder: Path, format: str, *names: str) -> None:
 
 def titles(path: Path, format: str, skipped: SkippedEntries | None = None, losses: Losses | None = None) -> list[str]:
     skipped = skipped or SkippedEntries(0)
-    return [one.title for one in read_knowledge_base(path, format, skipped=skipped, losses=losses)]
+    return [one.title for one in read_knowledge_base(path, format, skipped=skipped, ledger=losses)]
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -179,7 +180,7 @@ def test_links(tmp_path: Path, format: str) -> None:
     (kb / "owls").symlink_to(elsewhere)
     (kb / "again").symlink_to(kb / "north")  # its files come once
     (kb / f"owl{suffix}").symlink_to(elsewhere / f"owl{suffix}")
-    assert titles(kb, format, losses=losses) == ["wren", "owl", "robin"]
+    assert titles(kb, format, ledger=losses) == ["wren", "owl", "robin"]
     (loss,) = [one for reason, one in losses.left_out.items() if "linked folders" in reason]
     assert loss.count == 2 and f"owls leads to {elsewhere}".startswith(loss.example)  # long examples are cut
 
@@ -199,7 +200,7 @@ def test_files_of_other_formats_are_counted(format: str, beside: list[str], tmp_
         if format != "markdown" or name != "README.md":
             (tmp_path / name).write_text("A wren is a small bird that sings.")
     losses = Losses(str(tmp_path))
-    assert titles(tmp_path, format, losses=losses) == ["robin"]
+    assert titles(tmp_path, format, ledger=losses) == ["robin"]
     [loss] = losses.left_out.values()
     assert (loss.unit, loss.count) == ("files", len(beside)) and loss.example in beside
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from indexes.knowledge.formats import read_knowledge_base
-from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.ledger import Ledger as Losses
 
 PART = """---
 kind: part
@@ -27,7 +27,7 @@ def included(folder: Path, text: str, name: str = "dish.md", losses: Losses | No
     (folder / "_includes").mkdir()
     (folder / "_includes" / "note.md").write_text("Serve warm.")
     (folder / name).write_text(f"# Dish\n\n{text}\n")
-    found = {one.id: one for one in read_knowledge_base(folder, losses=losses)}
+    found = {one.id: one for one in read_knowledge_base(folder, ledger=losses)}
     return "\n".join(one.text for one in found["dish"].sections)
 
 
@@ -65,7 +65,7 @@ def test_what_is_not_there_or_not_inside_is_counted(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "link.md").symlink_to(tmp_path / "secret.md")
     written = ("../secret.md", "link.md", "none.md", "dish.md", "parts/beans.md:lost")
-    text = included(folder, "\n\n".join(f"{{{{#include {one}}}}}" for one in written) + "\n\nEat.", losses=losses)
+    text = included(folder, "\n\n".join(f"{{{{#include {one}}}}}" for one in written) + "\n\nEat.", ledger=losses)
     assert text == "Eat." and losses.left_out["included files that are missing"].places == len(written)
 
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexes.knowledge.formats import read_knowledge_base
-from indexes.knowledge.formats.losses import MOST_REASONS, OTHER, Losses, summary_of, table_of, warning_of, words_in
-from indexes.knowledge.formats.reading import SeenHashes, SkippedEntries
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.ledger import MOST_REASONS, OTHER, Losses, summary_of, table_of, warning_of, words_in
+from indexes.knowledge.bad_entries import SeenHashes, SkippedEntries
 from retriever.types import Entity, Section
 from retriever.unspaced import count_words
 from tests.fakes.made_articles import FORMS, Words, written
@@ -84,7 +84,7 @@ def test_dropped_sections_and_unusable_entries_are_counted(tmp_path: Path) -> No
     row = {"title": "A", "section_titles": ["A", "Past", "External links"], "section_texts": ["a b", "c d e", "f g"]}
     path.write_text(json.dumps({"a": row, "b": {"title": "B"}}))
     losses = Losses(str(path))
-    assert len(list(read_knowledge_base(path, skipped=SkippedEntries(1), losses=losses))) == 1
+    assert len(list(read_knowledge_base(path, skipped=SkippedEntries(1), ledger=losses))) == 1
     assert losses.to_json()["words"] == {"source": 10, "kept": 6}  # with the titles of sections
     assert [(one["reason"], one["unit"], one["count"]) for one in losses.to_json()["left_out"]] == [
         ("sections titled External links", "words", 4),
@@ -94,7 +94,7 @@ def test_dropped_sections_and_unusable_entries_are_counted(tmp_path: Path) -> No
     again = tmp_path / "rows.jsonl"
     again.write_text('{"id": "x", "title": "X", "text": "one two"}\n{"id": "x", "title": "Y", "text": "three"}\n')
     losses = Losses(str(again))
-    assert len(list(read_knowledge_base(again, skipped=SkippedEntries(1), losses=losses))) == 1
+    assert len(list(read_knowledge_base(again, skipped=SkippedEntries(1), ledger=losses))) == 1
     assert losses.to_json()["words"] == {"source": 3, "kept": 2}
 
 
@@ -107,7 +107,7 @@ def test_entries_that_are_not_read_leave_no_words(tmp_path: Path) -> None:
     path.write_text(json.dumps([*rows, {"id": 4, "Egg weight": "50 g"}]))
     losses = Losses(str(path))
     names = {"only": "[12]"}
-    assert len(list(read_knowledge_base(path, names=names, skipped=SkippedEntries(1), losses=losses))) == 2
+    assert len(list(read_knowledge_base(path, names=names, skipped=SkippedEntries(1), ledger=losses))) == 2
     found = losses.to_json()  # 60, g and the number of eggs of each
     assert found["words"] == {"source": 9, "kept": 6}
     assert {one["reason"]: (one["count"], one["places"]) for one in found["left_out"]} == {
@@ -181,7 +181,7 @@ def test_each_word_is_kept_or_counted(tmp_path: Path, form: str, seed: int) -> N
     articles = [words.article(number, KINDS) for number in range(8)]
     path = written(tmp_path / "kb", form, articles)
     losses = Losses(str(path))
-    entities = list(read_knowledge_base(path, losses=losses))
+    entities = list(read_knowledge_base(path, ledger=losses))
     ledger = losses.to_json()
     source = [word for one in articles for word in one.words]
     assert len(entities) == len(articles)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from indexes.knowledge.formats import guess_format, hash_knowledge_base
-from indexes.knowledge.formats.fields import parse_names
+from indexes.knowledge.knowledge_base import guess_format, hash_knowledge_base
+from indexes.knowledge.understanding.fields import parse_names
 from retriever.types import ArticleImage, Entity, Section
 from tests.fakes.reading import read
 from tests.fakes.rows import write_csv, write_jsonl

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from indexes.knowledge.formats import read_knowledge_base
-from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.reading import SkippedEntries
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.ledger import Ledger as Losses
+from indexes.knowledge.bad_entries import SkippedEntries
 from retriever.types import ArticleImage, Entity, Section
 from tests.fakes.reading import texts
 
@@ -331,7 +331,7 @@ def test_the_title_of_a_callout_is_a_line(tmp_path: Path) -> None:
 def test_tags_that_say_what_they_are_stay(tmp_path: Path, line: str, kept: str, lost: int) -> None:
     (tmp_path / "fox.md").write_text(f"# Fox\n\nIt is red.\n\n## Seen\n\n{line}\n")
     losses = Losses()
-    [fox] = read_knowledge_base(tmp_path, losses=losses)
+    [fox] = read_knowledge_base(tmp_path, ledger=losses)
     assert [one.text for one in fox.sections if one.title == "Seen"] == ([kept] if kept else [])
     assert (losses.left_out["lines of tags"].count if losses.left_out else 0) == lost
 

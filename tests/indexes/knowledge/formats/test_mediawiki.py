@@ -7,9 +7,10 @@ from xml.sax.saxutils import escape
 import pytest
 from PIL import Image
 
-from indexes.knowledge.formats import guess_format, name_of, read_knowledge_base
-from indexes.knowledge.formats.reading import SkippedEntries
-from indexes.knowledge.ids import canonical_url
+from indexes.knowledge.knowledge_base import guess_format, name_of
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.bad_entries import SkippedEntries
+from indexes.ids import canonical_url
 from indexes.knowledge.sources import find_main, open_images
 from retriever.types import ArticleImage, Section
 

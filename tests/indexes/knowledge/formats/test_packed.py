@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from indexes.knowledge.formats import guess_format, name_of, read_knowledge_base
+from indexes.knowledge.knowledge_base import guess_format, name_of
+from indexes.knowledge.reading import read_knowledge_base
 from retriever.types import ArticleImage, Section
 from tests.fakes.rows import write_jsonl
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from indexes.knowledge.formats import read_knowledge_base
-from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.ledger import Ledger as Losses
 from indexes.knowledge.sources import open_images
 from retriever.types import Entity
 
@@ -34,7 +34,7 @@ def written(path: Path, **columns: Any) -> Path:
 
 
 def read(path: Path, losses: Losses | None = None) -> list[Entity]:
-    return list(read_knowledge_base(path, losses=losses))
+    return list(read_knowledge_base(path, ledger=losses))
 
 
 @pytest.mark.parametrize("packed", [True, False])

@@ -16,8 +16,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexes.knowledge.formats import read_knowledge_base
-from indexes.knowledge.formats.losses import Losses, words_in
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.ledger import Ledger as Losses, words_in
 from indexes.knowledge.sources import open_images
 from tests.fakes.reading import texts
 
@@ -208,7 +208,7 @@ WRITERS = [
 def test_what_was_written_is_read(write: Callable[[list[Thing], Path], Path], things: list[Thing]) -> None:
     with TemporaryDirectory() as name:
         losses = Losses(name)
-        found = list(read_knowledge_base(write(things, Path(name)), losses=losses))
+        found = list(read_knowledge_base(write(things, Path(name)), ledger=losses))
     found = [one for one in found if one.title != "Last"]
     assert sorted(one.title for one in found) == sorted(one.title for one in things)
     by_title = {one.title: one for one in found}

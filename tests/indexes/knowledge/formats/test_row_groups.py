@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from indexes.knowledge.formats import read_knowledge_base
-from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.reading import SkippedEntries
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.ledger import Ledger as Losses
+from indexes.knowledge.bad_entries import SkippedEntries
 from retriever.types import ArticleImage, Entity
 from tests.fakes.reading import facts, read, texts, written
 
@@ -148,7 +148,7 @@ def test_what_is_no_fact_is_counted(tmp_path: Path) -> None:
         "scale": "and/or",
     }
     losses = Losses()
-    (fox,) = read_knowledge_base(written(tmp_path / "kb.json", [row]), losses=losses)
+    (fox,) = read_knowledge_base(written(tmp_path / "kb.json", [row]), ledger=losses)
     assert facts(fox) == ["Ratio: 3/4", "Scale: and/or"]
     assert {reason: loss.count for reason, loss in losses.left_out.items()} == {
         "settings": 2,
@@ -165,7 +165,7 @@ def test_objects_that_describe_images(tmp_path: Path) -> None:
     ]
     losses = Losses()
     path = written(tmp_path / "kb.json", [{"name": "Fox", "cover": "fox.jpg", "photos": photos}])
-    (fox,) = read_knowledge_base(path, losses=losses)
+    (fox,) = read_knowledge_base(path, ledger=losses)
     assert images(fox) == ["fox-1.jpg", "fox-1.jpg", "fox-2.jpg", "fox.jpg"]
     assert [one.caption for one in fox.images] == ["In snow", "Asleep", ""]
     assert texts(fox) == [("Photos", "Red fox: Its winter coat is much longer than that of summer. (lat: 4.5)")]
@@ -176,7 +176,7 @@ def test_objects_that_describe_images(tmp_path: Path) -> None:
 def test_images_of_parts_and_other_languages_are_counted(tmp_path: Path) -> None:
     parts = [{"name": {"en": "Gin", "fr": "Genièvre"}, "image": "gin.jpg", "vegan": True}, {"name": "Ice"}]
     losses = Losses()
-    (drink,) = read_knowledge_base(written(tmp_path / "kb.json", [{"name": "Fizz", "parts": parts}]), losses=losses)
+    (drink,) = read_knowledge_base(written(tmp_path / "kb.json", [{"name": "Fizz", "parts": parts}]), ledger=losses)
     assert (drink.image, facts(drink)) == (None, ["Parts: Gin (vegan: yes), Ice"])
     assert losses.left_out["images of parts"].example.endswith("gin.jpg")
     assert losses.left_out["texts in other languages"].count == 1
@@ -298,7 +298,7 @@ def test_the_list_of_things_counts_not_that_of_marks_on_them(folder: bool, tmp_p
         json.dumps({"annotations": marks, "categories": [{"id": 1, "name": "Owl"}, {"id": 2, "name": "Hen"}]})
     )
     losses = Losses()
-    found = read_knowledge_base(tmp_path if folder else path, losses=losses)
+    found = read_knowledge_base(tmp_path if folder else path, ledger=losses)
     assert [one.title for one in found] == ["Owl", "Hen"]
     assert losses.left_out["objects in other lists than the longest"].count == 5
 

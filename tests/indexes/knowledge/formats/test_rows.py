@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from indexes.knowledge.formats import guess_format, hash_knowledge_base, read_knowledge_base
-from indexes.knowledge.formats.facts import plain
-from indexes.knowledge.formats.fields import unique_keys
-from indexes.knowledge.formats.json_rows import read_rows
-from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.reading import SkippedEntries
+from indexes.knowledge.knowledge_base import guess_format, hash_knowledge_base
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.understanding.facts import plain
+from indexes.knowledge.understanding.fields import unique_keys
+from indexes.knowledge.gone.json_rows import read_rows
+from indexes.knowledge.ledger import Ledger as Losses
+from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.inspection import inspect_knowledge_base, text_lines
 from indexes.knowledge.sources import find_image, find_main, open_images
 from retriever.types import ArticleImage, Section
@@ -273,7 +274,7 @@ def test_lists_of_sentences_and_of_parts_with_commas(tmp_path: Path) -> None:
 
 
 def test_the_longest_list_of_an_object_is_read_as_a_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("indexes.knowledge.formats.streams.CHUNK", 4096)
+    monkeypatch.setattr("indexes.knowledge.gone.streams.CHUNK", 4096)
     rows = [{"title": f"Fox {number}", "text": "word " * 40} for number in range(4000)]
     value = {"info": {"title": "Foxes"}, "kinds": [1, 2], "rows": rows, "none": [], "few": rows[:2]}
     path = tmp_path / "a.json"
@@ -393,7 +394,7 @@ def test_what_is_left_out_of_rows_is_counted(tmp_path: Path) -> None:
         "_v": "3",
     }
     losses = Losses()
-    (fox,) = read_knowledge_base(written(tmp_path / "kb.json", [row]), losses=losses)
+    (fox,) = read_knowledge_base(written(tmp_path / "kb.json", [row]), ledger=losses)
     assert facts(fox) == ["Maker: Ann Potter", f"Words: {', '.join(f'w{n}' for n in range(40))}", "Twice: one"]
     assert {name: loss.count for name, loss in losses.left_out.items()} == {
         "addresses and ids": 1 + 2,

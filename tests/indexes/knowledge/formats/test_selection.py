@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from indexes.knowledge.formats import read_knowledge_base
-from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.selection import advice, other_languages, site_pages
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.ledger import Ledger as Losses
+from indexes.knowledge.selection import advice, other_languages, site_pages
 from indexes.knowledge.inspection import inspect_knowledge_base, text_lines
 from tests.fakes.images import write_image
 from tests.fakes.reading import written
@@ -95,7 +95,7 @@ def notes(folder: Path) -> Path:
 )
 def test_chosen_notes(tmp_path: Path, names: dict[str, str], ids: list[str]) -> None:
     losses = Losses()
-    assert [one.id for one in read_knowledge_base(notes(tmp_path), names=names, losses=losses)] == ids
+    assert [one.id for one in read_knowledge_base(notes(tmp_path), names=names, ledger=losses)] == ids
     assert sum(loss.count for loss in losses.left_out.values() if loss.unit == "entities") == 6 - len(ids)
     assert "words" not in {loss.unit for loss in losses.left_out.values()}  # what is not read is not counted in words
 
@@ -118,7 +118,7 @@ def test_files_in_linked_folders_are_counted(tmp_path: Path) -> None:
     (kb / "linked").symlink_to(tmp_path / "more")
     (kb / "again").symlink_to(kb / "animals")  # read where they are
     losses = Losses()
-    assert len(list(read_knowledge_base(kb, names={"only": "animals/*"}, losses=losses))) == 2
+    assert len(list(read_knowledge_base(kb, names={"only": "animals/*"}, ledger=losses))) == 2
     ((count, example),) = [(one.count, one.example) for reason, one in losses.left_out.items() if "linked" in reason]
     assert count == 6 and example.startswith("linked leads to ")
 
@@ -155,7 +155,7 @@ def test_rows_in_one_of_several_languages(tmp_path: Path) -> None:
         (tmp_path / language / "birds.xml").write_text(f"<birds><bird><name>{name}</name><id>1</id></bird></birds>")
     for format in ("jsonl", "xml"):
         losses = Losses()
-        assert [one.title for one in read_knowledge_base(tmp_path, format, losses=losses)] == ["Loon"]
+        assert [one.title for one in read_knowledge_base(tmp_path, format, ledger=losses)] == ["Loon"]
         assert any("pages in de" in reason for reason in losses.left_out)
         found = read_knowledge_base(tmp_path, format, names={"only": "de/*"})
         assert [one.title for one in found] == ["Seetaucher"]
@@ -171,7 +171,7 @@ def test_the_option_for_another_language_reads_it(tmp_path: Path, name: str, pat
         (tmp_path / one).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / one).write_text(f"# {one}\n\nA bird.\n")
     losses = Losses()
-    assert [one.title for one in read_knowledge_base(tmp_path, losses=losses)] == [other]
+    assert [one.title for one in read_knowledge_base(tmp_path, ledger=losses)] == [other]
     (reason,) = [one for one in losses.left_out if "another language" in one]
     assert f"(--only '{pattern}' reads them)" in reason
     found = read_knowledge_base(tmp_path, names={"only": pattern})

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from indexes.knowledge.formats import guess_format, read_knowledge_base
-from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.reading import SkippedEntries
-from indexes.knowledge.formats.site_markup import Note, without_site_markup
+from indexes.knowledge.knowledge_base import guess_format
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.ledger import Ledger as Losses
+from indexes.knowledge.bad_entries import SkippedEntries
+from indexes.knowledge.gone.site_markup import Note, without_site_markup
 from retriever.types import ArticleImage, Entity, Section
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from indexes.knowledge.formats import guess_format, hash_knowledge_base, read_knowledge_base
+from indexes.knowledge.knowledge_base import guess_format, hash_knowledge_base
+from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.sources import find_main, open_images
 from retriever.types import Section
 from tests.fakes.images import image_bytes

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from indexes.knowledge.formats.facts import plain
-from indexes.knowledge.formats.html import read_page
-from indexes.knowledge.formats.html_text import Piece, read_html
-from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.markdown_text import parse
-from indexes.knowledge.formats.reading import Reading
-from indexes.knowledge.formats.site_markup import Note, without_site_markup
-from indexes.knowledge.formats.tables import Cell, table_lines
-from indexes.knowledge.formats.wiki_words import Namespaces
-from indexes.knowledge.formats.wikitext import read_wikitext
+from indexes.knowledge.understanding.facts import plain
+from indexes.knowledge.readers.html import read_page
+from indexes.knowledge.gone.html_text import Piece, read_html
+from indexes.knowledge.ledger import Ledger as Losses
+from indexes.knowledge.gone.markdown_text import parse
+from indexes.knowledge.bad_entries import Reading
+from indexes.knowledge.gone.site_markup import Note, without_site_markup
+from indexes.knowledge.understanding.tables import Cell, table_lines
+from indexes.knowledge.gone.wiki_words import Namespaces
+from indexes.knowledge.gone.wikitext import read_wikitext
 from retriever.types import Section
 from tests.fakes.reading import read, texts
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from indexes.knowledge.formats.losses import Losses
-from indexes.knowledge.formats.reading import Reading
-from indexes.knowledge.formats.templates import expand
-from indexes.knowledge.formats.wiki_words import Namespaces
-from indexes.knowledge.formats.wikitext import read_wikitext
+from indexes.knowledge.ledger import Ledger as Losses
+from indexes.knowledge.bad_entries import Reading
+from indexes.knowledge.gone.templates import expand
+from indexes.knowledge.gone.wiki_words import Namespaces
+from indexes.knowledge.gone.wikitext import read_wikitext
 
 pytest.importorskip("mwparserfromhell")
 
@@ -77,7 +77,7 @@ def test_a_sentence_that_would_lack_its_value_is_left_out() -> None:
     losses = Losses()
     source = "It is a lake. The mean is {{zork|3}} °C in May. It is {{zork|70|km}} long. Nice{{zork|1}}."
     source += " Fish {{zork|a}} live. It is aged {{age|1950|2|7}}."
-    found = read_wikitext(source, "A", Namespaces(), Reading(losses=losses))
+    found = read_wikitext(source, "A", Namespaces(), Reading(ledger=losses))
     assert found.sections == [("A", "It is a lake. Nice. Fish live.")]
     losses.keep("It is a lake. Nice. Fish live.")
     assert losses.left_out["template {{zork}}"].places == 4 and losses.left_out["template {{zork}}"].count == 5
@@ -100,7 +100,7 @@ def test_infoboxes_in_infoboxes_and_values_that_are_unknown() -> None:
   | visitors = {{formatnum:77000}}
   }}
 }}A lake."""
-    found = read_wikitext(box, "Torn", Namespaces(), Reading(losses=losses))
+    found = read_wikitext(box, "Torn", Namespaces(), Reading(ledger=losses))
     facts = "Depth: 168 m\nIslands: Three, Abo, Bero\nInflow: Abisko, Rautas\nEstablished: 1909-05-24\nVisitors: 77,000"
     assert found.sections == [("Torn", "A lake."), ("Facts", facts)]
     assert losses.left_out["values with unknown templates"].example == "about euros"

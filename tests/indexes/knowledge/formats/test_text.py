@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from indexes.knowledge.formats import read_knowledge_base
+from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.sections import split_text
 from retriever.types import ArticleImage, Entity, Section
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from indexes.knowledge.formats import guess_format, hash_knowledge_base, read_knowledge_base
-from indexes.knowledge.formats.losses import Losses
+from indexes.knowledge.knowledge_base import guess_format, hash_knowledge_base
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.ledger import Ledger as Losses
 from indexes.knowledge.sources import find_main, open_images
 from retriever.types import Section
 from tests.fakes.reading import read, texts
@@ -182,7 +183,7 @@ def fish_site(folder: Path, count: int = 8) -> Path:
 
 def test_what_all_pages_say_of_their_subject_stays(tmp_path: Path) -> None:
     losses = Losses()
-    found = list(read_knowledge_base(fish_site(tmp_path / "site"), losses=losses))
+    found = list(read_knowledge_base(fish_site(tmp_path / "site"), ledger=losses))
     lines = ["Minimum tank: 200 l", "Lifespan", "Omnivore", "It eats plants and animals."]
     for number, entity in enumerate(found):
         name = f"Fish{number}"
@@ -238,7 +239,7 @@ def test_class_names_hide_no_facts(tmp_path: Path, names: str) -> None:
 def test_what_is_left_out_is_counted(tmp_path: Path, html: str, reason: str) -> None:
     (tmp_path / "a.html").write_text(f"<h1>Fox</h1><p>It is red and old.</p>{html}<p>It runs. It eats. It sleeps.</p>")
     losses = Losses(str(tmp_path))
-    (page,) = read_knowledge_base(tmp_path, losses=losses)
+    (page,) = read_knowledge_base(tmp_path, ledger=losses)
     assert page.sections[0].text == "It is red and old.\nIt runs. It eats. It sleeps."
     assert losses.to_json()["words"] == {"source": 11, "kept": 11}
     assert {name: loss.count for name, loss in losses.left_out.items()} == {reason: 2}
@@ -260,7 +261,7 @@ def test_text_beside_the_main_part_and_captions(tmp_path: Path) -> None:
     html = f"<div>Beside it.</div><main><h1>Fox</h1><p>It is red.</p>{figures}</main><div>Below</div>"
     (tmp_path / "a.html").write_text(html)
     losses = Losses(str(tmp_path))
-    (page,) = read_knowledge_base(tmp_path, losses=losses)
+    (page,) = read_knowledge_base(tmp_path, ledger=losses)
     assert texts(page) == [("Fox", "It is red.\nNo den")] and page.images[0].caption == "A den"
     assert losses.to_json()["words"] == {"source": 7, "kept": 7}
     assert losses.left_out["text beside the main part"].count == 3
@@ -271,7 +272,7 @@ def test_pages_that_are_no_articles_are_named(tmp_path: Path) -> None:
     for name, html in {"a": "<p>Text.</p>", "b": moved, "c": "<p> </p>", "d": "(function () {})()"}.items():
         (tmp_path / f"{name}.html").write_text(html)
     losses = Losses(str(tmp_path))
-    assert len(list(read_knowledge_base(tmp_path, losses=losses))) == 1
+    assert len(list(read_knowledge_base(tmp_path, ledger=losses))) == 1
     assert {name: (one.unit, one.count, one.example) for name, one in losses.left_out.items()} == {
         "pages that lead to others": ("files", 1, "b.html: b.html"),
         "pages without text": ("files", 1, "c.html: c.html"),
@@ -287,7 +288,7 @@ def test_a_site_that_is_named_in_every_title_and_shows_no_heading(tmp_path: Path
         )
     (tmp_path / "search.html").write_text("<div>Tool shed 3</div><div>No match</div>")
     losses = Losses(str(tmp_path))
-    found = list(read_knowledge_base(tmp_path, losses=losses))
+    found = list(read_knowledge_base(tmp_path, ledger=losses))
     assert [one.title for one in found[:2]] == ["Adze page", "Burin page"] and len(found) == 7
     assert texts(found[2]) == [("Chisel page", "Used for wood.\nStored in drawer 2.")]
     assert losses.left_out["navigation"].count == 40 and losses.left_out["pages without text"].count == 1
@@ -328,5 +329,5 @@ def test_images_that_are_not_there_are_not_called_small(tmp_path: Path) -> None:
     images = "<img src='gone.png' width='300'><img src='dot.png'><img src='https://a.example/owl.png'>"
     (tmp_path / "a.html").write_text(f"<h1>Owl</h1><p>It hoots. {images}</p>")
     losses = Losses(str(tmp_path))
-    list(read_knowledge_base(tmp_path, losses=losses))
+    list(read_knowledge_base(tmp_path, ledger=losses))
     assert list(losses.left_out) == ["images that are not there", "small images", "remote images of unknown size"]

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from indexes.knowledge.formats import guess_format, hash_knowledge_base, read_knowledge_base
-from indexes.knowledge.formats.reading import SkippedEntries
+from indexes.knowledge.knowledge_base import guess_format, hash_knowledge_base
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.bad_entries import SkippedEntries
 from retriever.types import ArticleImage, Entity
 from tests.fakes.reading import texts
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from indexes.knowledge.formats import guess_format, hash_knowledge_base, name_of, read_knowledge_base
-from indexes.knowledge.formats.reading import SkippedEntries
+from indexes.knowledge.knowledge_base import guess_format, hash_knowledge_base, name_of
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.sources import ZimImages, find_main, open_images
 from retriever.types import ArticleImage, Section
 from tests.fakes.images import image_bytes

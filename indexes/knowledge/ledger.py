@@ -1,0 +1,194 @@
+"""The ledger of reading a knowledge base: how much was kept, what was left out, why, and one example of each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from indexes.knowledge.document import Document, Heading
+from indexes.knowledge.ledger_words import difference_of, part_texts, picture_name, word_keys
+from indexes.knowledge.ledger_words import texts_of as texts_of
+from indexes.knowledge.ledger_words import words_in as words_in
+from retriever.types import Entity
+from retriever.wording import counted
+
+Unit = Literal["words", "furniture", "images", "files", "entities"]
+"""What is counted; furniture are words that are not of the text, see `FURNITURE`."""
+Account = Mapping[str, Any]  # a ledger as JSON, see `Ledger.to_json`
+Reason = tuple[str, str]  # why something is left out, a noun phrase, and its text or address
+
+OTHER = "other reasons"
+OTHER_WORDS, OTHER_IMAGES = "other words", "other images"
+MOST_REASONS = 1000
+"""Most reasons with a name; what is left out for further ones, such as titles of sections, counts as `OTHER`."""
+FURNITURE = frozenset(
+    {"navigation", "forms and buttons", "advertisements", "comments", "notices", "text beside the main part"}
+    | {"settings", "settings of notes", "settings of site generators", "settings of infoboxes", "template tags"}
+    | {"code of drawings and queries", "code that pages hide", "abbreviations", "coordinates"}
+    | {"addresses and ids", "addresses and file names", "licenses and rights", "categories and languages"}
+    | {"names and types of files", "details of images", "files within values", "long lists of numbers"}
+    | {"embedded notes that are missing or repeat"}
+)
+"""Reasons for which words are left out that no reader takes for the text: they are listed, but not of the source."""
+SPOKEN = 0.02  # share of the words from which a build says what it left out; of images and entities, each one counts
+_EXAMPLE, _SHOWN = 80, 10
+
+
+@dataclass(slots=True)
+class Loss:
+    """What was left out for one reason."""
+
+    unit: Unit  # what is counted
+    count: int  # how many of them
+    places: int  # in how many places, such as lines, tables or templates
+    example: str  # the first one, with its file and its entry
+
+
+class Ledger:
+    """Counts what is kept and what is left out; the memory does not depend on the number of entities.
+
+    The words of a source are those of its documents as far as a reader of the page sees them (`difference_of`), without
+    `FURNITURE`. Each is kept, which means that its entity has it, too, or left out, so they are the sum of both.
+    Examples name places relative to `root`. Of `images`, the numbers of files that exist and of entities whose main
+    image was found, and the rule that found them, are there as far as they are known; `notes` say in sentences what
+    else there is to say.
+    """
+
+    def __init__(self, root: str = "") -> None:
+        self.left_out: dict[str, Loss] = {}
+        self.images: dict[str, Any] = {"files": 0, "found": 0, "rule": ""}
+        self.notes: list[str] = []
+        self._root, self._kept = root, 0
+
+    def count(
+        self,
+        source: Document | Entity | None,
+        entity: Entity | None,
+        words: Iterable[Reason],
+        images: Iterable[Reason],
+        place: str,
+    ) -> None:
+        """Counts the words and the pictures of an entry.
+
+        Args:
+            source: The entry as it was parsed, or as its reader yielded it; `None` if it could not be read.
+            entity: What was made of it; `None` if it is left out, for the first of the reasons.
+            words: Why words were left out, and which. This explains what the entity lacks; what it has in spite of it
+                is kept.
+            images: Why pictures were left out, and their addresses.
+            place: The place of the entry, for examples.
+        """
+        if isinstance(source, Document):
+            difference = difference_of(source, entity)
+            self._kept += difference.words - difference.missing.total()
+            if entity is None:
+                self._lose_all(words, " ".join(difference.missing), difference.words, place)
+            elif difference.missing:
+                self._explain(difference.missing, [*words, *_kinds_of(source)], place)
+            if difference.pictures:
+                pictures = _pictures_by_kind(source)
+                self._explain_pictures(difference.pictures, [*images, *pictures], place)
+        elif source is not None and entity is None:
+            self._lose_all(words, source.title, words_in(texts_of(source)), place)
+        elif source is not None and entity is not None:
+            self._kept += words_in(texts_of(entity))
+            for reason, text in words:
+                self._lose(reason, text.partition("\n")[2] or text, words_in([text]), place)
+
+    def leave_out(self, reason: str, example: str = "", count: int = 1, unit: Unit = "entities") -> None:
+        """Counts files or entities, or anything else that belongs to no entry."""
+        self._lose(reason, "", count, example, unit)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the counts; the reasons with most words come first."""
+        lost = sum(loss.count for loss in self.left_out.values() if loss.unit == "words")
+        reasons = sorted(self.left_out.items(), key=lambda item: (item[0] == OTHER, -item[1].count))
+        return {
+            "words": {"source": self._kept + lost, "kept": self._kept},
+            "pictures": self.images,
+            "left_out": [{"reason": reason} | asdict(loss) for reason, loss in reasons],
+            **({"notes": self.notes} if self.notes else {}),
+        }
+
+    def _lose_all(self, reasons: Iterable[Reason], text: str, count: int, place: str) -> None:
+        self._lose(next((reason for reason, _ in reasons), OTHER_WORDS), text, count, place)
+
+    def _explain(self, missing: Counter[str], reasons: Iterable[Reason], place: str) -> None:
+        for reason, text in reasons:
+            count = 0
+            for word in word_keys(text):
+                if missing[word]:
+                    missing[word] -= 1
+                    count += 1
+            self._lose(reason, text, count, place)
+        self._lose(OTHER_WORDS, " ".join(+missing), missing.total(), place)
+
+    def _explain_pictures(self, urls: dict[str, str], reasons: Iterable[Reason], place: str) -> None:
+        for reason, url in reasons:
+            if urls.pop(picture_name(url), None) is not None:
+                self._lose(reason, url, 1, place, "images")
+        for url in urls.values():
+            self._lose(OTHER_IMAGES, url, 1, place, "images")
+
+    def _lose(self, reason: str, text: str, count: int, place: str, unit: Unit = "words") -> None:
+        if not count:
+            return
+        unit = "furniture" if reason in FURNITURE and unit == "words" else unit
+        if reason not in self.left_out and len(self.left_out) >= MOST_REASONS:
+            reason = OTHER
+        loss = self.left_out.get(reason)
+        if loss is None:
+            place = place.removeprefix(self._root).lstrip("/: ") or place
+            start = next(iter(text.strip().splitlines()), "").strip()[:_EXAMPLE]
+            loss = self.left_out[reason] = Loss(unit, 0, 0, ": ".join(filter(None, (place, start))))
+        loss.count += count
+        loss.places += 1
+
+
+def _kinds_of(document: Document) -> Iterator[Reason]:
+    """Yields the parts that are said to be something else than text, with what they are."""
+    for part in document.parts:
+        if not isinstance(part, Heading) and part.kind:
+            yield part.kind, "\n".join(part_texts(part))
+
+
+def _pictures_by_kind(document: Document) -> Iterator[Reason]:
+    for part in document.parts:
+        if not isinstance(part, Heading) and part.kind:
+            yield from ((part.kind, picture.url) for picture in part.pictures)
+
+
+def summary_of(account: Account) -> str:
+    """Summarizes in one sentence how many words were kept, and the largest losses."""
+    source, kept = account["words"]["source"], account["words"]["kept"]
+    share = (1000 * kept // source) / 10 if source else 100.0  # rounded down: 100 % is all of them
+    listed = "; ".join(_shown(loss) for loss in account["left_out"][:_SHOWN])
+    more = len(account["left_out"]) - _SHOWN
+    others = f"; and for {counted(more, 'more reason')}" if more > 0 else ""
+    text = f"kept {share:.1f} % of {counted(source, 'word')}"
+    return text + (f"; left out: {listed}{others}" if listed else "")
+
+
+def warning_of(account: Account) -> str:
+    """Returns the sentence that a build prints, "" if it left out few words, and no image and no entity."""
+    source, kept = account["words"]["source"], account["words"]["kept"]
+    whole = any(loss["unit"] in ("images", "entities") for loss in account["left_out"])
+    return summary_of(account) if whole or source - kept > SPOKEN * source else ""
+
+
+def table_of(account: Account) -> Iterator[str]:
+    """Yields the lines of a table of what was left out, for a terminal."""
+    if losses := account["left_out"]:
+        width = min(max(len(loss["reason"]) for loss in losses), _EXAMPLE // 2)
+        yield f"{'left out':<{width}}  {'count':>9}  {'unit':<8}  {'places':>8}  first"
+        for loss in losses:
+            count, places = f"{loss['count']:,}", f"{loss['places']:,}"
+            yield f"{loss['reason']:<{width}}  {count:>9}  {loss['unit']:<8}  {places:>8}  {loss['example']}"
+
+
+def _shown(loss: Mapping[str, Any]) -> str:
+    nouns = {"words": "word", "furniture": "word", "images": "image", "files": "file", "entities": "entity"}
+    places = f" in {counted(loss['places'], 'place')}" if loss["unit"] in ("words", "furniture") else ""
+    return f"{loss['reason']} {counted(loss['count'], nouns[loss['unit']])}{places}, e.g. {loss['example']}"

@@ -1,0 +1,198 @@
+"""From files to what they mean: reads the documents of a reader, looks at what they share, and understands each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import chain, groupby, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from indexes.knowledge.bad_entries import unreadable
+from indexes.knowledge.document import Document
+from indexes.knowledge.identity import is_whole_file
+from indexes.knowledge.image_names import is_remote, plain_path
+from indexes.knowledge.readers import Entry, Folder, Reader
+from indexes.knowledge.readers.markdown import common_names
+from indexes.knowledge.readers.published import own_entity
+from indexes.knowledge.sources import FolderImages, ImageSource
+from indexes.svg import size_of
+from indexes.knowledge.understanding.catalogs import things_in
+from indexes.knowledge.understanding.entities import Context, Meaning, meaning_of
+from indexes.knowledge.understanding.fields import field_of
+from indexes.knowledge.understanding.furniture import SAMPLE, Furniture, furniture_of
+from indexes.knowledge.understanding.records import related
+from indexes.knowledge.understanding.values import shape_of
+from retriever.images import ImageError
+from retriever.types import Entity
+
+_ROWS = 50  # rows that determine which field is what
+_NO_PAGES = {
+    "redirect": "pages that lead to others",
+    "no page": "files that are no pages",
+    "main page": "pages that list others",
+}
+"""Why a page is no thing, by its setting `kind`."""
+
+
+class Understood(NamedTuple):
+    """What an entry means.
+
+    Attributes:
+        place: Its place, for messages.
+        path: The path of its file in the knowledge base.
+        document: What was read, `None` if its reader yielded an entity, or could not read it.
+        meaning: The entity; why there is none; or what it is instead of a thing, such as "pages that lead to others".
+    """
+
+    place: str
+    path: str
+    document: Document | None
+    meaning: Meaning | ValueError | str
+
+
+class Images:
+    """The images of a knowledge base while its documents are understood."""
+
+    def __init__(self, source: ImageSource, *, is_folder: bool) -> None:
+        self._source = source
+        self._files = source.files if is_folder and isinstance(source, FolderImages) else None
+        self.measure = lru_cache(maxsize=4096)(self._measured)
+
+    def resolve(self, written: str, path: str) -> str:
+        """Returns the path of an image, or its address if it is remote, from what the document at a path names."""
+        if written.endswith("/") or not written:
+            return ""
+        if self._files is not None:
+            return self._files.path_of(written, path)
+        return written.partition("#")[0] if is_remote(written) else plain_path(written, path)
+
+    def has(self, url: str) -> bool:
+        """Returns whether the file of an image is there."""
+        return self._source.find(url) is not None
+
+    def _measured(self, name: str) -> tuple[int, int]:
+        file = self._source.find(name)
+        try:
+            return (0, 0) if file is None else size_of(self._source.content(file), name)
+        except ImageError:
+            return 0, 0
+
+
+def meanings_of(
+    reader: Reader, files: Sequence[Path], folder: Folder, context: Context, images: Images
+) -> Iterator[Understood]:
+    """Yields what the entries of files mean, in order.
+
+    Args:
+        reader: Reads all of them.
+        files: Those to read.
+        folder: The folder that they are in, with all files of the reader.
+        context: What is known of them; their shape and what they share is found here.
+        images: The images of the knowledge base.
+
+    Raises:
+        ValueError: The only file cannot be read at all.
+        OSError: The same.
+    """
+    context = replace(context, common=common_names(folder.files))
+    for _, batch in groupby(_read(reader, files, folder), _batches(reader, files)):
+        paths: dict[str, Path] = {}
+
+        def noting_paths(batch: Iterator[tuple[Path, str, Document | Entity | ValueError]] = batch) -> Iterator[Entry]:
+            for file, place, entry in batch:
+                paths[place] = file
+                yield place, entry
+
+        entries = related(noting_paths(), folder.names)
+        sample = list(islice(entries, _ROWS))
+        documents = [entry for _, entry in sample if isinstance(entry, Document)]
+        is_note = any(document.parts and not document.is_page for document in documents)
+        shape = shape_of([one.values for one in documents], folder.names, images.has, is_note=is_note)
+        furniture = Furniture()
+        if not (reader.of_rows or context.keep_navigation):
+            furniture = _shared(documents, reader, files, folder)
+        known = replace(context, shape=shape, furniture=furniture)
+        for place, entry in chain(sample, entries):
+            path = paths.pop(place, files[0]).relative_to(folder.root).as_posix()
+            if isinstance(entry, Document):
+                yield from _understood(entry, place, path, known)
+            else:
+                yield Understood(place, path, None, entry if isinstance(entry, ValueError) else Meaning(entry))
+
+
+def _understood(document: Document, place: str, path: str, context: Context) -> Iterator[Understood]:
+    """Yields what a document means, or each of the things that it describes."""
+    is_file = is_whole_file(place, path)
+    for thing in things_in(document) if document.parts else [document]:
+        id = field_of(thing.values, "id", context.shape.names)[1]
+        where = f"{place} ({str(id)!r})" if isinstance(id, str | int) and not is_file else place
+        meaning: Meaning | ValueError | str = _why_no_thing(thing)
+        if not meaning and isinstance(thing.values.get("sections"), list) and not thing.parts:
+            meaning = _own(thing, where, context)
+        elif not meaning:
+            meaning = meaning_of(thing, where, path, context)
+        if isinstance(meaning, Meaning) and _says_nothing(thing, meaning.entity, is_file):
+            meaning = "pages and notes without text"
+        yield Understood(where, path, thing, meaning)
+
+
+def _own(document: Document, place: str, context: Context) -> Meaning | ValueError:
+    """Returns what a row in the project's own format means."""
+    try:
+        return Meaning(own_entity({"id": document.id, **document.values}, place, context.shape.names))
+    except ValueError as error:
+        return error
+
+
+def _why_no_thing(document: Document) -> str:
+    """Returns what a document is if it is no thing at all, "" for others."""
+    if reason := _NO_PAGES.get(document.settings.get("kind", "")):
+        return reason
+    kinds = {getattr(part, "kind", "") for part in document.parts}
+    return kinds.pop() if len(kinds) == 1 and not document.values and not document.title else ""
+
+
+def _says_nothing(document: Document, entity: Entity, is_file: bool) -> bool:
+    """Returns whether a page has no text, or a note neither text nor image."""
+    return not entity.sections and (document.is_page or (is_file and bool(document.parts) and not entity.image))
+
+
+def _shared(documents: list[Document], reader: Reader, files: Sequence[Path], folder: Folder) -> Furniture:
+    """Returns what a sample of all documents of a reader shares."""
+    if len(files) > len(documents):  # the first ones may be of one part of a site
+        spread = files[:: max(len(files) // SAMPLE, 1)]
+        documents = [entry for _, _, entry in _read(reader, spread, folder) if isinstance(entry, Document)]
+    return furniture_of(documents)
+
+
+def _read(
+    reader: Reader, files: Sequence[Path], folder: Folder
+) -> Iterator[tuple[Path, str, Document | Entity | ValueError]]:
+    """Yields the entries of files; one that cannot be read at all is an entry of a folder, but the end of a file."""
+    for file in files:
+        try:
+            for place, entry in reader.read(file, folder):
+                yield file, place, entry
+        except (OSError, ValueError) as error:
+            if folder.is_alone:
+                raise
+            yield file, str(file), unreadable(file, error) if isinstance(error, OSError) else error
+
+
+def _batches(reader: Reader, files: Sequence[Path]) -> Callable[[tuple[Path, str, object]], str]:
+    """Returns the key of a batch: rows of a table are one, and so are the only records of the files in a folder."""
+    siblings: dict[Path, int] = {}
+    for file in files:
+        siblings[file.parent] = siblings.get(file.parent, 0) + 1
+
+    def key(entry: tuple[Path, str, object]) -> str:
+        file, place, _ = entry
+        if not reader.of_rows:
+            return ""
+        if ": " in place.removeprefix(str(file)):
+            return str(file)
+        return str(file.parent if siblings[file.parent] > 1 else file.parent.parent / "*")
+
+    return key

@@ -1,0 +1,271 @@
+"""Databases: the rows of a query that a TOML file holds, or the tables of an SQLite file."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from indexes.extras import optional
+from indexes.knowledge.document import Document
+from indexes.knowledge.readers import Entry, Folder, Reader
+from indexes.knowledge.readers.rows import is_image, json_value, outside
+from indexes.knowledge.readers.source_file import HELP, describes, settings_in
+from indexes.knowledge.understanding.fields import looks_like_image, usual_names
+
+_SUFFIXES = (".sqlite", ".sqlite3", ".db")
+_MAGIC = b"SQLite format 3\0"
+_BATCH = 256
+_SAMPLE = 50  # rows of a table that tell whether it has pictures
+_PICTURES = re.compile(r"image|img|photo|picture|media|attachment|file", re.IGNORECASE)
+_HEAD = 64  # bytes of a value that tell whether it is an image
+
+Row = dict[str, Any]
+
+
+def _recognizes(file: Path, start: bytes) -> bool:
+    """Returns whether a file is TOML with a query, or an SQLite database that no TOML file beside it names."""
+    if file.suffix.lower() == ".toml":
+        return describes(start, "query")
+    if not start.startswith(_MAGIC):
+        return False
+    return not any(_names(toml, file) for toml in file.parent.glob("*.toml"))
+
+
+def _names(toml: Path, file: Path) -> bool:
+    try:
+        return file.name in toml.read_text("utf-8", "replace")
+    except OSError:  # its own reading will report it
+        return False
+
+
+def _read(file: Path, folder: Folder) -> Iterator[Entry]:
+    """Yields the rows with their places.
+
+    Raises:
+        ValueError: The file cannot be read; the query fails, or the driver is not installed; no table has a title.
+    """
+    yield from _of_query(file) if file.suffix.lower() == ".toml" else _of_tables(file, folder)
+
+
+def _of_query(file: Path) -> Iterator[Entry]:
+    """Yields the rows of the query in a TOML file; its transaction is always rolled back."""
+    with _query(file) as rows:
+        for number, row in enumerate(rows, start=1):
+            where = f"{file}: row {number}"
+            column = next((name for name, value in row.items() if isinstance(value, bytes | memoryview)), None)
+            reason = f"column {column!r} holds bytes; leave it out of the query, and name files"
+            yield where, Document(values=json_value(row)) if column is None else ValueError(f"{where}: {reason}")
+
+
+@contextmanager
+def _query(file: Path) -> Iterator[Iterator[Row]]:
+    settings = settings_in(file)
+    alchemy = optional("sqlalchemy", "sql")
+    try:
+        url = alchemy.make_url(settings["url"])
+        if url.get_backend_name() == "sqlite":
+            database = file.parent / (url.database or "")
+            if not database.is_file():  # SQLite would create an empty one
+                raise ValueError(f"{file}: url: {database} does not exist")
+            url = url.set(database=str(database))
+        engine = alchemy.create_engine(url)
+    except alchemy.exc.ArgumentError as error:
+        raise ValueError(f"{file}: url: {error}") from error
+    except ImportError as error:
+        raise ValueError(f"{file}: url: the driver is not installed: pip install {error.name}") from error
+    try:
+        with engine.connect().execution_options(stream_results=True, yield_per=_BATCH) as connection:
+            yield (dict(row) for row in connection.execute(alchemy.text(settings["query"])).mappings())
+    except alchemy.exc.SQLAlchemyError as error:
+        message = str(getattr(error, "orig", None) or error).splitlines()[0]
+        raise ValueError(f"{file}: query: {message}") from error
+    finally:
+        engine.dispose()
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table or a view: its columns, its primary key, and the table and column that each foreign key names."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: str
+    references: dict[str, tuple[str, str]]
+    has_rowid: bool
+
+    @property
+    def has_title(self) -> bool:
+        return bool(usual_names("title", self.columns))
+
+
+def _of_tables(file: Path, folder: Folder) -> Iterator[Entry]:
+    """Yields the rows of the tables with titles, of those with pictures if there are any, and names the other tables.
+
+    A row has the rows that it refers to by declared foreign keys, and those of tables of pictures, or without titles,
+    that refer to it.
+    """
+    with _opened(file) as connection:
+        database = _Database(connection, f"embedded:{file.relative_to(folder.root).as_posix()}")
+        titled = [table for table in database.tables.values() if table.has_title and not database.is_part(table)]
+        pictured = [table for table in titled if database.has_pictures(table)]
+        chosen = pictured or titled
+        if not chosen:
+            names = ", ".join(database.tables) or "none"
+            raise ValueError(f"{file}: no table has a title (its tables: {names}); write a query for it: {HELP}")
+        for table in chosen:
+            for number, (key, row) in enumerate(database.rows(table), start=1):
+                id = key
+                if len(chosen) > 1:  # whose keys may be the same
+                    row.pop(table.key, None)
+                    id = f"{table.name}/{key or number}"
+                yield f"{file}: {table.name}: row {number}", Document(values=row, id=id)
+        for table in database.tables.values():
+            if table not in chosen and table.name not in database.used:
+                words = f"{table.name}: {', '.join(table.columns)}"
+                yield f"{file}: {table.name}", outside(words, "tables of a database without titles or pictures")
+        if database.bytes:
+            yield str(file), outside(" ".join(sorted(database.bytes)), "columns of bytes that are no images")
+
+
+class _Database:
+    """The tables of an SQLite database; `used` are those whose rows are in other rows, `bytes` columns left out."""
+
+    def __init__(self, connection: sqlite3.Connection, prefix: str) -> None:
+        self._connection, self._prefix = connection, prefix
+        self.used, self.bytes = set[str](), set[str]()
+        self.tables = {}
+        listed = connection.execute("SELECT schema, name, type, wr FROM pragma_table_list ORDER BY name").fetchall()
+        for schema, name, kind, without_rowid in listed:
+            if schema == "main" and kind in ("table", "view") and not name.startswith("sqlite_"):
+                self.tables[name] = self._table(name, kind == "table" and not without_rowid)
+        self._parts = defaultdict[str, list[tuple[_Table, str]]](list)  # by the table that they refer to
+        for table in self.tables.values():
+            for column, (other, _) in table.references.items():
+                if self.is_part(table) and other != table.name:
+                    self._parts[other].append((table, column))
+        self._by_key = lru_cache(maxsize=None)(self._keyed)
+        self._by_reference = lru_cache(maxsize=None)(self._referring)
+
+    def _table(self, name: str, has_rowid: bool) -> _Table:
+        columns = self._connection.execute("SELECT name, pk FROM pragma_table_info(?)", (name,)).fetchall()
+        key = [column for column, place in columns if place]
+        keys = self._connection.execute('SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', (name,))
+        references = {column: (table, other or "") for column, table, other in keys}
+        return _Table(
+            name, tuple(column for column, _ in columns), key[0] if len(key) == 1 else "", references, has_rowid
+        )
+
+    def is_part(self, table: _Table) -> bool:
+        """Returns whether the rows of a table are parts of those that they refer to, such as pictures, or links."""
+        return bool(table.references) and (not table.has_title or _PICTURES.search(table.name) is not None)
+
+    def has_pictures(self, table: _Table) -> bool:
+        """Returns whether one of the first rows of a table, or of those that are parts of its rows, has a picture."""
+        several = [table, *(part for part, _ in self._parts[table.name])]
+        rows = (row for one in several for row, _ in zip(self._plain(one), range(_SAMPLE), strict=False))
+        return any(isinstance(value, str) and looks_like_image(value) for row in rows for value in row.values())
+
+    def rows(self, table: _Table) -> Iterator[tuple[str, Row]]:
+        """Yields the rows of a table with their keys, each with those that belong to it."""
+        for row in self._plain(table):
+            key = row.get(table.key)
+            joined = self._joined(table, row)
+            for part, column in self._parts[table.name]:
+                to = part.references[column][1] or table.key
+                if rows := self._by_reference(part.name, column).get(row.get(to)):
+                    joined[part.name] = rows
+            yield "" if key is None else str(key), joined
+
+    def _joined(self, table: _Table, row: Row, without: str = "") -> Row:
+        """Returns a row with the rows that it refers to in place of their keys."""
+        joined = {}
+        for column, value in row.items():
+            other, to = table.references.get(column, ("", ""))
+            if other in self.tables and value is not None and column != without:
+                target = self._by_key(other, to or self.tables[other].key).get(value)
+                name = re.sub(r"_?id$", "", column, flags=re.IGNORECASE) or column
+                joined[name if name not in row and target else column] = target or value
+            elif column != without:
+                joined[column] = value
+        return joined
+
+    def _keyed(self, name: str, column: str) -> dict[Any, Row]:
+        self.used.add(name)
+        return {row.get(column): row for row in self._plain(self.tables[name])}
+
+    def _referring(self, name: str, column: str) -> dict[Any, list[Row]]:
+        self.used.add(name)
+        table, rows = self.tables[name], defaultdict[Any, list[Row]](list)
+        for row in self._plain(table):
+            rows[row.get(column)].append(self._joined(table, row, without=column))
+        return rows
+
+    def _plain(self, table: _Table) -> Iterator[Row]:
+        """Yields the rows of a table; images in it are named, other bytes are left out."""
+        begins = (f"CASE typeof({_q(one)}) WHEN 'blob' THEN substr({_q(one)}, 1, {_HEAD}) ELSE {_q(one)} END"
+                  for one in table.columns)  # fmt: skip
+        place = "rowid" if table.has_rowid else "NULL"
+        cursor = self._connection.execute(f"SELECT {place}, {', '.join(begins)} FROM {_q(table.name)}")
+        for rowid, *values in cursor:
+            row = dict(zip(table.columns, values, strict=True))
+            for column, value in row.items():
+                if isinstance(value, bytes):
+                    named = rowid is not None and is_image(value)
+                    row[column] = f"{self._prefix}#{table.name}.{column}/{rowid}" if named else None
+                    self.bytes.update(() if named else (f"{table.name}.{column}",))
+            yield row
+
+
+def image_bytes(file: Path, name: str) -> bytes | None:
+    """Returns the bytes of the image `TABLE.COLUMN/ROWID` in an SQLite database, or `None` if there is none.
+
+    Raises:
+        ValueError: The file is no database.
+    """
+    path, _, rowid = name.rpartition("/")
+    with _opened(file) as connection:
+        for place in (match.start() for match in re.finditer(r"\.", path)):  # names of tables may have dots as well
+            table, column = path[:place], path[place + 1 :]
+            names = connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+            if (column,) in names and rowid.isdecimal():
+                query = f"SELECT {_q(column)} FROM {_q(table)} WHERE rowid = ?"
+                row = connection.execute(query, (int(rowid),)).fetchone()
+                return row[0] if row is not None and isinstance(row[0], bytes) else None
+    return None
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[sqlite3.Connection]:
+    """Opens a database for reading only, also where its folder cannot be written.
+
+    Raises:
+        ValueError: It cannot be read.
+    """
+    try:
+        for options in ("mode=ro", "mode=ro&immutable=1"):
+            with closing(sqlite3.connect(f"file:{quote(str(file.absolute()))}?{options}", uri=True)) as connection:
+                try:
+                    connection.execute("SELECT name FROM sqlite_master").fetchall()
+                except sqlite3.OperationalError:  # locked, or its journal cannot be opened
+                    if options == "mode=ro":
+                        continue
+                    raise
+                yield connection
+                return
+    except sqlite3.Error as error:
+        raise ValueError(f"{file}: not an SQLite database that can be read ({error})") from error
+
+
+def _q(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+DATABASE = Reader("sql", (".toml", *_SUFFIXES), _recognizes, _read, of_rows=True)

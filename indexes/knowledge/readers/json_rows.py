@@ -1,0 +1,297 @@
+"""The rows of JSON and YAML: lines, the items of a list, the entries of an object, or an object that is one row."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path, PurePosixPath
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from indexes import json_streams
+from indexes.decoding import PACKED, decoded, not_utf8, opened, opened_text
+from indexes.knowledge.document import Document
+from indexes.knowledge.readers import Entry, Folder, Reader
+from indexes.knowledge.readers.frames import are_columns, of_lists, rows_in
+from indexes.knowledge.readers.rows import id_of, neighbors, no_rows, outside, words_within
+from indexes.knowledge.readers.yaml_files import is_yaml, read_yaml
+from indexes.knowledge.understanding.fields import GUESSES, field_of, kind, looks_like_image
+
+Row = Mapping[str, Any]
+
+_LARGE = 1 << 24
+"""Bytes of an object from which it is read as a stream; in a compressed file, each counts as ten."""
+_SAMPLE = 50
+_DEEPEST = 3
+_SHORT = 60  # characters of a text that may be a name
+_FEWEST = 5  # plain members of an object that is a row without a usual title
+_NAME_WORDS = 4  # most words in a name; longer text is a description
+_LAST = WeakKeyDictionary[Folder, tuple[Path, frozenset[str]]]()
+"""The file of the last object in each folder that is read, and its keys, which the next one is compared with."""
+_OTHERS = "objects in other lists"
+_REST = "values outside of the list"
+
+
+def _read(file: Path, folder: Folder) -> Iterator[Entry]:
+    """Yields the rows of a file with their places.
+
+    For an object, these are its members if they are objects, or else the longest list of objects in it, or else the
+    object itself. What else it holds follows in documents of its own. The only row of a file among others has the
+    file's path as its id; the member of an object has its key.
+    """
+    entries, first = _entries(file, folder), list[Entry]()
+    if len(folder.files) > 1 and not _is_lines(file):
+        first = list(islice(entries, 2))
+        if len(first) == 1 and isinstance(row := first[0][1], Document) and row.values and not row.id:
+            first = [(str(file), replace(row, id=id_of(file, folder)))]
+    yield from chain(first, entries)
+
+
+def _entries(file: Path, folder: Folder) -> Iterator[Entry]:
+    if is_yaml(file):
+        yield from _of_value(read_yaml(file), file, folder)
+    elif not _is_lines(file) and (value := _whole(file)) is not None:
+        yield from _of_value(value, file, folder)
+    elif json_streams.has_lines(file):
+        is_value, following = json_streams.first_line(file)
+        in_parts = not is_value and following[:1] in (b'"', b"}")  # values of several lines each
+        parts = ((f"{file}: value {number}", row) for number, row in json_streams.read_values(file))
+        yield from _documents(of_lists(parts if in_parts else _in_lines(file)))
+    elif json_streams.starts_with(file, "["):
+        yield from _of_list(json_streams.read_items(file), file, folder)
+    else:
+        yield from _streamed(file, folder)
+
+
+def _is_lines(file: Path) -> bool:
+    return any(suffix.lower() in (".jsonl", ".ndjson") for suffix in file.suffixes[-2:])
+
+
+def _whole(file: Path) -> Any:
+    """Returns the value in a file, `None` for large files and those that are not one value, which are streamed."""
+    if file.stat().st_size * (10 if file.suffix in PACKED else 1) > _LARGE:
+        return None
+    with opened(file) as content:
+        data = content.read()
+    try:
+        return json.loads(decoded(data, str(file)), object_pairs_hook=json_streams.unique_keys)
+    except (ValueError, RecursionError):  # a stream says where
+        return None
+
+
+def _of_value(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
+    return (
+        _of_list(enumerate(value, start=1), file, folder)
+        if isinstance(value, list)
+        else _of_object(value, file, folder)
+    )
+
+
+def _of_list(items: Iterable[tuple[int, Any]], file: Path, folder: Folder) -> Iterator[Entry]:
+    items = iter(items)
+    first = list(islice(items, 1))
+    if first and not isinstance(first[0][1], Mapping | list):
+        yield no_rows([item for _, item in chain(first, items)], file, folder, "a list of values, not of objects")
+    else:
+        yield from _documents(of_lists((f"{file}: item {number}", item) for number, item in chain(first, items)))
+
+
+def _in_lines(file: Path) -> Iterator[tuple[str, Any]]:
+    with opened_text(file) as content:
+        for number, line in enumerate(content, start=1):
+            if not line.strip():
+                continue
+            where = f"{file}: line {number}"
+            try:
+                yield where, json_streams.value_in(line)
+            except UnicodeDecodeError as error:
+                yield where, not_utf8(where, file, error)
+            except (ValueError, RecursionError) as error:
+                yield where, ValueError(f"{where}: {json_streams.unreadable_value(error)}")
+
+
+def _streamed(file: Path, folder: Folder) -> Iterator[Entry]:
+    """Yields the rows of a large object: its members if the first two are alike, or else its longest list.
+
+    Holds the object in memory only if it is of texts or a data frame, or if the list is in another object.
+    """
+    first = {key: value for key, number, value in islice(json_streams.read_parts(file), 2) if number == 0}
+    members = [value for value in first.values() if isinstance(value, Mapping)]
+    if not are_columns(first) and len(members) == len(first) == 2 and _alike(*members):
+        yield from _of_members(json_streams.read_members(file), file)
+        return
+    lengths, rest = Counter[str](), dict[str, Any]()  # rest: what is in no list of objects
+    for key, number, value in json_streams.read_parts(file):
+        if number and isinstance(value, Mapping):
+            lengths[key] += 1
+        elif number:
+            rest.setdefault(key, []).append(value)
+        else:
+            rest[key] = value
+    longest = max(lengths.keys() - rest.keys(), key=lengths.__getitem__, default="")
+    if "schema" in rest or max((len(rows) for _, _, rows in _lists(rest)), default=0) > lengths[longest] or not longest:
+        yield from _of_object(dict(json_streams.read_members(file)), file, folder)
+        return
+    for key, number, value in json_streams.read_parts(file):
+        if key == longest:
+            yield from _documents([(f"{file}: item {number}", value)])
+        elif key in lengths:
+            yield f"{file}: {key}: item {number}", outside(words_within(value), _OTHERS)
+    yield str(file), outside(words_within(rest), _REST)
+
+
+def _alike(first: Row, second: Row) -> bool:
+    """Returns whether two objects are entries, unlike `{"meta": {…}, "data": {"rows": […]}}`."""
+    return bool(first.keys() & second.keys()) or not any(any(_lists(one)) for one in (first, second))
+
+
+def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
+    """Yields the rows in an object, and what else it holds."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{file}: expected a list or an object, but found {kind(value)}")
+    before, _LAST[folder] = _LAST.get(folder), (file, frozenset(value))
+    plain = sum(isinstance(member, str | int | float) for member in value.values())
+    is_row = (_may_be_titled(value) or plain >= _FEWEST) and _has_siblings(value, file, folder, before)
+    if not is_row and (rows := rows_in(value)) is not None:
+        numbered = ((f"{file}: row {number}", row) for number, row in enumerate(rows, start=1))
+        yield from _documents(of_lists(numbered))
+    elif not is_row and not _are_entries(value) and (lists := list(_lists(value))):
+        longest = max(lists, key=lambda one: (_are_titled(one[2]), len(one[2])))
+        yield from ((f"{file}: item {number}", row) for number, row in enumerate(longest[2], start=1))
+        for name, container, _ in lists:
+            if container is not longest[1]:
+                yield f"{file}: {name}", outside(words_within(container), _OTHERS)
+        containers = {id(container) for _, container, _ in lists}
+        if words := words_within(_without(value, containers)):
+            yield str(file), outside(words, _REST)
+    elif is_row or _may_be_titled(value):
+        yield str(file), Document(values=value, id=id_of(file, folder))
+    elif _holds_objects(value):
+        yield from _of_members(value.items(), file)
+    elif _has_siblings(value, file, folder, before):
+        yield str(file), Document(values=value, id=id_of(file, folder))
+    elif len(value) > 1 and all(isinstance(text, str) for text in value.values()):
+        yield from _of_texts(value, file)
+    else:
+        yield no_rows(value, file, folder, "holds no list of objects, nor an object with a title")
+
+
+def _may_be_titled(value: Row) -> bool:
+    """Returns whether an object has a title, which may be null, or has an id and the title is in a nested object."""
+    inner = sum(isinstance(member, Mapping) and _titled(member) for member in value.values())
+    has_id = field_of(value, "id", {})[1] is not None
+    return _titled(value) or any(name in value for name in GUESSES["title"]) or (has_id and inner == 1)
+
+
+def _has_siblings(value: Row, file: Path, folder: Folder, before: tuple[Path, frozenset[str]] | None) -> bool:
+    """Returns whether the file before or after this one holds an object with the same fields: one row per file.
+
+    `before` is the last object that was read, if any.
+    """
+    for other in neighbors(file, folder):
+        keys = before[1] if before is not None and before[0] == other else _keys_in(other)
+        if 2 * len(value.keys() & keys) >= len(value.keys() | keys):
+            return True
+    return False
+
+
+def _keys_in(file: Path) -> frozenset[str]:
+    try:
+        value = read_yaml(file) if is_yaml(file) else _whole(file)
+    except (ValueError, OSError):  # its own reading will report it
+        return frozenset()
+    return frozenset(value) if isinstance(value, Mapping) else frozenset()
+
+
+def _of_texts(value: Mapping[str, str], file: Path) -> Iterator[Entry]:
+    """Yields the rows of an object of texts, which are either names with codes as keys, or explanations of the keys."""
+    are_names = sum(len(text.split()) <= _NAME_WORDS for text in value.values()) > len(value) / 2
+    for key, text in value.items():
+        title = PurePosixPath(key).stem if looks_like_image(key) else key
+        row = {"title": text} if are_names else {"title": title, "text": text}
+        yield f"{file}: entry {key!r}", Document(values=row, id=key)
+
+
+def _lists(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any, list[Document]]]:
+    """Yields the lists of objects in an object and in nested objects, with their names, and as rows.
+
+    An object whose members are objects is one, too: those of MediaWiki's API have theirs under `query.pages`.
+    """
+    if depth and _holds_objects(value) and any(map(_titled, value.values())):
+        yield name, value, [_keyed(key, member) for key, member in value.items()]
+    elif isinstance(value, Mapping) and depth < _DEEPEST:
+        for key, member in value.items():
+            yield from _lists(member, f"{name}.{key}" if name else str(key), depth + 1)
+    elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+        yield name, value, [Document(values=item) for item in value]
+
+
+def _without(value: Any, containers: set[int], depth: int = 0) -> Any:
+    """Returns an object without the given ones in it."""
+    if not isinstance(value, Mapping) or depth > _DEEPEST:
+        return value
+    return [_without(member, containers, depth + 1) for member in value.values() if id(member) not in containers]
+
+
+def _are_entries(value: Row) -> bool:
+    """Returns whether an object holds nothing but objects, most of them with a title or alike: rows by their ids."""
+    if not _holds_objects(value):
+        return False
+    usual = Counter(name for member in value.values() for name in member).most_common(1)
+    alike = len(value) > 2 and bool(usual) and usual[0][1] == len(value)
+    return alike or 2 * sum(map(_titled, value.values())) > len(value)
+
+
+def _holds_objects(value: Any) -> bool:
+    return isinstance(value, Mapping) and bool(value) and all(isinstance(member, Mapping) for member in value.values())
+
+
+def _titled(value: Row) -> bool:
+    return field_of(value, "title", {})[1] is not None
+
+
+def _are_titled(rows: Sequence[Document]) -> bool:
+    """Returns whether most of the first rows have a title: things come before what is said of them."""
+    return 2 * sum(_titled(row.values) for row in rows[:_SAMPLE]) >= len(rows[:_SAMPLE])
+
+
+def _of_members(members: Iterable[tuple[str, Any]], file: Path) -> Iterator[Entry]:
+    """Yields the members of an object as rows; keys that count rows are no ids."""
+    counts = True
+    for number, (key, value) in enumerate(members):
+        where = f"{file}: entry {key!r}"
+        counts = counts and key == str(number) and isinstance(value, Mapping) and _titled(value)
+        if counts or not isinstance(value, Mapping):
+            yield from _documents([(where, value)])
+        else:
+            yield where, _keyed(key, value)
+
+
+def _keyed(key: str, value: Row) -> Document:
+    """Returns the member of an object as a row, with its key as its id, and as its title if it lacks one.
+
+    The name of an image is no title of a row with other short texts.
+    """
+    title = "" if _titled(value) else key
+    if title and looks_like_image(key):
+        short = (text for text in value.values() if isinstance(text, str) and 0 < len(text) <= _SHORT)
+        title = "" if any(not looks_like_image(text) for text in short) else PurePosixPath(key).stem
+    return Document(values=value, id=key, title=title)
+
+
+def _documents(rows: Iterable[tuple[str, Any]]) -> Iterator[Entry]:
+    for where, row in rows:
+        if isinstance(row, Mapping):
+            yield where, Document(values=row)
+        elif isinstance(row, ValueError):
+            yield where, row
+        else:
+            yield where, ValueError(f"{where}: expected an object, but found {kind(row)}")
+
+
+JSON_ROWS = Reader(
+    "jsonl", (".json", ".jsonl", ".ndjson", ".geojson", ".yml", ".yaml"), lambda file, start: True, _read, True
+)

@@ -1,0 +1,155 @@
+"""Reads Markdown and plain text files: notes, and pages of site generators, in the dialects of `dialects`."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from markdown_it import MarkdownIt
+
+from indexes.decoding import encoding_of
+from indexes.knowledge.document import Document, Heading, Part
+from indexes.knowledge.embedded import embedded_name, is_embedded_image
+from indexes.knowledge.readers import Entry, Folder, Reader
+from indexes.knowledge.readers.dialects import (
+    components,
+    containers,
+    directives,
+    html_blocks,
+    marks,
+    obsidian,
+    pandoc,
+    properties,
+    tables,
+    templates,
+    transclusion,
+)
+from indexes.knowledge.readers.dialects.includes import with_included
+from indexes.knowledge.readers.front_matter import read_note
+from indexes.knowledge.readers.html import parts_of_html
+
+_DIALECTS = (
+    *(transclusion, obsidian, components, templates, properties, pandoc, marks, tables, containers, directives),
+    html_blocks,
+)
+"""In the order in which their rules rewrite a text."""
+_DEEPEST = 100  # lists and quotations in each other
+_DATA = re.compile(r"data:image/[\w.+-]+(?:;[\w.=-]+)*;base64,[A-Za-z0-9+/=_%-]{100,}")
+_UNNAMED = ("index", "_index", "readme")
+"""Names of files that are named by their folder instead."""
+_NO_NOTES = frozenset({"robots", "humans", "llms", "requirements", "constraints", "classes", "labels"})
+"""Text files for programs."""
+
+
+def note_title(path: str, folder_name: str, common: frozenset[str] = frozenset()) -> str:
+    """Returns the title of a note without one: the name of its file in words, as GitHub wikis write `Gold-Pan`.
+
+    Args:
+        path: Its path in the knowledge base.
+        folder_name: The name of the knowledge base's folder.
+        common: Names of files that say nothing (`common_names`).
+    """
+    name = _named_by(path, folder_name, common)
+    return name if re.search(r"\s", name) else re.sub(r"(?<=[^\W\d_])[-_]+(?=\w)|(?<=\w)[-_]+(?=[^\W\d_])", " ", name)
+
+
+def common_names(files: Sequence[Path]) -> frozenset[str]:
+    """Returns the file name that most notes share, in lower case, as where each thing has its folder."""
+    counts = Counter(file.stem.casefold() for file in files)
+    return frozenset(name for name, count in counts.items() if count > max(len(files) / 2, 1))
+
+
+def _named_by(path: str, folder_name: str, common: frozenset[str]) -> str:
+    parts = posixpath.splitext(path)[0].split("/")
+    says_nothing = parts[-1].lower() in _UNNAMED or parts[-1].casefold() in common
+    return [folder_name, *parts][-2] if says_nothing else parts[-1]
+
+
+def _recognizes(path: Path, start: bytes) -> bool:
+    """Returns whether a file is a note; a text file is one if it holds prose, no data or tables of numbers."""
+    if path.suffix.lower() != ".txt":
+        return path.suffix.lower() in MARKDOWN.suffixes
+    text = start.decode(encoding_of(start), "replace").lstrip("\ufeff\r\n\t ")
+    words = text.split()
+    is_prose = text[:1] not in ("{", "[", "<") and 2 * sum(any(map(str.isalpha, word)) for word in words) > len(words)
+    return is_prose and path.stem.lower() not in _NO_NOTES
+
+
+def _read(file: Path, folder: Folder) -> Iterator[Entry]:
+    try:
+        yield str(file), _document(file, folder)
+    except ValueError as error:
+        yield str(file), error
+    except RecursionError:
+        yield str(file), ValueError(f"{file}: its blocks are nested too deeply")
+
+
+def _document(file: Path, folder: Folder) -> Document:
+    name = file.relative_to(folder.root).as_posix()
+    settings, text = read_note(file)
+    env: dict[str, Any] = {
+        "file": file,
+        "folder": folder,
+        "labeled": [],
+        "properties": {},
+        "imported": {},
+        "places": {(file, "")},
+    }
+    text = with_included(text, env)
+    text = _DATA.sub(lambda data: _quoted_name(name, data[0]), text)
+    if file.suffix.lower() == ".txt":  # whose lines are lines, and whose indented ones are no code
+        text = "\n".join(f"{line.strip()}  " for line in text.split("\n"))
+    parts = parts_of_html(_parser(file.suffix.lower() == ".mdx").render(text, env))
+    parts = [_with_names(part) for part in parts] if "embedded:" in text else parts
+    title = _title_in_vault(name, folder) if not any(key.lower() == "title" for key in settings) else ""
+    return Document(
+        [*parts, *env["labeled"]], env["properties"] | settings, id=posixpath.splitext(name)[0], title=title
+    )
+
+
+def _quoted_name(file: str, data: str) -> str:
+    return quote(embedded_name(file, data), safe="/:#") if is_embedded_image(data) else data
+
+
+def _with_names(part: Part) -> Part:
+    """Returns a part with the names of embedded images as they are, which were quoted to be targets of links."""
+    if isinstance(part, Heading) or not part.pictures:
+        return part
+    pictures = (
+        replace(picture, url=unquote(picture.url)) if picture.url.startswith("embedded:") else picture
+        for picture in part.pictures
+    )
+    return replace(part, pictures=tuple(pictures))
+
+
+def _title_in_vault(name: str, folder: Folder) -> str:
+    """Returns the title of a note in a vault of Obsidian, where it is the name of its file, or ""."""
+    is_vault, common = _vault(folder)
+    title = _named_by(name, folder.root.resolve().name, common) if is_vault else ""
+    return title if any(map(str.isalpha, title)) else ""
+
+
+@lru_cache(maxsize=4)
+def _vault(folder: Folder) -> tuple[bool, frozenset[str]]:
+    return (folder.root / ".obsidian").is_dir(), common_names(folder.files)
+
+
+@cache
+def _parser(has_components: bool) -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": True, "maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
+    for dialect in _DIALECTS:
+        if dialect is not components or has_components:
+            parser.use(dialect.plugin)
+    parser.normalizeLink = lambda url: url  # type: ignore[method-assign]  # targets are file names, not to be encoded
+    parser.validateLink = lambda url: True  # type: ignore[method-assign]  # nothing is opened
+    return parser
+
+
+MARKDOWN = Reader("markdown", (".md", ".markdown", ".mdx", ".qmd", ".rmd", ".txt"), _recognizes, _read)

@@ -1,0 +1,154 @@
+"""Parquet files with one row per entity, and images in their columns."""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from indexes.extras import optional
+from indexes.knowledge.document import Document
+from indexes.knowledge.readers import Entry, Folder, Reader
+from indexes.knowledge.readers.rows import is_image, json_value, outside
+
+_BATCH = 256
+_IMAGE_NAME = re.compile("image|img|photo|picture|thumb", re.IGNORECASE)
+
+
+def _read(file: Path, folder: Folder) -> Iterator[Entry]:
+    """Yields the rows of a file with their places, holding one batch in memory.
+
+    Images in the file are named `embedded:FILE#COLUMN/ROW`, with rows counted from 0.
+
+    Raises:
+        ValueError: pyarrow is not installed, or the file is damaged.
+    """
+    pyarrow, parquet = optional("pyarrow", "parquet"), optional("pyarrow.parquet", "parquet")
+    number, name = 0, f"embedded:{file.relative_to(folder.root).as_posix()}"
+    try:
+        with parquet.ParquetFile(file) as content:
+            schema = content.schema_arrow
+            images = [column.name for column in schema if holds_images(column, _first(content, column))]
+            others = [column.name for column in schema if _is_bytes(column.type) and column.name not in images]
+            labels, maps = (
+                _labels(schema.metadata or {}),
+                [one.name for one in schema if pyarrow.types.is_map(one.type)],
+            )
+            for batch in content.iter_batches(batch_size=_BATCH):
+                names = {column: image_names(batch.column(column), f"{name}#{column}", number) for column in images}
+                for place, row in enumerate(batch.drop_columns([*images, *others]).to_pylist()):
+                    row |= {column: names[column][place] for column in images}
+                    row |= {column: dict(row[column]) for column in maps if row[column]}
+                    row |= {column: words.get(row.get(column), row.get(column)) for column, words in labels.items()}
+                    number += 1
+                    yield f"{file}: row {number}", Document(values=json_value(row))
+            if others:
+                yield str(file), outside(" ".join(others), "columns of bytes that are no images")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: after row {number}: not UTF-8 ({error.reason})") from error
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise ValueError(f"{file}: after row {number}: damaged, or not a Parquet file ({error})") from error
+
+
+def _first(content: Any, column: Any) -> Any:
+    """Returns the first value of a column of bytes."""
+    if not _is_bytes(column.type) or not content.metadata.num_rows:
+        return None
+    return next(content.iter_batches(batch_size=1, columns=[column.name])).column(0)[0].as_py()
+
+
+def _labels(metadata: Mapping[bytes, bytes]) -> dict[str, dict[int, str]]:
+    """Returns the names of the labels in each column that the hub's metadata declares to hold labels, by number."""
+    try:
+        features = json.loads(metadata.get(b"huggingface", b"{}"))
+    except ValueError:  # of another program
+        return {}
+    for name in ("info", "features"):
+        features = features.get(name) if isinstance(features, dict) else None
+    kinds = features.items() if isinstance(features, dict) else ()
+    named = {name: kind.get("names") for name, kind in kinds if isinstance(kind, dict)}
+    return {name: dict(enumerate(words)) for name, words in named.items() if isinstance(words, list)}
+
+
+def image_names(values: Any, column: str, start: int) -> list[str | None]:
+    """Returns the name of each image in an array whose first row is `start`, or the path of one that is elsewhere."""
+    packed = _has_path(values.type)
+    inside = (values.field("bytes") if packed else values).is_valid().to_pylist()
+    paths = values.field("path").to_pylist() if packed else [None] * len(inside)
+    places = enumerate(zip(inside, paths, strict=True), start=start)
+    return [f"{column}/{place}" if is_inside else path for place, (is_inside, path) in places]
+
+
+def holds_images(column: Any, first: bytes | None = None) -> bool:
+    """Returns whether a column of Arrow has images: bytes with a path, as in data sets of the hub, or just bytes.
+
+    Those are images by the column's name, or if the first ones are.
+    """
+    if _is_bytes(column.type):
+        return _IMAGE_NAME.search(column.name) is not None or (first is not None and is_image(first))
+    return _has_path(column.type) and _is_bytes(column.type.field("bytes").type)
+
+
+def _has_path(type: Any) -> bool:
+    is_struct = optional("pyarrow", "parquet").types.is_struct(type)
+    return is_struct and {type.field(number).name for number in range(type.num_fields)} == {"bytes", "path"}
+
+
+def _is_bytes(type: Any) -> bool:
+    types = optional("pyarrow", "parquet").types
+    return bool(types.is_binary(type) or types.is_large_binary(type))
+
+
+def content_of(value: Any) -> bytes | None:
+    """Returns the bytes of an image in a row, or `None` if it has none.
+
+    Raises:
+        OSError: The image is in a file that cannot be read.
+    """
+    if value is None or isinstance(value, bytes):
+        return value
+    data, path = value.get("bytes"), value.get("path")
+    if data is not None:
+        return bytes(data)
+    return None if path is None else Path(path).read_bytes()
+
+
+def image_bytes(file: Path, name: str) -> bytes | None:
+    """Returns the bytes of the image `COLUMN/ROW` in a Parquet file, or `None` if there is none.
+
+    Holds one group of rows in memory, in the expectation that images are read in order.
+
+    Raises:
+        ValueError: pyarrow is not installed.
+        OSError: The file is damaged or gone.
+    """
+    column, _, row = name.rpartition("/")
+    state = file.stat()
+    content, ends = _opened(file, state.st_mtime_ns, state.st_size)
+    if not row.isdecimal() or int(row) >= (ends[-1] if ends else 0) or column not in content.schema_arrow.names:
+        return None
+    group = bisect_right(ends, int(row))
+    values = _group(content, group, column)
+    return content_of(values[int(row) - (ends[group - 1] if group else 0)].as_py())
+
+
+@lru_cache(maxsize=2)
+def _opened(file: Path, changed: int, size: int) -> tuple[Any, list[int]]:
+    content = optional("pyarrow.parquet", "parquet").ParquetFile(file)
+    groups = range(content.num_row_groups)
+    return content, list(accumulate(content.metadata.row_group(group).num_rows for group in groups))
+
+
+@lru_cache(maxsize=1)
+def _group(content: Any, group: int, column: str) -> Any:
+    return content.read_row_group(group, columns=[column]).column(column)
+
+
+PARQUET = Reader("parquet", (".parquet",), lambda file, start: True, _read, of_rows=True)

@@ -1,0 +1,100 @@
+"""Values that are no facts about a thing: settings of programs and sites, rights, names of files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from indexes.knowledge.languages import words_of
+from indexes.knowledge.understanding.facts import ADDRESSES
+from indexes.knowledge.understanding.fields import folded, looks_like_image
+from indexes.knowledge.understanding.translations import LeftOut
+from indexes.knowledge.understanding.value_images import RIGHTS
+
+SETTINGS = "settings"
+_SETTINGS = re.compile(
+    r"layout|(?:display)?template|slug|permalink|draft|sortorder|createdat|updatedat|lastmodified|modifiedat|filesize|mimetype"
+)
+"""Names of fields for programs, as by `folded`."""
+_OF_NOTES = words_of(
+    "layout template draft date lastmod lastupdated updated created modified publishdate expirydate publish",
+    "permalink slug aliases alias redirectfrom redirectto parent navorder haschildren nav sidebar",
+    "sidebarposition sidebarlabel toc hide search comments math lang locale cssclass cssclasses outputs",
+    "resources menu menus header footer head hero i18nready sortby paginateby insertanchorlinks inserttoc",
+    "tableofcontents banner theme cascade icon share featured pagefind editurl prev next jupytext kernelspec",
+)
+"""Settings of site generators in front matter, which in a table are facts, as by `folded`."""
+_NUMBERED = ("weight", "order")  # the same if they are numbers: a fox's weight has a unit
+_PREFIXES = ("_", "dg-", "excalidraw-", "kanban-")
+_OF_POSTS = words_of(
+    "postid postdate postdategmt postmodified postmodifiedgmt commentstatus pingstatus postname status postparent",
+    "menuorder posttype postpassword issticky attachmenturl comment postmeta guid galleryids",
+)
+"""Fields of a post in exports of WordPress, as by `folded`, without the prefix of their namespace."""
+_FILE = re.compile(
+    r"(?:image|video|audio|application|model)/[\w.+-]+|compound_?object"
+    r"|(?:[^\s/\\]+(?:[ ][^\s/\\]+)*)?(?:[/\\][^/\\]+)+\.[A-Za-z][A-Za-z\d]{1,4}"
+    r"|\S+\.(?:pdf|mp3|mp4|ogg|wav|webm|mov|zip|html?|md|json|csv|js|css|docx?|glb|obj|stl)",
+    re.IGNORECASE,
+)
+"""A path or a type of a file."""
+_SWITCHES = ("true", "false")
+_WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|]*\|)?([^\[\]]*)\]\]")
+_PATH = re.compile(r"/\S*|\S+\.md|\d{4}-\d\d-\d\d[T ].*|<%.*|\w+://\S+")
+
+
+def no_fact(name: str, value: Any, is_note: bool) -> str:
+    """Returns the kind of a field that is no fact about the thing, such as "settings"; "" for other fields."""
+    key = folded(name)
+    if name.startswith(("_", "@context")) or _SETTINGS.fullmatch(key):
+        return SETTINGS
+    if RIGHTS.fullmatch(key):
+        return "licenses and rights"
+    if is_note:
+        of_site = key in _OF_NOTES or (key == "build" and isinstance(value, Mapping)) or name.startswith(_PREFIXES)
+        return SETTINGS if of_site or (key in _NUMBERED and str(value).isdigit()) or isinstance(value, bool) else ""
+    items = value if isinstance(value, list) else [value]
+    files = [isinstance(item, str) and _FILE.fullmatch(item.strip()) is not None for item in items]
+    return "names and types of files" if files and all(files) else ""
+
+
+def without_links(text: str) -> str:
+    """Returns a text with the words of its wiki links."""
+    return _WIKI_LINK.sub(r"\1", text) if "[[" in text else text
+
+
+def note_facts(facts: Iterable[tuple[str, str]], left_out: LeftOut) -> Iterator[tuple[str, str]]:
+    """Yields the facts of a note: links are their words, and files and switches are left out."""
+    for label, fact in facts:
+        words = "\n".join(" ".join(line.split()) for line in without_links(fact).splitlines())
+        if words in _SWITCHES:
+            left_out.append((SETTINGS, words))
+        elif looks_like_image(words) or _PATH.fullmatch(words):
+            left_out.append((ADDRESSES, words))
+        else:
+            yield label, words
+
+
+def aliases_in(values: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Returns the aliases of a note by field; they are a list or separated by commas, as in Obsidian."""
+    fields = {key: value for key, value in values.items() if key.lower() in ("alias", "aliases")}
+    listed = {key: value.split(",") if isinstance(value, str) else value for key, value in fields.items()}
+    names = {key: value for key, value in listed.items() if isinstance(value, list)}
+    return {
+        key: [" ".join(name.split()) for name in value if isinstance(name, str) and name.strip()]
+        for key, value in names.items()
+    }
+
+
+def fields_of_system(values: Mapping[str, Any]) -> list[str]:
+    """Returns the fields of a post that a content system sets itself, as in exports of WordPress."""
+    of_system = [name for name in values if name.startswith("wp:") or local_name(name) in _OF_POSTS]
+    return of_system if any(local_name(name) == "posttype" for name in of_system) else []
+
+
+@lru_cache(maxsize=4096)
+def local_name(name: str) -> str:
+    """Returns the name of a field as by `folded`, without the prefix of its namespace: `postid` for `wp:post_id`."""
+    return folded(name.rpartition(":")[2])

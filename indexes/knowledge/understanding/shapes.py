@@ -1,0 +1,174 @@
+"""What many rows of one source tell about their fields: which is the title, the text, an image, a section."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from indexes.knowledge.understanding.facts import (
+    EMPTY,
+    LONGEST_FACT,
+    facts_of,
+    literal_of,
+    texts_in,
+)
+from indexes.knowledge.understanding.fields import GUESSES, Names, field_of, folded, looks_like_image
+from indexes.knowledge.understanding.image_texts import Fields, IsImage, image_fields, never
+from indexes.knowledge.understanding.translations import Columns, columns_of, joined, languages_of
+
+Row = Mapping[str, Any]
+
+_LONGEST_NAME = 100
+_PROSE, _WORDS = 60, 8
+"""Fewest characters and words of the values of a field, on average, that may be the text without a usual name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is known of documents from many of one source.
+
+    Attributes:
+        names: The names of their fields, given ones and those that were found.
+        sections: For each label of a fact, whether all facts with it are sections, because one of them is long.
+        images: Which fields name images.
+        columns: Which columns hold the same thing in several languages.
+        languages: The languages of values, the chosen one first.
+        is_note: Whether the values are the front matter of notes, with settings of site generators and wiki links.
+    """
+
+    names: Names = field(default_factory=dict)
+    sections: Mapping[str, bool] = field(default_factory=dict)
+    images: Fields = field(default_factory=Fields)
+    columns: Columns = field(default_factory=dict)
+    languages: tuple[str, ...] = ()
+    is_note: bool = False
+
+    @property
+    def image_fields(self) -> frozenset[str]:
+        """The fields whose values are images, whatever they are called."""
+        return self.images.images
+
+
+def shape_of(rows: Sequence[Row], names: Names, is_image: IsImage = never, *, is_note: bool = False) -> Shape:
+    """Returns the shape of rows, from a sample of them; a field that `names` gives is not sought.
+
+    Args:
+        rows: The values of some documents.
+        names: The names of fields that the user gives.
+        is_image: Whether the file of an image is found, for a path or an address.
+        is_note: Whether they are the front matter of notes.
+    """
+    rows = [row for row in rows if row]
+    columns = columns_of(rows)
+    languages = languages_of(rows, columns)
+    rows = [unwrapped(joined(row, columns) if columns else row) for row in rows]
+    images = image_fields(rows, is_image)
+    known = dict(names)
+    if not is_note:
+        if "title" not in known and rows and (title := _title_field(rows)):
+            known["title"] = title
+        if "text" not in known and rows and (text := _text_field(rows, known)):
+            known["text"] = text
+    return Shape(known, _sections(rows), images, columns, languages, is_note)
+
+
+def unwrapped(row: Row) -> Row:
+    """Returns a row without wrappers around values that state their language or type.
+
+    The `labels` of Wikidata are one label in several languages; those in a list are of an image.
+    """
+    if not any(isinstance(value, Mapping) for value in row.values()):
+        return row
+    labels = isinstance(row.get("labels"), Mapping) and "label" not in row
+    return {"label" if labels and name == "labels" else name: literal_of(value) for name, value in row.items()}
+
+
+def has_title(row: Row, names: Names | None = None) -> bool:
+    """Returns whether a row has a title."""
+    return any(texts_in(field_of(row, "title", names or {})[1]))
+
+
+def lifted(row: Row) -> Row:
+    """Returns a row with the members of the only nested object that has a title, if the row itself has none.
+
+    Examples are GeoJSON features ("properties"), entries of some content systems ("attributes", "fields"), and OAI-PMH
+    records ("metadata").
+    """
+    if has_title(row):
+        return row
+    alone = ((name, value[0] if isinstance(value, list) and len(value) == 1 else value) for name, value in row.items())
+    titled = [(name, value) for name, value in alone if isinstance(value, Mapping) and has_title(value)]
+    if len(titled) != 1:
+        return row
+    ((name, inner),) = titled
+    beside = {other: value for other, value in row.items() if other not in (name, "geometry") and value != "Feature"}
+    return {**beside, **inner}
+
+
+def _title_field(rows: Sequence[Row]) -> str:
+    """Returns the title field of rows without a usual one; "" if they have a usual one or no candidate.
+
+    It is the first field whose name ends with "name", "title" or "label" ("Airport name"), or else the first short text
+    that differs from row to row, unlike a category; this may be a description.
+    """
+    first = rows[0]
+    if has_title(lifted(first)) or any(folded(name) in map(folded, GUESSES["title"]) for name in first):
+        return ""
+    text = field_of(first, "text", {})[0]
+    usual = {field_of(first, name, {})[0] for name in ("id", "url", "image")}
+    texts = [name for name, value in first.items() if name not in usual and isinstance(value, str) and _is_name(value)]
+    texts = [name for name in texts if sum(bool(row.get(name)) for row in rows) >= len(rows) / 2]
+    others = [name for name in texts if name != text]
+    named = (name for name in others if folded(name).endswith(("title", "name", "label")))
+    different = (name for name in (*others, *texts) if _differs(name, rows))
+    return next(named, None) or next(different, None) or next(iter(others), "")
+
+
+def _differs(name: str, rows: Sequence[Row]) -> bool:
+    """Returns whether the values of a field are names, of which at least nine in ten are distinct."""
+    values = [value for row in rows if isinstance(value := row.get(name), str) and value]
+    return len(set(values)) >= 0.9 * len(values) and all(map(_is_name, values))
+
+
+def _is_name(value: str) -> bool:
+    words = any(map(str.isalpha, value)) and len(value) <= _LONGEST_NAME and value not in EMPTY
+    return words and not looks_like_image(value) and "://" not in value
+
+
+def _text_field(rows: Sequence[Row], names: Names) -> str:
+    """Returns the field with the longest prose if no row has a usual text, "" if there is none."""
+    rows = [lifted(row) if "title" not in names else row for row in rows]
+    if any(field_of(row, "text", names)[1] not in (None, "", [], {}) for row in rows):
+        return ""
+    texts = defaultdict[str, list[str]](list)
+    for row in rows:
+        taken = {field_of(row, field, names)[0] for field in ("id", "title", "url")}
+        for name, value in row.items():
+            if isinstance(value, str) and value.strip() and name not in taken and is_prose(value):
+                texts[name].append(value)
+    prose = {
+        name: sum(map(len, values))
+        for name, values in texts.items()
+        if 2 * len(values) >= len(rows)
+        and sum(map(len, values)) >= _PROSE * len(values)
+        and sum(len(value.split()) for value in values) >= _WORDS * len(values)
+        and 2 * len(set(values)) >= len(values)
+    }
+    return max(prose, key=prose.__getitem__, default="")
+
+
+def is_prose(value: str) -> bool:
+    """Returns whether a text may be prose: it is no address and no image."""
+    return "://" not in value[:20] and not re.match(r"data:|[A-Za-z\d+/]{60}", value)
+
+
+def _sections(rows: Sequence[Row]) -> Mapping[str, bool]:
+    values = defaultdict[str, list[str]](list)
+    for row in rows:
+        for name, value in lifted(row).items():
+            for label, fact in facts_of(str(name), value) if not str(name).startswith("_") else ():
+                values[label].append(fact)
+    return {label: any(len(fact) > LONGEST_FACT or "\n" in fact for fact in facts) for label, facts in values.items()}

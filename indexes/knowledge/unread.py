@@ -1,0 +1,108 @@
+"""What no reader reads, by kind, and how to convert it; files about a project, which are no entities."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+_PANDOC = "convert it to Markdown, as with: pandoc {name} --to gfm --extract-media . --output {stem}.md"
+_TIDDLERS = "tiddlywiki . --rendertiddlers '[!is[system]]' $:/core/templates/static.tiddler.html static text/html"
+_ADVICE = {
+    (".sql",): "a dump of a database; load it into one, and name that, as with: sqlite3 {stem}.db < {name}",
+    (".xlsx", ".xls", ".ods", ".numbers"): "a spreadsheet; save it as CSV in UTF-8, one file per sheet",
+    (".rst",): f"reStructuredText; build its pages, as with sphinx-build, or {_PANDOC}",
+    (".adoc", ".asciidoc", ".asc"): "AsciiDoc; make pages of it, as with: asciidoctor --destination-dir pages {name}",
+    (".docx", ".odt", ".rtf", ".org", ".tex", ".textile", ".doc", ".fb2", ".mediawiki", ".creole", ".opml", ".typ"): (
+        f"a document; {_PANDOC}"
+    ),
+    (".ipynb",): "a notebook; convert it to Markdown, as with: jupyter nbconvert --to markdown {name}",
+    (".ttl", ".nt", ".n3", ".nq", ".trig"): "RDF; query it with SPARQL, and save the results as CSV or JSON",
+    (".pdf",): "a PDF; convert it to Markdown or HTML",
+    (".tid",): f"a tiddler; make pages, as with: {_TIDDLERS}",
+    (".bib",): "a bibliography; make rows of it, as with: pandoc {name} --to csljson --output {stem}.json",
+    (".feather",): "a data frame; save it as Parquet, in pandas: read_feather('{name}').to_parquet('{stem}.parquet')",
+    (".shp", ".gpkg"): "geodata; make GeoJSON of it, as with: ogr2ogr {stem}.geojson {name}",
+    (".pkl", ".pickle"): "a pickle, which could run programs; save its data as JSON or Parquet",
+    (".tar", ".tgz", ".7z", ".rar", ".xz", ".zst"): "an archive; unpack it, and name the file or the folder in it",
+}
+"""Descriptions of files that are not read, and how to convert them, by extension."""
+_BY_SUFFIX = {suffix: text for suffixes, text in _ADVICE.items() for suffix in suffixes}
+_CODE = (".js", ".jsx", ".ts", ".tsx", ".mjs", ".cjs", ".dart", ".swift", ".kt", ".php", ".py", ".rb", ".lua")
+"""Extensions of programs, in which people keep lists of things."""
+_DATUM = re.compile(r"""\s*["']?\w[\w -]*["']?\s*(?:=>|:|=)\s*(?:["'`\d\[{]|-\d|true\b|false\b|null\b).*,?\s*""")
+_BRACKETS = re.compile(r"\s*[\[\](){},;]*\s*(?:\w+\()?\s*[\[\](){},;]*\s*")
+_FEWEST, _SHARE, _LARGEST = 30, 0.7, 1 << 24
+
+UNREAD = tuple(_BY_SUFFIX)
+"""Extensions of files that are named as not read."""
+
+_PROJECT = re.compile(
+    r"readme|licen[cs]e|copying|notice|changelog|changes|contributing|code_of_conduct|security|support|governance"
+    r"|pull_request_template|issue_template|authors|contributors|maintainers|agents|claude|gemini|copilot-instructions",
+    re.IGNORECASE,
+)
+"""Names of files about a project."""
+_PROGRAMS = re.compile(
+    r"package(?:-lock)?\.json|[tj]sconfig[\w.-]*\.json|(?:composer|bower|lerna|nx|turbo|vercel|firebase|angular|eslint\w*"
+    r"|renovate|manifest|app|babel|biome|components|deno|netlify|capacitor\.config|ionic\.config|mcp)\.json"
+    r"|[\w.-]*\.config\.json|[\w.-]*webmanifest|(?:pnpm-|docker-)[\w.-]+\.ya?ml|_config[\w.-]*\.ya?ml"
+    r"|(?:mkdocs|pubspec|netlify|render|app|appveyor|codecov|dependabot|docker-compose|quarto|_quarto|environment"
+    r"|action|firebase|cloudbuild|buildspec|openapi|swagger|antora)\.ya?ml"
+    r"|(?:pom|build|sitemap\w*|phpunit|androidmanifest|web|browserconfig|strings)\.(?:xml)"
+    r"|(?:robots|humans|llms[\w-]*|ads|requirements[\w-]*|constraints|classes|labels|cmakelists|cname)\.txt"
+    r"|(?:pyproject|cargo|netlify|wrangler|poetry|fly|book|hugo|config|pipfile)\.toml",
+    re.IGNORECASE,
+)
+"""Files that only set up programs."""
+_TEMPLATES = frozenset(
+    {"_layouts", "_includes", "_templates", "layouts", "layout", "templates", "partials", "includes", "archetypes"}
+    | {"themes", "shortcodes", "_sass", "_plugins", "node_modules"}
+)
+"""Folders with parts of pages that are filled in later."""
+_TAG = re.compile(
+    r"\{%-?\s*(?:extends|block|include|for|if|load|set|macro|assign|render|layout|import)\b|\{\{[^{}\"]*\}\}"
+)
+_FRONT_MATTER = re.compile(r"---\r?\n(?:.*\n)*?---\r?\n")
+
+
+def advice_on(suffix: str, name: str = "FILE") -> str:
+    """Returns what files with an extension are, and how to convert one, "" for an extension that says nothing."""
+    text = _BY_SUFFIX.get(suffix.lower(), "")
+    return text.format(name=f"{name}{suffix}", stem=name) if text else ""
+
+
+def why_no_entity(path: str) -> str:
+    """Returns why a file is no entity where something else is, judged by its relative path; "" for others."""
+    *folders, name = path.split("/")
+    if _PROGRAMS.fullmatch(name):
+        return "settings of programs"
+    if _PROJECT.fullmatch(name.partition(".")[0]):
+        return "files about a project, such as its README and license"
+    if not _TEMPLATES.isdisjoint(folders):
+        return "templates and parts of pages"
+    return ""
+
+
+def is_template(file: Path, start: bytes) -> bool:
+    """Returns whether a page or a table has tags that a program replaces, or front matter, judged by its beginning."""
+    text = start.decode(errors="replace")
+    is_yaml = file.suffix.lower() in (".yml", ".yaml")  # whose documents begin with `---`
+    return _TAG.search(text) is not None or (not is_yaml and _FRONT_MATTER.match(text) is not None)
+
+
+def data_in_code(files: Iterable[Path]) -> list[Path]:
+    """Returns the programs that are mostly data: lines `name: "value"` and brackets."""
+    return [file for file in files if file.suffix.lower() in _CODE and _is_data(file)]
+
+
+def _is_data(file: Path) -> bool:
+    try:
+        if file.stat().st_size > _LARGEST or file.name.endswith((".min.js", ".config.js", ".d.ts")):
+            return False
+        lines = [line for line in file.read_text("utf-8", "replace").splitlines() if line.strip()]
+    except OSError:
+        return False
+    data = sum(_DATUM.fullmatch(line) is not None for line in lines)
+    brackets = sum(_BRACKETS.fullmatch(line) is not None for line in lines)
+    return data >= _FEWEST and data + brackets >= _SHARE * len(lines)

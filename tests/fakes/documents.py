@@ -1,0 +1,40 @@
+"""What a reader finds in files that a test writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from indexes.knowledge.document import Block, Document
+from indexes.knowledge.readers import Entry, Folder, Reader
+
+
+def entries(reader: Reader, *files: Path, root: Path | None = None) -> list[Entry]:
+    """Returns the entries of files, by default those of one folder."""
+    folder = Folder(root or files[0].parent, files, is_alone=len(files) == 1)
+    return [entry for file in files for entry in reader.read(file, folder)]
+
+
+def rows(reader: Reader, *files: Path, root: Path | None = None) -> list[Mapping[str, Any]]:
+    """Returns the values of all rows; one that cannot be used is an error."""
+    found = []
+    for _, row in entries(reader, *files, root=root):
+        if isinstance(row, ValueError):
+            raise row
+        assert isinstance(row, Document)
+        if not row.parts:
+            found.append(row.values)
+    return found
+
+
+def ids(reader: Reader, *files: Path, root: Path | None = None) -> list[str]:
+    """Returns the ids of all rows."""
+    documents = [row for _, row in entries(reader, *files, root=root) if isinstance(row, Document)]
+    return [row.id for row in documents if not row.parts]
+
+
+def beside(reader: Reader, *files: Path) -> list[tuple[str, str]]:
+    """Returns what the files hold besides rows: kinds and words."""
+    parts = [part for _, row in entries(reader, *files) if isinstance(row, Document) for part in row.parts]
+    return [(part.kind, part.text) for part in parts if isinstance(part, Block)]

@@ -1,0 +1,186 @@
+"""JSON and YAML as people and programs write them: which rows are in them, and what else."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from indexes.knowledge.document import Document
+from indexes.knowledge.readers import json_rows
+from indexes.knowledge.readers.json_rows import JSON_ROWS
+from tests.fakes.documents import beside, entries, ids, rows
+
+FOX, HEN = {"title": "Fox", "size": 4}, {"title": "Hen", "size": 2}
+NAMES = ("title", "image", "height")
+TABLE: list[list[Any]] = [["Fox", "img/fox.png", 40], ["Hen", "img/hen.png", 30], ["Owl", None, None]]
+
+
+def laid_out(names: Sequence[str], table: Sequence[Sequence[Any]], orient: str, labels: Sequence[Any]) -> Any:
+    """Returns a data frame as pandas' `to_json` writes it, by its documentation."""
+    records = [dict(zip(names, row, strict=True)) for row in table]
+    match orient:
+        case "records":
+            return records
+        case "split":
+            return {"columns": list(names), "index": list(labels), "data": [list(row) for row in table]}
+        case "index":
+            return {str(label): record for label, record in zip(labels, records, strict=True)}
+        case "columns":
+            pairs = list(zip(map(str, labels), records, strict=True))
+            return {name: {label: record[name] for label, record in pairs} for name in names}
+        case "list":  # of `to_dict`
+            return {name: [record[name] for record in records] for name in names}
+    assert orient == "table"
+    fields = [{"name": "index", "type": "integer"}, *({"name": name, "type": "string"} for name in names)]
+    data = [{"index": label, **record} for label, record in zip(labels, records, strict=True)]
+    return {"schema": {"fields": fields, "primaryKey": ["index"], "pandas_version": "1.4.0"}, "data": data}
+
+
+def written(path: Path, value: Any) -> Path:
+    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ([FOX, HEN], [("item 1", "", ""), ("item 2", "", "")]),
+        ({"fox": FOX, "hen": HEN}, [("entry 'fox'", "fox", ""), ("entry 'hen'", "hen", "")]),
+        ({"0": FOX, "1": HEN}, [("entry '0'", "", ""), ("entry '1'", "", "")]),
+        ({"fox": {"size": 4}, "hen": {"size": 2}}, [("entry 'fox'", "fox", "fox"), ("entry 'hen'", "hen", "hen")]),
+        ({"a/fox.jpg": {"n": [1]}, "a/hen.jpg": {"text": "x y"}}, [("entry 'a/fox.jpg'", "a/fox.jpg", "fox"),
+                                                              ("entry 'a/hen.jpg'", "a/hen.jpg", "")]),
+        ({"query": {"pages": {"7": FOX, "8": HEN}}}, [("item 1", "7", ""), ("item 2", "8", "")]),
+        ({"type": "FeatureCollection", "features": [{"properties": FOX}, {"properties": HEN}]},
+         [("item 1", "", ""), ("item 2", "", "")]),
+        ({"x": 1, "data": {"items": [FOX, HEN]}, "log": [{"n": 1}]}, [("item 1", "", ""), ("item 2", "", "")]),
+        ({"title": "Zoo", "animals": [FOX, HEN]}, [("item 1", "", ""), ("item 2", "", "")]),
+        ({"fox.png": "A red fox that runs in the snow", "b": "A hen with five small chicks"},
+         [("entry 'fox.png'", "fox.png", ""), ("entry 'b'", "b", "")]),
+        (FOX, [("", "kb", "")]),
+        ({"id": 7, "properties": FOX}, [("", "kb", "")]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("suffix", [".json", ".yml"])
+@pytest.mark.parametrize("large", [False, True])
+def test_the_rows_of_every_layout(
+    tmp_path: Path, value: Any, expected: list[tuple[str, str, str]], suffix: str, large: bool, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(json_rows, "_LARGE", 0 if large else 1 << 20)
+    path = written(tmp_path / f"kb{suffix}", value)
+    found = [(where, row) for where, row in entries(JSON_ROWS, path) if not isinstance(row, Document) or not row.parts]
+    places = [(where.removeprefix(str(path)).removeprefix(": "), row) for where, row in found]
+    assert [(where, row.id, row.title) for where, row in places if isinstance(row, Document)] == expected
+
+
+def test_what_is_beside_the_rows_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    value = {"license": "free to use", "animals": [FOX, HEN], "staff": [{"person": "Ann Lee"}], "site": {"owner": "Bo"}}
+    path = written(tmp_path / "zoo.json", value)
+    expected = [("objects in other lists", "Ann Lee"), ("values outside of the list", "free to use Bo")]
+    assert beside(JSON_ROWS, path) == expected
+    monkeypatch.setattr(json_rows, "_LARGE", 0)
+    assert beside(JSON_ROWS, path) == expected and rows(JSON_ROWS, path) == [FOX, HEN]
+
+
+def test_each_file_of_a_folder_is_one_row_if_they_are_alike(tmp_path: Path) -> None:
+    files = []
+    for name in ("fox", "hen"):
+        (tmp_path / name).mkdir()
+        value = {"title": name.title(), "text": "…", "images": [{"src": "a.jpg", "title": "A"}] * 3}
+        files.append(written(tmp_path / name / "data.json", value))
+    assert ids(JSON_ROWS, *files, root=tmp_path) == ["fox/data", "hen/data"]
+    assert ids(JSON_ROWS, files[0], root=tmp_path) == ["", "", ""]  # alone, it is a list
+    package = written(tmp_path / "package.json", {"name": "zoo", "contributors": [{"name": "Ann"}]})
+    zoo = written(tmp_path / "zoo.json", {"title": "Zoo", "animals": [FOX, HEN]})
+    assert [row["title"] for row in rows(JSON_ROWS, zoo, package) if "title" in row] == ["Fox", "Hen"]
+
+
+def test_records_without_usual_titles_and_files_without_rows(tmp_path: Path) -> None:
+    birds = [
+        written(tmp_path / f"{n}.json", {"species": name, "diet": "fish"}) for n, name in enumerate(("Loon", "Teal"))
+    ]
+    colors = written(tmp_path / "colors.json", ["red", "green"])
+    assert ids(JSON_ROWS, *birds, colors) == ["0", "1"]
+    assert beside(JSON_ROWS, *birds, colors) == [("files without rows", "red green")]
+    with pytest.raises(ValueError, match=r"colors\.json: a list of values, not of objects"):
+        entries(JSON_ROWS, colors)
+    with pytest.raises(ValueError, match=r"x\.json: holds no list of objects, nor an object with a title"):
+        entries(JSON_ROWS, written(tmp_path / "x.json", {"a": 1}))
+
+
+@pytest.mark.parametrize("orient", ["records", "split", "index", "columns", "list", "table"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_each_layout_of_a_data_frame(tmp_path: Path, orient: str, count: int) -> None:
+    path = written(tmp_path / "kb.json", laid_out(NAMES, TABLE[:count], orient, range(count)))
+    assert rows(JSON_ROWS, path) == [dict(zip(NAMES, row, strict=True)) for row in TABLE[:count]]
+
+
+@pytest.mark.parametrize("orient", ["split", "index", "columns", "table"])
+def test_labels_that_do_not_count_are_ids(tmp_path: Path, orient: str) -> None:
+    path = written(tmp_path / "kb.json", laid_out(NAMES, TABLE, orient, ["f-1", "h-2", "o-3"]))
+    found = [row for _, row in entries(JSON_ROWS, path) if isinstance(row, Document)]
+    assert [(row.id or row.values["id"], row.values["title"]) for row in found] == [
+        *(("f-1", "Fox"), ("h-2", "Hen"), ("o-3", "Owl"))
+    ]
+
+
+def test_columns_of_unusual_names_by_their_types(tmp_path: Path) -> None:
+    for orient in ("columns", "index"):
+        value = laid_out(("Species", "Weight"), [["Fox", 4], ["Hen", 2]], orient, ["a", "b"])
+        assert [row["Weight"] for row in rows(JSON_ROWS, written(tmp_path / "kb.json", value))] == [4, 2]
+
+
+@pytest.mark.parametrize("content", [[["Fox", "img/fox.png"], ["Hen", None]], [[1, 2]]])
+def test_values_without_names_are_refused(tmp_path: Path, content: list[Any]) -> None:
+    with pytest.raises(ValueError, match=r'item 1: a list of values without the names of their fields; .*"records"'):
+        entries(JSON_ROWS, written(tmp_path / "kb.json", content))
+    named = written(tmp_path / "kb.json", [["title", "image"], *content, ["Owl", "b", "c"]])
+    *_, (_, error) = entries(JSON_ROWS, named)
+    assert isinstance(error, ValueError) and "3 values, but 2 names of fields" in str(error)
+
+
+def test_lines_with_commas_lines_that_are_damaged_and_values_of_several_lines(tmp_path: Path) -> None:
+    path, values = tmp_path / "kb.jsonl", [FOX, HEN]
+    for text in (",\n".join(map(json.dumps, values)) + ",\n", "\n".join(json.dumps(row, indent=1) for row in values)):
+        path.write_text(text)
+        assert rows(JSON_ROWS, path) == values
+    path.write_bytes(b'{"id": 1, "ti\n\n{"title": "Hen"}\n{"title": "F\xfcchse im Wald"}\n7\n')
+    found = [(where.rpartition(": ")[2], str(row)) for where, row in entries(JSON_ROWS, path)]
+    assert [where for where, _ in found] == ["line 1", "line 3", "line 4", "line 5"]
+    assert "Unterminated string" in found[0][1] and "line 4: not UTF-8" in found[2][1]
+    assert found[3][1] == f"{path}: line 5: expected an object, but found a number"
+
+
+def test_yaml_values_stay_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "kb.yaml.gz"
+    path.write_bytes(gzip.compress(b"- title: 1984\n  id: 007\n  on: yes\n  x: null\n  y: Null\n  born: 2001-02-03\n"))
+    expected = {"title": "1984", "id": "007", "on": "yes", "x": None, "y": "Null", "born": "2001-02-03"}
+    assert rows(JSON_ROWS, path) == [expected]
+    (tmp_path / "kb.yml").write_text("title: Fox\n---\ntitle: Hen\n")
+    assert [row["title"] for row in rows(JSON_ROWS, tmp_path / "kb.yml")] == ["Fox", "Hen"]
+    (tmp_path / "kb.yml").write_text("a: b\n  c: [")
+    with pytest.raises(ValueError, match=r"kb\.yml: line 2: not YAML \(mapping values"):
+        entries(JSON_ROWS, tmp_path / "kb.yml")
+
+
+@settings(max_examples=60)
+@given(
+    table=st.lists(st.tuples(st.text(min_size=1), st.integers(), st.none() | st.booleans()), min_size=1, max_size=5),
+    orient=st.sampled_from(["records", "split", "index", "columns", "list", "table"]),
+    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-32"]),
+    plain=st.booleans(),
+)
+def test_every_layout_holds_the_same_rows(
+    tmp_path_factory: pytest.TempPathFactory, table: list[tuple[Any, ...]], orient: str, encoding: str, plain: bool
+) -> None:
+    names = ("title", "size", "wild")
+    path = tmp_path_factory.mktemp("frame") / "kb.json"
+    path.write_bytes(json.dumps(laid_out(names, table, orient, range(len(table))), ensure_ascii=plain).encode(encoding))
+    assert rows(JSON_ROWS, path) == [dict(zip(names, row, strict=True)) for row in table]

@@ -1,0 +1,184 @@
+"""A folder is the union of its files: readers, groups, copies, and what is named as not read."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from indexes.knowledge.bad_entries import SkippedEntries
+from indexes.knowledge.folder import UNION, contents_of
+from indexes.knowledge.groups import Groups
+from indexes.knowledge.ledger import Ledger
+from indexes.knowledge.reading import read_knowledge_base
+from retriever.types import Entity
+from tests.fakes.images import write_image
+
+NAMES = ("Brass Lantern", "Copper Kettle", "Tin Whistle", "Iron Stove")
+
+
+def text(name: str) -> str:
+    return f"The {name.lower()} was bought at a fair and hangs in the kitchen beside the door."
+
+
+def slug(name: str) -> str:
+    return name.lower().replace(" ", "-")
+
+
+def rows(folder: str = "img") -> list[dict[str, str]]:
+    return [{"name": name, "description": text(name), "image": f"{folder}/{slug(name)}.png"} for name in NAMES]
+
+
+def put(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def images(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, color in zip(NAMES, ("red", "green", "blue", "white"), strict=True):
+        write_image(folder / f"{slug(name)}.png", color, side=200)
+
+
+def read(kb: Path, **names: str) -> dict[str, Entity]:
+    return {entity.title: entity for entity in read_knowledge_base(kb, names=names)}
+
+
+def left_out(kb: Path) -> dict[str, int]:
+    ledger = Ledger(str(kb))
+    list(read_knowledge_base(kb, ledger=ledger))
+    return {loss["reason"]: loss["count"] for loss in ledger.to_json()["left_out"]}
+
+
+def as_json(folder: Path) -> None:
+    put(folder / "things.json", json.dumps(rows()))
+
+
+def as_lines(folder: Path) -> None:
+    put(folder / "things.jsonl", "\n".join(map(json.dumps, rows())))
+
+
+def as_csv(folder: Path) -> None:
+    lines = [f'{row["name"]},"{row["description"]}",{row["image"]}' for row in rows()]
+    put(folder / "things.csv", "\n".join(["name,description,image", *lines]))
+
+
+def as_yaml(folder: Path) -> None:
+    for row in rows():
+        put(folder / f"{slug(row['name'])}.yml", "".join(f"{key}: {value}\n" for key, value in row.items()))
+
+
+def as_xml(folder: Path) -> None:
+    things = "".join(
+        f"<thing>{''.join(f'<{key}>{value}</{key}>' for key, value in row.items())}</thing>" for row in rows()
+    )
+    put(folder / "things.xml", f"<things>{things}</things>")
+
+
+def as_pages(folder: Path) -> None:
+    for row in rows():
+        body = f"<h1>{row['name']}</h1><p>{row['description']}</p><img src='/{row['image']}' width=300 height=300>"
+        put(folder / f"{slug(row['name'])}.html", f"<html><title>{row['name']}</title><body>{body}</body></html>")
+
+
+def as_notes(folder: Path) -> None:
+    for row in rows():
+        put(folder / f"{slug(row['name'])}.md", f"# {row['name']}\n\n{row['description']}\n\n![](/{row['image']})\n")
+
+
+def as_database(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with sqlite3.connect(folder / "things.sqlite") as database:
+        database.execute("create table things (id integer primary key, name text, description text, image text)")
+        values = [(row["name"], row["description"], row["image"]) for row in rows()]
+        database.executemany("insert into things (name, description, image) values (?, ?, ?)", values)
+    database.close()
+
+
+CATALOGS = [as_json, as_lines, as_csv, as_yaml, as_xml, as_pages, as_notes, as_database]
+
+
+@pytest.mark.parametrize("write", CATALOGS)
+def test_a_catalog_is_read_whatever_stands_beside_it(tmp_path: Path, write) -> None:  # type: ignore[no-untyped-def]
+    write(tmp_path / "data")
+    images(tmp_path / "img")
+    alone = read(tmp_path)
+    assert set(alone) == set(NAMES)
+    put(tmp_path / "README.md", "# An app\n\nIt shows things.\n")
+    put(tmp_path / "CHANGELOG.md", "# Changes\n\nNone.\n")
+    put(tmp_path / "package.json", '{"name": "app", "version": "1.0.0", "description": "An app that shows things."}')
+    put(tmp_path / "prompt.md", "# Remarks\n\nHow these were written down: in the evening.\n")
+    put(tmp_path / "web/index.html", "<html><title>App</title><body><div id=root></div></body></html>")
+    put(tmp_path / "web/templates/thing.html", "<html><body>{{ thing.name }} {% block text %}{% endblock %}</body></html>")
+    put(tmp_path / "papers/letter.docx", b"PK")
+    beside = read(tmp_path)
+    assert {title: beside[title] for title in NAMES} == alone
+    assert set(beside) == {*NAMES, "Remarks"}
+    reasons = left_out(tmp_path)
+    assert reasons["settings of programs"] == 1
+    assert sum(count for reason, count in reasons.items() if "*.docx" in reason and "pandoc" in reason) == 1
+
+
+def test_a_readme_is_an_entity_where_nothing_else_is(tmp_path: Path) -> None:
+    put(tmp_path / "README.md", "# Lantern\n\nIt is made of brass.\n")
+    assert list(read(tmp_path)) == ["Lantern"]
+
+
+def test_tables_with_the_same_numbers_keep_both(tmp_path: Path) -> None:
+    for table in ("cats", "dogs"):
+        put(tmp_path / f"{table}.csv", f"id,title,text\n1,One of {table},It sleeps.\n2,Two of {table},It eats.\n")
+    entities = read_knowledge_base(tmp_path)
+    assert [entity.id for entity in entities] == ["1", "2", "dogs.csv#1", "dogs.csv#2"]
+
+
+def test_copies_in_another_folder_are_left_out(tmp_path: Path) -> None:
+    as_json(tmp_path / "src")
+    as_json(tmp_path / "dist")
+    assert len(list(read_knowledge_base(tmp_path))) == len(NAMES)
+    assert left_out(tmp_path)["copies of entities in other files"] == len(NAMES)
+
+
+def test_one_bad_entry_is_not_the_end_of_a_small_table(tmp_path: Path) -> None:
+    table = put(tmp_path / "t.csv", "id,title,text\n" + "".join(f"{n},Thing {n},Text.\n" for n in range(19)) + "a,b,c,d\n")
+    skipped = SkippedEntries()
+    assert len(list(read_knowledge_base(table, skipped=skipped))) == 19
+    assert (skipped.count, skipped.total) == (1, 20)
+    with pytest.raises(ValueError, match="line 21: 4 values"):
+        list(read_knowledge_base(table, skipped=SkippedEntries(0)))
+
+
+def test_groups_are_named_with_the_flag_that_leaves_them_out(tmp_path: Path) -> None:
+    as_yaml(tmp_path / "data")
+    images(tmp_path / "img")
+    for name in "abc":
+        put(tmp_path / f"docs/{name}.md", f"# Page {name}\n\nHow to use the app.\n")
+    groups = Groups()
+    list(groups.counting(read_knowledge_base(tmp_path, groups=groups)))
+    assert [(one.pattern, one.entities, one.with_image) for one in groups.all()] == [("data/*", 4, 4), ("docs/*", 3, 0)]
+    assert any("--skip 'docs/*'" in line for line in groups.notes())
+    assert set(read(tmp_path, skip="docs/*")) == set(NAMES)
+
+
+def test_data_in_a_program_is_named(tmp_path: Path) -> None:
+    as_notes(tmp_path)
+    things = "\n".join(f"  {{\n    name: 'Thing {n}',\n    text: 'It is blue.',\n  }}," for n in range(40))
+    put(tmp_path / "src/things.js", f"export const things = [\n{things}\n];\n")
+    put(tmp_path / "src/app.js", "import { things } from './things';\nfor (const thing of things) {\n  draw(thing);\n}\n")
+    assert [count for reason, count in left_out(tmp_path).items() if "*.js" in reason] == [1]
+
+
+def test_a_folder_of_documents_only_says_how_to_convert_them(tmp_path: Path) -> None:
+    put(tmp_path / "a.docx", b"PK")
+    with pytest.raises(ValueError, match=r"1 files \*.docx: a document; convert it to Markdown, as with: pandoc"):
+        list(read_knowledge_base(tmp_path))
+
+
+def test_only_one_reader_reads_with_a_format(tmp_path: Path) -> None:
+    as_json(tmp_path)
+    put(tmp_path / "note.md", "# A note\n\nIt has words.\n")
+    assert contents_of(tmp_path).format == UNION
+    assert [entity.title for entity in read_knowledge_base(tmp_path, "markdown")] == ["A note"]
+    assert {entity.title for entity in read_knowledge_base(tmp_path, "jsonl")} == set(NAMES)

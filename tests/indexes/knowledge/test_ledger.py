@@ -1,0 +1,243 @@
+"""What is kept or left out is counted by difference: each word and picture of a document, with a reason."""
+
+from __future__ import annotations
+
+import random
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from indexes.knowledge.document import Block, Cell, Document, Heading, Part, Picture, Table
+from indexes.knowledge.ledger import MOST_REASONS, OTHER, Ledger, Reason, summary_of, table_of, warning_of, words_in
+from indexes.knowledge.understanding.tables import table_lines
+from retriever.types import ArticleImage, Entity, Section
+from retriever.unspaced import count_words
+
+KINDS = ["", "", "", "", "navigation", "templates"]
+
+
+def entity_of(*texts: str, title: str = "Fox", images: tuple[ArticleImage, ...] = ()) -> Entity:
+    return Entity("fox", title, tuple(Section(title, text, n) for n, text in enumerate(texts)), images=images)
+
+
+def account_of(document: Document, entity: Entity | None, *reasons: Reason, images: tuple[Reason, ...] = ()) -> Any:
+    ledger = Ledger("kb")
+    ledger.count(document, entity, reasons, images, "kb/a.md")
+    return ledger.to_json()
+
+
+def lost(account: Any) -> dict[str, int]:
+    return {loss["reason"]: loss["count"] for loss in account["left_out"]}
+
+
+def kept_and_source(document: Document, entity: Entity | None) -> tuple[int, int]:
+    words = account_of(document, entity)["words"]
+    return words["kept"], words["source"]
+
+
+@given(st.lists(st.text(alphabet="ab é\u2013\n\t漢ひก한हи😀", max_size=12)))
+def test_words_are_counted_as_by_their_definition(texts: list[str]) -> None:
+    assert words_in(texts) == sum(map(count_words, texts))
+
+
+class Maker:
+    """Makes documents of words that occur once, and entities of a part of them."""
+
+    def __init__(self, seed: int, *, distinct: bool) -> None:
+        self.draw, self._numbers, self._distinct = random.Random(seed), count(), distinct
+
+    def text(self, most: int) -> str:
+        numbers = [next(self._numbers) if self._distinct else self.draw.randrange(9) for _ in range(most)]
+        signs = [self.draw.choice(["", "", "", ",", ".", "…"]) for _ in numbers]
+        return " ".join(f"word{number}{sign}" for number, sign in zip(numbers, signs, strict=True))
+
+    def part(self) -> Part:
+        kind = self.draw.choice(KINDS)
+        choice = self.draw.randrange(4)
+        if choice == 0:
+            return Heading(2, self.text(self.draw.randint(1, 3)))
+        if choice == 1:
+            head = tuple(Cell(self.text(1), header=True) for _ in range(3))
+            return Table((head, *(tuple(Cell(self.text(2)) for _ in range(3)) for _ in range(2))), kind=kind)
+        return Block(self.text(self.draw.randint(1, 60)), kind=kind)
+
+    def entity(self, parts: list[Part], facts: dict[str, str]) -> Entity:
+        sections = []
+        for number, part in enumerate(parts):
+            title = part.text if isinstance(part, Heading) else "Fox"
+            lines = table_lines(part.rows) if isinstance(part, Table) else [part.text]
+            sections.append(Section(title, "\n".join(lines) if not isinstance(part, Heading) else "", number))
+        lines = [f"{label.capitalize()}: {value}" for label, value in facts.items()]
+        return Entity("fox", "Fox", (*sections, Section("Facts", "\n".join(lines), len(sections))))
+
+
+def words_of(part: Part) -> int:
+    if isinstance(part, Table):
+        return sum(words_in([cell.text]) for row in part.rows for cell in row)
+    return words_in([part.text])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_words_kept_and_left_out_are_those_of_the_source(seed: int) -> None:
+    make = Maker(seed, distinct=True)
+    parts = [make.part() for _ in range(make.draw.randint(0, 12))]
+    values = {f"label{n}": make.text(make.draw.randint(1, 8)) for n in range(make.draw.randint(0, 5))}
+    document = Document(parts, values | {"title": "Fox", "url": "https://x.example/a", "size": True}, title="Fox")
+    kept = [part for part in parts if isinstance(part, Heading) or make.draw.random() < 0.7]
+    facts = {label: value for label, value in values.items() if make.draw.random() < 0.7}
+    gone = [part for part in parts if part not in kept]
+    reasons = [("facts of no use", value) for label, value in values.items() if label not in facts]
+    account = account_of(document, make.entity(kept, facts), *reasons)
+    total = sum(map(words_of, parts)) + sum(words_in([value]) for value in values.values())
+    furniture = sum(words_of(part) for part in gone if getattr(part, "kind", "") == "navigation")
+    assert account["words"]["source"] == total - furniture
+    assert account["words"]["kept"] == sum(map(words_of, kept)) + sum(words_in([text]) for text in facts.values())
+    expected = {
+        "facts of no use": sum(words_in([text]) for _, text in reasons),
+        "templates": sum(words_of(part) for part in gone if getattr(part, "kind", "") == "templates"),
+        "navigation": furniture,
+        "other words": sum(words_of(part) for part in gone if not getattr(part, "kind", "")),
+    }
+    assert lost(account) == {reason: number for reason, number in expected.items() if number}
+    assert all(loss["places"] >= 1 and loss["example"].startswith("a.md: word") for loss in account["left_out"])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_sum_holds_for_words_that_are_repeated(seed: int) -> None:
+    make = Maker(seed, distinct=False)
+    parts = [make.part() for _ in range(make.draw.randint(0, 12))]
+    kept = [part for part in parts if make.draw.random() < 0.5]
+    account = account_of(Document(parts), make.entity(kept, {}), ("ends", make.text(20)))
+    words = {unit: sum(loss["count"] for loss in account["left_out"] if loss["unit"] == unit) for unit in ("words",)}
+    assert account["words"]["source"] == account["words"]["kept"] + words["words"]
+    assert 0 <= account["words"]["kept"] <= sum(map(words_of, parts))
+
+
+def test_what_an_entity_repeats_is_no_source() -> None:
+    head = tuple(Cell(name, header=True) for name in ("Part", "Height", "Age"))
+    table = Table((head, *[(Cell("Nave"), Cell("8 m"), Cell("9"))] * 9))
+    document = Document([Heading(2, "Care"), Heading(3, "Diet"), Block("It eats mice."), Heading(3, "Sleep"), table])
+    lines = "\n".join(table_lines(table.rows))
+    sections = (Section("Care: Diet", "It eats mice.", 0), Section("Care: Sleep", lines, 1))
+    assert kept_and_source(document, Entity("a", "Church", sections)) == (45, 45)
+
+
+FORMS: list[tuple[Document, str]] = [
+    (Document([Block("A fox/dog, Leeds\u2013Bradford; and mice.")]), "A fox / dog, leeds bradford and (mice)"),
+    (Document([Block("mice birds")]), "mice,birds"),
+    (Document(values={"text": "<p>It <b>runs</b>.</p><script>x = 1</script>"}), "It runs."),
+    (Document(values={"text": "**It** [runs](https://x.example/a)&nbsp;far."}), "It runs far."),
+    (Document([Heading(1, "Fox"), Block("Text.")], {"title": "Fox", "name": "fox"}), "Text."),
+    (Document(values={"weight": 6.0, "wild": True, "seen": None, "page": "https://x.example"}), "Weight: 6"),
+    (Document(values={"file": "iVBORw0KGgo" * 20, "image": {"src": "a.jpg", "width": 640}}), "Facts"),
+    (Document([Block("高さは十米。")]), "高さは十米。"),
+]
+
+
+@pytest.mark.parametrize(("document", "text"), FORMS)
+def test_forms_of_the_same_words(document: Document, text: str) -> None:
+    account = account_of(document, entity_of(text, images=(ArticleImage("a.jpg"),)))
+    assert account["left_out"] == [] and account["words"]["kept"] == account["words"]["source"]
+    assert "kept 100.0 %" in summary_of(account)
+
+
+def test_all_means_all() -> None:
+    text = " ".join(f"word{number}" for number in range(5000))
+    account = account_of(Document([Block(f"{text} end")]), entity_of(text))
+    assert account["words"] == {"source": 5001, "kept": 5000}
+    assert summary_of(account) == "kept 99.9 % of 5,001 words; left out: other words 1 word in 1 place, e.g. a.md: end"
+    assert warning_of(account) == ""  # so few
+
+
+def test_a_document_that_is_left_out_counts_for_its_reason() -> None:
+    document = Document([Heading(1, "License"), Block("One two.", (Picture("a.png"),))])
+    account = account_of(document, None, ("licenses", ""))
+    assert (account["words"], lost(account)) == ({"source": 3, "kept": 0}, {"licenses": 3})
+    assert lost(account_of(document, None, ("navigation", ""))) == {"navigation": 3}
+    assert account_of(document, None, ("navigation", ""))["words"] == {"source": 0, "kept": 0}
+
+
+def test_articles_that_readers_yield() -> None:
+    whole = Entity("a", "A", (Section("A", "a b", 0), Section("Past", "c d e", 1), Section("External links", "f g", 2)))
+    ledger = Ledger("kb.json")
+    reasons = [("sections titled External links", "External links\nf g")]
+    ledger.count(whole, Entity("a", "A", whole.sections[:2]), reasons, [], "kb.json: entry 1 ('a')")
+    ledger.count(whole, None, [("entries", "")], [], "kb.json: entry 2 ('b')")
+    assert ledger.to_json()["words"] == {"source": 20, "kept": 6}  # with the titles of sections
+    assert lost(ledger.to_json()) == {"sections titled External links": 4, "entries": 10}
+    assert ledger.left_out["sections titled External links"].example == "entry 1 ('a'): f g"
+
+
+def test_pictures_are_counted_by_name() -> None:
+    pictures = tuple(
+        map(Picture, ("../a/fox.jpg", "fox-300x200.jpg", "icon.svg", "den.png?x=1", "data:image/png;base64,AA"))
+    )
+    document = Document([Block("Text.", pictures), Block("", (Picture("ad.gif"),), kind="advertisements")])
+    entity = entity_of("Text.", images=(ArticleImage("a/fox.jpg"),))
+    account = account_of(document, entity, images=(("icons", "img/icon.svg"),))
+    losses = {loss["reason"]: (loss["count"], loss["unit"], loss["example"]) for loss in account["left_out"]}
+    assert losses == {
+        "icons": (1, "images", "a.md: img/icon.svg"),
+        "advertisements": (1, "images", "a.md: ad.gif"),
+        "other images": (2, "images", "a.md: den.png?x=1"),
+    }
+    assert warning_of(account).startswith("kept 100.0 % of 1 word; left out: other images 2 images, e.g. a.md: den.png")
+    inside = entity_of("Text.", images=(*entity.images, ArticleImage("embedded:a.md#1.png"), ArticleImage("den.png")))
+    assert lost(account_of(document, inside)) == {"other images": 1, "advertisements": 1}
+    assert lost(
+        account_of(Document(values={"photos": ["b/x.jpg", "y.jpg"]}), entity_of(images=(ArticleImage("x.jpg"),)))
+    ) == {"other images": 1}
+
+
+def test_captions_are_words() -> None:
+    pictures = Picture("a.jpg", "An alternative", "A red fox"), Picture("b.jpg", "The den"), Picture("c.jpg", "below")
+    document = Document([Block("What stands below.", pictures)])
+    images = (ArticleImage("a.jpg", 0, "A red fox"), ArticleImage("b.jpg"), ArticleImage("c.jpg"))
+    account = account_of(document, entity_of("What stands below.", images=images))
+    assert (account["words"], lost(account)) == ({"source": 8, "kept": 6}, {"other words": 2})
+
+
+def test_the_account_as_text() -> None:
+    ledger = Ledger("kb")
+    ledger.count(
+        Document([Block("a b c d"), Block("x y", kind="navigation")]), entity_of("a b"), [("ends", "d")], [], "kb/a.md"
+    )
+    ledger.leave_out("entries that cannot be used", "kb/b.md", 3, "entities")
+    account = ledger.to_json()
+    assert account == {
+        "words": {"source": 4, "kept": 2},
+        "pictures": {"files": 0, "found": 0, "rule": ""},
+        "left_out": [
+            {"reason": "entries that cannot be used", "unit": "entities", "count": 3, "places": 1, "example": "b.md"},
+            {"reason": "navigation", "unit": "furniture", "count": 2, "places": 1, "example": "a.md: x y"},
+            {"reason": "ends", "unit": "words", "count": 1, "places": 1, "example": "a.md: d"},
+            {"reason": "other words", "unit": "words", "count": 1, "places": 1, "example": "a.md: c"},
+        ],
+    }
+    assert warning_of(account) == summary_of(account)
+    assert summary_of(account) == (
+        "kept 50.0 % of 4 words; left out: entries that cannot be used 3 entities, e.g. b.md; navigation 2 words in "
+        "1 place, e.g. a.md: x y; ends 1 word in 1 place, e.g. a.md: d; other words 1 word in 1 place, e.g. a.md: c"
+    )
+    assert [line.split() for line in table_of(account)][1:3] == [
+        ["entries", "that", "cannot", "be", "used", "3", "entities", "1", "b.md"],
+        ["navigation", "2", "furniture", "1", "a.md:", "x", "y"],
+    ]
+
+
+def test_the_number_of_reasons_is_limited() -> None:
+    ledger = Ledger()
+    for number in range(MOST_REASONS + 5):
+        ledger.leave_out(f"files of kind {number}", "x", 2, "files")
+    losses = ledger.to_json()["left_out"]
+    assert len(losses) == MOST_REASONS + 1 and (losses[-1]["reason"], losses[-1]["count"]) == (OTHER, 10)
+
+
+def test_values_may_be_nested_deeply() -> None:
+    value: Any = "end"
+    for _ in range(5000):
+        value = [value]
+    assert kept_and_source(Document(values={"a": value}), entity_of("end")) == (1, 1)
