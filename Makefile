@@ -59,7 +59,7 @@ test-gpu: $(call gpu_ready,dev)  ## run the tests that need a CUDA device; witho
 
 test-archives: .venv/dev.stamp  ## download public ZIM archives (12 MB) and run the tests that read them
 	./tests/fetch_archives.sh
-	$(BIN)/python -m pytest tests/indexes/knowledge/formats/test_real_archives.py $(ARGS)
+	$(BIN)/python -m pytest tests/indexes/knowledge/readers/test_real_archives.py $(ARGS)
 
 test-lavis: .venv/dev.stamp .venv-lavis/stamp  ## compare step 2's model with LAVIS, in a separate environment (1.4 GB)
 	$(BIN)/python -m tests.lavis.ours artifacts/lavis

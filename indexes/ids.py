@@ -38,6 +38,15 @@ class SeenHashes:
             self._table = table
         return new
 
+    def __contains__(self, value: int) -> bool:
+        """Returns whether a hash was added."""
+        place = (value or 1) % len(self._table)
+        while (taken := self._table[place]) != 0:
+            if taken == (value or 1):
+                return True
+            place = (place + 1) % len(self._table)
+        return False
+
     @staticmethod
     def _put(table: NDArray[np.int64], value: int) -> bool:
         place = value % len(table)

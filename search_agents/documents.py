@@ -17,9 +17,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from indexes.html_source import INVISIBLE, decode_html, parse, remove
 from indexes.knowledge.readers.html import plain_html
-from indexes.knowledge.readers.html_kinds import INVISIBLE, remove
-from indexes.knowledge.readers.html_source import decode_html, parse
 from retriever.models.bm25 import BM25
 
 _FEW_ELEMENTS, _MOST_ELEMENTS = 20_000, 200_000

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches archives by others for tests/indexes/knowledge/formats/test_real_archives.py, at fixed commits: 12 MB in DIR, no copy in git.
+# Fetches archives by others for tests/indexes/knowledge/readers/test_real_archives.py, at fixed commits: 12 MB in DIR, no copy in git.
 # Usage: tests/fetch_archives.sh [DIR]
 set -euo pipefail
 target=${1:-$(cd "$(dirname "$0")/.." && pwd)/artifacts/archives}

@@ -10,6 +10,15 @@ NUMBER = (
     r"seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|half|several|hundreds?|thousands?|"
     r"millions?|billions?|trillions?|dozens?)"
 )
+SCALE = r"(?:hundred|thousand|million|billion|trillion|dozen)"
+UNIT = (
+    rf"(?:{SCALE}|sq(?:uare)? \w+|cubic \w+|k?m[\u00b2\u00b3]?|[cmµ]m|mi|miles?|"
+    r"(?:kilo|centi|milli)?(?:met(?:er|re)|gram|lit(?:er|re))s?|ft|feet|foot|in(?=\W|$)(?! \w)|inch(?:es)?|yards?|"
+    r"k?g|mg|lbs?|pounds?|oz|ounces?|st|stone|t|tons?|tonnes?|ha|hectares?|acres?|[mcd]?l|years?|yrs?|months?|weeks?|days?|hours?|hrs?|h|"
+    r"minutes?|mins?|seconds?|secs?|s|percent|per cent|kcal|kj|mph|km/h|rpm|degrees?|°?[cf]|"
+    r"[gmk]?wh?|watts?|volts?|v|hz|bar|psi|[kmgt]b|"
+    r"[€£$¥₹]|dollars?|euros?|francs?|kr|kron(?:er|or|e|a)|pesos?|yen|yuan|rupees?|zloty|cents?|pence|usd|eur|gbp|chf|jpy)"
+)
 _TIME = r"(?:seconds?|minutes?|hours?|days?|weeks?|months?|years?)"
 MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|"
@@ -23,6 +32,7 @@ _UNIT_WORD = re.compile(
 )
 """Measures with a unit, and what a question counts if it asks for one."""
 _SHARE = re.compile(r"\bper ?cent|%|\bpercentage|\bshare\b|\bproportion", re.IGNORECASE)
+_SIZE = re.compile(r"\bhow (?:tall|high|wide|deep|thick|heavy|far)\b", re.IGNORECASE)
 _YEAR = re.compile(r"\b(?:what|which) year\b", re.IGNORECASE)
 _ONE_YEAR = re.compile(r"(?<!\d)(?:1\d|20)\d\d(?!\d)")
 _DATE_ASKED = re.compile(r"^(?:in |since |from )?(?:when|(?:what|which) year)\b", re.IGNORECASE)
@@ -57,7 +67,8 @@ _BREAK = re.compile(r"; |[.!?][\"\u201d')]* ")
 _PERIOD = re.compile(r"(?<!\d)((?:1\d|20)\d\d)\s?(?:-|\u2013|to|until|and)\s?((?:1\d|20)\d\d|\d\d)(?!\d)")
 _DATE = rf"(?:\d{{1,2}} {MONTH}(?: \d{{4}})?|{MONTH} \d{{1,2}}(?:, \d{{4}})?|\d{{4}})"
 _FIGURES = re.compile(rf"\W*{NUMBER}(?:[\s-]*(?:{NUMBER}|%|{_TIME}|{MONTH}|to|or|and))*\W*", re.IGNORECASE)
-_DATED = re.compile(rf"(?<=[^\W\d_]),? \(?{_DATE}\)?$", re.IGNORECASE)
+_DATED = re.compile(rf"(?<=[^\W\d_])(?:, | \(|, \(){_DATE}\)?$", re.IGNORECASE)
+_MEASURED_LAST = re.compile(rf",? \(?\d[\d.,]*\s?{UNIT}\.?\)?$", re.IGNORECASE)
 _UNNAMED = re.compile(rf"\d|^{MONTH}$", re.IGNORECASE)
 _COUNTED_TIME = re.compile(rf"%|\bper ?cent\b|{NUMBER} {_TIME}\b", re.IGNORECASE)
 _LASTING = re.compile(r"\bhow long\b.*\b(?:takes?|taken|taking|took|lasts?|lasted)\b", re.IGNORECASE)
@@ -84,7 +95,7 @@ def kind_of_answer(question: str, context: str = "") -> Callable[[str, int, int]
     units = _UNIT_WORD.search(question)
     time_counted = counted is not None and re.fullmatch(_TIME, counted[1], re.IGNORECASE) is not None
     year, named, share = _YEAR.search(question), _NAMED.match(question), _SHARE.search(question)
-    dated = _DATE_ASKED.search(question)
+    dated, size = _DATE_ASKED.search(question), _SIZE.search(question)
     choice, against = _CHOICE.match(question.strip()), _AGAINST.search(question)
     lasting = _LASTING.search(question)
     photograph, excluded = _PHOTOGRAPH.search(question), _EXCEPT.match(question)
@@ -104,7 +115,7 @@ def kind_of_answer(question: str, context: str = "") -> Callable[[str, int, int]
             return False
         if not named and not dated and _is_label(text, start, end):
             return False
-        if share and not _HAS_NUMBER.search(span):
+        if (share or size) and not _HAS_NUMBER.search(span):
             return False
         if named and (_FIGURES.fullmatch(span) or _VERB.search(span)):
             return False
@@ -148,7 +159,7 @@ def core(text: str, start: int, end: int, question: str) -> tuple[int, int]:
     if not _WHEN.search(question) and (found := _DATED.search(span)) and not _UNNAMED.search(span[: found.start()]):
         return start, start + found.start()
     if _ONE_OF_ALL.search(question) and not _MEASURED.search(question):
-        found = re.search(r",? \(?\d[\d.,]*\s?[^\W\d_]{1,12}\.?\)?$", span)
+        found = _MEASURED_LAST.search(span)
         if found and not re.search(r"\d", span[: found.start()]) and not _HEDGES.fullmatch(span[: found.start()]):
             return start, start + found.start()
     return start, end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -18,6 +19,7 @@ from torch.nn.functional import linear
 from generators.reader import BASE
 from retriever.models.bert import load_bert
 from retriever.models.precision import int8_is_fast, quantize
+from retriever.models.section_encoder import SectionEncoder
 from retriever.types import FloatArray
 
 LENGTH = 256
@@ -86,6 +88,8 @@ SCALE = ".scale"
 """Ends the name of the scales of a matrix's changes."""
 TOKENS = 4096
 """Maximum number of tokens, padding included, that go through the encoder at once."""
+CACHED = 1 << 12
+"""Maximum number of questions and lines whose vectors are kept."""
 
 
 class SpanModel:
@@ -95,6 +99,7 @@ class SpanModel:
         encoder: The encoder.
         tokenizer: Its tokenizer.
         head: Weight of the head, float32 [2, hidden], and its bias, [2].
+        meanings: Encodes sentences.
         confidence: Weights of the logistic regression that estimates whether an answer is right; the last is its bias.
         threshold: The confidence below which the reader should abstain.
     """
@@ -104,11 +109,13 @@ class SpanModel:
         encoder: nn.Module,
         tokenizer: Tokenizer,
         head: tuple[Tensor, Tensor],
+        meanings: SectionEncoder,
         confidence: Sequence[float] = (1.0, 0.0, 0.0, 0.0),
         threshold: float = 0.0,
     ) -> None:
         self.encoder, self.tokenizer, self._head = encoder, tokenizer, head
         self._confidence, self.threshold = tuple(confidence), threshold
+        self._meanings, self._vectors = meanings, dict[str, FloatArray]()
 
     @classmethod
     def load(cls, path: Path = WEIGHTS_FILE, int8: bool | None = None) -> SpanModel:
@@ -144,6 +151,15 @@ class SpanModel:
                 found[i] = scored[row, : len(windows[i].ids)]
         return found
 
+    def likeness(self, question: str, lines: Sequence[str]) -> FloatArray:
+        """Returns the cosines of a question's meaning with those of lines, float32 [lines]."""
+        if unknown := [text for text in dict.fromkeys((question, *lines)) if text not in self._vectors]:
+            if len(self._vectors) > CACHED:
+                self._vectors.clear()
+                unknown = [question, *lines]
+            self._vectors.update(zip(unknown, self._meanings.encode_questions(unknown), strict=True))
+        return np.stack([self._vectors[line] for line in lines]) @ self._vectors[question]
+
     def confidence(self, signs: Sequence[float]) -> float:
         """Returns the probability that an answer is right, from its signs (`reader.signs_of`)."""
         total = sum(weight * sign for weight, sign in zip(self._confidence, (*signs, 1.0), strict=True))
@@ -156,10 +172,12 @@ def _load(path: Path, int8: bool) -> SpanModel:
     own = load_file(path)
     head = own.pop("head.weight").float(), own.pop("head.bias").float()
     confidence, threshold = own.pop("confidence").tolist(), float(own.pop("threshold"))
+    base = copy.deepcopy(encoder, {id(one): one for name, one in encoder.named_parameters() if name not in own})
     _change(encoder, own, path)
     if int8:
         quantize(encoder)
-    return SpanModel(encoder, tokenizer, head, confidence, threshold)
+        quantize(base)
+    return SpanModel(encoder, tokenizer, head, SectionEncoder(base, tokenizer, BASE), confidence, threshold)
 
 
 @torch.no_grad()

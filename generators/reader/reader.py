@@ -104,7 +104,8 @@ def _read(
     for (number, position, window), scored in zip(rows, scores, strict=True):
         question, sections, behind = requests[number]
         section = sections[position]
-        span = best_span(window, scored, question, section.text, section.entity_title, section.section_title)
+        titles = section.entity_title, section.section_title
+        span = best_span(window, scored, question, section.text, *titles, model.likeness)
         if span is None:
             continue
         old = best.get(number)

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from generators.reader.kinds import MONTH, NUMBER, core, kind_of_answer
+from generators.reader.kinds import MONTH, NUMBER, SCALE, UNIT, core, kind_of_answer
 from generators.reader.model import Window
+from generators.reader.values import Likeness, gains, whole_item
 from retriever.deixis import without_deixis
 from retriever.lexical import best_label, implied, labels_of, rarity, tokenize
 from retriever.types import FloatArray
@@ -23,6 +24,10 @@ LABELED = 3.0
 """Nats that a value gains whose label has exactly the question's words."""
 NAMED = 2.0
 """Nats that a number gains before what the question counts, and a name behind the question's verb and "by"."""
+BINOMIAL = 8.0
+"""Nats that a value in the form of a species' name gains if the question asks for a Latin name."""
+_SPECIES = re.compile(r"\b(?:latin|binomial|scientific\w*|botanical|zoological)\b", re.IGNORECASE)
+_BINOMIAL = re.compile(r"(?<=[:=|] )[A-Z][a-z]+ (?:[x\u00d7] )?[a-z-]{3,}(?= *(?:$|[\n(,;.|]))")
 _SENTENCE_END = re.compile(
     r"""\n|(?:(?<![A-Z])[a-z]{3}|\d|[)\]"\u201d])[.!?]["\u201d')\]]*\s+(?=["\u201c'(\[]*[A-Z])"""
 )
@@ -33,18 +38,9 @@ _WORD = re.compile(r"(?:[^\W_]|(?<=\d)[.,:/](?=\d)|(?<=\w)[-'\u2019.&_@](?=\w))+
 _BEFORE, _AFTER = "$€£¥#+\u00b1~<>\u2264\u2265\u2212-", "%\u00b0\u2033\u2032\"'€£$\u00b2\u00b3"
 """Signs that belong to the word after or before them if they touch it."""
 _AMOUNT = NUMBER
-_SCALE = r"(?:hundred|thousand|million|billion|trillion|dozen)"
-_UNIT = (
-    rf"(?:{_SCALE}|sq(?:uare)? \w+|cubic \w+|k?m[\u00b2\u00b3]?|[cmµ]m|mi|miles?|"
-    r"(?:kilo|centi|milli)?(?:met(?:er|re)|gram|lit(?:er|re))s?|ft|feet|foot|in(?=\W|$)(?! \w)|inch(?:es)?|yards?|"
-    r"k?g|mg|lbs?|pounds?|oz|ounces?|st|stone|t|tons?|tonnes?|ha|hectares?|acres?|[mcd]?l|years?|yrs?|months?|weeks?|days?|hours?|hrs?|h|"
-    r"minutes?|mins?|seconds?|secs?|s|percent|per cent|kcal|kj|mph|km/h|rpm|degrees?|°?[cf]|"
-    r"[gmk]?wh?|watts?|volts?|v|hz|bar|psi|[kmgt]b|"
-    r"[€£$¥₹]|dollars?|euros?|francs?|kr|kron(?:er|or|e|a)|pesos?|yen|yuan|rupees?|zloty|cents?|pence|usd|eur|gbp|chf|jpy)"
-)
-_PART = rf"\s\d[\d.,]*\s?{_UNIT}(?!\w)"
-_MORE = re.compile(rf"(?:\s?-?(?:%|\u00b0\s?[CF]?|{_UNIT})(?!\w))+(?:{_PART})?", re.IGNORECASE)
-_SCALES = re.compile(rf"(?:\s{_SCALE}(?!\w))+", re.IGNORECASE)
+_PART = rf"\s\d[\d.,]*\s?{UNIT}(?!\w)"
+_MORE = re.compile(rf"(?:\s?-?(?:%|\u00b0\s?[CF]?|{UNIT})(?!\w))+(?:{_PART})?", re.IGNORECASE)
+_SCALES = re.compile(rf"(?:\s{SCALE}(?!\w))+", re.IGNORECASE)
 _ANOTHER_PART = re.compile(_PART, re.IGNORECASE)
 _MONTH_AFTER = re.compile(rf"\s{MONTH}(?:\s\d{{4}})?(?!\w)", re.IGNORECASE)
 _ENDS_IN_MONTH = re.compile(rf"(?<!\w){MONTH}$", re.IGNORECASE)
@@ -52,7 +48,7 @@ _YEAR_AFTER = re.compile(r"(?:\s\d{1,2},)?\s(?:1\d|20)\d\d(?!\w)")
 _LAST_NUMBER = re.compile(r",? (?:and|or) \d[\d.]*(?![\d,])")
 _ENDS_IN_DAY = re.compile(r"(?<![\d.,])\d{1,2}$")
 _ENDS_IN_AMOUNT = re.compile(rf"(?<!\w){_AMOUNT}$", re.IGNORECASE)
-_ENDS_IN_UNIT = re.compile(rf"(?<!\w)\d[\d.,]*\s?{_UNIT}$", re.IGNORECASE)
+_ENDS_IN_UNIT = re.compile(rf"(?<!\w)\d[\d.,]*\s?{UNIT}$", re.IGNORECASE)
 _HOW_MANY = re.compile(r"\bhow many\b", re.IGNORECASE)
 _WORDS = re.compile(r"[^\W_]+")
 _COUNTED = re.compile(r"\bhow many (\w{3,})", re.IGNORECASE)
@@ -80,7 +76,13 @@ class Span(NamedTuple):
 
 
 def best_span(
-    window: Window, scores: FloatArray, question: str, text: str, title: str, heading: str = ""
+    window: Window,
+    scores: FloatArray,
+    question: str,
+    text: str,
+    title: str,
+    heading: str = "",
+    likeness: Likeness | None = None,
 ) -> Span | None:
     """Returns the best span of a window, `None` if no words are in it.
 
@@ -91,7 +93,9 @@ def best_span(
         text: The section.
         title: The article's title, which is no answer.
         heading: The section's title.
+        likeness: Compares the meaning of the question with that of labeled values; without it, only words count.
     """
+    null = float(scores[0].sum())
     count = len(window.places)
     inside = slice(window.begin, window.begin + count)
     first, last = _bounds(text)
@@ -110,9 +114,13 @@ def best_span(
         line = np.searchsorted(lines, places, side="right")
         matches, ends = _label_matches(text, question)
         behind = places >= ends[line]
-        pairs += LABELED * (matches[line] * behind)[:, None]
-        pairs += NAMED * np.isin(places, _named_places(text, question))[:, None]
-    null = float(scores[0].sum())
+        pairs += np.where(behind, LABELED * matches[line], 0)[:, None]
+        gaining, nats = _named_places(text, question)
+        pairs += nats * np.isin(places, gaining)[:, None]
+        if likeness is not None:
+            best = np.full(len(lines) + 1, -np.inf, np.float32)
+            np.maximum.at(best, line, np.where(behind, pairs.max(1) - null, -np.inf))
+            pairs += (gains(question, text, best, likeness)[line] * behind)[:, None]
     flat = pairs.ravel()
     tried = np.argpartition(-flat, min(_TRIED, len(flat) - 1))[:_TRIED] if len(flat) else np.zeros(0, int)
     total = np.logaddexp(np.logaddexp.reduce(flat), null) if len(flat) else null
@@ -126,7 +134,9 @@ def best_span(
             break
         i, j = divmod(int(place), count)
         start, end = whole(text, window.places[i][0], window.places[j][1], counted)
-        end = _without_echo(text, start, _rest_of_list(text, start, end), question)
+        if not counted:
+            start, end = whole_item(text, start, end)
+        end = _without_echo(text, start, end, question)
         start, end = core(text, start, end, question)
         if _folded(text[start:end]) != named and fits(text, start, end):
             return Span(start, end, float(flat[place]) - null, float(flat[place] - total))
@@ -140,6 +150,7 @@ def _label_matches(text: str, question: str) -> tuple[FloatArray, NDArray[np.int
     own = tokenize(asked)
     known = [*own, *implied(asked)]
     matches, ends, place, wholes = list[float](), list[int](), 0, list[frozenset[str]]()
+    meant = [word for word in implied(asked) if word not in own]  # "Height" first, then "Elevation"
     for line in text.split("\n"):
         labels = list(labels_of(_spelled_out(line, asked)))
         matches.append(best_label(labels, known, own, rarity))
@@ -154,19 +165,29 @@ def _label_matches(text: str, question: str) -> tuple[FloatArray, NDArray[np.int
         same = alike[label & words]
         if matches[number] and any(other < label for other in same[: bisect_left(same, len(label), key=len)]):
             matches[number] = 0
+    present = next((word for word in meant if any(word in label for label in wholes)), "")
+    for number, label in enumerate(wholes):
+        if present not in label and not label.isdisjoint(meant) and label.isdisjoint(own):
+            matches[number] = -np.inf
     return np.array(matches, np.float32), np.array(ends)
 
 
 @lru_cache(maxsize=64)  # a text is read window by window
-def _named_places(text: str, question: str) -> list[int]:
-    """Returns where numbers stand before what a question counts ("two tracks"), or names behind its verb and "by"."""
+def _named_places(text: str, question: str) -> tuple[list[int], float]:
+    """Returns where numbers stand before what a question counts ("two tracks"), or names behind its verb and "by".
+
+    Or values in the form of a species' name, if that is asked for; and what they gain, in nats.
+    """
+    if _SPECIES.search(question):
+        return [found.start() for found in _BINOMIAL.finditer(text)], BINOMIAL
     if counted := _COUNTED.search(question):
         thing = rf"(?<![\w.,])((?:{_HEDGE}\s)?)({_AMOUNT})(?:\s[^\W\d]+){{0,2}}?\s{re.escape(_stem(counted[1]))}\w*"
-        return [found.start(part) for found in re.finditer(thing, text, re.IGNORECASE) for part in (1, 2)]
+        return [found.start(part) for found in re.finditer(thing, text, re.IGNORECASE) for part in (1, 2)], NAMED
     if _WHO.search(question):
         verbs = "|".join(re.escape(word) for word in _WORDS.findall(question) if len(word) > 3)
-        return [found.end() for found in re.finditer(rf"\b(?:{verbs}) by (?:the )?", text, re.I)] if verbs else []
-    return []
+        behind = re.finditer(rf"\b(?:{verbs}) by (?:the )?", text, re.IGNORECASE) if verbs else ()
+        return [found.end() for found in behind], NAMED
+    return [], NAMED
 
 
 def _stem(word: str) -> str:
@@ -262,15 +283,6 @@ def _without_echo(text: str, start: int, end: int, question: str) -> int:
             found.pop()
             end = found[-1].end() if found else start + amount.end()
     return end
-
-
-def _rest_of_list(text: str, start: int, end: int) -> int:
-    """Returns the end of a list of short parts without labels if only its beginning was chosen: "a" of "Of: a; b"."""
-    line = text[end:].partition("\n")[0]
-    if not re.search(r":\s*$", text[max(0, start - 4) : start]) or not re.match(r"\s?;", line) or ":" in line:
-        return end
-    parts = [part for part in line.split(";") if part.strip()]
-    return end + len(line.rstrip()) if all(len(part.split()) <= 4 for part in parts) else end
 
 
 def _balanced(text: str, start: int, end: int) -> tuple[int, int]:

@@ -25,6 +25,7 @@ from indexes.builder.stages import ARTICLE_FILES, BuildRun, write_articles
 from indexes.builder.summarizers import summarize_all
 from indexes.growing import save_array
 from indexes.knowledge.reading import dropped_titles
+from indexes.knowledge.groups import Groups
 from indexes.knowledge.ledger import Ledger
 from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.matching import MatchReport
@@ -138,11 +139,12 @@ def _nothing_to_do(out: Path) -> None:
 def _read_articles(plan: BuildPlan, parts: Path) -> Articles:
     """Writes the articles to `parts` and returns them; leaves nothing behind if the knowledge base is unusable."""
     skipped, ledger, matched = SkippedEntries(plan.knowledge.max_bad), Ledger(str(plan.knowledge.kb)), MatchReport()
+    groups = Groups()
 
     def entities() -> Iterator[Entity]:
-        yield from plan.entities(skipped, ledger, matched)
+        yield from plan.entities(skipped, ledger, matched, groups)
         ledger.images |= matched.counts()
-        ledger.notes += matched.notes()
+        ledger.notes += [*groups.notes(), *matched.notes()]
         write_reading(parts, skipped, ledger)  # before the articles count as complete
 
     try:

@@ -13,6 +13,7 @@ from indexes.builder.summarizers import Summarizer
 from indexes.article_images import ImageUse, note_unsearched
 from indexes.knowledge.knowledge_base import name_of
 from indexes.knowledge.understanding.fields import image_pattern
+from indexes.knowledge.groups import Groups
 from indexes.knowledge.ledger import Ledger
 from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.folder import UNION
@@ -172,7 +173,11 @@ class BuildPlan:
         return ImageUse(keys, sections, self.labels is not None, self.design.trim_borders)
 
     def entities(
-        self, skipped: SkippedEntries, ledger: Ledger | None = None, matched: MatchReport | None = None
+        self,
+        skipped: SkippedEntries,
+        ledger: Ledger | None = None,
+        matched: MatchReport | None = None,
+        groups: Groups | None = None,
     ) -> Iterator[Entity]:
         """Reads the knowledge base, with the images that belong to each entity.
 
@@ -180,11 +185,14 @@ class BuildPlan:
             skipped: Counts bad entries.
             ledger: Counts what is left out.
             matched: Gets how images were matched with entities.
+            groups: Gets the group of each entity, and whether it has an image.
         """
-        found = self.knowledge.articles(skipped, ledger)
+        found = self.knowledge.articles(skipped, ledger, groups)
         found = found if self.image_table is None else self.image_table.applied(found)
         pattern, required = image_pattern(self.knowledge.names or {}), self.labels is None
         entities = with_matched_images(found, self.own_images, pattern, matched, required=required)
+        if groups is not None:
+            entities = groups.counting(entities)
         if ledger is not None:
             entities = note_unsearched(entities, self.use.keys, ledger.notes)
         if self.labels is None:

@@ -27,7 +27,7 @@ PREFIX = "embedded:"
 ARCHIVES = (".zip", ".epub")
 """Extensions of files whose members are read."""
 
-_LARGEST = 64 << 20  # most bytes of an image, and most characters of base64
+_LARGEST = 64 << 20  # most bytes of an image, and of base64
 _LARGEST_TEXT = 512 << 20  # most bytes of a compressed file that are looked at
 _SHORTEST = 100  # fewest characters of base64; shorter ones are placeholders of one pixel
 _WIDEST = 1000  # longest line of base64 that others may follow
@@ -43,14 +43,12 @@ _KINDS = {
     ".svg": re.compile(rb"\s*<(?:svg\b|[?!].*<svg\b)", re.DOTALL),
 }
 """The first bytes of images, by extension."""
-_STARTS = (b"iVBORw", b"9j", b"R0lGOD", b"UklGR", b"Qk", b"SUkqA", b"TU0AK", b"Z0eXB", b"PHN2Zy", b"PD94bW")
-"""What is sought first: parts of the first characters of these in base64."""
 _START = re.compile(
     rb"(?:[/_]|\\/|\\u002[fF]|%2[fF]|&#(?:47|x2[fF]);)9j|AAAA..Z0eXB|Qk.{6,16}AAAA"
     rb"|iVBORw|R0lGOD|UklGR|SUkqA|TU0AK|PHN2Zy|PD94bW",
     re.DOTALL,
 )
-"""The first characters, of which some may be escaped."""
+"""The first characters of images in base64, of which some may be escaped."""
 _LINE = re.compile(
     rb"((?:[A-Za-z0-9+/_-]++|\\/|\\u002[bBfF]|%2[bBfF]|&#(?:43|47|x2[bBfF]);)++)"
     rb"((?:=|%3[dD]|\\u003[dD]|&#(?:61|x3[dD]);){0,2}+)"
@@ -65,7 +63,7 @@ _DRAWING = re.compile(
 """The address of a drawing that is not in base64."""
 _ADDRESS = re.compile(r"\s*data:([\w/+.-]*)([^,]{0,60}),\s*", re.IGNORECASE)
 _ESCAPED = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-_ROWS = {".parquet": "parquet", ".toml": "huggingface", ".zim": "zim"} | dict.fromkeys(
+_ROWS = {".parquet": "parquet", ".toml": "source_file", ".zim": "zim"} | dict.fromkeys(
     (".db", ".sqlite", ".sqlite3"), "database"
 )
 """The modules of `indexes.knowledge.readers` with a function `image_bytes(file, name)`, by extension."""
@@ -100,8 +98,8 @@ def embedded_bytes(data: str) -> bytes | None:
 def _content_of(data: str) -> tuple[bytes, int]:
     """Returns a `data:` address or base64, and where its content begins; the address of a drawing is all content."""
     address = _ADDRESS.match(data.strip(), 0, 200)
-    is_base64 = address is not None and "base64" in address[2].lower()
-    return data.strip().encode(errors="replace"), address.end() if address is not None and is_base64 else 0
+    start = address.end() if address is not None and "base64" in address[2].lower() else 0
+    return data.strip().encode(errors="replace"), start
 
 
 class EmbeddedImages:
@@ -124,43 +122,32 @@ class EmbeddedImages:
 
 
 def _read(file: Path, name: str) -> bytes | None:
-    suffix = file.suffix.lower()
+    suffix, changed = file.suffix.lower(), file.stat().st_mtime_ns
     if suffix in _ROWS:
-        rows = import_module(f"indexes.knowledge.readers.{_ROWS[suffix]}")
-        data: bytes | None = rows.image_bytes(file, name)
+        data: bytes | None = import_module(f"indexes.knowledge.readers.{_ROWS[suffix]}").image_bytes(file, name)
         return data
     member = ""
     if suffix in ARCHIVES:
-        if name in _opened(file, _changed(file)).namelist():
-            data = _member(file, name, _LARGEST + 1)
-            return data if len(data) <= _LARGEST else None
+        archive = _opened(file, changed)
+        if name in archive.namelist():
+            return archive.read(name) if archive.getinfo(name).file_size <= _LARGEST else None
         member, _, name = name.rpartition("#")
-    starts = _places(file, member, _changed(file))[name]
-    with _content(file, member) as text:
-        images = (image for start in starts for image in _images_at(text, int(start)))
+    starts = _places(file, member, changed)[name]
+    with _content(file, member, changed) as text:
+        images = (image for start in starts for image in _images_at(text, start))
         return next((data for key, data in images if key == name), None)
 
 
-def _changed(file: Path) -> tuple[int, int]:
-    state = file.stat()
-    return state.st_mtime_ns, state.st_size
-
-
 @lru_cache(maxsize=8)
-def _opened(file: Path, changed: tuple[int, int]) -> zipfile.ZipFile:
+def _opened(file: Path, changed: int) -> zipfile.ZipFile:
     return zipfile.ZipFile(file)
 
 
-def _member(file: Path, name: str, most: int) -> bytes:
-    with _opened(file, _changed(file)).open(name) as member:
-        return member.read(most)
-
-
 @contextmanager
-def _content(file: Path, member: str) -> Iterator[bytes | mmap.mmap]:
+def _content(file: Path, member: str, changed: int) -> Iterator[bytes | mmap.mmap]:
     """Gives the bytes of a text file, of a member of an archive, or of the only one."""
     if member or file.suffix in PACKED:
-        yield _unpacked(file, member, _changed(file))
+        yield _unpacked(file, member, changed)
     elif not file.stat().st_size:
         yield b""
     else:
@@ -169,31 +156,24 @@ def _content(file: Path, member: str) -> Iterator[bytes | mmap.mmap]:
 
 
 @lru_cache(maxsize=1)
-def _unpacked(file: Path, member: str, changed: tuple[int, int]) -> bytes:
-    if member:
-        return _member(file, member, _LARGEST_TEXT)
-    with opened(file) as stream:
+def _unpacked(file: Path, member: str, changed: int) -> bytes:
+    with _opened(file, changed).open(member) if member else opened(file) as stream:
         return stream.read(_LARGEST_TEXT)
 
 
 @lru_cache(maxsize=64)
-def _places(file: Path, member: str, changed: tuple[int, int]) -> KeyTable:
+def _places(file: Path, member: str, changed: int) -> KeyTable:
     """Returns where the images in a text begin, by their names."""
-    with _content(file, member) as text:
-        return KeyTable((name, start) for start in _starts(text) for name, _ in _images_at(text, start))
+    with _content(file, member, changed) as text:
+        return KeyTable((hash(name), start) for start in _starts(text) for name, _ in _images_at(text, start))
 
 
 def _starts(text: bytes | mmap.mmap) -> Iterator[int]:
     yield from (match.start() for match in _DRAWING.finditer(text))
-    for part in _STARTS:
-        place = text.find(part)
-        while place >= 0:
-            match = _START.search(text, max(0, place - 6), place + 24)
-            if match is not None and match.start() <= place < match.end():
-                start = match.start()
-                if _kind_of(_blocks(text[start : start + 2 * _HEAD], 0)[0]):
-                    yield start
-            place = text.find(part, place + 1)
+    for match in _START.finditer(text):
+        start = match.start()
+        if _kind_of(_blocks(text[start : start + 2 * _HEAD], 0)[0]):
+            yield start
 
 
 def _images_at(text: bytes | mmap.mmap, start: int) -> Iterator[tuple[str, bytes]]:

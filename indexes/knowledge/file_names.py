@@ -1,17 +1,14 @@
-"""The names of the image files in a folder, millions of them in little memory, and tables to find them by keys."""
+"""The files in a folder and its subfolders, without those of systems and programs, and a table of many keys."""
 
 from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import overload
 
 import numpy as np
-
-from indexes.knowledge.image_names import IMAGE_SUFFIXES
-from retriever.types import IntArray
 
 _SYSTEM = frozenset({"@eadir", "__macosx", "$recycle.bin", "system volume information", "lost+found", "#recycle"})
 """Folders of operating systems and file managers, in lower case; hidden ones need not be listed."""
@@ -22,21 +19,24 @@ _INDEX = frozenset({"manifest.json", "entities.jsonl"})
 _LOGSEQ = ("logseq", "config.edn")
 """The folder in which Logseq keeps its settings and backups of the notes, and a file in it."""
 
+Refused = Callable[[str, OSError | None], object]
+"""Is called with the path of a link or folder that is not read, and the error if there is one."""
+
 
 def is_hidden(name: str) -> bool:
     """Returns whether a file or folder is hidden, or made by a system, a file manager or a package manager."""
     return name.startswith(".") or name.lower() in _SYSTEM or name in _PACKAGES
 
 
-def image_files(folder: Path, refused: Callable[[str, OSError | None], object]) -> Iterator[str]:
-    """Yields the paths of the image files under a folder, see `files_under`; links out of it are refused."""
-    return files_under(folder, IMAGE_SUFFIXES, refused, outside=False)
+def is_inside(path: str, root: str) -> bool:
+    """Returns whether a path, its links resolved, is under a folder given by its real path."""
+    return os.path.realpath(path).startswith(os.path.join(root, ""))
 
 
 def files_under(
     folder: Path,
     suffixes: tuple[str, ...],
-    refused: Callable[[str, OSError | None], object] = lambda path, error: None,
+    refused: Refused = lambda path, error: None,
     *,
     outside: bool = True,
 ) -> Iterator[str]:
@@ -50,8 +50,8 @@ def files_under(
 
     def walk(inner: str) -> Iterator[str]:
         try:
-            with os.scandir(os.path.join(root, inner)) as found:
-                entries = sorted(found, key=lambda entry: entry.name)
+            with os.scandir(os.path.join(root, inner)) as scanned:
+                entries = sorted(scanned, key=lambda entry: entry.name)
         except OSError as error:
             refused(inner, error)
             return
@@ -98,45 +98,12 @@ def unread_folders(folder: Path, suffixes: tuple[str, ...]) -> tuple[dict[str, O
             closed[path] = error
         elif os.path.isdir(link):
             files = (file for _, _, names in os.walk(link) for file in names)
-            elsewhere[f"{path} leads to {os.path.realpath(link)}"] = sum(
-                file.lower().endswith(suffixes) for file in files
-            )
+            number = sum(file.lower().endswith(suffixes) for file in files)
+            elsewhere[f"{path} leads to {os.path.realpath(link)}"] = number
 
     for _ in files_under(folder, suffixes, refused):
         pass
     return closed, elsewhere
-
-
-def is_inside(path: str, root: str) -> bool:
-    """Returns whether a path, its links resolved, is under a folder given by its real path."""
-    return os.path.realpath(path).startswith(os.path.join(root, ""))
-
-
-class FileNames(Sequence[str]):
-    """The names of many files, in as many bytes as they have characters and 8 more each."""
-
-    def __init__(self, names: Iterable[str]) -> None:
-        data, ends = bytearray(), array("q", [0])
-        for name in names:
-            data += os.fsencode(name)
-            ends.append(len(data))
-        self._data, self._ends = bytes(data), ends
-
-    def __len__(self) -> int:
-        """Number of names."""
-        return len(self._ends) - 1
-
-    @overload
-    def __getitem__(self, number: int) -> str: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[str]: ...
-    def __getitem__(self, number: int | slice) -> str | list[str]:
-        """Returns a name, or the names of a slice."""
-        if isinstance(number, slice):
-            return [self[one] for one in range(*number.indices(len(self)))]
-        if not 0 <= number < len(self):
-            raise IndexError(number)
-        return os.fsdecode(self._data[self._ends[number] : self._ends[number + 1]])
 
 
 class KeyTable:
@@ -146,18 +113,17 @@ class KeyTable:
     caller that cannot bear one mistake in 10^13 look-ups compares the names themselves.
     """
 
-    def __init__(self, pairs: Iterable[tuple[str, int]]) -> None:
+    def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Takes the hashes of the keys with their numbers."""
         hashes, numbers = array("q"), array("q")
-        for key, number in pairs:
-            hashes.append(hash(key))
+        for hashed, number in pairs:
+            hashes.append(hashed)
             numbers.append(number)
-        found = np.frombuffer(hashes, np.int64) if hashes else np.empty(0, np.int64)
-        order = np.argsort(found, kind="stable")
-        self._hashes = found[order]
-        self._numbers = (np.frombuffer(numbers, np.int64) if numbers else np.empty(0, np.int64))[order]
+        order = np.argsort(np.array(hashes, np.int64), kind="stable")
+        self._hashes = array("q", np.array(hashes, np.int64)[order].tobytes())
+        self._numbers = array("q", np.array(numbers, np.int64)[order].tobytes())
 
-    def __getitem__(self, key: str) -> IntArray:
-        """Returns the numbers of a key in the order in which they were given, int64; none for an unknown key."""
-        start, end = np.searchsorted(self._hashes, hash(key), "left"), np.searchsorted(self._hashes, hash(key), "right")
-        found: IntArray = self._numbers[start:end]
-        return found
+    def __getitem__(self, key: str) -> array[int]:
+        """Returns the numbers of a key in the order in which they were given; none for an unknown key."""
+        start = bisect_left(self._hashes, hash(key))
+        return self._numbers[start : bisect_right(self._hashes, hash(key), start)]

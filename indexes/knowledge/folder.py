@@ -18,6 +18,8 @@ from retriever.wording import counted
 UNION = "folder"  # the format of a folder whose files have several
 _FILLED = (".html", ".htm", ".xhtml", ".json", ".csv", ".xml", ".yml", ".yaml")  # files that programs make of templates
 _LISTED = 3
+_SIGNS = {"jsonl": (b"{", b"["), "website": (b"<html", b"<!doctype html"), "parquet": (b"par1",)}
+_BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
 @dataclass(slots=True)
@@ -90,11 +92,17 @@ def _reader_of(path: Path) -> Reader:
     start = beginning_of(path)
     every = readers()
     by_name = (one for one in every if named.suffix.lower() in one.suffixes and one.recognizes(path, start))
-    by_content = (one for one in every if start and one.recognizes(path, start))
+    by_content = (one for one in every if start and _is_content_of(one, path, start))
     if (reader := next(by_name, None) or next(by_content, None)) is None:
         known = ", ".join(sorted({suffix for one in every for suffix in one.suffixes}))
         raise ValueError(f"{path}: unknown extension; known are {known}; name the format with --kb-format")
     return reader
+
+
+def _is_content_of(reader: Reader, path: Path, start: bytes) -> bool:
+    """Returns whether a file with any extension is one of a reader's, some of which ask only for the extension."""
+    signs = _SIGNS.get(reader.name)
+    return reader.recognizes(path, start) if signs is None else start.lstrip(_BLANK).lower().startswith(signs)
 
 
 def _recognized(file: Path, candidates: Sequence[Reader], reader: Reader | None) -> Reader | None:

@@ -67,7 +67,7 @@ class Groups:
         start = 0 if shared in ("", ".") else len(shared) + 1
         patterns = []
         for reader, folder, is_file in self._numbers:
-            top = folder[:start] + folder[start:].partition("/")[0] if len(folder) > start else ""
+            top = folder[:start] + folder[start:].partition("/")[0] if len(folder) > start else folder
             patterns.append((reader, (f"{top}/*" if top else "*") if is_file else folder))
         counts: dict[tuple[str, str], list[int]] = {}
         for number, has_image in zip(self._of, self._with_image, strict=False):

@@ -20,7 +20,11 @@ class Identities:
     def __init__(self, *, several: bool) -> None:
         self._several = several
         self._seen, self._titles, self._copies = SeenHashes(), SeenHashes(), SeenHashes()
-        self._count = 0
+        self._count, self._path, self._of_file = 0, "", list[int]()
+
+    def skip(self) -> None:
+        """Counts an entry that is no entity, so that numbers in ids are those of entries."""
+        self._count += 1
 
     def of(self, entity: Entity, place: str, path: str) -> Entity | ValueError | None:
         """Returns an entity with an id of its own, or why it cannot be used; `None` for a copy of another one.
@@ -28,6 +32,8 @@ class Identities:
         An entity without an id is called by its title, with its number if an earlier one has the same title.
         """
         self._count += 1
+        if self._several and self._is_copy(entity, path):
+            return None
         if not entity.id and entity.title:
             is_new = self._titles.add(hash_id(entity.title))
             entity = replace(entity, id=entity.title if is_new else f"{entity.title} ({self._count})")
@@ -35,17 +41,24 @@ class Identities:
             return ValueError(f"{place}: {field}: not valid Unicode (surrogates not allowed)")
         if not entity.id:
             return ValueError(f"{place}: field 'id' is empty")
-        is_copy = self._several and not self._copies.add(hash_id(_content(entity)))
         if self._seen.add(hash_id(entity.id)):
             return entity
-        if is_copy:
-            return None
         whole = PurePosixPath(path)
         others = (whole.with_suffix("").as_posix(), path) if is_whole_file(place, path) else (f"{path}#{entity.id}",)
         other = next((id for id in others if self._several and self._seen.add(hash_id(id))), None)
         if other is None:
             return ValueError(f"{place}: field 'id': {entity.id!r} occurs a second time; every entity needs its own")
         return replace(entity, id=other)
+
+    def _is_copy(self, entity: Entity, path: str) -> bool:
+        """Returns whether another file has the same entity, with the same texts."""
+        if path != self._path:
+            for content in self._of_file:
+                self._copies.add(content)
+            self._path, self._of_file = path, []
+        content = hash_id(_content(entity))
+        self._of_file.append(content)
+        return bool(entity.sections) and content in self._copies
 
 
 def is_whole_file(place: str, path: str) -> bool:

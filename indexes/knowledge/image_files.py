@@ -7,30 +7,39 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import takewhile
+from mimetypes import guess_type
 from pathlib import Path
 from threading import RLock
 from typing import NamedTuple
 from unicodedata import normalize
 
-from indexes.knowledge import image_names
-from indexes.knowledge.embedded import PREFIX, image_kind
-from indexes.knowledge.file_names import FileNames, KeyTable, files_under, image_files, is_inside
-from indexes.knowledge.image_keys import loose_key
-from indexes.knowledge.image_names import IMAGE_SUFFIXES, Parts
-from retriever.wording import counted
+from indexes.knowledge.embedded import PREFIX
+from indexes.knowledge.file_names import KeyTable, files_under, is_inside
+from indexes.knowledge.image_names import (
+    IMAGE_SUFFIXES,
+    Parts,
+    fold,
+    is_embedded,
+    is_remote,
+    loose_key,
+    names_of,
+    paths_of,
+    plain_path,
+    split_name,
+    stem_of,
+)
 
 _SMALL = frozenset({"thumb", "thumbs", "thumbnail", "thumbnails", "small", "mini", "preview", "previews", "cache"})
 """Names of folders for smaller copies of images."""
-_LISTED, _SAMPLE, _START = 3, 50, 1000
+_NOTES = ("another letter case", "another form of Unicode", "another folder")
+_LISTED = 3
 
 
 class Lookup(NamedTuple):
-    """The result of looking up an image.
+    """The path of an image's file under the folder, or `None`.
 
-    Attributes:
-        name: The path of its file under the folder, or `None`.
-        note: How this path differs from what is written, "" if only in the folders above; or why there is no file.
-            Examples follow a colon.
+    The note says how it differs from what is written, other than in the folders above, or why there is none. Examples
+    follow a colon.
     """
 
     name: str | None
@@ -60,17 +69,19 @@ class ImageFiles:
         several, the one nearest to the file that names it. If these are different images, none is found. A remote
         image must agree in more than its name. Neither `..` nor a link leads out of the folder.
         """
-        if image_names.is_embedded(written):
+        if is_embedded(written):
             return Lookup(None, "embedded in the text")
         link = ""
-        for name in image_names.names_of(written, own_file):
+        for name in names_of(written, own_file):
             path = os.path.join(self._root, name)
-            if os.path.isfile(path) and not name.rpartition("/")[2].startswith("._"):  # made by macOS
+            if os.path.isfile(path) and not _is_other(name):
                 if is_inside(path, self._root):
                     return Lookup(name)
                 link = link or name
-        found = self._alike(written, own_file) if self.listed else Lookup(None, "no file at any suffix of its path")
-        return Lookup(None, self._of_link(link)) if link and found.name is None else found
+        if not self.listed:
+            return Lookup(None, self._of_link(link) if link else "no file at any suffix of its path")
+        alike = self._alike(written, own_file)
+        return Lookup(None, self._of_link(link)) if link and alike.name is None else alike
 
     def path_of(self, written: str, own_file: str) -> str:
         """Returns the path of an image under the folder, also if there is no file; "" for a `data:` address.
@@ -79,31 +90,27 @@ class ImageFiles:
         """
         if written.startswith(PREFIX):
             return written
-        found = self.find(written, own_file).name
-        if found is not None or image_names.is_embedded(written) or written.rstrip().endswith("/"):
-            return found or ""
-        return written.strip() if image_names.is_remote(written) else image_names.plain_path(written, own_file)
+        name = self.find(written, own_file).name
+        if name is not None or is_embedded(written) or written.rstrip().endswith("/"):
+            return name or ""
+        return written.strip() if is_remote(written) else plain_path(written, own_file)
 
     @cached_property
-    def names(self) -> FileNames:
+    def names(self) -> list[str]:
         """The paths of the image files, in the order of a walk from the top."""
         with self._listing:
             self.refused.clear()
-            found = FileNames(image_files(self.folder, self._refuse))
-            self.refused += [] if len(found) else self._without_extension()
-            return found
+            names = list(files_under(self.folder, IMAGE_SUFFIXES, self._refuse, outside=False))
+            return names
 
-    def _without_extension(self) -> Iterator[str]:
-        """Yields the reason why files are not read that have no extension, if most of them are images."""
-        names = [name for name in files_under(self.folder, ("",)) if "." not in _last(name)]
-        images = [name + kind for name in names[:_SAMPLE] if (kind := _kind_of(self.folder / name))]
-        if 2 * len(images) > len(names[:_SAMPLE]):
-            yield f"{counted(len(names), 'file')} without an extension; name images like {images[0]}"
+    @cached_property
+    def _by_stem(self) -> KeyTable:
+        with self._listing:
+            return KeyTable((hash(loose_key(stem_of(name))), number) for number, name in enumerate(self.names))
 
     def _refuse(self, path: str, error: OSError | None) -> None:
-        self.refused.append(
-            f"cannot be read ({error.strerror}): {path or self.folder}" if error else self._of_link(path)
-        )
+        reason = f"cannot be read ({error.strerror}): {path or self.folder}" if error else self._of_link(path)
+        self.refused.append(reason)
 
     def _of_link(self, name: str) -> str:
         """Returns the reason why a link is not followed, and how to allow it."""
@@ -116,83 +123,56 @@ class ImageFiles:
 
     def _alike(self, written: str, own_file: str) -> Lookup:
         """Looks up an image by its name alone, in any folder."""
-        paths, own = list(image_names.paths_of(written, own_file)), tuple(own_file.split("/")[:-1])
+        paths, home = list(paths_of(written, own_file)), tuple(own_file.split("/")[:-1])
         for same_extension in (True, False):
-            likeness, found = self._nearest(paths, own, image_names.is_remote(written), same_extension)
-            if len(found) == 1 or (found and self._are_copies(found)):
-                return Lookup(found[0], _NOTES[likeness.same] if same_extension else "another extension")
-            if found:
-                return Lookup(None, f"the name of {len(found)} files: {_listed(found)}")
-        return Lookup(None, self._why_none(paths))
+            likeness, names = self._nearest(paths, home, is_remote(written), same_extension)
+            if len(names) == 1 or (names and self._are_copies(names)):
+                return Lookup(names[0], _NOTES[likeness.same] if same_extension else "another extension")
+            if names:
+                return Lookup(None, f"the name of {len(names)} files: {_listed(names)}")
+        if any(os.path.isdir(os.path.join(self._root, *path)) for path in paths):
+            return Lookup(None, "a folder, not a file")
+        keys = dict.fromkeys(filter(None, (loose_key(split_name(path[-1])[0]) for path in paths)))
+        similar = [self.names[number] for key in keys for number in self._by_stem[key][: _LISTED + 1]]
+        return Lookup(None, "no file of this name" + (f", but similar ones: {_listed(similar)}" if similar else ""))
 
     def _nearest(
-        self, paths: Sequence[Parts], own: Parts, remote: bool, same_extension: bool
+        self, paths: Sequence[Parts], home: Parts, remote: bool, same_extension: bool
     ) -> tuple[_Likeness, list[str]]:
         """Returns the files that agree best with one of the paths, and how well; none without the same name."""
-        best, found = _WORST, list[str]()
+        best, nearest = _Likeness(0, 0, False, 0, -len(IMAGE_SUFFIXES)), list[str]()
         for path in paths:
             for candidate in self._called(path[-1], same_extension):
-                likeness = _likeness(candidate, path, own)
+                likeness = _likeness(candidate, path, home)
                 name_suffices = not remote and (same_extension or len(path) == 1)
                 if likeness.alike < min(1 if name_suffices else 2, candidate.count("/") + 1) or likeness < best:
                     continue
-                found = [] if likeness > best else found
+                nearest = [] if likeness > best else nearest
                 best = likeness
-                found += [candidate] if candidate not in found else []
-        return best, found
+                nearest += [candidate] if candidate not in nearest else []
+        return best, nearest
 
     def _called(self, name: str, same_extension: bool) -> Iterator[str]:
         """Yields the files with a name, or those that differ from it in their extension only."""
-        stem, extension = image_names.split_name(image_names.fold(name))
-        for number in self._by_stem[stem]:
-            candidate = self.names[int(number)]
-            other = image_names.split_name(image_names.fold(candidate.rpartition("/")[2]))
+        stem, extension = split_name(fold(name))
+        for number in self._by_stem[loose_key(stem)]:
+            other = split_name(fold(self.names[number].rpartition("/")[2]))
             if other[0] == stem and (other[1] == extension) == same_extension:
-                yield candidate
-
-    @cached_property
-    def _by_stem(self) -> KeyTable:
-        with self._listing:
-            return KeyTable(
-                (image_names.split_name(image_names.fold(_last(name)))[0], number)
-                for number, name in enumerate(self.names)
-            )
-
-    @cached_property
-    def _by_loose_stem(self) -> KeyTable:
-        with self._listing:
-            return KeyTable(
-                (loose_key(image_names.split_name(_last(name))[0]), number) for number, name in enumerate(self.names)
-            )
+                yield self.names[number]
 
     def _are_copies(self, names: Sequence[str]) -> bool:
         first, *others = (os.path.join(self._root, name) for name in names)
-        return len(names) <= _LISTED and all(filecmp.cmp(first, one, shallow=False) for one in others)
-
-    def _why_none(self, paths: Sequence[Parts]) -> str:
-        """Returns the reason why no file has the name, with the most similar names."""
-        if any(os.path.isdir(os.path.join(self._root, *path)) for path in paths):
-            return "a folder, not a file"
-        stems = dict.fromkeys(loose_key(image_names.split_name(path[-1])[0]) for path in paths)
-        similar = [self.names[int(number)] for stem in stems if stem for number in self._by_loose_stem[stem][:_LISTED]]
-        return "no file of this name" + (f", but similar ones: {_listed(similar)}" if similar else "")
+        return len(names) <= _LISTED and all(filecmp.cmp(first, other, shallow=False) for other in others)
 
 
-def _kind_of(file: Path) -> str:
-    """Returns the extension that fits the first bytes of a file, "" if they are not those of an image."""
-    try:
-        with file.open("rb") as opened:
-            return image_kind(opened.read(_START))
-    except OSError:
-        return ""
+def _is_other(name: str) -> bool:
+    """Returns whether a file is no image by its name: macOS made it, or it is a sound, a text or a program."""
+    kind = guess_type(name)[0] or "image"
+    return name.rpartition("/")[2].startswith("._") or not kind.startswith("image")
 
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
-
-
-def _last(path: str) -> str:
-    return path.rpartition("/")[2]
 
 
 class _Likeness(NamedTuple):
@@ -205,22 +185,18 @@ class _Likeness(NamedTuple):
     preferred: int  # how usual its extension is, compared with others of the same name
 
 
-_WORST = _Likeness(0, 0, False, 0, -len(IMAGE_SUFFIXES))
-_NOTES = ("another letter case", "another form of Unicode", "another folder")
-
-
-def _likeness(candidate: str, path: Parts, own: Parts) -> _Likeness:
+def _likeness(candidate: str, path: Parts, home: Parts) -> _Likeness:
     """Returns how well a file agrees with a path whose last name is alike except, perhaps, for the extension."""
     parts = candidate.split("/")
-    extension = image_names.split_name(parts[-1])[1]
-    written = [*path[:-1], image_names.split_name(path[-1])[0] + extension]
+    extension = split_name(parts[-1])[1]
+    written = [*path[:-1], split_name(path[-1])[0] + extension]
     pairs = zip(reversed(parts), reversed(written), strict=False)
-    agreeing = list(takewhile(lambda pair: image_names.fold(pair[0]) == image_names.fold(pair[1]), pairs))
-    near = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(parts[:-1], own, strict=False)))
+    agreeing = list(takewhile(lambda pair: fold(pair[0]) == fold(pair[1]), pairs))
+    near = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(parts[:-1], home, strict=False)))
     large = _SMALL.isdisjoint(part.lower() for part in parts[:-1])
-    rank = IMAGE_SUFFIXES.index(extension.lower())
-    return _Likeness(len(agreeing), min(map(_sameness, *zip(*agreeing, strict=True))), large, near, -rank)
+    same = min(_sameness(*pair) for pair in agreeing)
+    return _Likeness(len(agreeing), same, large, near, -IMAGE_SUFFIXES.index(extension.lower()))
 
 
-def _sameness(one: str, other: str) -> int:
-    return 2 if one == other else int(normalize("NFC", one) == normalize("NFC", other))
+def _sameness(name: str, other: str) -> int:
+    return 2 if name == other else int(normalize("NFC", name) == normalize("NFC", other))

@@ -1,45 +1,50 @@
-"""Which of several documents that name the same image it belongs to: a thing's own, not those that list or compare."""
+"""Whose an image is that several documents name, and which of its copies in several sizes stands for all of them."""
 
 from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
-from indexes.knowledge.image_keys import last_name, loose_key, words_of
-from indexes.knowledge.image_names import split_name
-from retriever.types import Entity
+from indexes.knowledge.image_names import (
+    is_drawing,
+    is_large,
+    is_size,
+    loose_key,
+    stem_of,
+    without_size,
+    words_of,
+)
+from indexes.knowledge.image_rules import home_of, last_name
+from indexes.knowledge.sources import ImageSource
+from indexes.svg import size_of
+from retriever.images import ImageError
+from retriever.types import ArticleImage, Entity
 
 _MANY = 1000  # from so many documents on, an image is not compared by their titles
 
 
 class Claim(NamedTuple):
-    """What is to be known of an entity that names an image.
-
-    Attributes:
-        row: The row of the entity.
-        file: Its own file.
-        titles: What it is called.
-        images: The number of images that it names.
-        main: Whether the image is its main image.
-        document: Whether it is all of its own file, unlike a row of a table.
-    """
+    """What is to be known of an entity that names an image."""
 
     row: int
-    file: str
-    titles: tuple[str, ...]
-    images: int
-    main: bool
-    document: bool
+    file: str  # its own file
+    titles: tuple[str, ...]  # what it is called
+    images: int  # number of images that it names
+    main: bool  # whether the image is its main image
+    document: bool  # whether it is all of its own file, unlike a row of a table
 
 
-def claims_of(entity: Entity, file: str, row: int, images: Sequence[str], document: bool) -> dict[str, Claim]:
-    """Returns the claims of an entity from a file to its images, of which the first is the main one."""
-    own = last_name(posixpath.splitext(file)[0]) if document else ""
-    titles = tuple(dict.fromkeys((entity.title, last_name(entity.id), own)))
-    return {name: Claim(row, file, titles, len(images), name == images[0], document) for name in images}
+def claims_of(entity: Entity, row: int, images: Sequence[str]) -> dict[str, Claim]:
+    """Returns the claims of an entity to its images, of which the first is the main one."""
+    file, document = home_of(entity)
+    titles = dict.fromkeys(
+        (entity.title, last_name(entity.id), last_name(posixpath.splitext(file)[0] if document else ""))
+    )
+    return {name: Claim(row, file, tuple(titles), len(images), name == images[0], document) for name in images}
 
 
 def losers(image: str, claims: Sequence[Claim]) -> set[int]:
@@ -52,13 +57,12 @@ def losers(image: str, claims: Sequence[Claim]) -> set[int]:
     for values in _measures(image, claims):
         best = max(values)
         if min(values) < best:
-            return {one.row for one, value in zip(claims, values, strict=True) if one.document and value < best}
+            return {claim.row for claim, value in zip(claims, values, strict=True) if claim.document and value < best}
     return set()
 
 
 def _measures(image: str, claims: Sequence[Claim]) -> Iterator[list[int]]:
-    folder, _, name = image.rpartition("/")
-    stem = split_name(name)[0]
+    folder, stem = posixpath.dirname(image), stem_of(image)
     words, key = set(words_of(stem)), loose_key(stem)
     yield [max(_called(title, words, key) for title in claim.titles) for claim in claims]
     if len(claims) < _MANY:
@@ -75,12 +79,12 @@ def _measures(image: str, claims: Sequence[Claim]) -> Iterator[list[int]]:
 
 def _called(title: str, words: set[str], key: str) -> int:
     """Returns how many words an entity has in common with an image that is called like it, 0 for any other."""
-    own = words_of(title)
-    if not own or all(word.isdecimal() for word in own):
+    of_title = words_of(title)
+    if all(word.isdecimal() for word in of_title):
         return 0
     if loose_key(title) == key:
-        return 1 + len(words) + len(own)
-    return len(own) if words.issuperset(own) else 0
+        return 1 + len(words) + len(of_title)
+    return len(of_title) if words.issuperset(of_title) else 0
 
 
 def without_images(entity: Entity, lost: Set[str], there: Iterable[str]) -> Entity:
@@ -88,4 +92,67 @@ def without_images(entity: Entity, lost: Set[str], there: Iterable[str]) -> Enti
     image = entity.image
     if image is None or image in lost:
         image = next((url for url in there if url not in lost), None)
-    return replace(entity, image=image, images=tuple(one for one in entity.images if one.url not in lost))
+    return replace(entity, image=image, images=tuple(image for image in entity.images if image.url not in lost))
+
+
+def without_copies(entity: Entity, names: Mapping[str, str], source: ImageSource) -> Entity:
+    """Returns an entity with the largest copy alone of each image: of `fox-700.jpg` and `fox@2x.jpg`, the latter.
+
+    The `names` of its images in the source are by their URLs, in order.
+    """
+    largest = _largest_of(names.values(), source) if len(names) > 1 else {}
+    urls = {name: url for url, name in reversed(list(names.items()))}
+    instead = {url: urls[largest[name]] for url, name in names.items() if largest.get(name, name) != name}
+    if not instead:
+        return entity
+    images: dict[str, ArticleImage] = {}  # a copy is there once, with the text of the first one
+    for image in entity.images:
+        url = instead.get(image.url, image.url)
+        images.setdefault(url if url in instead.values() else f"{len(images)}", replace(image, url=url))
+    return replace(entity, image=instead.get(entity.image or "", entity.image), images=tuple(images.values()))
+
+
+def _largest_of(names: Iterable[str], source: ImageSource) -> dict[str, str]:
+    """Returns, for the name of each image of an entity, that of the largest copy among them."""
+    stands: dict[str, str] = {}
+    for group in _grouped(dict.fromkeys(names), lambda name: _key(name, numbers=True)):
+        is_one = len(group) == 1 or _has_sizes(group, source)
+        for copies in [group] if is_one else _grouped(group, lambda name: _key(name, numbers=False)):
+            largest = copies[0] if len(copies) == 1 else max(copies, key=lambda name: _bytes(name, source))
+            stands.update(dict.fromkeys(copies, largest))
+    return stands
+
+
+def _grouped(names: Iterable[str], key: Callable[[str], str]) -> list[list[str]]:
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(key(name), []).append(name)
+    return list(groups.values())
+
+
+def _key(name: str, numbers: bool) -> str:
+    """Returns a path without what says a size."""
+    *folders, last = name.split("/")
+    kept = (folder for folder in folders if not all(map(is_size, words_of(folder))))
+    return "/".join((*kept, without_size(last, numbers)))
+
+
+def _has_sizes(names: Iterable[str], source: ImageSource) -> bool:
+    """Returns whether the numbers in most of the names are the width or height in pixels."""
+    numbers = {name: set(filter(is_large, words_of(stem_of(name)))) for name in names}
+    numbered = [name for name in numbers if numbers[name]]
+    return 2 * sum(not numbers[name].isdisjoint(_pixels(name, source)) for name in numbered) >= len(numbered)
+
+
+def _pixels(name: str, source: ImageSource) -> set[str]:
+    try:
+        return set(map(str, size_of(source.content(name), name)))
+    except (ImageError, OSError):
+        return set()
+
+
+def _bytes(name: str, source: ImageSource) -> int:
+    if is_drawing(name):
+        return 0
+    content = source.content(name)
+    return content.stat().st_size if isinstance(content, Path) else len(content)

@@ -14,10 +14,10 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from indexes.ids import SeenHashes, hash_id
 from indexes.knowledge import sources
 from indexes.knowledge.bad_entries import SkippedEntries
-from indexes.knowledge.groups import Group, Groups
-from indexes.ids import SeenHashes, hash_id
+from indexes.knowledge.groups import Groups
 from indexes.knowledge.knowledge_base import guess_format
 from indexes.knowledge.languages import is_foreign
 from indexes.knowledge.ledger import Ledger, summary_of, table_of
@@ -85,7 +85,10 @@ class Inspection:
             "image_files_refused": self.matched.refused[:LISTED],
             "entries_skipped": self.skipped.count,
             "skipped": self.skipped.listed[:LISTED],
-            "groups": [_group_json(group) for group in self.groups.all()],
+            "groups": [
+                asdict(group) | {option: f"--{option} {quote(group.pattern)}" for option in ("only", "skip")}
+                for group in self.groups.all()
+            ],
             **self.account(),
         }
 
@@ -140,11 +143,6 @@ def inspect_knowledge_base(
     return result
 
 
-def _group_json(group: Group) -> dict[str, Any]:
-    pattern = quote(group.pattern)
-    return asdict(group) | {"only": f"--only {pattern}", "skip": f"--skip {pattern}"}
-
-
 def text_lines(result: Inspection) -> Iterator[str]:
     """Yields the findings as lines for a terminal."""
     for specimen in result.specimens:
@@ -156,8 +154,8 @@ def text_lines(result: Inspection) -> Iterator[str]:
             yield f"  names  {_start('; '.join(entity.names), _START)}"
         yield f"  image  {_image_words(specimen)}"
         for section in entity.sections:
-            start, words = _start(section.text, _START), _words(section.text)
-            yield f"  {section.index:>5}  {section.title}: {start} ({words})"
+            start = _start(" ".join(section.text.split()), _START)
+            yield f"  {section.index:>5}  {section.title}: {start} ({counted(count_words(section.text), 'word')})"
         yield ""
     account = result.account()
     if account["left_out"]:
@@ -193,45 +191,41 @@ def _summary_lines(result: Inspection) -> Iterator[str]:
 
 def html_page(result: Inspection) -> bytes:
     """Returns the findings as an HTML page with its images embedded."""
-    environment = Environment(
-        loader=PackageLoader("indexes.knowledge", "."), autoescape=True, undefined=StrictUndefined
-    )
-    cards = [
-        {
-            "entity": specimen.entity,
-            "image": _image_words(specimen),
-            "data": None if specimen.thumbnail is None else b64encode(specimen.thumbnail).decode(),
-            "sections": [(one, _start(one.text, _PAGE_START), _words(one.text)) for one in specimen.entity.sections],
-        }
-        for specimen in result.specimens
-    ]
-    template = environment.get_template("inspection.html")
-    return template.render(
-        name=result.path.name, summary=list(_summary_lines(result)), ledger=result.account(), cards=cards
-    ).encode()
+    loader = PackageLoader("indexes.knowledge", ".")
+    template = Environment(loader=loader, autoescape=True, undefined=StrictUndefined).get_template("inspection.html")
+    cards = []
+    for specimen in result.specimens:
+        sections = [
+            (one, _start(one.text, _PAGE_START), counted(count_words(one.text), "word"))
+            for one in specimen.entity.sections
+        ]
+        data = None if specimen.thumbnail is None else b64encode(specimen.thumbnail).decode()
+        cards.append({"entity": specimen.entity, "image": _image_words(specimen), "data": data, "sections": sections})
+    summary = list(_summary_lines(result))
+    return template.render(name=result.path.name, summary=summary, ledger=result.account(), cards=cards).encode()
 
 
 def _look_up(entity: Entity, source: ImageSource | None, result: Inspection) -> None:
+    """Counts the main image of an entity."""
     first = next(iter(sources.main_candidates(entity)), None)
-    if first is None:
-        return
-    result.named += 1
-    if source is not None and (name := sources.find_main(source, entity)) is not None:
+    result.named += first is not None
+    name = None if source is None or first is None else sources.find_main(source, entity)
+    if source is not None and name is not None:
         result.found += 1
         with suppress(OSError):  # a build reports it
             content = source.content(name)
             if isinstance(content, Path) and is_pointer(content):
                 reason = "Git LFS pointers instead of images; run git lfs pull"
                 result.ledger.leave_out(reason, f"{entity.id}: {name}", 1, "images")
-    elif len(result.missing) < LISTED:
+    elif first is not None and len(result.missing) < LISTED:
         why = "" if source is None else f" ({sources.why_missing(source, entity)})"
         result.missing.append(f"{first} of {entity.id}{why}")
 
 
 def _specimen(entity: Entity, source: ImageSource | None) -> Specimen:
     first = next(iter(sources.main_candidates(entity)), None)
-    name = None if source is None else sources.find_main(source, entity)
-    if first is None or source is None or name is None:
+    name = None if source is None or first is None else sources.find_main(source, entity)
+    if source is None or name is None:
         return Specimen(entity, first, problem=None if first is None else "missing")
     try:
         image = source.load(name)
@@ -248,9 +242,4 @@ def _image_words(specimen: Specimen) -> str:
 
 
 def _start(text: str, length: int) -> str:
-    text = " ".join(text.split()) if length == _START else text
     return text if len(text) <= length else f"{text[:length].rsplit(' ', 1)[0]} …"
-
-
-def _words(text: str) -> str:
-    return counted(count_words(text), "word")

@@ -1,4 +1,4 @@
-"""The ledger of reading a knowledge base: how much was kept, what was left out, why, and one example of each."""
+"""The ledger of reading a knowledge base: which words and pictures of its documents were left out, and why."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from indexes.knowledge.document import Document, Heading
-from indexes.knowledge.ledger_words import difference_of, part_texts, picture_name, word_keys
+from indexes.knowledge.document import Block, Document, Heading, Table
+from indexes.knowledge.ledger_words import compared, content_of, lost_pictures, part_texts, picture_name, word_keys
 from indexes.knowledge.ledger_words import texts_of as texts_of
 from indexes.knowledge.ledger_words import words_in as words_in
 from retriever.types import Entity
@@ -49,11 +49,13 @@ class Loss:
 class Ledger:
     """Counts what is kept and what is left out; the memory does not depend on the number of entities.
 
-    The words of a source are those of its documents as far as a reader of the page sees them (`difference_of`), without
-    `FURNITURE`. Each is kept, which means that its entity has it, too, or left out, so they are the sum of both.
-    Examples name places relative to `root`. Of `images`, the numbers of files that exist and of entities whose main
-    image was found, and the rule that found them, are there as far as they are known; `notes` say in sentences what
-    else there is to say.
+    The words of a source are those of its documents as far as a reader of the page sees them: headings, blocks, tables,
+    values, and captions of pictures, or else the texts that replace these, without `FURNITURE`. Addresses, files in
+    base64, the sizes of images and yes or no are no words, nor are labels: an entity names what it shows. A heading or
+    a value that repeats a title or another text counts once. Each word is kept, which means that its entity has it,
+    too, or left out. Examples name places relative to `root`. Of `images`, the numbers of files that exist and of
+    entities whose main image was found, and the rule that found them, are there as far as they are known; `notes` say
+    in sentences what else there is to say.
     """
 
     def __init__(self, root: str = "") -> None:
@@ -81,18 +83,25 @@ class Ledger:
             place: The place of the entry, for examples.
         """
         if isinstance(source, Document):
-            difference = difference_of(source, entity)
-            self._kept += difference.words - difference.missing.total()
+            texts, pictures = content_of(source, entity)
             if entity is None:
-                self._lose_all(words, " ".join(difference.missing), difference.words, place)
-            elif difference.missing:
-                self._explain(difference.missing, [*words, *_kinds_of(source)], place)
-            if difference.pictures:
-                pictures = _pictures_by_kind(source)
-                self._explain_pictures(difference.pictures, [*images, *pictures], place)
+                missing = word_keys("\n".join(texts))
+                self._lose(next((reason for reason, _ in words), OTHER_WORDS), " ".join(missing), len(missing), place)
+                return
+            total, lacking = compared(texts, entity)
+            self._kept += total - lacking.total()
+            if lacking:
+                labeled = ((part.kind, "\n".join(part_texts(part))) for part in _labeled(source))
+                self._explain(lacking, [*words, *labeled], place)
+            if lost := lost_pictures(pictures, entity) if pictures else {}:
+                labeled_images = ((part.kind, picture.url) for part in _labeled(source) for picture in part.pictures)
+                for reason, url in (*images, *labeled_images, *((OTHER_IMAGES, url) for url in lost.values())):
+                    if lost.pop(picture_name(url), None) is not None:
+                        self._lose(reason, url, 1, place, "images")
         elif source is not None and entity is None:
-            self._lose_all(words, source.title, words_in(texts_of(source)), place)
-        elif source is not None and entity is not None:
+            reason = next((reason for reason, _ in words), OTHER_WORDS)
+            self._lose(reason, source.title, words_in(texts_of(source)), place)
+        elif entity is not None:
             self._kept += words_in(texts_of(entity))
             for reason, text in words:
                 self._lose(reason, text.partition("\n")[2] or text, words_in([text]), place)
@@ -112,25 +121,12 @@ class Ledger:
             **({"notes": self.notes} if self.notes else {}),
         }
 
-    def _lose_all(self, reasons: Iterable[Reason], text: str, count: int, place: str) -> None:
-        self._lose(next((reason for reason, _ in reasons), OTHER_WORDS), text, count, place)
-
     def _explain(self, missing: Counter[str], reasons: Iterable[Reason], place: str) -> None:
         for reason, text in reasons:
-            count = 0
-            for word in word_keys(text):
-                if missing[word]:
-                    missing[word] -= 1
-                    count += 1
-            self._lose(reason, text, count, place)
-        self._lose(OTHER_WORDS, " ".join(+missing), missing.total(), place)
-
-    def _explain_pictures(self, urls: dict[str, str], reasons: Iterable[Reason], place: str) -> None:
-        for reason, url in reasons:
-            if urls.pop(picture_name(url), None) is not None:
-                self._lose(reason, url, 1, place, "images")
-        for url in urls.values():
-            self._lose(OTHER_IMAGES, url, 1, place, "images")
+            explained = Counter(word_keys(text)) & missing
+            missing -= explained
+            self._lose(reason, text, explained.total(), place)
+        self._lose(OTHER_WORDS, " ".join(missing), missing.total(), place)
 
     def _lose(self, reason: str, text: str, count: int, place: str, unit: Unit = "words") -> None:
         if not count:
@@ -147,17 +143,9 @@ class Ledger:
         loss.places += 1
 
 
-def _kinds_of(document: Document) -> Iterator[Reason]:
-    """Yields the parts that are said to be something else than text, with what they are."""
-    for part in document.parts:
-        if not isinstance(part, Heading) and part.kind:
-            yield part.kind, "\n".join(part_texts(part))
-
-
-def _pictures_by_kind(document: Document) -> Iterator[Reason]:
-    for part in document.parts:
-        if not isinstance(part, Heading) and part.kind:
-            yield from ((part.kind, picture.url) for picture in part.pictures)
+def _labeled(document: Document) -> Iterator[Block | Table]:
+    """Yields the parts that are said to be something else than text."""
+    return (part for part in document.parts if not isinstance(part, Heading) and part.kind)
 
 
 def summary_of(account: Account) -> str:

@@ -6,53 +6,41 @@ import json
 import re
 import tempfile
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import IO, Any
 
 import numpy as np
 
-from indexes.knowledge import image_keys
-from indexes.knowledge.file_names import FileNames
-from indexes.knowledge.image_keys import OWN_FILE, EntityKeys, own_file
-from indexes.knowledge.image_names import is_drawing, is_icon, is_remote, split_name
-from indexes.knowledge.image_owners import Claim, claims_of, losers, without_images
-from indexes.knowledge.image_rules import NO_IMAGES, Rows, Rule, match_files
-from indexes.knowledge.image_sizes import without_copies
+from indexes.knowledge.image_names import is_drawing, is_icon, is_remote, loose_key, standing, stem_of
+from indexes.knowledge.image_owners import Claim, claims_of, losers, without_copies, without_images
+from indexes.knowledge.image_rules import EntityKeys, Rows, Rule, home_of, match_files
 from indexes.knowledge.sources import ImageSource, listings, main_candidates
+from indexes.knowledge.understanding.fields import NO_IMAGES
 from indexes.lines import from_row, to_row
 from retriever.files import as_line
 from retriever.types import ArticleImage, Entity
 from retriever.wording import counted
 
 _ICONS = re.compile(r"(?:^|/)(?:icons?|favicons?|emojis?)/", re.IGNORECASE)  # a folder of icons
+_RULE = re.compile(r"\*?\{[^{}*]+\}|\{[^{}*]+\}/?\*|\./\*")
 _IN_MEMORY = 1 << 26
 _LISTED, _SHOWN = 3, 12
 
 
 @dataclass(slots=True)
 class MatchReport:
-    """What rules give to the entities of a knowledge base.
+    """What rules give to the entities of a knowledge base."""
 
-    Attributes:
-        files: Number of image files, except icons.
-        lacking: Number of entities for which no image is found without rules, of `entities`.
-        entities: Number of entities.
-        given: Number of images that entities get by rules.
-        lost: Number of entities that name images of other ones, which are searched as these only; and an example.
-        rules: What each rule gives, those that come first in doubt first.
-        examples: A file for each rule.
-        refused: Links and folders that were not read, with the reasons.
-    """
-
-    files: int = 0
-    lacking: int = 0
+    files: int = 0  # number of image files, except icons
+    lacking: int = 0  # number of entities for which no image is found without rules
     entities: int = 0
-    given: int = 0
-    lost: tuple[int, str] = (0, "")
-    rules: list[Rule] = field(default_factory=list)
-    examples: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
+    given: int = 0  # number of images that entities get by rules
+    lost: tuple[int, str] = (0, "")  # number of entities that name images of others; an example
+    rules: list[Rule] = field(default_factory=list)  # those that come first in doubt first
+    examples: list[str] = field(default_factory=list)  # a file for each rule
+    refused: list[str] = field(default_factory=list)  # why links and folders were not read
 
     def counts(self) -> dict[str, Any]:
         """Returns the number of image files, and the used rules in words, for the ledger of reading."""
@@ -60,25 +48,23 @@ class MatchReport:
 
     def notes(self) -> list[str]:
         """Describes the reading of a knowledge base: used rules, and files that were not read."""
-        refused = [f"image file not read: {one}" for one in self.refused[:_LISTED]]
-        whose, lost = counted(self.lost[0], "entity"), list[str]()
+        notes = [f"images of {line}" for line in self.used()]
         if self.lost[0]:
-            lost.append(f"images of {whose} belong to others that name them, and are searched there: {self.lost[1]}")
-        return [*(f"images of {line}" for line in self.used()), *lost, *refused]
+            whose = counted(self.lost[0], "entity")
+            notes.append(f"images of {whose} belong to others that name them, and are searched there: {self.lost[1]}")
+        return notes + [f"image file not read: {reason}" for reason in self.refused[:_LISTED]]
 
     def used(self) -> list[str]:
         """Describes the used rules, those first that serve most entities."""
-        used = [rule for rule in self.rules if rule.new]
-        used.sort(key=lambda rule: (-rule.entities, -rule.files))
+        rules = sorted(filter(lambda rule: rule.used, self.rules), key=lambda rule: (-rule.entities, -rule.files))
         lacking = counted(self.lacking, "entity")
-        return [f"{rule.entities:,} of {lacking} by {rule}: {counted(rule.more, 'image')}" for rule in used]
+        return [f"{rule.entities:,} of {lacking} by {rule}: {counted(rule.more, 'image')}" for rule in rules]
 
     def to_json(self) -> list[dict[str, Any]]:
         """Returns the rules for JSON."""
-        fields = ("entities", "conflicts", "used")
         return [
             {"rule": str(rule), "pattern": rule.pattern, "example": example, "files": rule.more}
-            | {name: getattr(rule, name) for name in fields}
+            | {"entities": rule.entities, "conflicts": rule.conflicts, "used": rule.used}
             for rule, example in zip(self.rules, self.examples, strict=True)
         ]
 
@@ -113,105 +99,86 @@ def with_matched_images(
     entity has one.
 
     Raises:
-        ValueError: No entity has an image, although there are image files.
+        ValueError: There is no such pattern. No entity has an image, although there are image files.
     """
     report = MatchReport() if report is None else report
+    if pattern not in ("", NO_IMAGES) and not _RULE.fullmatch(pattern):
+        rules = "{FIELD}, {FIELD}*, *{FIELD}, {FIELD}/* and ./*"
+        raise ValueError(f"--map image={pattern}: no such rule; rules are {rules}, or {NO_IMAGES} for no images")
     folders = [] if source is None or pattern == NO_IMAGES else listings(source)
     if source is None or not folders:
         yield from entities
         return
-    names = _without_icons(FileNames(f"{prefix}{name}" for prefix, files in folders for name in files.names))
-    report.refused = [one for _, files in folders for one in files.refused]
+    names = _without_icons([f"{prefix}{name}" for prefix, files in folders for name in files.names])
+    report.refused = [reason for _, files in folders for reason in files.refused]
     keys, named, lacking = EntityKeys(), _Named(), array("b")
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
         for row, entity in enumerate(entities):
-            found = {url: name for url in main_candidates(entity) if (name := source.find(url)) is not None}
-            lacking.append(0 if found else 1)
-            keys.add(entity, not found or _is_doubtful(*next(iter(found.items()))))
-            named.add(row, own_file(entity), [name for url, name in found.items() if not _is_doubtful(url, name)])
-            spool.write(as_line([to_row(entity), entity.named_after, found]))
-        matches = match_files(names, keys, named.rows_of(names), pattern)
+            there = {url: name for url in main_candidates(entity) if (name := source.find(url)) is not None}
+            lacking.append(0 if there else 1)
+            keys.add(entity, not there or _is_doubtful(*next(iter(there.items()))))
+            named.add(row, _without_doubtful(there), home_of(entity)[1])
+            spool.write(as_line([to_row(entity), entity.named_after, there]))
+        report.rules, owners = match_files(names, keys, named.rows_of(names), pattern)
+        report.examples = [names[rule.example] for rule in report.rules]
         report.files, report.entities, report.lacking = len(names), len(lacking), sum(lacking)
-        report.rules = matches.rules
-        report.examples = [names[rule.example] for rule in matches.rules]
-        photos = report.refused or (len(names) and not _ICONS.search(names[0]))
-        if required and lacking and photos and all(lacking) and (matches.owners < 0).all():
+        photos = report.refused or (names and not _ICONS.search(names[0]))
+        if required and lacking and photos and all(lacking) and (owners < 0).all():
             raise ValueError(_nothing_found(report, names))
-        given, lost = _Given(names, matches.owners), _lost(spool, named.contested())
-        spool.seek(0)
-        for row, line in enumerate(spool):
-            entity, named_after, found = _parsed(line)
+        more, lost = _Files(names, owners), _lost(spool, named.contested)
+        for row, (entity, there) in enumerate(_read(spool)):
             if row in lost:
                 report.lost = report.lost[0] + 1, report.lost[1] or f"{min(lost[row])} of {entity.title}"
-                entity = without_images(entity, {url for url, name in found.items() if name in lost[row]}, found)
-            images = given.of(row, named_after)
+                entity = without_images(entity, {url for url, name in there.items() if name in lost[row]}, there)
+            images = more.of(row, entity)
             report.given += len(images)
             entity = _with_images(entity, images, bool(lacking[row]), bool(keys.lacking[row]))
-            yield without_copies(entity, found | dict(zip(images, images, strict=True)), source)
+            yield without_copies(entity, there | dict(zip(images, images, strict=True)), source)
 
 
-def _parsed(line: bytes) -> tuple[Entity, list[tuple[str, str]], dict[str, str]]:
-    """Returns an entity, what it is named after, and the names of its images that are there by their URLs."""
-    entity, named_after, found = json.loads(line)
-    return from_row(entity), named_after, found
+def _read(spool: IO[bytes]) -> Iterator[tuple[Entity, dict[str, str]]]:
+    """Yields the entities again, with the names of their images that are there by their URLs."""
+    spool.seek(0)
+    for line in spool:
+        row, named_after, there = json.loads(line)
+        yield replace(from_row(row), named_after=tuple(map(tuple, named_after))), there
 
 
 class _Named:
-    """The images that entities name, by hash, in 16 bytes each."""
+    """The images that entities name, and the rows of those that name the same ones, one of them a document."""
 
     def __init__(self) -> None:
-        self._hashes, self._rows, self._files = array("q"), array("i"), array("q")
+        self.contested = set[int]()
+        self._rows: dict[int, int] = {}
+        self._documents = array("b")
 
-    def add(self, row: int, file: str | None, names: Sequence[str]) -> None:
-        """Adds the next entity, with its own file."""
-        self._hashes.extend(map(hash, names))
-        self._rows.extend([row] * len(names))
-        self._files.append(hash(file) if file else 0)
+    def add(self, row: int, names: Iterable[str], is_document: bool) -> None:
+        """Adds the next entity; it is a document if it is all of its own file."""
+        self._documents.append(is_document)
+        for first in [self._rows.setdefault(hash(name), row) for name in names]:
+            if first != row and (is_document or self._documents[first]):
+                self.contested |= {first, row}
 
-    def rows_of(self, names: FileNames) -> Rows:
-        """Returns the row of an entity that names each file, or -1."""
-        known, rows = np.array(self._hashes, np.int64), np.array(self._rows, np.int32)
-        order = np.argsort(known, kind="stable")
-        wanted = np.fromiter(map(hash, names), np.int64, len(names))
-        place = np.searchsorted(known[order], wanted)
-        inside = np.flatnonzero(place < len(known))
-        hits = inside[known[order][place[inside]] == wanted[inside]]
-        namers = np.full(len(names), -1, np.int32)
-        namers[hits] = rows[order][place[hits]]
-        return namers
-
-    def contested(self) -> dict[int, bool]:
-        """Returns the rows of entities that name the same image and are not all of one file.
-
-        For each, it is said whether it is a document, which means that no other entity has the same file.
-        """
-        hashes, rows, files = (np.array(one) for one in (self._hashes, self._rows, self._files))
-        if not len(rows):
-            return {}
-        _, number, count = np.unique(files, return_inverse=True, return_counts=True)
-        documents = (files != 0) & (count[number] == 1)
-        _, number, count = np.unique(hashes, return_inverse=True, return_counts=True)
-        of_several = (count > 1) & (np.bincount(number, documents[rows]) > 0)
-        return {row: bool(documents[row]) for row in rows[of_several[number]].tolist()}
+    def rows_of(self, names: Sequence[str]) -> Rows:
+        """Returns the row of the first entity that names each file, or -1."""
+        return np.fromiter((self._rows.get(hash(name), -1) for name in names), np.int32, len(names))
 
 
-def _lost(spool: IO[bytes], contested: dict[int, bool]) -> dict[int, set[str]]:
+def _lost(spool: IO[bytes], contested: set[int]) -> dict[int, set[str]]:
     """Returns the images that documents name and that belong to other entities, by row, see `losers`."""
-    claims: dict[str, list[Claim]] = {}
-    lost: dict[int, set[str]] = {}
-    spool.seek(0)
-    for row, line in enumerate(spool if contested else ()):
+    claims, lost = defaultdict[str, list[Claim]](list), defaultdict[int, set[str]](set)
+    for row, (entity, there) in enumerate(_read(spool) if contested else ()):
         if row in contested:
-            entity, named_after, found = _parsed(line)
-            names = list(dict.fromkeys(name for url, name in found.items() if not _is_doubtful(url, name)))
-            for name, claim in claims_of(
-                entity, dict(named_after).get(OWN_FILE, ""), row, names, contested[row]
-            ).items():
-                claims.setdefault(name, []).append(claim)
+            for name, claim in claims_of(entity, row, _without_doubtful(there)).items():
+                claims[name].append(claim)
     for name, several in claims.items():
-        for row in losers(name, several) if len(several) > 1 else ():
-            lost.setdefault(row, set()).add(name)
+        for row in losers(name, several):
+            lost[row].add(name)
     return lost
+
+
+def _without_doubtful(there: dict[str, str]) -> list[str]:
+    return list(dict.fromkeys(name for url, name in there.items() if not _is_doubtful(url, name)))
 
 
 def _is_doubtful(url: str, name: str) -> bool:
@@ -219,11 +186,10 @@ def _is_doubtful(url: str, name: str) -> bool:
     return is_remote(url) and "/" not in name
 
 
-def _without_icons(names: FileNames) -> FileNames:
+def _without_icons(names: Sequence[str]) -> list[str]:
     """Returns the names that are no icons, judged by their folders as well unless that leaves none."""
-    kept = FileNames(name for name in names if not is_icon(name))
-    outside = FileNames(name for name in kept if not _ICONS.search(name))
-    return outside or kept
+    kept = [name for name in names if not is_icon(name)]
+    return [name for name in kept if not _ICONS.search(name)] or kept
 
 
 def _with_images(entity: Entity, images: Sequence[str], lacking: bool, doubtful: bool) -> Entity:
@@ -233,49 +199,47 @@ def _with_images(entity: Entity, images: Sequence[str], lacking: bool, doubtful:
     """
     if not images:
         return entity
-    if doubtful and not lacking:
-        called = image_keys.loose_key(split_name(_last(images[0]))[0])
-        lacking = called in (image_keys.loose_key(entity.id), image_keys.loose_key(entity.title))
-    more = tuple(ArticleImage(name) for name in images if all(name != one.url for one in entity.images))
-    lacking = lacking or not (entity.image or entity.images)
-    return replace(entity, image=images[0] if lacking else entity.image, images=(*entity.images, *more))
+    is_called = loose_key(stem_of(images[0])) in (loose_key(entity.id), loose_key(entity.title))
+    is_main = lacking or (doubtful and is_called) or not (entity.image or entity.images)
+    known = {image.url for image in entity.images}
+    more = tuple(ArticleImage(name) for name in images if name not in known)
+    return replace(entity, image=images[0] if is_main else entity.image, images=(*entity.images, *more))
 
 
-class _Given:
+class _Files:
     """The files of each entity, those that stand for all of it first."""
 
-    def __init__(self, names: FileNames, owners: Rows) -> None:
+    def __init__(self, names: Sequence[str], owners: Rows) -> None:
         self._names = names
-        self._files = np.flatnonzero(owners >= 0)
-        self._files = self._files[np.argsort(owners[self._files], kind="stable")]
+        self._files = np.argsort(owners, kind="stable")
         self._owners = owners[self._files]
 
-    def of(self, row: int, named_after: Sequence[tuple[str, str]]) -> list[str]:
-        """Returns the files of an entity, see `Entity.named_after`: those that its fields name come first, in order."""
-        start, end = np.searchsorted(self._owners, row, "left"), np.searchsorted(self._owners, row, "right")
-        places = {image_keys.loose_key(value): place for place, (_, value) in reversed(list(enumerate(named_after)))}
+    def of(self, row: int, entity: Entity) -> list[str]:
+        """Returns the files of an entity: those that its fields name (`Entity.named_after`) come first, in order."""
+        start, end = np.searchsorted(self._owners, [row, row + 1])
+        if start == end:
+            return []
+        fields = entity.named_after
+        places = {loose_key(value): place for place, (_, value) in reversed(list(enumerate(fields)))}
 
         def order(name: str) -> tuple[bool, int, int]:
-            place = places.get(image_keys.loose_key(split_name(_last(name))[0]), len(named_after))
-            return is_drawing(name), place, image_keys.standing(_last(name))
+            return is_drawing(name), places.get(loose_key(stem_of(name)), len(fields)), standing(name)
 
         return sorted((self._names[number] for number in self._files[start:end].tolist()), key=order)
 
 
-def _nothing_found(report: MatchReport, names: FileNames) -> str:
-    shown = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
-    best = max(report.rules, key=lambda rule: (rule.entities, -rule.conflicts), default=None)
+def _nothing_found(report: MatchReport, names: Sequence[str]) -> str:
+    examples = ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")
+    best = max(report.rules, key=lambda rule: (rule.entities, rule.conflicts), default=None)
     nearest = ""
     if best is not None and best.entities:
         gives = f"{counted(best.entities, 'entity')} and {counted(best.conflicts, 'conflict')}"
         nearest = f"; nearest to a rule are {best}, with {gives}: --map 'image={best.pattern}'"
+    elif best is not None:
+        nearest = f"; by {best}, each of {best.conflicts:,} belongs to several entities: read one file with --only FILE"
     refused = f"; {report.refused[0]}" if report.refused else ""
-    files = f", but there are {counted(len(names), 'image file')}: {shown}" if names else ""
+    files = f", but there are {counted(len(names), 'image file')}: {examples}" if names else ""
     return (
         f"none of {counted(report.entities, 'entity')} has an image{files}{nearest}{refused}; name the field with "
         f"--map image=FIELD, or build without images with --map image={NO_IMAGES}"
     )
-
-
-def _last(name: str) -> str:
-    return name.rpartition("/")[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -17,16 +18,17 @@ from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.markdown import common_names
 from indexes.knowledge.readers.published import own_entity
 from indexes.knowledge.sources import FolderImages, ImageSource
-from indexes.svg import size_of
-from indexes.knowledge.understanding.catalogs import things_in
+from indexes.knowledge.understanding.catalogs import describe_things, things_in
 from indexes.knowledge.understanding.entities import Context, Meaning, meaning_of
 from indexes.knowledge.understanding.fields import field_of
 from indexes.knowledge.understanding.furniture import SAMPLE, Furniture, furniture_of
 from indexes.knowledge.understanding.records import related
 from indexes.knowledge.understanding.values import shape_of
+from indexes.svg import size_of
 from retriever.images import ImageError
 from retriever.types import Entity
 
+_Read = tuple[Path, str, Document | Entity | ValueError]  # an entry with its file and its place
 _ROWS = 50  # rows that determine which field is what
 _NO_PAGES = {
     "redirect": "pages that lead to others",
@@ -97,35 +99,34 @@ def meanings_of(
         OSError: The same.
     """
     context = replace(context, common=common_names(folder.files))
-    for _, batch in groupby(_read(reader, files, folder), _batches(reader, files)):
-        paths: dict[str, Path] = {}
+    source_of, read = _sources(reader, files), dict[str, tuple[Path, str]]()
+    for _, source in groupby(_read(reader, files, folder), lambda entry: source_of(entry)[0]):
+        linked = related(_noted(source, source_of, read), folder.names)  # tables of one folder may refer to each other
+        for _, entries in groupby(linked, lambda entry: read[entry[0]][1]):
+            sample = list(islice(entries, _ROWS))
+            documents = [entry for _, entry in sample if isinstance(entry, Document)]
+            is_note = not reader.of_rows and any(document.parts and not document.is_page for document in documents)
+            shape = shape_of([one.values for one in documents], folder.names, images.has, is_note=is_note)
+            documents = documents if reader.of_rows else _spread(documents, reader, files, folder)
+            divides = describe_things(documents)
+            furniture = (
+                Furniture() if reader.of_rows or context.keep_navigation else furniture_of(documents, images.resolve)
+            )
+            known = replace(context, shape=shape, furniture=furniture)
+            for place, entry in chain(sample, entries):
+                path = read.pop(place)[0].relative_to(folder.root).as_posix()
+                if isinstance(entry, Document):
+                    yield from _understood(entry, place, path, known, divides=divides)
+                else:
+                    yield Understood(
+                        place, path, None, entry if isinstance(entry, ValueError) else Meaning(entry, is_whole=True)
+                    )
 
-        def noting_paths(batch: Iterator[tuple[Path, str, Document | Entity | ValueError]] = batch) -> Iterator[Entry]:
-            for file, place, entry in batch:
-                paths[place] = file
-                yield place, entry
 
-        entries = related(noting_paths(), folder.names)
-        sample = list(islice(entries, _ROWS))
-        documents = [entry for _, entry in sample if isinstance(entry, Document)]
-        is_note = any(document.parts and not document.is_page for document in documents)
-        shape = shape_of([one.values for one in documents], folder.names, images.has, is_note=is_note)
-        furniture = Furniture()
-        if not (reader.of_rows or context.keep_navigation):
-            furniture = _shared(documents, reader, files, folder)
-        known = replace(context, shape=shape, furniture=furniture)
-        for place, entry in chain(sample, entries):
-            path = paths.pop(place, files[0]).relative_to(folder.root).as_posix()
-            if isinstance(entry, Document):
-                yield from _understood(entry, place, path, known)
-            else:
-                yield Understood(place, path, None, entry if isinstance(entry, ValueError) else Meaning(entry))
-
-
-def _understood(document: Document, place: str, path: str, context: Context) -> Iterator[Understood]:
+def _understood(document: Document, place: str, path: str, context: Context, *, divides: bool) -> Iterator[Understood]:
     """Yields what a document means, or each of the things that it describes."""
     is_file = is_whole_file(place, path)
-    for thing in things_in(document) if document.parts else [document]:
+    for thing in things_in(document) if divides else [document]:
         id = field_of(thing.values, "id", context.shape.names)[1]
         where = f"{place} ({str(id)!r})" if isinstance(id, str | int) and not is_file else place
         meaning: Meaning | ValueError | str = _why_no_thing(thing)
@@ -141,7 +142,9 @@ def _understood(document: Document, place: str, path: str, context: Context) -> 
 def _own(document: Document, place: str, context: Context) -> Meaning | ValueError:
     """Returns what a row in the project's own format means."""
     try:
-        return Meaning(own_entity({"id": document.id, **document.values}, place, context.shape.names))
+        return Meaning(
+            is_whole=True, entity=own_entity({"id": document.id or None, **document.values}, place, context.shape.names)
+        )
     except ValueError as error:
         return error
 
@@ -156,15 +159,18 @@ def _why_no_thing(document: Document) -> str:
 
 def _says_nothing(document: Document, entity: Entity, is_file: bool) -> bool:
     """Returns whether a page has no text, or a note neither text nor image."""
-    return not entity.sections and (document.is_page or (is_file and bool(document.parts) and not entity.image))
+    if entity.sections:
+        return False
+    # an empty file is a document without anything
+    return document.is_page or (is_file and not entity.image and bool(document.parts or not document.values))
 
 
-def _shared(documents: list[Document], reader: Reader, files: Sequence[Path], folder: Folder) -> Furniture:
-    """Returns what a sample of all documents of a reader shares."""
+def _spread(documents: list[Document], reader: Reader, files: Sequence[Path], folder: Folder) -> list[Document]:
+    """Returns a sample of all documents of a reader."""
     if len(files) > len(documents):  # the first ones may be of one part of a site
         spread = files[:: max(len(files) // SAMPLE, 1)]
         documents = [entry for _, _, entry in _read(reader, spread, folder) if isinstance(entry, Document)]
-    return furniture_of(documents)
+    return documents
 
 
 def _read(
@@ -181,18 +187,29 @@ def _read(
             yield file, str(file), unreadable(file, error) if isinstance(error, OSError) else error
 
 
-def _batches(reader: Reader, files: Sequence[Path]) -> Callable[[tuple[Path, str, object]], str]:
-    """Returns the key of a batch: rows of a table are one, and so are the only records of the files in a folder."""
-    siblings: dict[Path, int] = {}
-    for file in files:
-        siblings[file.parent] = siblings.get(file.parent, 0) + 1
+def _sources(reader: Reader, files: Sequence[Path]) -> Callable[[_Read], tuple[str, str]]:
+    """Returns what tells the source of an entry, and the part of it whose entries have the same fields.
 
-    def key(entry: tuple[Path, str, object]) -> str:
+    These are a folder and a table in it, and for rows in files of their own the files of a folder, or of its siblings.
+    """
+    siblings = Counter(file.parent for file in files)
+
+    def source_of(entry: _Read) -> tuple[str, str]:
         file, place, _ = entry
         if not reader.of_rows:
-            return ""
+            return "", ""
         if ": " in place.removeprefix(str(file)):
-            return str(file)
-        return str(file.parent if siblings[file.parent] > 1 else file.parent.parent / "*")
+            return str(file.parent), str(file)
+        folder = str(file.parent if siblings[file.parent] > 1 else file.parent.parent / "*")
+        return folder, folder
 
-    return key
+    return source_of
+
+
+def _noted(
+    source: Iterator[_Read], source_of: Callable[[_Read], tuple[str, str]], read: dict[str, tuple[Path, str]]
+) -> Iterator[Entry]:
+    """Yields entries, and notes the file and the part of each in `read`."""
+    for file, place, entry in source:
+        read[place] = file, source_of((file, place, entry))[1]
+        yield place, entry

@@ -102,10 +102,9 @@ class _Reading:
                 errors: list[Understood] = []
                 count = 0
                 for entry in entries:
-                    place = entry.place
+                    place, meaning = entry.place, self._usable(entry)
                     if only is not None and not place.startswith((f"{only}/", f"{only}:")) and place != str(only):
-                        continue
-                    meaning = self._usable(entry)
+                        continue  # its id is taken all the same
                     if isinstance(meaning, ValueError):
                         errors.append(entry._replace(meaning=meaning))
                     elif meaning is not None:
@@ -160,8 +159,10 @@ class _Reading:
         reason = self._selection.why_not(path, id, is_entry=True)
         if not reason and isinstance(meaning, NoThing) and self._is_folder:
             reason = _NO_TITLE
-        if not reason and isinstance(meaning, ValueError):
-            return meaning
+        if isinstance(meaning, ValueError):
+            self._identities.skip()
+            if not reason:
+                return meaning
         if not reason and isinstance(meaning, Meaning):
             entity = self._identities.of(meaning.entity, place, path)
             if entity is not None:
@@ -177,7 +178,8 @@ class _Reading:
         if kept is not meaning.entity:
             gone = [section for section in meaning.entity.sections if section not in kept.sections]
             words = [*words, *((f"sections titled {one.title}", f"{one.title}\n{one.text}") for one in gone)]
-        self._ledger.count(entry.document or meaning.entity, kept, words, meaning.images, entry.place)
+        source = meaning.entity if meaning.is_whole else entry.document
+        self._ledger.count(source, kept, words, meaning.images, entry.place)
         return kept if is_whole else divided(kept)
 
     def _name_the_unread(self, skipped: SkippedEntries) -> None:
@@ -196,7 +198,8 @@ class _Reading:
             skipped.total += 1
             self._ledger.count(document, None, [("text of entries that cannot be used", "")], [], place)
             skipped.add(self._path, place, error)
-            self._ledger.leave_out("entries that cannot be used", str(error).removeprefix(f"{place}: "), 1, "entities")
+            example = f"{place}: {str(error).removeprefix(f'{place}: ')}"
+            self._ledger.leave_out("entries that cannot be used", example, 1, "entities")
         errors.clear()
 
     def _relative(self, file: Path) -> str:

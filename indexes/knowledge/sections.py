@@ -1,13 +1,13 @@
-"""Splits articles into sections, numbers them, and drops some by title."""
+"""Sections of articles: splits texts into them, numbers them, puts them in order, and drops some by title."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from retriever.types import Entity
+from retriever.types import Entity, Section
 from retriever.unspaced import count_words, first_words
 
 WORDS = 250
@@ -82,7 +82,7 @@ def parts_of(text: str, most: int = WORDS) -> Iterator[str]:
         yield text.strip()
         return
     part, words = "", 0
-    for unit in _units(text):
+    for unit in _units(text, _ENDS):
         size = count_words(unit)
         if part and words + size > WORDS:
             yield part.strip()
@@ -92,27 +92,24 @@ def parts_of(text: str, most: int = WORDS) -> Iterator[str]:
         yield part.strip()
 
 
-def _units(text: str) -> Iterator[str]:
+def _units(text: str, ends: Sequence[re.Pattern[str]]) -> Iterator[str]:
     """Yields the lines of a text, divided into sentences, words or characters where they are too long for a section."""
-    for line in text.splitlines(keepends=True):
-        for sentence in _pieces(line, _SENTENCE_END) if count_words(line) > WORDS else [line]:
-            for phrase in _pieces(sentence, _SPACE) if count_words(sentence) > WORDS else [sentence]:
-                while count_words(phrase) > WORDS:
-                    start = first_words(phrase, WORDS)
-                    yield start
-                    phrase = phrase[len(start) :]
-                yield phrase
-
-
-def _pieces(text: str, ends: re.Pattern[str]) -> Iterator[str]:
-    places = [0, *(found.end() for found in ends.finditer(text)), len(text)]
-    yield from (text[start:end] for start, end in pairwise(places) if end > start)
+    if not ends:
+        while count_words(text) > WORDS:
+            start = first_words(text, WORDS)
+            yield start
+            text = text[len(start) :]
+        yield text
+        return
+    places = [0, *(match.end() for match in ends[0].finditer(text)), len(text)]
+    for piece in (text[start:end] for start, end in pairwise(places) if end > start):
+        yield from _units(piece, ends[1:]) if count_words(piece) > WORDS else [piece]
 
 
 _SENTENCE_END = re.compile(
     r"[.!?\u2026\u061f\u06d4\u0964\u0965][\"'\u201d\u2019)\]]*\s+|[\u3002\uff01\uff1f][\u201d\u2019\u300d\u300f]*"
 )
-_SPACE = re.compile(r"\s+")
+_ENDS = (re.compile(r"\n"), _SENTENCE_END, re.compile(r"\s+"))
 
 
 def split_text(title: str, text: str) -> Iterator[tuple[str, str]]:
@@ -132,3 +129,51 @@ def split_text(title: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 _HEADING = re.compile(r"^==[ \t]*([^=\n].*?)[ \t]*==[ \t]*$", re.MULTILINE)
+
+
+def split_article(sections: Iterable[tuple[str, str]]) -> tuple[Section, ...]:
+    """Returns the sections (title, text) that have text, each with its position among all of them."""
+    return tuple(Section(title, text, index) for index, (title, text) in enumerate(sections) if text.strip())
+
+
+def without_below(
+    sections: Iterable[tuple[int, str, str]], dropped: Callable[[str], bool]
+) -> Iterator[tuple[str, str]]:
+    """Yields (title, text) of each section (level, title, text), empty for those below one whose title is `dropped`.
+
+    One of these without text is empty, too.
+    """
+    inside = 0
+    for level, title, text in sections:
+        if inside and level > inside:
+            yield "", ""
+        else:
+            inside = level if level > 1 and dropped(title) else 0
+            yield (title, text) if text.strip() or not inside else ("", "")
+
+
+def outlined(sections: Sequence[tuple[int, str, str]]) -> list[tuple[str, str]]:
+    """Returns (title, text) of each section of an outline, with what headings without text say.
+
+    A heading without text is put before the titles of those below it ("Care: Diet"). If there are none below it, it is
+    a line of the section that it is in. The first section, (level, title, text), is above all others.
+    """
+    above, path = [0] * len(sections), [0]
+    for number in range(1, len(sections)):
+        while len(path) > 1 and sections[path[-1]][0] >= sections[number][0]:
+            path.pop()
+        above[number] = path[-1]
+        path.append(number)
+    parents, texts = set(above), [[text] if text.strip() else [] for _, _, text in sections]
+    for number in range(1, len(sections)):
+        if sections[number][1] and not texts[number] and number not in parents:
+            texts[above[number]].append(sections[number][1])
+    result, groups = list[tuple[str, str]](), [""] * len(sections)
+    for number, (_, title, _) in enumerate(sections):
+        group = groups[above[number]] if number else ""
+        title = f"{group}: {title}" if group else title
+        is_line = number > 0 and number not in parents and not texts[number]
+        if not texts[number] and number in parents and number:
+            groups[number] = title
+        result.append(("", "") if is_line or groups[number] else (title, "\n".join(texts[number])))
+    return result

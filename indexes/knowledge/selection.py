@@ -95,7 +95,8 @@ def site_pages(paths: Iterable[str]) -> frozenset[str]:
 
 def listing_pages(paths: Sequence[str]) -> frozenset[str]:
     """Returns the paths of index pages, which list the others in their folder or below it."""
-    under = Counter(folder for path in paths for folder in _folders(path))
+    # a page and its source, as `index.html` and `index.Rmd`, are one
+    under = Counter(folder for path in {path.rpartition(".")[0] for path in paths} for folder in _folders(path))
 
     def lists(path: str) -> bool:
         folder, _, file = path.rpartition("/")

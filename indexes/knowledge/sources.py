@@ -19,6 +19,10 @@ from indexes.svg import load_any
 from retriever.images import ImageError, encoded
 from retriever.types import Entity
 
+_OTHER = "images:"
+_PUBLISHED = frozenset({"evqa", "infoseek", "wiki6m", "mediawiki"})
+"""Formats of encyclopedias with millions of images, which are at the paths of their URLs."""
+
 
 class ImageSource(Protocol):
     """Finds images by their URLs and reads them; thread-safe."""
@@ -30,7 +34,7 @@ class ImageSource(Protocol):
         """Returns the reason why `find` returns nothing, for the report of a build; examples follow a colon."""
 
     def content(self, name: str) -> Path | bytes:
-        """Returns the file of an image that `find` named, or its bytes if it has no file of its own."""
+        """Returns the file of an image that `find` named, or its bytes if it has no file; none if it is damaged."""
 
     def load(self, name: str) -> Image.Image:
         """Returns an image that `find` named, in RGB.
@@ -124,11 +128,9 @@ class OwnAndOtherImages:
 
     def find(self, url: str) -> str | None:
         """Returns the name of the image in the knowledge base, or else of that in the folder."""
-        if url.startswith(_OTHER):
-            return None if (other := self.other.find(url.removeprefix(_OTHER))) is None else f"{_OTHER}{other}"
-        if (name := self.own.find(url)) is not None:
+        if not url.startswith(_OTHER) and (name := self.own.find(url)) is not None:
             return name
-        other = self.other.find(url)
+        other = self.other.find(url.removeprefix(_OTHER))
         return None if other is None else f"{_OTHER}{other}"
 
     def why_missing(self, url: str) -> str:
@@ -137,21 +139,14 @@ class OwnAndOtherImages:
 
     def content(self, name: str) -> Path | bytes:
         """Returns the image's file or bytes."""
-        source, name = self._of(name)
-        return source.content(name)
+        return self._source_of(name).content(name.removeprefix(_OTHER))
 
     def load(self, name: str) -> Image.Image:
         """Returns the image in RGB."""
-        source, name = self._of(name)
-        return source.load(name)
+        return self._source_of(name).load(name.removeprefix(_OTHER))
 
-    def _of(self, name: str) -> tuple[ImageSource, str]:
-        return (self.other, name.removeprefix(_OTHER)) if name.startswith(_OTHER) else (self.own, name)
-
-
-_OTHER = "images:"
-_PUBLISHED = frozenset({"evqa", "infoseek", "wiki6m", "mediawiki"})
-"""Formats of encyclopedias with millions of images, which are at the paths of their URLs."""
+    def _source_of(self, name: str) -> ImageSource:
+        return self.other if name.startswith(_OTHER) else self.own
 
 
 def open_images(images: Path | None, kb: Path, kb_format: str | None = None) -> ImageSource | None:
@@ -222,7 +217,7 @@ def listings(source: ImageSource) -> list[tuple[str, ImageFiles]]:
         own = listings(source.own)
         inside = [os.path.realpath(files.folder) for _, files in own]
         others = ((f"{_OTHER}{prefix}", files) for prefix, files in listings(source.other))
-        return [*own, *(one for one in others if not any(is_inside(str(one[1].folder), root) for root in inside))]
+        return [*own, *(pair for pair in others if not any(is_inside(str(pair[1].folder), root) for root in inside))]
     return [("", source.files)] if isinstance(source, FolderImages) and source.files.listed else []
 
 
@@ -242,12 +237,10 @@ def main_candidates(entity: Entity) -> Iterable[str]:
     return dict.fromkeys((*first, *(image.url for image in entity.images)))
 
 
-_FETCHABLE = "omgm kb images downloads those on the web"  # what to do about missing images that are named by URLs
-
-
 def advice_on(missing: Iterable[str]) -> str:
     """Returns the advice to download missing images; "" if none of them is on the web."""
-    return f"; {_FETCHABLE}" if any(re.match(r"(?:https?:)?//", image, re.IGNORECASE) for image in missing) else ""
+    is_remote = any(re.match(r"(?:https?:)?//", image, re.IGNORECASE) for image in missing)
+    return "; omgm kb images downloads those on the web" if is_remote else ""
 
 
 def find_image(folder: Path, url: str) -> Path | None:

@@ -85,10 +85,10 @@ def why_no_entity(path: str) -> str:
 
 
 def is_template(file: Path, start: bytes) -> bool:
-    """Returns whether a page or a table has tags that a program replaces, or front matter, judged by its beginning."""
+    """Returns whether a page or a table has tags that a program replaces, or a table front matter, by its beginning."""
     text = start.decode(errors="replace")
-    is_yaml = file.suffix.lower() in (".yml", ".yaml")  # whose documents begin with `---`
-    return _TAG.search(text) is not None or (not is_yaml and _FRONT_MATTER.match(text) is not None)
+    has_rules = file.suffix.lower() in (".yml", ".yaml", ".html", ".htm", ".xhtml")  # documents, and notes in HTML
+    return _TAG.search(text) is not None or (not has_rules and _FRONT_MATTER.match(text) is not None)
 
 
 def data_in_code(files: Iterable[Path]) -> list[Path]:

@@ -41,7 +41,7 @@ SAID_BY = {
     "evaluation.search.tasks": "--canary",
     "indexes.builder.build": "--kb-format",
     "indexes.builder.estimate": "--dry-run",
-    "indexes.knowledge.formats": "--kb-format",
+    "indexes.knowledge": "--kb-format",
     "indexes.knowledge.image_files": "--images",
     "indexes.knowledge.matching": "--map",
     "indexes.knowledge.sources": "--images",
@@ -182,5 +182,5 @@ def test_options_that_messages_name_exist() -> None:
     ],
 )
 def test_the_check_finds_what_is_wrong(text: str, expected: list[str]) -> None:
-    found = list(lacking("indexes.knowledge.formats.rows", text, options()))
+    found = list(lacking("indexes.knowledge.reading", text, options()))
     assert set(expected) <= set(found) if expected else not found

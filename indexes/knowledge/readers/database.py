@@ -1,4 +1,4 @@
-"""Databases: the rows of a query that a TOML file holds, or the tables of an SQLite file."""
+"""Databases: the rows of a query that a TOML file holds, or those of the tables of an SQLite file."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from indexes.extras import optional
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
-from indexes.knowledge.readers.rows import is_image, json_value, outside
-from indexes.knowledge.readers.source_file import HELP, describes, settings_in
+from indexes.knowledge.readers.rows import is_image, outside
+from indexes.knowledge.readers.source_file import HELP, describes, rows_of_query
 from indexes.knowledge.understanding.fields import looks_like_image, usual_names
 
 _SUFFIXES = (".sqlite", ".sqlite3", ".db")
 _MAGIC = b"SQLite format 3\0"
-_BATCH = 256
 _SAMPLE = 50  # rows of a table that tell whether it has pictures
 _PICTURES = re.compile(r"image|img|photo|picture|media|attachment|file", re.IGNORECASE)
 _HEAD = 64  # bytes of a value that tell whether it is an image
@@ -34,16 +32,8 @@ def _recognizes(file: Path, start: bytes) -> bool:
     """Returns whether a file is TOML with a query, or an SQLite database that no TOML file beside it names."""
     if file.suffix.lower() == ".toml":
         return describes(start, "query")
-    if not start.startswith(_MAGIC):
-        return False
-    return not any(_names(toml, file) for toml in file.parent.glob("*.toml"))
-
-
-def _names(toml: Path, file: Path) -> bool:
-    try:
-        return file.name in toml.read_text("utf-8", "replace")
-    except OSError:  # its own reading will report it
-        return False
+    texts = (toml.read_text("utf-8", "replace") for toml in file.parent.glob("*.toml"))
+    return start.startswith(_MAGIC) and not any(file.name in text for text in texts)
 
 
 def _read(file: Path, folder: Folder) -> Iterator[Entry]:
@@ -52,43 +42,7 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
     Raises:
         ValueError: The file cannot be read; the query fails, or the driver is not installed; no table has a title.
     """
-    yield from _of_query(file) if file.suffix.lower() == ".toml" else _of_tables(file, folder)
-
-
-def _of_query(file: Path) -> Iterator[Entry]:
-    """Yields the rows of the query in a TOML file; its transaction is always rolled back."""
-    with _query(file) as rows:
-        for number, row in enumerate(rows, start=1):
-            where = f"{file}: row {number}"
-            column = next((name for name, value in row.items() if isinstance(value, bytes | memoryview)), None)
-            reason = f"column {column!r} holds bytes; leave it out of the query, and name files"
-            yield where, Document(values=json_value(row)) if column is None else ValueError(f"{where}: {reason}")
-
-
-@contextmanager
-def _query(file: Path) -> Iterator[Iterator[Row]]:
-    settings = settings_in(file)
-    alchemy = optional("sqlalchemy", "sql")
-    try:
-        url = alchemy.make_url(settings["url"])
-        if url.get_backend_name() == "sqlite":
-            database = file.parent / (url.database or "")
-            if not database.is_file():  # SQLite would create an empty one
-                raise ValueError(f"{file}: url: {database} does not exist")
-            url = url.set(database=str(database))
-        engine = alchemy.create_engine(url)
-    except alchemy.exc.ArgumentError as error:
-        raise ValueError(f"{file}: url: {error}") from error
-    except ImportError as error:
-        raise ValueError(f"{file}: url: the driver is not installed: pip install {error.name}") from error
-    try:
-        with engine.connect().execution_options(stream_results=True, yield_per=_BATCH) as connection:
-            yield (dict(row) for row in connection.execute(alchemy.text(settings["query"])).mappings())
-    except alchemy.exc.SQLAlchemyError as error:
-        message = str(getattr(error, "orig", None) or error).splitlines()[0]
-        raise ValueError(f"{file}: query: {message}") from error
-    finally:
-        engine.dispose()
+    yield from rows_of_query(file) if file.suffix.lower() == ".toml" else _of_tables(file, folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +95,11 @@ class _Database:
     def __init__(self, connection: sqlite3.Connection, prefix: str) -> None:
         self._connection, self._prefix = connection, prefix
         self.used, self.bytes = set[str](), set[str]()
-        self.tables = {}
-        listed = connection.execute("SELECT schema, name, type, wr FROM pragma_table_list ORDER BY name").fetchall()
-        for schema, name, kind, without_rowid in listed:
-            if schema == "main" and kind in ("table", "view") and not name.startswith("sqlite_"):
-                self.tables[name] = self._table(name, kind == "table" and not without_rowid)
+        listed = connection.execute(
+            "SELECT name, type = 'table' AND NOT wr FROM pragma_table_list "
+            "WHERE schema = 'main' AND type IN ('table', 'view') AND substr(name, 1, 7) <> 'sqlite_' ORDER BY name"
+        ).fetchall()
+        self.tables = {name: self._table(name, bool(has_rowid)) for name, has_rowid in listed}
         self._parts = defaultdict[str, list[tuple[_Table, str]]](list)  # by the table that they refer to
         for table in self.tables.values():
             for column, (other, _) in table.references.items():

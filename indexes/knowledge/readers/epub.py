@@ -11,13 +11,13 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
-from indexes.knowledge.document import Block, Part, Picture, Table
+from indexes.html_source import decode_html
+from indexes.knowledge.document import Heading, Part
 from indexes.knowledge.embedded import PREFIX, embedded_name, is_embedded_image
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.html import document_of_page
-from indexes.knowledge.readers.html_source import decode_html
 
-_CONTAINER, _ENCRYPTION = "META-INF/container.xml", "META-INF/encryption.xml"
+_CONTAINER, _LOCKS = "META-INF/container.xml", "META-INF/encryption.xml"
 _DAMAGE = (KeyError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error)
 _LARGEST = 1 << 26  # most bytes of a chapter
 
@@ -25,56 +25,38 @@ _LARGEST = 1 << 26  # most bytes of a chapter
 def _read(file: Path, folder: Folder) -> Iterator[Entry]:
     """Yields the chapters of a book in reading order; their ids are `PATH_OF_BOOK/path/of/chapter`.
 
-    The book's title, authors and the like are settings (`dc:title`).
-
     Raises:
         ValueError: The file is not an EPUB, or damaged.
     """
     path = file.relative_to(folder.root).as_posix()
     try:
         with zipfile.ZipFile(file) as archive:
-            chapters, settings = _contents(archive)
-            encrypted = _encrypted(archive)
-            for chapter in chapters:
+            # the fonts of free books often are encrypted, too
+            locks = _elements(archive, _LOCKS, "CipherReference") if _LOCKS in archive.namelist() else []
+            encrypted = {unquote(lock.get("URI", "")) for lock in locks}
+            for chapter in _chapters(archive):
                 place = f"{file}: {chapter}"
-                if chapter in encrypted:
-                    yield place, ValueError(f"{place}: encrypted; save the book without copy protection")
-                    continue
                 try:
+                    if chapter in encrypted:
+                        raise ValueError("encrypted; save the book without copy protection")
                     document = document_of_page(decode_html(_content(archive, chapter)), chapter)
                 except _DAMAGE as error:
                     yield place, ValueError(f"{place}: {error}; save the book again")
                     continue
-                document.id, document.settings = f"{path}/{chapter}", {**settings, **document.settings}
+                document.id = f"{path}/{chapter}"
                 document.parts = [_within(part, chapter, path) for part in document.parts]
                 yield place, document
     except (*_DAMAGE, ElementTree.ParseError) as error:
         raise ValueError(f"{file}: not an EPUB, or damaged ({error}); save the book again") from error
 
 
-def _contents(archive: zipfile.ZipFile) -> tuple[list[str], dict[str, str]]:
-    """Returns the paths of the chapters in order, and the metadata of the book, such as `dc:title`."""
-    roots = _elements(archive, _CONTAINER, "rootfile")
-    package = roots[0].get("full-path", "") if roots else ""
-    files = {one.get("id", ""): one for one in _elements(archive, package, "item")}
-    chapters = list[str]()
-    for reference in _elements(archive, package, "itemref"):
-        item = files.get(reference.get("idref", ""))
-        if item is not None and "html" in item.get("media-type", ""):
-            chapters.append(_joined(package, item.get("href", "")))
-    settings: dict[str, str] = {}
-    for name in ("title", "creator", "language", "publisher", "date", "subject", "description"):
-        texts = [" ".join((one.text or "").split()) for one in _elements(archive, package, name)]
-        if any(texts):
-            settings[f"dc:{name}"] = ", ".join(filter(None, texts))
-    return list(dict.fromkeys(chapters)), settings
-
-
-def _encrypted(archive: zipfile.ZipFile) -> set[str]:
-    """Returns the paths of the files that are encrypted; those of fonts often are in free books, too."""
-    if _ENCRYPTION not in archive.namelist():
-        return set()
-    return {unquote(one.get("URI", "")) for one in _elements(archive, _ENCRYPTION, "CipherReference")}
+def _chapters(archive: zipfile.ZipFile) -> list[str]:
+    """Returns the paths of the chapters in order."""
+    package = next((root.get("full-path", "") for root in _elements(archive, _CONTAINER, "rootfile")), "")
+    files = {item.get("id", ""): item for item in _elements(archive, package, "item")}
+    items = (files.get(reference.get("idref", "")) for reference in _elements(archive, package, "itemref"))
+    pages = (item for item in items if item is not None and "html" in item.get("media-type", ""))
+    return list(dict.fromkeys(_joined(package, page.get("href", "")) for page in pages))
 
 
 def _elements(archive: zipfile.ZipFile, name: str, tag: str) -> list[ElementTree.Element]:
@@ -86,7 +68,7 @@ def _elements(archive: zipfile.ZipFile, name: str, tag: str) -> list[ElementTree
     content = _content(archive, name)
     if b"<!ENTITY" in content:
         raise ValueError(f"{name} declares entities, which are not read")
-    return [one for one in ElementTree.fromstring(content).iter() if str(one.tag).rpartition("}")[2] == tag]
+    return [node for node in ElementTree.fromstring(content).iter() if str(node.tag).rpartition("}")[2] == tag]
 
 
 def _content(archive: zipfile.ZipFile, name: str) -> bytes:
@@ -97,17 +79,17 @@ def _content(archive: zipfile.ZipFile, name: str) -> bytes:
 
 def _within(part: Part, chapter: str, book: str) -> Part:
     """Returns a part of a chapter with the pictures named as files inside the book."""
-    if isinstance(part, (Block, Table)) and part.pictures:
-        return replace(part, pictures=tuple(_embedded(picture, chapter, book) for picture in part.pictures))
-    return part
+    if isinstance(part, Heading) or not part.pictures:
+        return part
+    return replace(
+        part, pictures=tuple(replace(image, url=_embedded(image.url, chapter, book)) for image in part.pictures)
+    )
 
 
-def _embedded(picture: Picture, chapter: str, book: str) -> Picture:
-    if is_embedded_image(picture.url):
-        return replace(picture, url=embedded_name(f"{book}#{chapter}", picture.url))
-    if ":" in picture.url.partition("/")[0] or picture.url.startswith("//"):
-        return picture
-    return replace(picture, url=f"{PREFIX}{book}#{_joined(chapter, picture.url)}")
+def _embedded(url: str, chapter: str, book: str) -> str:
+    if is_embedded_image(url):
+        return embedded_name(f"{book}#{chapter}", url)
+    return url if urlsplit(url).scheme or url.startswith("//") else f"{PREFIX}{book}#{_joined(chapter, url)}"
 
 
 def _joined(file: str, url: str) -> str:

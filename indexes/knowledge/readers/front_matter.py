@@ -6,7 +6,6 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -92,13 +91,16 @@ def _settings(text: str, start: int, where: str) -> tuple[dict[str, Any] | None,
     if match is None or (match["dots"] and match["mark"] != "---"):
         return _header(text, text.find("\n", start) + 1 if text.startswith("---\n", start) else start)
     language = (match["name"] or {"+++": "toml", ";;;": "json"}.get(match["mark"], "yaml"))[:4]
-    read = {"toml": _toml, "json": _json}.get(language, _yaml)
     try:
-        settings = read(match["text"])
+        if language == "toml":
+            settings = json.loads(json.dumps(tomllib.loads(match["text"], parse_float=str), default=str))
+        else:
+            settings = json.loads(match["text"], parse_float=str) if language == "json" else _yaml(match["text"])
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         if not re.search(r"^[\w\"'-]+[ \t]*[:=]", match["text"], re.MULTILINE):
             return None, text  # a text between rules
-        line = text.count("\n", 0, match.start("text")) + 1 + _line_of(error)
+        mark, number = getattr(error, "problem_mark", None), re.search(r"line (\d+)", str(error))
+        line = text.count("\n", 0, match.start("text")) + (mark.line + 1 if mark else int(number[1]) if number else 1)
         problem = getattr(error, "problem", None) or (str(error) or "nested too deeply").splitlines()[0]
         raise ValueError(f"{where}: line {line}: the front matter is not {language.upper()}: {problem}") from error
     if isinstance(settings, dict):
@@ -107,35 +109,16 @@ def _settings(text: str, start: int, where: str) -> tuple[dict[str, Any] | None,
 
 
 def _yaml(text: str) -> Any:
-    """Returns what YAML says; if it is none, what it says once plain values that need quotation marks have them."""
+    """Returns what YAML says; if it is none, what it says once tabs and plain values are as YAML needs them."""
     text = _LINK.sub(_quoted, text)
-    spaced = "\n".join(line.replace("\t", "  ", 1) if line[:1] == "\t" else line for line in text.split("\n"))
-    for candidate in (text, _PLAIN.sub(_quoted, text)):
-        try:
-            return yaml.load(candidate, Loader=_Loader)
-        except yaml.YAMLError:
-            continue
-    return yaml.load(_PLAIN.sub(_quoted, spaced), Loader=_Loader)
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError:
+        return yaml.load(_PLAIN.sub(_quoted, re.sub(r"^\t", "  ", text, flags=re.MULTILINE)), Loader=_Loader)
 
 
 def _quoted(match: re.Match[str]) -> str:
     return match[1] + json.dumps(match[2], ensure_ascii=False)
-
-
-def _toml(text: str) -> Any:
-    return _as_json(tomllib.loads(text, parse_float=str))
-
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _as_json(member) for key, member in value.items()}
-    if isinstance(value, list):
-        return [_as_json(member) for member in value]
-    return value.isoformat() if isinstance(value, date | time) else value
-
-
-def _json(text: str) -> Any:
-    return json.loads(text, parse_float=str)
 
 
 def _json_object(text: str, start: int) -> tuple[dict[str, Any] | None, str]:
@@ -153,19 +136,12 @@ def _header(text: str, start: int) -> tuple[dict[str, Any] | None, str]:
     return (settings, text[match.end() :]) if match and settings.get("title") else (None, text)
 
 
-def _line_of(error: Exception) -> int:
-    """Returns the line of the settings, counted from 0, at which a parser stopped."""
-    mark = getattr(error, "problem_mark", None)
-    number = re.search(r"line (\d+)", str(error))
-    return int(mark.line) if mark else int(number[1]) - 1 if number else 0
-
-
 def _count(settings: dict[str, Any], where: str) -> None:
     """Refuses settings whose references to each other stand for too many values."""
-    values, count = [settings], 0
-    while values:
-        value: Any = values.pop()
-        count += 1
-        if count > _MOST_VALUES:
-            raise ValueError(f"{where}: the front matter stands for more than {_MOST_VALUES:,} values")
+    values: list[Any] = [settings]
+    for _ in range(_MOST_VALUES):
+        if not values:
+            return
+        value = values.pop()
         values += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    raise ValueError(f"{where}: the front matter stands for more than {_MOST_VALUES:,} values")

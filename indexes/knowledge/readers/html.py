@@ -3,44 +3,40 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
-from indexes.knowledge.bad_entries import unreadable
-from indexes.knowledge.document import Block, Document, Heading, Part, Picture, Table
+from indexes.html_source import decode_html, tree_of
 from indexes.ids import canonical_url
+from indexes.knowledge.bad_entries import unreadable
+from indexes.knowledge.document import Block, Document, Heading, Part, Table
 from indexes.knowledge.readers import Entry, Folder, Reader
-from indexes.knowledge.readers.html_kinds import Marks, infoboxes_in, is_plain, is_wiki, marks_of, remove, take_unseen
-from indexes.knowledge.readers.html_parts import line_of, others_in, parts_in, pictures_in, table_cells
-from indexes.knowledge.readers.html_source import decode_html as decode_html
-from indexes.knowledge.readers.html_source import tree_of
+from indexes.knowledge.readers.front_matter import split_front_matter
+from indexes.knowledge.readers.html_kinds import INFOBOX, is_wiki, kinds_of, take_unseen
+from indexes.knowledge.readers.html_parts import line_of, move_captions, parts_in
+from indexes.knowledge.understanding.tables import table_lines
 
 _BULLETS = "•·*- \u2013\u00a0"
 _LONGEST_LABEL = 80
-_UNUSED = "headings in infoboxes"
+_MAY_BE_MARKED = re.compile(r"<(?:s[ctvu]|no|te|if|ob|au|vi|fig)|hidden|mermaid|thumb|gallery", re.IGNORECASE)
 _TIDDLYWIKI = "#storeArea, .tiddlywiki-tiddler-store"
 
 
-def parts_of_html(html: str, *, is_page: bool = False) -> list[Part]:
-    """Returns the parts of a piece of HTML, or of a page, whose navigation, comments and the like are labeled.
-
-    What no reader sees, such as code and footnote marks, comes last.
+def parts_of_html(html: str) -> list[Part]:
+    """Returns the parts of a piece of HTML; what no reader sees, such as code and footnote marks, comes last.
 
     Raises:
-        ValueError: Its elements are nested too deeply, or it holds a whole wiki.
+        ValueError: Its elements are nested too deeply.
     """
-    if is_page:
-        return document_of_page(html, "").parts
-    tree = tree_of(html, False)
-    if tree.body is None:
-        return []
-    if is_plain(html):
-        return parts_in(tree.body, Marks())
-    unseen = take_unseen(tree, False)
-    return [*parts_in(tree.body, marks_of(tree, False)), *unseen]
+    tree, unseen = tree_of(html, False), list[Block]()
+    if _MAY_BE_MARKED.search(html):
+        unseen = take_unseen(tree, False)
+        move_captions(tree)
+    return [] if tree.body is None else [*parts_in(tree.body, {}), *unseen]
 
 
 def plain_html(html: str) -> str:
@@ -51,13 +47,10 @@ def plain_html(html: str) -> str:
     """
     lines = list[str]()
     for part in parts_of_html(html):
-        if isinstance(part, Heading):
-            lines.append(f"== {part.text} ==")
-        elif isinstance(part, Table):
-            rows = ([cell.text for cell in row if cell.text] for row in part.rows)
-            lines += [(": " if len(row) == 2 else ", ").join(row) for row in rows]
-        elif not part.kind:
-            lines.append(part.text)
+        if isinstance(part, Table):
+            lines += [] if part.kind else table_lines(part.rows)
+        else:
+            lines.append(f"== {part.text} ==" if isinstance(part, Heading) else line_of([part], separator="\n"))
     return "\n".join(filter(None, lines))
 
 
@@ -74,132 +67,75 @@ def document_of_page(html: str, path: str) -> Document:
     Raises:
         ValueError: Its elements are nested too deeply, or it holds a whole wiki.
     """
-    if not html.lstrip("\ufeff \t\r\n\f").startswith("<"):
-        code = html.strip("\ufeff \t\r\n\f")
-        return Document([Block(code, (), "code that pages hide")], settings={"kind": "no page"}) if code else Document()
+    if not (code := html.strip("\ufeff \t\r\n\f")).startswith("<"):
+        parts: list[Part] = [Block(code, (), "code that pages hide")] if code else []
+        return Document(parts, settings={"kind": "no page"} if code else {}, is_page=True)
     tree = tree_of(html, True)
     if tree.css_first(_TIDDLYWIKI) is not None:
         raise ValueError("a whole TiddlyWiki in one page; save its tiddlers as JSON, or as pages of their own")
-    settings, title = _settings(tree), tree.css_first("title")
-    document = Document(
-        settings=settings,
-        title="" if title is None else " ".join(title.text().split()),
-        url=_canonical(tree),
-        base=_base(tree, path),
-        is_page=True,
-    )
+    title, base = tree.css_first("title"), tree.css_first("base[href]")
+    document = Document(settings=_settings(tree), is_page=True)
+    document.title = "" if title is None else " ".join(title.text().split())
+    sources = tree.css("a.external[href*='/wiki/'][href*='oldid=']")  # in Kiwix's note on the license
+    url = document.settings.get("canonical") or (sources[-1].attributes["href"] if sources else "")
+    document.url = canonical_url(url) if url else ""
+    if base is not None:
+        document.base = _base(base.attributes["href"] or "", path)
     if tree.body is not None:
         try:
-            document.values, document.parts = _contents(tree, document.title)
+            _read_body(tree, document)
         except RecursionError as error:
             raise ValueError("its elements are nested too deeply") from error
     return document
 
 
-def _contents(tree: Any, title: str) -> tuple[dict[str, Any], list[Part]]:
-    """Returns the values of a page's infoboxes, and its parts."""
-    unseen = take_unseen(tree, True)
-    marks = marks_of(tree, True)
-    titles = {_folded(node.text()) for node in tree.css("h1")} | {_folded(title)}
-    nodes = infoboxes_in(tree, marks)
-    boxes = [_Box(node, titles, marks) for node in nodes]
-    remove(nodes)
-    values: dict[str, Any] = {}
-    for label, value in (pair for box in boxes for pair in box.values):
-        values[label] = [*_listed(values[label]), value] if label in values else value
-    pictures = tuple(picture for box in boxes for picture in box.pictures)
-    parts = [
-        *([Block("", pictures)] if pictures else []),
-        *(Block(line) for box in boxes for line in box.lines),
-        *parts_in(tree.body, marks, marks.kinds.get(tree.body.mem_id, "")),
-        *(part for box in boxes for part in box.others),
-        *unseen,
-    ]
-    return values, parts
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+def _read_body(tree: Any, document: Document) -> None:
+    unseen, values = take_unseen(tree, True), dict[str, Any]()
+    move_captions(tree)
+    kinds = kinds_of(tree)
+    parts = parts_in(tree.body, kinds, kinds.get(tree.body.mem_id, ""))
+    titles = {_folded(part.text) for part in parts if isinstance(part, Heading)} | {_folded(document.title)}
+    boxes, others = list[Part](), list[Part]()
+    for part in parts:
+        if isinstance(part, Heading) or part.kind != INFOBOX:
+            others.append(part)
+        else:
+            boxes += _read_infobox(part, titles, values) if isinstance(part, Table) else [replace(part, kind="")]
+    document.values, document.parts = values, [*boxes, *others, *unseen]
 
 
 def _folded(title: str) -> str:
     return " ".join(title.partition(" (")[0].split()).strip("\"'\u201c\u201d").casefold()
 
 
-class _Box:
-    """The content of an infobox.
+def _read_infobox(box: Table, titles: set[str], values: dict[str, Any]) -> Iterator[Part]:
+    """Adds the labels of an infobox to values, and yields its pictures and its text without a label.
 
-    A single cell before the first pair ("Single by …") is a line of its own, unless it is a title of the page. After
-    that, it is the heading of a group, which is put before labels that are marked as its parts ("• Total").
-
-    Attributes:
-        values: Labels with their values.
-        lines: Text without a label.
-        pictures: Its pictures, with the text in their cell as caption.
-        others: What is left out, by kind.
+    A header before the first label ("Single by …") is text, unless it is a title of the page. After that, it is the
+    heading of a group, which is put before labels that are marked as its parts ("• Total").
     """
-
-    def __init__(self, box: Any, titles: set[str], marks: Any) -> None:
-        self.values: list[tuple[str, str]] = []
-        self.lines: list[str] = []
-        self.pictures: list[Picture] = []
-        self.others: list[Part] = []
-        self._marks = marks
-        group, unused = "", ""
-        for label, value in self._rows(box):
-            if label and value:
-                if label[0] in _BULLETS and group:
-                    label, unused = f"{group}, {label.strip(_BULLETS)}", ""
-                else:
-                    self._leave_out(unused)
-                    group, unused = label, ""
-                self.values.append((label.strip(":" + _BULLETS), value))
-            elif value:
-                self._leave_out(unused)
-                is_first = not self.values and _folded(value) not in titles
-                group, unused = value, "" if is_first else value
-                self.lines += [value] if is_first else []
-        self._leave_out(unused)
-
-    def _leave_out(self, heading: str) -> None:
-        self.others += [Block(heading, (), _UNUSED)] if heading else []
-
-    def _rows(self, box: Any) -> Iterator[tuple[str, str]]:
-        """Yields the label and the value of each row; a row of one cell has no label."""
-        if box.tag != "table":
-            for node in box.iter():
-                label, value = node.css_first(".pi-data-label"), node.css_first(".pi-data-value")
-                is_group = node.tag == "table" or node.css_first("table, .pi-data") is not None
-                if label is not None and value is not None and len(node.css(".pi-data-label")) == 1:
-                    yield self._text(label), self._text(value)
-                elif label is not None or is_group:
-                    yield from self._rows(node)
-                else:
-                    yield "", self._text(node, is_alone=True)
-            return
-        for cells in table_cells(box):
-            inner = cells[0].css_first("table") if len(cells) == 1 else None
-            if inner is not None:
-                yield from self._rows(inner)
-            elif len(cells) == 1:
-                yield "", self._text(cells[0], is_alone=True)
-            elif all(cell.tag == "th" for cell in cells):
-                self._leave_out(" ".join(map(self._text, cells)))  # names of columns
+    if box.pictures:
+        yield Block("", box.pictures)
+    headings, group = list[str](), ""
+    for row in box.rows:
+        label, *texts = [cell.text for cell in row] if len(row) > 1 else row[0].text.split(": ", 1)
+        value, is_header = "; ".join(filter(None, texts)), all(cell.header for cell in row)
+        if label and value and not is_header and len(label) <= _LONGEST_LABEL:
+            if label[0] in _BULLETS and group:
+                label = f"{group}, {label.strip(_BULLETS)}"
+                headings = [heading for heading in headings if heading != group]
             else:
-                label, *values = map(self._text, cells)
-                is_pair = bool(label) and len(label) <= _LONGEST_LABEL and any(values)
-                yield label if is_pair else "", "; ".join(filter(None, values if is_pair else [label, *values]))
-
-    def _text(self, node: Any, is_alone: bool = False) -> str:
-        """Returns the text of a cell, "" if it is alone and the caption of pictures."""
-        parts = parts_in(node, self._marks)
-        text, pictures = line_of(parts), pictures_in(parts)
-        self.others += others_in(parts)
-        if is_alone and pictures:
-            self.pictures += [picture if picture.caption else replace(picture, caption=text) for picture in pictures]
-            return ""
-        self.pictures += pictures
-        return text
+                group = label
+            label = label.strip(":" + _BULLETS)
+            previous = values.get(label, [])
+            values[label] = [*(previous if isinstance(previous, list) else [previous]), value] if previous else value
+        elif (len(row) > 1 and not value) or (is_header and (values or _folded(label) in titles)):
+            group = label
+            headings.append(f"{label} {value}".strip())
+        else:
+            yield from (Block(text) for text in (label, *texts) if text)
+            group = label if is_header else group
+    yield from (Block(heading, (), "headings in infoboxes") for heading in headings if heading)
 
 
 def _settings(tree: Any) -> dict[str, str]:
@@ -209,11 +145,9 @@ def _settings(tree: Any) -> dict[str, str]:
         for name in ("property", "name", "itemprop", "http-equiv"):
             if key := (attributes.get(name) or "").strip():
                 settings.setdefault(key.lower() if name == "http-equiv" else key, attributes.get("content") or "")
-    link, root = tree.css_first('link[rel="canonical"]'), tree.css_first("html[lang]")
-    if link is not None and (href := link.attributes.get("href")):
-        settings["canonical"] = href
-    if root is not None and (language := root.attributes.get("lang")):
-        settings["lang"] = language
+    for name, selector, attribute in (("canonical", 'link[rel="canonical"]', "href"), ("lang", "html[lang]", "lang")):
+        if (node := tree.css_first(selector)) is not None and (text := node.attributes.get(attribute)):
+            settings[name] = text
     if is_wiki(tree):
         settings.setdefault("generator", "MediaWiki")
     if "url" in settings.get("refresh", "").lower():  # without an address, it loads the same page again
@@ -221,43 +155,29 @@ def _settings(tree: Any) -> dict[str, str]:
     return settings
 
 
-def _canonical(tree: Any) -> str:
-    """Returns the URL of the article on a page: its canonical link, or the one in Kiwix's license note."""
-    link = tree.css_first('link[rel="canonical"]')
-    href = "" if link is None else link.attributes.get("href") or ""
-    if not href:
-        sources = tree.css("a.external[href*='/wiki/'][href*='oldid=']")
-        href = sources[-1].attributes.get("href") or "" if sources else ""
-    return canonical_url(href) if href else ""
-
-
-def _base(tree: Any, path: str) -> str:
+def _base(href: str, path: str) -> str:
     """Returns the path that the paths on a page are seen from, "" if this is the page's own."""
-    node = tree.css_first("base[href]")
-    href = node.attributes.get("href") if node is not None else ""
-    if not href:
-        return ""
     try:
-        base = unquote(urlsplit(href).path)
+        base = unquote(urlsplit(urljoin(f"/{path}", href)).path) if href else ""
     except ValueError:  # brackets that are not an IPv6 address
         return ""
-    start = "" if base.startswith("/") else posixpath.dirname(path)
-    return posixpath.normpath(posixpath.join("/", start, base.lstrip("/"), posixpath.basename(path))).lstrip("/")
+    return posixpath.join(posixpath.dirname(base), posixpath.basename(path)).lstrip("/") if base else ""
 
 
 def _read(file: Path, folder: Folder) -> Iterator[Entry]:
-    """Yields the page in a file; its id is its path."""
+    """Yields the page in a file; its id is its path. One with front matter is a note in HTML, without a site around."""
     place, path = str(file), file.relative_to(folder.root).as_posix()
     try:
-        document = document_of_page(decode_html(file.read_bytes()), path)
+        html = decode_html(file.read_bytes())
+        values, body = split_front_matter(html, place) if html.startswith("---") else ({}, html)
+        document = Document(parts_of_html(body), values) if values else document_of_page(html, path)
     except OSError as error:
         yield place, unreadable(place, error)
-        return
     except ValueError as error:
-        yield place, ValueError(f"{place}: {error}")
-        return
-    document.id = path
-    yield place, document
+        yield place, ValueError(str(error) if place in str(error) else f"{place}: {error}")
+    else:
+        document.id = path
+        yield place, document
 
 
 WEBSITE = Reader("website", (".html", ".htm", ".xhtml"), lambda path, beginning: True, _read)

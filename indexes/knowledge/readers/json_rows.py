@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
-from weakref import WeakKeyDictionary
+
+import yaml
 
 from indexes import json_streams
 from indexes.decoding import PACKED, decoded, not_utf8, opened, opened_text
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
-from indexes.knowledge.readers.frames import are_columns, of_lists, rows_in
-from indexes.knowledge.readers.rows import id_of, neighbors, no_rows, outside, words_within
-from indexes.knowledge.readers.yaml_files import is_yaml, read_yaml
+from indexes.knowledge.readers.rows import (
+    are_columns,
+    id_of,
+    is_titled,
+    neighbors,
+    no_rows,
+    of_lists,
+    outside,
+    rows_in,
+    words_within,
+)
 from indexes.knowledge.understanding.fields import GUESSES, field_of, kind, looks_like_image
 
 Row = Mapping[str, Any]
 
 _LARGE = 1 << 24
-"""Bytes of an object from which it is read as a stream; in a compressed file, each counts as ten."""
+"""Bytes of a file from which it is read as a stream; in a compressed file, each counts as ten."""
 _SAMPLE = 50
 _DEEPEST = 3
 _SHORT = 60  # characters of a text that may be a name
 _FEWEST = 5  # plain members of an object that is a row without a usual title
 _NAME_WORDS = 4  # most words in a name; longer text is a description
-_LAST = WeakKeyDictionary[Folder, tuple[Path, frozenset[str]]]()
-"""The file of the last object in each folder that is read, and its keys, which the next one is compared with."""
 _OTHERS = "objects in other lists"
 _REST = "values outside of the list"
 
@@ -43,18 +52,25 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
     file's path as its id; the member of an object has its key.
     """
     entries, first = _entries(file, folder), list[Entry]()
-    if len(folder.files) > 1 and not _is_lines(file):
-        first = list(islice(entries, 2))
-        if len(first) == 1 and isinstance(row := first[0][1], Document) and row.values and not row.id:
-            first = [(str(file), replace(row, id=id_of(file, folder)))]
+    if not folder.is_alone and not _is_lines(file):
+        rows = 0
+        for entry in entries:
+            first.append(entry)
+            rows += isinstance(entry[1], ValueError) or (isinstance(entry[1], Document) and bool(entry[1].values))
+            if rows > 1:
+                break
+        row = first[0][1] if first else None
+        if rows == 1 and isinstance(row, Document) and row.values and not row.id:
+            first[0] = str(file), replace(row, id=id_of(file, folder))
     yield from chain(first, entries)
 
 
 def _entries(file: Path, folder: Folder) -> Iterator[Entry]:
-    if is_yaml(file):
-        yield from _of_value(read_yaml(file), file, folder)
-    elif not _is_lines(file) and (value := _whole(file)) is not None:
-        yield from _of_value(value, file, folder)
+    if not _is_lines(file) and (value := _value_of(file, folder)) is not None:
+        if isinstance(value, list):
+            yield from _of_list(enumerate(value, start=1), file, folder)
+        else:
+            yield from _of_object(value, file, folder)
     elif json_streams.has_lines(file):
         is_value, following = json_streams.first_line(file)
         in_parts = not is_value and following[:1] in (b'"', b"}")  # values of several lines each
@@ -70,24 +86,54 @@ def _is_lines(file: Path) -> bool:
     return any(suffix.lower() in (".jsonl", ".ndjson") for suffix in file.suffixes[-2:])
 
 
-def _whole(file: Path) -> Any:
-    """Returns the value in a file, `None` for large files and those that are not one value, which are streamed."""
-    if file.stat().st_size * (10 if file.suffix in PACKED else 1) > _LARGE:
+@lru_cache(maxsize=2)  # a file is looked at once more when the one before it is read
+def _value_of(file: Path, folder: Folder) -> Any:
+    """Returns the value in a file, `None` for large files and those that are not one value, which are streamed.
+
+    Raises:
+        ValueError: A YAML file is none, or not Unicode.
+    """
+    is_yaml = any(suffix.lower() in (".yml", ".yaml") for suffix in file.suffixes[-2:])
+    if not is_yaml and file.stat().st_size * (10 if file.suffix in PACKED else 1) > _LARGE:
         return None
     with opened(file) as content:
         data = content.read()
+    if is_yaml:
+        return _of_yaml(decoded(data, str(file)), file)
     try:
         return json.loads(decoded(data, str(file)), object_pairs_hook=json_streams.unique_keys)
     except (ValueError, RecursionError):  # a stream says where
         return None
 
 
-def _of_value(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
-    return (
-        _of_list(enumerate(value, start=1), file, folder)
-        if isinstance(value, list)
-        else _of_object(value, file, folder)
-    )
+class _Loader(getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[misc]
+    """Reads every scalar as text, so that a title `1984` or an id `007` stays unchanged.
+
+    Only a bare `null`, `~` or `.nan`, as programs write them, is a missing value; "Null" is a name.
+    """
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
+        """Returns a mapping, in which a missing key is an empty one."""
+        return {"" if key is None else key: value for key, value in super().construct_mapping(node, deep).items()}
+
+
+_MISSING = "tag:yaml.org,2002:null"
+_Loader.add_implicit_resolver(_MISSING, re.compile(r"(?:null|~|\.(?:nan|NaN|NAN))$"), ["n", "~", "."])
+_Loader.add_constructor(_MISSING, lambda loader, node: None)
+
+
+def _of_yaml(text: str, file: Path) -> Any:
+    """Returns the value in a YAML file, or a list of them if there are several."""
+    try:
+        values = list(yaml.load_all(text, Loader=_Loader))
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise ValueError(f"{file}: {line}not YAML ({error.problem})") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"{file}: not YAML ({error})") from error
+    except RecursionError as error:  # PyYAML before 6.0.4
+        raise ValueError(f"{file}: not YAML that can be read (too many levels)") from error
+    return values[0] if len(values) == 1 else values
 
 
 def _of_list(items: Iterable[tuple[int, Any]], file: Path, folder: Folder) -> Iterator[Entry]:
@@ -120,60 +166,47 @@ def _streamed(file: Path, folder: Folder) -> Iterator[Entry]:
     """
     first = {key: value for key, number, value in islice(json_streams.read_parts(file), 2) if number == 0}
     members = [value for value in first.values() if isinstance(value, Mapping)]
-    if not are_columns(first) and len(members) == len(first) == 2 and _alike(*members):
+    are_alike = len(members) == len(first) == 2 and not are_columns(first)
+    if are_alike and (members[0].keys() & members[1].keys() or not any(any(_lists(row)) for row in members)):
         yield from _of_members(json_streams.read_members(file), file)
         return
-    lengths, rest = Counter[str](), dict[str, Any]()  # rest: what is in no list of objects
-    for key, number, value in json_streams.read_parts(file):
-        if number and isinstance(value, Mapping):
-            lengths[key] += 1
-        elif number:
-            rest.setdefault(key, []).append(value)
-        else:
-            rest[key] = value
-    longest = max(lengths.keys() - rest.keys(), key=lengths.__getitem__, default="")
-    if "schema" in rest or max((len(rows) for _, _, rows in _lists(rest)), default=0) > lengths[longest] or not longest:
+    lengths = Counter(
+        key for key, number, item in json_streams.read_parts(file) if number and isinstance(item, Mapping)
+    )
+    longest = max(lengths, key=lengths.__getitem__, default="")
+    if not longest or "schema" in first or lengths[longest] < _SAMPLE:
         yield from _of_object(dict(json_streams.read_members(file)), file, folder)
         return
     for key, number, value in json_streams.read_parts(file):
         if key == longest:
             yield from _documents([(f"{file}: item {number}", value)])
-        elif key in lengths:
-            yield f"{file}: {key}: item {number}", outside(words_within(value), _OTHERS)
-    yield str(file), outside(words_within(rest), _REST)
-
-
-def _alike(first: Row, second: Row) -> bool:
-    """Returns whether two objects are entries, unlike `{"meta": {…}, "data": {"rows": […]}}`."""
-    return bool(first.keys() & second.keys()) or not any(any(_lists(one)) for one in (first, second))
+        else:
+            yield f"{file}: {key}", outside(words_within(value), _OTHERS if number else _REST)
 
 
 def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
     """Yields the rows in an object, and what else it holds."""
     if not isinstance(value, Mapping):
         raise ValueError(f"{file}: expected a list or an object, but found {kind(value)}")
-    before, _LAST[folder] = _LAST.get(folder), (file, frozenset(value))
     plain = sum(isinstance(member, str | int | float) for member in value.values())
-    is_row = (_may_be_titled(value) or plain >= _FEWEST) and _has_siblings(value, file, folder, before)
+    has_siblings = _has_siblings(value, file, folder)
+    is_row = has_siblings and (_may_be_titled(value) or plain >= _FEWEST)
     if not is_row and (rows := rows_in(value)) is not None:
         numbered = ((f"{file}: row {number}", row) for number, row in enumerate(rows, start=1))
         yield from _documents(of_lists(numbered))
     elif not is_row and not _are_entries(value) and (lists := list(_lists(value))):
-        longest = max(lists, key=lambda one: (_are_titled(one[2]), len(one[2])))
+        longest = max(lists, key=lambda rows: (_are_titled(rows[2]), len(rows[2])))
         yield from ((f"{file}: item {number}", row) for number, row in enumerate(longest[2], start=1))
         for name, container, _ in lists:
             if container is not longest[1]:
                 yield f"{file}: {name}", outside(words_within(container), _OTHERS)
-        containers = {id(container) for _, container, _ in lists}
-        if words := words_within(_without(value, containers)):
+        if words := words_within(_without(value, {id(container) for _, container, _ in lists})):
             yield str(file), outside(words, _REST)
-    elif is_row or _may_be_titled(value):
-        yield str(file), Document(values=value, id=id_of(file, folder))
-    elif _holds_objects(value):
+    elif not is_row and not _may_be_titled(value) and _holds_objects(value):
         yield from _of_members(value.items(), file)
-    elif _has_siblings(value, file, folder, before):
+    elif has_siblings or _may_be_titled(value):
         yield str(file), Document(values=value, id=id_of(file, folder))
-    elif len(value) > 1 and all(isinstance(text, str) for text in value.values()):
+    elif folder.is_alone and len(value) > 1 and all(isinstance(text, str) for text in value.values()):
         yield from _of_texts(value, file)
     else:
         yield no_rows(value, file, folder, "holds no list of objects, nor an object with a title")
@@ -181,29 +214,21 @@ def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
 
 def _may_be_titled(value: Row) -> bool:
     """Returns whether an object has a title, which may be null, or has an id and the title is in a nested object."""
-    inner = sum(isinstance(member, Mapping) and _titled(member) for member in value.values())
+    inner = sum(isinstance(member, Mapping) and is_titled(member) for member in value.values())
     has_id = field_of(value, "id", {})[1] is not None
-    return _titled(value) or any(name in value for name in GUESSES["title"]) or (has_id and inner == 1)
+    return is_titled(value) or any(name in value for name in GUESSES["title"]) or (has_id and inner == 1)
 
 
-def _has_siblings(value: Row, file: Path, folder: Folder, before: tuple[Path, frozenset[str]] | None) -> bool:
-    """Returns whether the file before or after this one holds an object with the same fields: one row per file.
-
-    `before` is the last object that was read, if any.
-    """
+def _has_siblings(value: Row, file: Path, folder: Folder) -> bool:
+    """Returns whether the file before or after this one holds an object with the same fields: one row per file."""
     for other in neighbors(file, folder):
-        keys = before[1] if before is not None and before[0] == other else _keys_in(other)
-        if 2 * len(value.keys() & keys) >= len(value.keys() | keys):
+        try:
+            beside = _value_of(other, folder)
+        except (ValueError, OSError):  # its own reading will report it
+            continue
+        if isinstance(beside, Mapping) and 2 * len(value.keys() & beside.keys()) >= len(value.keys() | beside.keys()):
             return True
     return False
-
-
-def _keys_in(file: Path) -> frozenset[str]:
-    try:
-        value = read_yaml(file) if is_yaml(file) else _whole(file)
-    except (ValueError, OSError):  # its own reading will report it
-        return frozenset()
-    return frozenset(value) if isinstance(value, Mapping) else frozenset()
 
 
 def _of_texts(value: Mapping[str, str], file: Path) -> Iterator[Entry]:
@@ -220,7 +245,7 @@ def _lists(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, An
 
     An object whose members are objects is one, too: those of MediaWiki's API have theirs under `query.pages`.
     """
-    if depth and _holds_objects(value) and any(map(_titled, value.values())):
+    if depth and _holds_objects(value) and any(map(is_titled, value.values())):
         yield name, value, [_keyed(key, member) for key, member in value.items()]
     elif isinstance(value, Mapping) and depth < _DEEPEST:
         for key, member in value.items():
@@ -242,20 +267,16 @@ def _are_entries(value: Row) -> bool:
         return False
     usual = Counter(name for member in value.values() for name in member).most_common(1)
     alike = len(value) > 2 and bool(usual) and usual[0][1] == len(value)
-    return alike or 2 * sum(map(_titled, value.values())) > len(value)
+    return alike or 2 * sum(map(is_titled, value.values())) > len(value)
 
 
 def _holds_objects(value: Any) -> bool:
     return isinstance(value, Mapping) and bool(value) and all(isinstance(member, Mapping) for member in value.values())
 
 
-def _titled(value: Row) -> bool:
-    return field_of(value, "title", {})[1] is not None
-
-
 def _are_titled(rows: Sequence[Document]) -> bool:
     """Returns whether most of the first rows have a title: things come before what is said of them."""
-    return 2 * sum(_titled(row.values) for row in rows[:_SAMPLE]) >= len(rows[:_SAMPLE])
+    return 2 * sum(is_titled(row.values) for row in rows[:_SAMPLE]) >= len(rows[:_SAMPLE])
 
 
 def _of_members(members: Iterable[tuple[str, Any]], file: Path) -> Iterator[Entry]:
@@ -263,7 +284,7 @@ def _of_members(members: Iterable[tuple[str, Any]], file: Path) -> Iterator[Entr
     counts = True
     for number, (key, value) in enumerate(members):
         where = f"{file}: entry {key!r}"
-        counts = counts and key == str(number) and isinstance(value, Mapping) and _titled(value)
+        counts = counts and key == str(number) and isinstance(value, Mapping) and is_titled(value)
         if counts or not isinstance(value, Mapping):
             yield from _documents([(where, value)])
         else:
@@ -275,7 +296,7 @@ def _keyed(key: str, value: Row) -> Document:
 
     The name of an image is no title of a row with other short texts.
     """
-    title = "" if _titled(value) else key
+    title = "" if is_titled(value) else key
     if title and looks_like_image(key):
         short = (text for text in value.values() if isinstance(text, str) and 0 < len(text) <= _SHORT)
         title = "" if any(not looks_like_image(text) for text in short) else PurePosixPath(key).stem

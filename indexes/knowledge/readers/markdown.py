@@ -18,27 +18,11 @@ from indexes.decoding import encoding_of
 from indexes.knowledge.document import Document, Heading, Part
 from indexes.knowledge.embedded import embedded_name, is_embedded_image
 from indexes.knowledge.readers import Entry, Folder, Reader
-from indexes.knowledge.readers.dialects import (
-    components,
-    containers,
-    directives,
-    html_blocks,
-    marks,
-    obsidian,
-    pandoc,
-    properties,
-    tables,
-    templates,
-    transclusion,
-)
-from indexes.knowledge.readers.dialects.includes import with_included
+from indexes.knowledge.readers.dialects import components, directives, embeds, html_blocks, obsidian, pandoc, templates
 from indexes.knowledge.readers.front_matter import read_note
 from indexes.knowledge.readers.html import parts_of_html
 
-_DIALECTS = (
-    *(transclusion, obsidian, components, templates, properties, pandoc, marks, tables, containers, directives),
-    html_blocks,
-)
+_DIALECTS = (embeds, obsidian, components, templates, html_blocks, directives, pandoc)
 """In the order in which their rules rewrite a text."""
 _DEEPEST = 100  # lists and quotations in each other
 _DATA = re.compile(r"data:image/[\w.+-]+(?:;[\w.=-]+)*;base64,[A-Za-z0-9+/=_%-]{100,}")
@@ -102,7 +86,6 @@ def _document(file: Path, folder: Folder) -> Document:
         "imported": {},
         "places": {(file, "")},
     }
-    text = with_included(text, env)
     text = _DATA.sub(lambda data: _quoted_name(name, data[0]), text)
     if file.suffix.lower() == ".txt":  # whose lines are lines, and whose indented ones are no code
         text = "\n".join(f"{line.strip()}  " for line in text.split("\n"))

@@ -8,30 +8,35 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote, urlsplit
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from indexes.decoding import opened
 from indexes.extras import optional
+from indexes.ids import canonical_url
 from indexes.json_streams import unreadable_value
 from indexes.knowledge.document import Block, Document, Table
-from indexes.ids import canonical_url
 from indexes.knowledge.readers import Entry, Folder, Reader
-from indexes.knowledge.readers.wikitext import Namespaces, read_wikitext
+from indexes.knowledge.readers.wikitext import read_wikitext
 
 _WIKIMEDIA = re.compile(
     r"(?:[\w-]+\.)+(?:wikipedia|wikibooks|wikivoyage|wikisource|wikinews|wikiversity|wiktionary|wikiquote|wikimedia)\.org"
 )
 _COMMONS = "https://upload.wikimedia.org/wikipedia/commons"
-_FILES, _CATEGORIES = 6, 14  # numbers of namespaces
+_FILES, _CATEGORIES = "6", "14"  # numbers of namespaces
 
 
-class _Site(NamedTuple):
-    """What a dump says about its wiki: the prefix of its pages' URLs, and its namespaces."""
+class _Site:
+    """What a dump says about its wiki: the beginning of its pages' URLs, "" if there is none, and its namespaces."""
 
-    start: str = ""
-    spaces: Namespaces = Namespaces()
+    def __init__(self, info: Element | None = None) -> None:
+        base = "" if info is None else _text(info, "base")
+        self._start = base[: base.index("/wiki/") + 6] if "/wiki/" in base else base[: base.rfind("/") + 1]
+        self.is_wikimedia = _WIKIMEDIA.fullmatch(urlsplit(self._start).hostname or "") is not None
+        names = [] if info is None else [(one.get("key"), (one.text or "").lower()) for one in info.iter()]
+        self.files = {"file", "image", *(name for number, name in names if number == _FILES)}
+        self.hidden = {"category", *(name for number, name in names if number == _CATEGORIES)}
 
     def image(self, name: str) -> str:
         """Returns the URL of an image for Wikimedia's wikis, or else its path in the wiki's folder `images`."""
@@ -39,15 +44,11 @@ class _Site(NamedTuple):
         name = name[:1].upper() + name[1:]
         digest = hashlib.md5(name.encode(), usedforsecurity=False).hexdigest()
         path = f"{digest[0]}/{digest[:2]}/{name}"
-        return f"{_COMMONS}/{quote(path)}" if self.is_wikimedia() else path
+        return f"{_COMMONS}/{quote(path)}" if self.is_wikimedia else path
 
     def url(self, title: str) -> str:
         """Returns the URL of a page, "" if the dump does not contain the wiki's address."""
-        return self.start and self.start + re.sub("[%?#]", lambda sign: quote(sign[0]), title.replace(" ", "_"))
-
-    def is_wikimedia(self) -> bool:
-        """Returns whether this is a Wikimedia wiki, whose images are usually on Commons."""
-        return _WIKIMEDIA.fullmatch(urlsplit(self.start).hostname or "") is not None
+        return self._start and self._start + re.sub("[%?#]", lambda sign: quote(sign[0]), title.replace(" ", "_"))
 
 
 def _read(path: Path, folder: Folder) -> Iterator[Entry]:
@@ -63,13 +64,13 @@ def _read(path: Path, folder: Folder) -> Iterator[Entry]:
     optional("mwparserfromhell", "mediawiki")
     with closing(sqlite3.connect("")) as redirects:  # on disk once it is large
         redirects.execute("CREATE TABLE names (target TEXT, name TEXT)")
-        for _, page in _pages(path):
-            if (target := page.find("{*}redirect")) is not None and _is_article(page):
+        for _, _, page in _articles(path):
+            if (target := page.find("{*}redirect")) is not None:
                 title = " ".join(target.get("title", "").partition("#")[0].replace("_", " ").split())
                 redirects.execute("INSERT INTO names VALUES (?, ?)", (title, _text(page, "title")))
         redirects.execute("CREATE INDEX targets ON names (target)")
-        for number, (site, page) in enumerate(_pages(path), start=1):
-            if not _is_article(page) or page.find("{*}redirect") is not None:
+        for number, site, page in _articles(path):
+            if page.find("{*}redirect") is not None:
                 continue
             title = _text(page, "title")
             place = f"{path}: page {number} ({title!r})"
@@ -88,21 +89,20 @@ def _document(title: str, page: Element, site: _Site) -> Document | None:
     """Returns a page, `None` if it has no text."""
     if not title:
         raise ValueError("field 'title' is missing")
-    revision = page.findall("{*}revision")[-1:]  # the latest, if there are several
-    model = _text(revision[0], "model") if revision else ""
-    source = _text(revision[0], "text") if revision else ""
-    if model not in ("", "wikitext") or not source.strip():
+    revision = next(reversed(page.findall("{*}revision")), page)  # the latest, if there are several
+    source = _text(revision, "text")
+    if _text(revision, "model") not in ("", "wikitext") or not source.strip():
         return None
-    parts, images = read_wikitext(source, title, site.spaces, site.image)
+    parts, values = read_wikitext(source, title, site.files, site.hidden, site.image)
     if not any(isinstance(part, Block | Table) and not part.kind for part in parts):
         return None
     url = site.url(title)
-    id = (canonical_url(url) if site.is_wikimedia() else url) or title
-    return Document(parts, images, id=id, title=title, url=url)
+    id = (canonical_url(url) if site.is_wikimedia else url) or title
+    return Document(parts, values, id=id, title=title, url=url)
 
 
-def _pages(path: Path) -> Iterator[tuple[_Site, Element]]:
-    """Yields the pages of a dump, freeing each one afterwards.
+def _articles(path: Path) -> Iterator[tuple[int, _Site, Element]]:
+    """Yields the pages of a dump's main namespace with their numbers, freeing each one afterwards.
 
     Raises:
         ValueError: The file is not XML, is truncated, or is not a dump.
@@ -113,33 +113,18 @@ def _pages(path: Path) -> Iterator[tuple[_Site, Element]]:
             root: Any = None
             for event, element in iterparse(file, ("start", "end")):
                 name = element.tag.rpartition("}")[2]
-                if root is None:
-                    root = element
-                    if name != "mediawiki":
-                        raise ValueError(f"{path}: not MediaWiki's XML: its first element is <{name}>")
+                root = element if root is None else root
+                if root is element and event == "start" and name != "mediawiki":
+                    raise ValueError(f"{path}: not MediaWiki's XML: its first element is <{name}>")
                 if event == "end" and name == "siteinfo":
-                    site = _site(element)
+                    site = _Site(element)
                 elif event == "end" and name == "page":
                     number += 1
-                    yield site, element
+                    if _text(element, "ns") in ("0", ""):
+                        yield number, site, element
                     root.clear()
         except ParseError as error:
             raise ValueError(f"{path}: after page {number}: damaged or cut short ({error}); fetch it again") from error
-
-
-def _site(element: Element) -> _Site:
-    base = _text(element, "base")
-    start = base[: base.rfind("/") + 1]
-    if "/wiki/" in base:
-        start = base[: base.index("/wiki/") + len("/wiki/")]
-    spaces = [(int(space.get("key", "0")), (space.text or "").lower()) for space in element.iter() if space.get("key")]
-    usual = Namespaces()
-    files = usual.files.union(name for key, name in spaces if key == _FILES)
-    return _Site(start, Namespaces(files, usual.dropped.union(name for key, name in spaces if key == _CATEGORIES)))
-
-
-def _is_article(page: Element) -> bool:
-    return _text(page, "ns") in ("0", "")
 
 
 def _text(element: Element, name: str) -> str:
@@ -147,8 +132,5 @@ def _text(element: Element, name: str) -> str:
     return "" if child is None else (child.text or "")
 
 
-def _recognizes(path: Path, start: bytes) -> bool:
-    return b"<mediawiki" in start.replace(b"\0", b"")  # also in UTF-16
-
-
-MEDIAWIKI = Reader("mediawiki", (".xml",), _recognizes, _read)
+MEDIAWIKI = Reader("mediawiki", (".xml",), lambda path, start: b"<mediawiki" in start.replace(b"\0", b""), _read)
+"""Dumps of wikis; half of UTF-16 are zeros."""

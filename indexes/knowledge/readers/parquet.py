@@ -35,10 +35,8 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
             schema = content.schema_arrow
             images = [column.name for column in schema if holds_images(column, _first(content, column))]
             others = [column.name for column in schema if _is_bytes(column.type) and column.name not in images]
-            labels, maps = (
-                _labels(schema.metadata or {}),
-                [one.name for one in schema if pyarrow.types.is_map(one.type)],
-            )
+            labels = _labels(schema.metadata or {})
+            maps = [column.name for column in schema if pyarrow.types.is_map(column.type)]
             for batch in content.iter_batches(batch_size=_BATCH):
                 names = {column: image_names(batch.column(column), f"{name}#{column}", number) for column in images}
                 for place, row in enumerate(batch.drop_columns([*images, *others]).to_pylist()):
@@ -49,9 +47,7 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
                     yield f"{file}: row {number}", Document(values=json_value(row))
             if others:
                 yield str(file), outside(" ".join(others), "columns of bytes that are no images")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{file}: after row {number}: not UTF-8 ({error.reason})") from error
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, FileNotFoundError):
             raise
         raise ValueError(f"{file}: after row {number}: damaged, or not a Parquet file ({error})") from error

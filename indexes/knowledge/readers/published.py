@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ from urllib.parse import quote
 
 from indexes.decoding import encoding_of, not_utf8, opened_text
 from indexes.json_streams import read_members, unreadable_value, value_in
+from indexes.knowledge.bad_entries import attempt
 from indexes.knowledge.readers import Entry, Folder, Reader
-from indexes.knowledge.sections import split_text
+from indexes.knowledge.sections import split_article, split_text
 from indexes.knowledge.understanding.fields import (
     Names,
     check_position,
@@ -24,13 +25,13 @@ from indexes.knowledge.understanding.fields import (
     text,
     texts,
 )
-from indexes.knowledge.understanding.outline import split_article
 from retriever.types import ArticleImage, Entity
 from retriever.wording import counted
 
 _FIELDS = ("section_texts", "section_titles", "image_urls")
 _OBJECT_IN_OBJECT = re.compile(r'\s*\{\s*"(?:[^"\\]|\\.)*"\s*:\s*\{')
 _BEGINNING = 4096  # bytes that `recognizes` is told
+_SAFE = "/:;@!$*(),~"  # characters that Wikipedia does not encode in the path of a page
 
 
 def read_evqa(path: Path, folder: Folder) -> Iterator[Entry]:
@@ -41,17 +42,15 @@ def read_evqa(path: Path, folder: Folder) -> Iterator[Entry]:
     """
     for number, (url, entry) in enumerate(read_members(path), start=1):
         place = f"{path}: entry {number} ({url!r})"
-        yield place, _attempt(partial(_evqa_entity, url, entry, place, folder.names))
+        yield attempt(place, partial(_evqa_entity, url, entry, place, folder.names))
 
 
 def _is_evqa(path: Path, start: bytes) -> bool:
     text = start.decode(encoding_of(start), "replace")
     if not _OBJECT_IN_OBJECT.match(text):
         return False
-    if any(f'"{name}"' in text for name in _FIELDS):
-        return True
-    if len(start) < _BEGINNING:
-        return False
+    if any(f'"{name}"' in text for name in _FIELDS) or len(start) < _BEGINNING:
+        return any(f'"{name}"' in text for name in _FIELDS)
     try:
         _, entry = next(read_members(path))
     except ValueError:  # the reader of other JSON says what is wrong
@@ -80,20 +79,19 @@ def _evqa_entity(key: str, entry: Any, place: str, names: Names) -> Entity:
 
 def _evqa_images(entry: object, sections: int, place: str) -> tuple[ArticleImage, ...]:
     urls = texts(entry, "image_urls", place, required=False)
-    positions = items(entry, "image_section_indices", place, required=False)
-    captions = items(entry, "image_reference_descriptions", place, required=False)
-    for field, values in (("image_section_indices", positions), ("image_reference_descriptions", captions)):
+    columns = list[list[Any]]()
+    for field in ("image_section_indices", "image_reference_descriptions"):
+        values = items(entry, field, place, required=False)
         if values and len(values) != len(urls):
             raise ValueError(f"{place}: {len(urls)} 'image_urls' but {len(values)} {field!r}")
+        columns.append(values or [None] * len(urls))
     images = []
-    for number, url in enumerate(urls):
-        position = check_position(positions[number], place, f"image_section_indices[{number}]") if positions else None
-        caption = captions[number] if captions else None
+    for number, (url, position, caption) in enumerate(zip(urls, *columns, strict=True)):
+        position = check_position(position, place, f"image_section_indices[{number}]")
         if caption is not None:
             check_text(caption, place, f"image_reference_descriptions[{number}]")
-        if url:
-            inside = position is not None and 0 <= position < sections  # otherwise it is in no section
-            images.append(ArticleImage(url, position if inside else None, caption or ""))
+        is_inside = position is not None and 0 <= position < sections  # otherwise it is in no section
+        images += [ArticleImage(url, position if is_inside else None, caption or "")] if url else []
     return tuple(images)
 
 
@@ -118,9 +116,8 @@ def read_wiki6m(path: Path, folder: Folder) -> Iterator[Entry]:
             except (ValueError, RecursionError) as error:
                 yield place, ValueError(f"{place}: {unreadable_value(error)}")
             else:
-                id = row.get("wikidata_id") if isinstance(row, dict) else None
-                place += f" ({id!r})" if isinstance(id, str) else ""
-                yield place, _attempt(partial(_page, row, place, folder.names))
+                place = _place_of(row, "wikidata_id", place)
+                yield attempt(place, partial(_page, row, place, folder.names))
 
 
 def _is_wiki6m(path: Path, start: bytes) -> bool:
@@ -149,15 +146,10 @@ def _page(row: Any, place: str, names: Names) -> Entity:
     )
 
 
-_SAFE = "/:;@!$*(),~"  # characters that Wikipedia does not encode in the path of a page
-
-
 def entry_of(row: Any, place: str, names: Names) -> tuple[str, Entity | ValueError]:
     """Returns the entry, with its place, of a row in the project's own format, which may lack `sections`."""
-    id = field_of(row, "id", names)[1] if isinstance(row, Mapping) else None
-    if isinstance(id, str | int) and not isinstance(id, bool):
-        place = f"{place} ({str(id)!r})"
-    return place, _attempt(partial(own_entity, row, place, names))
+    place = _place_of(row, names.get("id", "id"), place)
+    return attempt(place, partial(own_entity, row, place, names))
 
 
 def own_entity(row: Any, place: str, names: Names) -> Entity:
@@ -171,7 +163,7 @@ def own_entity(row: Any, place: str, names: Names) -> Entity:
     if not isinstance(row, dict):
         raise ValueError(f"{place}: expected an object, but found {kind(row)}")
     names = {"title": "title", **names} if row.get("title") else names  # documented: `title` precedes guesses
-    id, title = _required(row, "id", place, names), _required(row, "title", place, names)
+    id, title = _string(row, "id", place, names, required=True), _string(row, "title", place, names, required=True)
     if not id:
         raise ValueError(f"{place}: field 'id' is empty")
     sections = list(_own_sections(row, title, place, names))
@@ -182,30 +174,21 @@ def own_entity(row: Any, place: str, names: Names) -> Entity:
     name, value = field_of(row, "image", names)
     first = [] if name == "images" and "image" not in names else images_in(value, place, name)  # read above
     mains = [*first, *(image.url for image in images)]
-    name, url = field_of(row, "url", names)
     others = row["names"] if isinstance(row.get("names"), list) else []  # otherwise a field of another meaning
     return Entity(
         id=id,
         title=title,
         sections=split_article(sections),
         image=mains[0] if mains else None,
-        url=_string_of(url, place, name),
+        url=_string(row, "url", place, names),
         images=(*images, *map(ArticleImage, first[1:])),
         names=tuple(check_text(other, place, "names") for other in others if isinstance(other, str)),
     )
 
 
-def _required(row: dict[str, Any], field: str, place: str, names: Names) -> str:
-    name, value = field_of(row, field, names)
-    if value is None and row.get(name) != "":
-        raise ValueError(f"{place}: field {name!r} is missing; if it has another name, pass --map {field}=NAME")
-    return _string_of("" if value is None else value, place, name)
-
-
 def _own_sections(row: dict[str, Any], title: str, place: str, names: Names) -> Iterator[tuple[str, str]]:
-    name, value = field_of(row, "text", names)
-    if row.get("sections") is None and value is not None:
-        yield from split_text(title, _string_of(value, place, name))
+    if row.get("sections") is None and field_of(row, "text", names)[1] is not None:
+        yield from split_text(title, _string(row, "text", place, names))
         return
     for position, section in enumerate(items(row, "sections", place, required="text" not in names)):
         inner = f"{place}: section {position}"
@@ -220,18 +203,18 @@ def _own_image(image: Any, sections: int, place: str) -> ArticleImage:
     return ArticleImage(text(image, "url", place), section, text(image, "caption", place, required=False))
 
 
-def _string_of(value: object, place: str, field: str) -> str:
-    """Returns a text or a whole number as text, "" for null; raises as `check_text`."""
-    if value is None:
-        return ""
-    return str(value) if type(value) is int else check_text(value, place, field)
+def _string(row: dict[str, Any], field: str, place: str, names: Names, *, required: bool = False) -> str:
+    """Returns a text or a whole number as text, "" if there is none; raises as `check_text`."""
+    name, value = field_of(row, field, names)
+    if required and value is None and row.get(name) != "":
+        raise ValueError(f"{place}: field {name!r} is missing; if it has another name, pass --map {field}=NAME")
+    return "" if value is None else str(value) if type(value) is int else check_text(value, place, name)
 
 
-def _attempt(read: Callable[[], Entity]) -> Entity | ValueError:
-    try:
-        return read()
-    except ValueError as error:
-        return error
+def _place_of(row: object, field: str, place: str) -> str:
+    """Returns the place of a row with its id."""
+    id = row.get(field) if isinstance(row, Mapping) else None
+    return f"{place} ({str(id)!r})" if isinstance(id, str | int) and not isinstance(id, bool) else place
 
 
 EVQA = Reader("evqa", (".json",), _is_evqa, read_evqa)

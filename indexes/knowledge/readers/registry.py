@@ -11,12 +11,12 @@ from indexes.knowledge.readers import Reader
 from indexes.knowledge.readers.database import DATABASE
 from indexes.knowledge.readers.epub import EPUB
 from indexes.knowledge.readers.html import WEBSITE
-from indexes.knowledge.readers.huggingface import HUGGINGFACE
 from indexes.knowledge.readers.json_rows import JSON_ROWS
 from indexes.knowledge.readers.markdown import MARKDOWN
 from indexes.knowledge.readers.mediawiki import MEDIAWIKI
 from indexes.knowledge.readers.parquet import PARQUET
 from indexes.knowledge.readers.published import EVQA, INFOSEEK, WIKI6M
+from indexes.knowledge.readers.source_file import HUGGINGFACE
 from indexes.knowledge.readers.table import TABLE
 from indexes.knowledge.readers.xml_rows import XML_ROWS
 from indexes.knowledge.readers.zim import ZIM

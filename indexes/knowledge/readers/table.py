@@ -6,17 +6,16 @@ import csv
 import io
 import logging
 import re
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping
-from itertools import islice, tee
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice, tee
 from pathlib import Path
 from typing import Any, cast
 
 from indexes.decoding import encoding_in, encoding_of, not_utf8, opened
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
-from indexes.knowledge.readers.frames import is_usual, labeled
-from indexes.knowledge.readers.rows import outside
+from indexes.knowledge.readers.rows import is_usual, labeled, outside
 from retriever.wording import counted
 
 logger = logging.getLogger(__name__)
@@ -25,26 +24,26 @@ SUFFIXES = (".csv", ".tsv")
 _OTHER_SUFFIXES = (".txt", ".tab", ".dat")  # of tables and of texts
 
 _DELIMITERS = ",;\t|"
-_FEWEST = {"|": 1, ";": 1, ",": 2, "\t": 1}
+_FEWEST = {"|": 1, ";": 1, ",": 2}
 """Separators of columns, each with its fewest per line of a table with another extension; prose has commas, too."""
 _DELIMITER_LINE = re.compile(r'"?sep=(.)"?\s*')  # a line above the header with which Excel names the delimiter
 _UNNAMED = re.compile(r"Unnamed: \d+(?:\.\d+)?")  # names that pandas gives to columns without one
 _MEMBER = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")  # the name of a column for a member of an object
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060]")
-_AHEAD = 5
+_BLANK = " \t\r\n,;|"
+_ABOVE, _BELOW = 100, 5  # lines above a header, and those below that tell it from a title
 _LONGEST = 1 << 27
-_LONGEST_HEADER = 1 << 16
 
 
 def _recognizes(file: Path, start: bytes) -> bool:
-    """Returns whether a file is a table: its first two lines have the same separators, if its extension is another."""
+    """Returns whether a file is a table: its first lines have the same separators, if its extension is another."""
     if any(suffix.lower() in SUFFIXES for suffix in file.suffixes[-2:]):
         return True
-    lines = start.decode(encoding_of(start), "replace").strip("\n\r ").splitlines()
+    lines = start.decode(encoding_of(start), "replace").strip("\n\r ").splitlines()[:_BELOW]
     if len(lines) < 2 or "\0" in lines[0]:
         return False
-    counts = [(lines[0].count(sign), lines[1].count(sign), fewest) for sign, fewest in _FEWEST.items()]
-    return ("\t" in lines[0] and "\t" in lines[1]) or any(one == two >= fewest for one, two, fewest in counts)
+    same = (sign for sign, fewest in _FEWEST.items() if lines[0].count(sign) == lines[1].count(sign) >= fewest)
+    return ("\t" in lines[0] and "\t" in lines[1]) or (any(same) and not lines[0].startswith(("|", "{", "<")))
 
 
 def _read(file: Path, folder: Folder) -> Iterator[Entry]:
@@ -58,19 +57,88 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
     csv.field_size_limit(_LONGEST)  # Python's own limit is 128 KB
     encoding = encoding_in(file)
     with opened(file) as content:
-        lines = _Lines(io.TextIOWrapper(cast(io.BufferedReader, content), encoding=encoding, newline=""))
+        lines = io.TextIOWrapper(cast(io.BufferedReader, content), encoding=encoding, newline="")
         try:
-            header, delimiter, above = _header(lines, file)
-            yield from above
-            columns = _columns(next(csv.reader([header], delimiter=delimiter), []))
+            first = list(islice(lines, _ABOVE))
+            above, delimiter = _above_header(first, file)
+            for number, line in enumerate(first[:above], start=1):
+                if (words := line.strip(_BLANK)) and not _DELIMITER_LINE.fullmatch(line):
+                    yield f"{file}: line {number}", outside(words, "lines above a table's header")
+            table = csv.reader(chain(first[above:], lines), delimiter=delimiter, strict=True)
+            columns = _columns(next(table))
             if re.fullmatch(r"\d+", columns[0]):
                 logger.warning("%s: its first column is called %s; does the table lack a header?", file, columns[0])
-            rows = _rows(csv.reader(lines, delimiter=delimiter, strict=True), columns, file, lines)
-            nested = _nested(rows, columns)
-            for where, row in nested if columns[0] else _labeled(nested):
+            rows = _nested(_rows(table, columns, file, above), columns)
+            for where, row in rows if columns[0] else _labeled(rows):
                 yield where, Document(values=row) if isinstance(row, Mapping) else row
         except UnicodeDecodeError as error:
             raise not_utf8(str(file), file, error) from error
+        except csv.Error as error:
+            raise ValueError(f"{file}: its header cannot be read: {error}") from error
+
+
+def _above_header(lines: Sequence[str], file: Path) -> tuple[int, str]:
+    """Returns the number of lines above the one that names the columns, and their separator.
+
+    Those may be blank, or titles or comments, which are one value above lines of several.
+    """
+    delimiter = ""
+    for number, line in enumerate(lines):
+        names = [name.strip() for name in _split(line, delimiter) if name.strip()]
+        if match := _DELIMITER_LINE.fullmatch(line):
+            delimiter = match[1]
+        elif len(names) == 1 and not is_usual(names[0]) and _are_wider(lines[number + 1 :], delimiter):
+            continue
+        elif names:
+            return number, delimiter or max(_DELIMITERS, key=line.count)
+    raise ValueError(f"{file}: has no header; its first line must name the columns")
+
+
+def _are_wider(lines: Sequence[str], delimiter: str) -> bool:
+    """Returns whether the next lines have several values each, as many in all of them."""
+    widths = {len(_split(line, delimiter)) for line in lines[:_BELOW] if line.strip(_BLANK)}
+    return len(widths) == 1 and max(widths) > 1
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    return next(csv.reader([line], delimiter=delimiter or max(_DELIMITERS, key=line.count)), [])
+
+
+def _columns(names: list[str]) -> list[str]:
+    """Returns unique column names, each on one line; the second of two columns "Note" becomes "Note (2)".
+
+    The first one is "" if it has no name, another one then has its number.
+    """
+    columns, counts = [], Counter[str]()
+    for number, name in enumerate(names, start=1):
+        name = " ".join(_INVISIBLE.sub("", name).splitlines()).strip()
+        name = "" if _UNNAMED.fullmatch(name) else name
+        name = f"Column {number}" if not name and number > 1 else name
+        counts[name] += 1
+        columns.append(f"{name} ({counts[name]})" if name and counts[name] > 1 else name)
+    return columns
+
+
+def _rows(table: Any, columns: list[str], file: Path, above: int) -> Iterator[tuple[str, Any]]:
+    """Yields the rows of a `csv.reader`; for one that cannot be used, the reason instead."""
+    while True:
+        where = f"{file}: line {above + table.line_num + 1}"
+        try:
+            row = next(table, None)
+        except csv.Error as error:
+            if str(error) == "unexpected end of data":
+                raise ValueError(f"{where}: {error}: a quotation mark that begins there is never closed") from error
+            where = f"{file}: line {above + table.line_num}"
+            yield where, ValueError(f'{where}: {error}; inside a quoted value, write each " twice')
+            continue
+        if row is None:
+            return
+        where = f"{file}: line {above + table.line_num}"
+        if any(row[len(columns) :]):
+            has = counted(len(columns), "column")
+            yield where, ValueError(f"{where}: {len(row)} values, but the header has {has}")
+        elif any(row):
+            yield where, dict(zip(columns, row, strict=False))
 
 
 def _nested(rows: Iterator[tuple[str, Any]], columns: list[str]) -> Iterator[tuple[str, Any]]:
@@ -97,110 +165,6 @@ def _labeled(rows: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
     places, rows = tee(rows)
     pairs = ((row.pop("", None), row) if isinstance(row, dict) else (None, row) for _, row in rows)
     yield from ((where, row) for (where, _), row in zip(places, labeled(pairs), strict=True))
-
-
-def _rows(rows: Iterator[list[str]], columns: list[str], file: Path, lines: _Lines) -> Iterator[tuple[str, Any]]:
-    """Yields the rows; for one with quotation marks inside a quoted value, the reason instead."""
-    while True:
-        first = lines.number + 1
-        try:
-            row = next(rows, None)
-        except csv.Error as error:
-            if lines.ended:
-                where = f"{file}: line {first}"
-                raise ValueError(f"{where}: {error}: a quotation mark that begins there is never closed") from error
-            where = f"{file}: line {lines.number}"
-            yield where, ValueError(f'{where}: {error}; inside a quoted value, write each " twice')
-            continue
-        if row is None:
-            return
-        where = f"{file}: line {lines.number}"
-        if any(row[len(columns) :]):
-            has = counted(len(columns), "column")
-            yield where, ValueError(f"{where}: {len(row)} values, but the header has {has}")
-        elif any(row):
-            yield where, dict(zip(columns, row, strict=False))
-
-
-class _Lines:
-    """The lines of a file, counted."""
-
-    def __init__(self, lines: io.TextIOWrapper) -> None:
-        self.number, self.ended = 0, False
-        self._lines, self._waiting = lines, deque[str]()
-
-    def __iter__(self) -> Iterator[str]:
-        """Returns itself."""
-        return self
-
-    def __next__(self) -> str:
-        """Returns the next line."""
-        line = self._waiting.popleft() if self._waiting else self._lines.readline()
-        self.ended = not line
-        if self.ended:
-            raise StopIteration
-        self.number += line.count("\n") or 1
-        return line
-
-    def ahead(self) -> list[str]:
-        """Returns the next lines, which remain to be read."""
-        self._waiting += islice(iter(self._lines.readline, ""), max(_AHEAD - len(self._waiting), 0))
-        return list(self._waiting)
-
-
-def _header(lines: _Lines, file: Path) -> tuple[str, str, list[Entry]]:
-    """Returns the line that names the columns, their separator, and the lines above it.
-
-    Those may be blank, or titles or comments, which are one value above lines of several.
-
-    Raises:
-        ValueError: The file has no such line.
-    """
-    delimiter_line, above = "", list[Entry]()
-    while header := _whole_line(lines):
-        if match := _DELIMITER_LINE.fullmatch(header):
-            delimiter_line = match[1]
-            continue
-        delimiter, values = _split(header, delimiter_line)
-        names = list(filter(None, map(str.strip, values)))
-        if len(names) == 1 and not is_usual(names[0]):
-            below = [line for line in lines.ahead() if line.strip(" \t\r\n,;|")]
-            widths = {len(_split(line, delimiter_line)[1]) for line in below}
-            if len(widths) == 1 and max(widths) > 1:
-                above.append((f"{file}: line {lines.number}", outside(names[0], "lines above a table's header")))
-                continue
-        if names:
-            return header, delimiter, above
-    raise ValueError(f"{file}: has no header; its first line must name the columns")
-
-
-def _split(line: str, delimiter: str) -> tuple[str, list[str]]:
-    """Returns the separator of a line, if it is not known, and the values in it."""
-    delimiter = delimiter or max(_DELIMITERS, key=line.count)
-    return delimiter, next(csv.reader([line], delimiter=delimiter), [])
-
-
-def _whole_line(lines: _Lines) -> str:
-    """Returns the next line, continued as long as a quoted name is open; "" at the end."""
-    whole = next(lines, "")
-    while whole.count('"') % 2 and len(whole) < _LONGEST_HEADER and (line := next(lines, "")):
-        whole += line
-    return whole
-
-
-def _columns(names: list[str]) -> list[str]:
-    """Returns unique column names, each on one line; the second of two columns "Note" becomes "Note (2)".
-
-    The first one is "" if it has no name, another one then has its number.
-    """
-    columns, counts = [], Counter[str]()
-    for number, name in enumerate(names, start=1):
-        name = " ".join(_INVISIBLE.sub("", name).splitlines()).strip()
-        name = "" if _UNNAMED.fullmatch(name) else name
-        name = f"Column {number}" if not name and number > 1 else name
-        counts[name] += 1
-        columns.append(f"{name} ({counts[name]})" if name and counts[name] > 1 else name)
-    return columns
 
 
 TABLE = Reader("csv", (*SUFFIXES, *_OTHER_SUFFIXES), _recognizes, _read, of_rows=True)

@@ -12,8 +12,7 @@ from xml.etree.ElementTree import Element, ParseError, iterparse, tostring
 from indexes.decoding import opened
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
-from indexes.knowledge.readers.rows import id_of, neighbors, no_rows, outside
-from indexes.knowledge.understanding.fields import field_of
+from indexes.knowledge.readers.rows import id_of, is_titled, neighbors, no_rows, outside
 
 _NAMES = {
     "{http://purl.org/rss/1.0/modules/content/}encoded": "content",  # the description is only the beginning
@@ -26,20 +25,25 @@ _IDS = re.compile(r"\[gallery\b[^\[\]]*\bids=[\"']?([\d, ]+)")
 _XHTML = "{http://www.w3.org/1999/xhtml}"
 _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 _SETTINGS = (_LANGUAGE, "{http://www.w3.org/XML/1998/namespace}space")
-_UNITS = ("unit", "units")
 _ENTRIES = {"rss": "item", "RDF": "item", "feed": "entry", "OAI-PMH": "record", "en-export": "note", "kml": "Placemark"}
 """Names of the entries of known lists, by the root; there may be just one."""
-_ROOT = re.compile(rb"<(?![?!])(?:[\w.-]+:)?([\w.-]+)")
+_ROOT = re.compile(r"<(?![?!])(?:[\w.-]+:)?([\w.-]+)")
+_NO_ELEMENT = re.compile(r"<!--.*?(?:-->|\Z)|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>|\0|<\?.*?\?>", re.DOTALL)
 _OTHERS = "elements outside of the list"
 _MOST_WORDS = 1 << 16  # held in memory
+_BEGINNING = 4096  # bytes that show the root
 
 
 def _recognizes(file: Path, start: bytes) -> bool:
     """Returns whether a file is XML, but neither a page nor a dump of MediaWiki."""
-    text = start.replace(b"\0", b"")  # half of UTF-16
-    root = _ROOT.search(re.sub(rb"<!--.*?(?:-->|\Z)|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>", b"", text, flags=re.DOTALL))
-    is_xml = re.match(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?\s*<", text) is not None
-    return is_xml and (root is None or root[1].lower() not in (b"html", b"mediawiki", b"svg"))
+    is_xml = re.match(rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?\s*\0?<", start) is not None
+    return is_xml and _root_in(start).lower() not in ("html", "mediawiki", "svg")
+
+
+def _root_in(start: bytes) -> str:
+    """Returns the name of the root element, without its prefix, from the beginning of a file; "" if it is not there."""
+    root = _ROOT.search(_NO_ELEMENT.sub("", start.decode("latin-1")))  # without the zeros that are half of UTF-16
+    return root[1] if root else ""
 
 
 def _read(file: Path, folder: Folder) -> Iterator[Entry]:
@@ -51,8 +55,9 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
     Raises:
         ValueError: The file is damaged.
     """
-    is_record = _has_siblings(file, folder)
-    wanted = None if is_record else _repeated(file)
+    root = _root_of(file)
+    is_record = root not in _ENTRIES and any(_root_of(other) == root for other in neighbors(file, folder))
+    wanted = None if is_record else _repeated(file, root)
     if wanted is None:
         yield from _record(file, folder, is_record)
         return
@@ -72,9 +77,17 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
         yield str(file), outside(" ".join(words), _OTHERS)
 
 
-def _repeated(file: Path) -> tuple[int, str] | None:
+def _root_of(file: Path) -> str:
+    try:
+        with opened(file) as content:
+            return _root_in(content.read(_BEGINNING))
+    except (ValueError, OSError):  # its own reading will report it
+        return ""
+
+
+def _repeated(file: Path, root: str) -> tuple[int, str] | None:
     """Returns the depth and tag of the most frequent of the repeated elements closest to the root, if any."""
-    counts, root = Counter[tuple[int, str]](), _root_of(file)
+    counts = Counter[tuple[int, str]]()
     filled = [0]  # the number of children of each open element
     for event, element, depth in _events(file):
         if event == "start":
@@ -90,13 +103,13 @@ def _repeated(file: Path) -> tuple[int, str] | None:
 
 def _record(file: Path, folder: Folder, is_record: bool) -> Iterator[Entry]:
     """Yields the first element with several children, or each of these if they are alike; it may lack a title."""
-    root = next(root for event, root, depth in _events(file, whole=0) if event == "end" and depth == 0)
+    *_, (_, root, _) = _events(file, whole=0, events=("end",))
     record = root
     while len(record) == 1 and len(record[0]) and _is_plain(record):
         record = record[0]
     values = _fields(record)
-    titled = (one for one in (values, *values.values()) if isinstance(one, Mapping) and field_of(one, "title", {})[1])
-    if not is_record and (_local(root.tag) in _ENTRIES or not any(titled)):
+    is_row = is_record or any(is_titled(one) for one in (values, *values.values()) if isinstance(one, Mapping))
+    if not is_row or (not is_record and _local(root.tag) in _ENTRIES):
         yield no_rows(values, file, folder, "contains no list: no element with fields occurs more than once")
     elif len({child.tag for child in record}) == 1 < len(record) and all(map(len, record)) and _is_plain(record):
         for number, child in enumerate(record, start=1):
@@ -105,26 +118,14 @@ def _record(file: Path, folder: Folder, is_record: bool) -> Iterator[Entry]:
         yield str(file), Document(values=values, id=id_of(file, folder))
 
 
-def _has_siblings(file: Path, folder: Folder) -> bool:
-    """Returns whether the file before or after this one has the same root, which is not that of a list."""
-    root = _root_of(file)
-    return root not in _ENTRIES and any(_root_of(other) == root for other in neighbors(file, folder))
-
-
-def _root_of(file: Path) -> str:
-    """Returns the name of the root element of an XML file, "" if it is not XML."""
-    try:
-        return next((_local(element.tag) for _, element, _ in _events(file)), "")
-    except (ValueError, OSError):  # its own reading will report it
-        return ""
-
-
 def _is_plain(element: Element) -> bool:
     """Returns whether an element is just a wrapper: it has no attributes except those of XML itself."""
     return all(name.startswith("{") for name in element.attrib)
 
 
-def _events(path: Path, whole: int | None = None) -> Iterator[tuple[str, Element, int]]:
+def _events(
+    path: Path, whole: int | None = None, events: tuple[str, ...] = ("start", "end")
+) -> Iterator[tuple[str, Element, int]]:
     """Yields the start and end events of elements with their depth, and frees elements that have ended.
 
     Elements at the depth `whole` are kept complete, with their descendants, until they end. The parser fetches nothing,
@@ -133,8 +134,8 @@ def _events(path: Path, whole: int | None = None) -> Iterator[tuple[str, Element
     ancestors: list[Element] = []
     with opened(path) as file:
         try:
-            for event, element in iterparse(file, ("start", "end")):
-                if event == "end":
+            for event, element in iterparse(file, events):
+                if event == "end" and ancestors:
                     ancestors.pop()
                 yield event, element, len(ancestors)
                 if event == "start":
@@ -151,13 +152,13 @@ def _value(element: Element) -> Any:
     An element that only has children of one name, such as `<image>` in `<images>`, becomes a list.
     """
     words = " ".join((element.text or "").split())
+    if len(element) == 0 and (words or not element.attrib.keys() - set(_SETTINGS)):
+        unit = element.get("unit") or element.get("units")
+        return f"{words} {unit}" if unit else (element.text or "").strip()
     if any(child.tag.startswith(_XHTML) for child in element):
         for part in element.iter():
             part.tag = part.tag.removeprefix(_XHTML)
         return "".join(tostring(child, "unicode", method="html") for child in element)
-    if len(element) == 0 and (words or not element.attrib.keys() - set(_SETTINGS)):
-        unit = next((element.attrib[name] for name in _UNITS if name in element.attrib), "")
-        return f"{words} {unit}" if unit else (element.text or "").strip()
     if words:  # elements within a text
         return " ".join("".join(element.itertext()).split())
     fields = _fields(element)
@@ -185,12 +186,15 @@ def _fields(element: Element) -> dict[str, Any]:
             values.setdefault(name, [[]])[0].append(_file(child))
         else:
             value = _value(child)
-            if isinstance(value, str) and (ids := _IDS.findall(value)):
-                values.setdefault("gallery_ids", []).extend(re.findall(r"\d+", " ".join(ids)))
-            values.setdefault(name, []).append(_SHORTCODE.sub("", value).strip() if isinstance(value, str) else value)
-            languages.setdefault(name, []).append(child.get(_LANGUAGE, ""))
+            if isinstance(value, str):
+                if ids := _IDS.findall(value):
+                    values.setdefault("gallery_ids", []).extend(re.findall(r"\d+", " ".join(ids)))
+                value = _SHORTCODE.sub("", value).strip()
+            values.setdefault(name, []).append(value)
+            if code := child.get(_LANGUAGE):
+                languages.setdefault(name, []).append(code)
     for name, codes in languages.items():
-        if all(codes) and len(set(codes)) == len(codes) == len(values[name]) > 1:
+        if len(set(codes)) == len(codes) == len(values[name]) > 1:
             values[name] = [dict(zip(codes, values[name], strict=True))]
     return {name: several if len(several) > 1 else several[0] for name, several in values.items()}
 
@@ -214,7 +218,7 @@ def _file(element: Element) -> dict[str, Any]:
 
 def _name(tag: str) -> str:
     """Returns the name of a value; those that WordPress adds to a feed begin with `wp:`."""
-    if match := _WORDPRESS.match(tag):
+    if "wordpress" in tag and (match := _WORDPRESS.match(tag)):
         return "excerpt" if match[1] else f"wp:{_local(tag)}"
     return _NAMES.get(tag) or _local(tag)
 

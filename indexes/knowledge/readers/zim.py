@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import lru_cache
-from itertools import takewhile
+from itertools import chain, product, takewhile
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -16,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from indexes.extras import optional
-from indexes.knowledge.document import Document
+from indexes.html_source import decode_html
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.html import document_of_page
-from indexes.knowledge.readers.html_source import decode_html
 
 MAGIC = b"ZIM\x04"
 _LONGEST_CHAIN = 16  # most redirects in a row; more are a loop
-_Redirects = Callable[[int], Iterator[str]]  # yields the titles of redirects to the entry with a number
+_DAMAGE = (RuntimeError, UnicodeDecodeError)  # libzim's errors for it
 
 
 def open_zim(path: Path) -> Any:
@@ -49,8 +46,7 @@ def zim_parts(path: Path) -> list[Path]:
     """
     if path.is_file() and not re.fullmatch(r"\.zim[a-z]{2}", path.suffix):
         return [path]
-    whole = path.with_suffix(".zim")
-    names = (whole.with_name(f"{whole.name}{first}{second}") for first in ascii_lowercase for second in ascii_lowercase)
+    names = (path.with_suffix(f".zim{''.join(pair)}") for pair in product(ascii_lowercase, repeat=2))
     parts = list(takewhile(Path.is_file, names))
     if not parts:
         raise FileNotFoundError(f"{path} does not exist")
@@ -66,90 +62,57 @@ def is_zim(path: Path) -> bool:
         return False
 
 
-def image_bytes(file: Path, name: str) -> bytes | None:
-    """Returns the bytes of the entry `name` of an archive, or `None` if there is none, or it is damaged.
-
-    Raises:
-        ValueError: libzim is not installed, or the file is not a ZIM file.
-    """
-    with suppress(RuntimeError, KeyError):  # damaged, or not there
-        return bytes(_opened(file).get_entry_by_path(name).get_item().content)
-    return None
-
-
-@lru_cache(maxsize=4)
-def _opened(file: Path) -> Any:
-    return open_zim(file)
-
-
 def _read(file: Path, folder: Folder) -> Iterator[Entry]:
     """Yields the pages of an archive in its order; the titles of redirects are other names of the pages.
 
     A page's URL is its canonical link, or the one in Kiwix's license note. This is also its id, unless it is the link
     of another page that this one repeats; then the id is the page's path, as is its base. Images are named by their
-    paths in the archive. The main page comes last, with "main page" as the setting `kind`.
+    paths in the archive. The main page comes last, with "main page" as the setting `kind` if there are others.
     """
     archive = open_zim(file)
     main = _resolved(archive.main_entry) if archive.has_main_entry else None
-    redirects, number_of_main = _redirects(archive), -1 if main is None else int(main._index)
-    numbers = [number_of_main] if main is not None else []
-    for number in (*(n for n in range(archive.entry_count) if n != number_of_main), *numbers):
+    names, last = _names_by_redirects(archive), -1 if main is None else int(main._index)
+    is_alone = True
+    others = (number for number in range(archive.entry_count) if number != last)
+    for number in chain(others, [] if main is None else [last]):
         place = f"{file}: entry number {number}"
         try:
             entry = archive._get_entry_by_id(number)  # the only way to iterate over a file
             place = f"{file}: entry {entry.path!r}"
-            html = _html(entry)
-        except (RuntimeError, UnicodeDecodeError) as error:  # libzim's error for damage
+            item = None if entry.is_redirect else entry.get_item()
+            if item is None or not item.mimetype.startswith(("text/html", "application/xhtml")):
+                continue
+            document = document_of_page(decode_html(bytes(item.content)), entry.path)
+        except _DAMAGE as error:
             yield place, ValueError(f"{place}: damaged ({error}); fetch the file again")
             continue
-        if html is None:
-            continue
-        try:
-            document = _document(html, entry.path, entry.title)
         except ValueError as error:
             yield place, ValueError(f"{place}: {error}")
             continue
-        document.names = tuple(dict.fromkeys(name for name in redirects(number) if name != entry.title))
-        if number == number_of_main:
+        document.id = document.url if _is_its_own(document.url, entry.path) else entry.path
+        document.title = entry.title or document.title
+        document.base = document.base or entry.path
+        document.names = tuple(dict.fromkeys(name for name in names(number) if name != entry.title))
+        if number == last and not is_alone:
             document.settings = {**document.settings, "kind": "main page"}
+        is_alone = is_alone and (not document.parts or "kind" in document.settings)
         yield place, document
-
-
-def _document(html: bytes, path: str, title: str) -> Document:
-    document = document_of_page(decode_html(html), path)
-    document.id = document.url if _is_its_own(document.url, path) else path
-    document.title = title or document.title
-    document.base = document.base or path
-    return document
 
 
 def _is_its_own(canonical: str, path: str) -> bool:
     """Returns whether a canonical link belongs to the page at `path`, not to another page that it repeats."""
-    name = posixpath.splitext(path)[0] if path.endswith((".html", ".htm")) else path
-    name = name.removeprefix("A/").strip("/").replace(" ", "_")
+    name = re.sub(r"^A/|\.html?$", "", path).strip("/").replace(" ", "_")
     _, wiki, title = canonical.partition("/wiki/")
     if wiki:
         return title.replace("/", "_") == name.replace("/", "_")  # as old archives name subpages
     return bool(name) and canonical.rstrip("/").endswith(f"/{name}")
 
 
-def _html(entry: Any) -> bytes | None:
-    """Returns the content of an entry that is a page, or `None` for others."""
-    if entry.is_redirect:
-        return None
-    item = entry.get_item()
-    return bytes(item.content) if item.mimetype.startswith(("text/html", "application/xhtml")) else None
-
-
-def _redirects(archive: Any) -> _Redirects:
-    """Returns a function that yields the titles of redirects to the entry with a given number.
-
-    This takes 8 bytes of memory per redirect, and one to three microseconds per entry of the archive before the first
-    article is read.
-    """
-    numbers = array("i")
+def _names_by_redirects(archive: Any) -> Callable[[int], Iterator[str]]:
+    """Returns a function that yields the titles of redirects to the entry with a given number."""
+    numbers = array("i")  # 8 bytes of memory per redirect
     for number in range(archive.entry_count):
-        with suppress(RuntimeError, UnicodeDecodeError):  # damaged; reported when it is read
+        with suppress(*_DAMAGE):  # reported when it is read
             entry = archive._get_entry_by_id(number)
             if entry.is_redirect and (target := _resolved(entry)) is not None:
                 numbers.extend((target._index, number))
@@ -174,5 +137,5 @@ def _resolved(entry: Any) -> Any:
     return None
 
 
-ZIM = Reader("zim", (".zim", ".zimaa"), lambda path, beginning: beginning.startswith(MAGIC), _read)
+ZIM = Reader("zim", (".zim", ".zimaa"), lambda path, _: path.suffix.lower() == ".zim" or is_zim(path), _read)
 """Archives of Kiwix."""

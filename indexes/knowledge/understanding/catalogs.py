@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from indexes.knowledge.document import Document, Heading, Part
 from indexes.knowledge.understanding.furniture import pictures_of, why_no_photo
 
 _FEWEST = 3
+
+
+def describe_things(documents: Sequence[Document]) -> bool:
+    """Returns whether the headings in documents of one source are things, or only sections of illustrated articles.
+
+    They are things if there are at least as many of them as there are other documents with pictures.
+    """
+    counts = [(len(things_in(document)), document) for document in documents]
+    others = sum(count == 1 and bool(_photos(document.parts)) for count, document in counts)
+    return sum(count for count, _ in counts if count > 1) >= others
 
 
 def things_in(document: Document) -> list[Document]:
@@ -19,38 +29,20 @@ def things_in(document: Document) -> list[Document]:
     one level, and each of these has text and pictures that no other one has, each heading is a thing, whose id is that
     of the document with `#` and the heading.
     """
-    level = _level_of_things(document.parts)
-    if not level or document.settings.get("og:image"):
+    levels = Counter(part.level for part in document.parts if isinstance(part, Heading))
+    level = min((level for level, count in levels.items() if count >= _FEWEST), default=0)
+    starts = [n for n, part in enumerate(document.parts) if isinstance(part, Heading) and part.level == level]
+    if not starts or document.settings.get("og:image"):
         return [document]
-    start = next(n for n, part in enumerate(document.parts) if isinstance(part, Heading) and part.level == level)
-    whole = replace(document, parts=document.parts[:start])
-    things = [_thing(document, parts) for parts in _below(document.parts[start:], level)]
-    return [*([whole] if _has_text(whole.parts) else []), *things]
-
-
-def _level_of_things(parts: Sequence[Part]) -> int:
-    """Returns the level of the headings of which each is a thing, 0 if there is none."""
-    levels = Counter(part.level for part in parts if isinstance(part, Heading))
-    for level in sorted(levels):
-        if levels[level] < _FEWEST:
-            continue
-        start = next(n for n, part in enumerate(parts) if isinstance(part, Heading) and part.level == level)
-        if any(isinstance(part, Heading) and part.level < level for part in parts[start:]):
-            return 0
-        if any(_photos(parts[:start])):
-            return 0
-        photos = [_photos(section) for section in _below(parts[start:], level)]
-        texts = [_has_text(section[1:]) for section in _below(parts[start:], level)]
-        distinct = Counter(url for urls in photos for url in urls)
-        return level if all(photos) and all(texts) and max(distinct.values()) == 1 else 0
-    return 0
-
-
-def _below(parts: Sequence[Part], level: int) -> Iterator[Sequence[Part]]:
-    """Yields the parts of each section of a level, with its heading."""
-    starts = [n for n, part in enumerate(parts) if isinstance(part, Heading) and part.level == level]
-    for start, end in zip(starts, [*starts[1:], len(parts)], strict=True):
-        yield parts[start:end]
+    before, after = document.parts[: starts[0]], document.parts[starts[0] :]
+    sections = [document.parts[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    photos = [_photos(section) for section in sections]
+    is_shared = max(Counter(url for urls in photos for url in urls).values(), default=0) > 1
+    is_inside = any(isinstance(part, Heading) and part.level < level for part in after)
+    if is_shared or is_inside or _photos(before) or not all(photos) or not all(map(_has_text, sections)):
+        return [document]
+    things = [_thing(document, section) for section in sections]
+    return [replace(document, parts=before), *things] if _has_text(before) else things
 
 
 def _photos(parts: Sequence[Part]) -> set[str]:
@@ -61,10 +53,7 @@ def _has_text(parts: Sequence[Part]) -> bool:
     return any(not isinstance(part, Heading) and not part.kind and getattr(part, "text", "rows") for part in parts)
 
 
-def _thing(document: Document, parts: Sequence[Part]) -> Document:
-    heading = parts[0]
-    assert isinstance(heading, Heading)
-    anchor = "-".join(heading.text.split())
-    return replace(
-        document, parts=list(parts), values={}, id=f"{document.id}#{anchor}", title=heading.text, names=(), settings={}
-    )
+def _thing(document: Document, parts: list[Part]) -> Document:
+    title = getattr(parts[0], "text", "")
+    anchor = "-".join(title.split())
+    return replace(document, parts=parts, values={}, id=f"{document.id}#{anchor}", title=title, names=(), settings={})

@@ -12,9 +12,9 @@ from indexes.knowledge.bad_entries import NoThing
 from indexes.knowledge.document import Block, Document, Heading, Part, Picture, Table
 from indexes.knowledge.embedded import embedded_name, is_embedded_image
 from indexes.knowledge.identity import is_whole_file
-from indexes.knowledge.image_keys import OWN_FILE
+from indexes.knowledge.image_rules import OWN_FILE, OWN_TABLE
 from indexes.knowledge.readers.markdown import note_title
-from indexes.knowledge.sections import split_text
+from indexes.knowledge.sections import outlined, split_article, split_text, without_below
 from indexes.knowledge.understanding.facts import as_sections, facts_of
 from indexes.knowledge.understanding.fields import looks_like_image
 from indexes.knowledge.understanding.furniture import (
@@ -23,13 +23,12 @@ from indexes.knowledge.understanding.furniture import (
     SMALLEST,
     Furniture,
     edges,
-    is_image_link,
     photos_first,
+    place_of_title,
     title_of,
     why_no_photo,
     without_furniture,
 )
-from indexes.knowledge.understanding.outline import outlined, split_article, without_below
 from indexes.knowledge.understanding.tables import table_lines
 from indexes.knowledge.understanding.values import Shape, Understood, fields_listed, understood
 from retriever.types import ArticleImage, Entity
@@ -69,11 +68,12 @@ class Context:
 
 @dataclass(slots=True)
 class Meaning:
-    """The entity of a document, and what of the document is not in it."""
+    """The entity of a document, and what of the document is not in it, unless it is the `is_whole` entry."""
 
     entity: Entity
     words: list[Reason] = field(default_factory=list)
     images: list[Reason] = field(default_factory=list)
+    is_whole: bool = False
 
 
 def meaning_of(document: Document, place: str, path: str, context: Context) -> Meaning | ValueError:
@@ -123,7 +123,7 @@ def meaning_of(document: Document, place: str, path: str, context: Context) -> M
             url=values.url or document.url,
             images=article.all_images(written),
             names=tuple(dict.fromkeys(name for name in (*values.names, *document.names) if name and name != title)),
-            named_after=(*(((OWN_FILE, path),) if is_file else ()), *values.named_after),
+            named_after=((OWN_FILE if is_file else OWN_TABLE, path), *values.named_after),
         ),
         words,
         article.left_out,
@@ -159,7 +159,7 @@ def _own_parts(document: Document, is_page: bool, context: Context, words: list[
         start, end = edges(kept)
         words += [("navigation", _text(part)) for part in (*kept[:start], *kept[end:])]
         kept = kept[start:end]
-    title = title_of(document, context.furniture) if is_page else ""
+    title = (title_of(document, context.furniture) or document.id) if is_page else ""
     marked = list(without_furniture(kept, title, context.furniture))
     words += [(kind, _text(part)) for part, kind in marked if kind]
     return [part for part, kind in marked if not kind]
@@ -193,7 +193,7 @@ def _name_of(document: Document, values: Understood, path: str, context: Context
     """Returns what a document without a title is called: its key, or its file if it says something itself."""
     if not is_file:
         return PurePosixPath(document.id).stem if looks_like_image(document.id) else document.id
-    says_something = document.parts or context.shape.is_note or values.text or values.images
+    says_something = document.is_page or document.parts or context.shape.is_note or values.text or values.images
     return note_title(path, context.folder, context.common) if says_something else ""
 
 
@@ -221,6 +221,7 @@ class _Article:
 
     def read(self, parts: Sequence[Part], lead: int | None) -> None:
         """Adds the parts of a document; the heading with the number `lead` is its title."""
+        above = place_of_title(parts, self._title) if self._is_page else 0
         for number, part in enumerate(parts):
             if isinstance(part, Heading):
                 self._begin(part, number == lead)
@@ -228,7 +229,7 @@ class _Article:
             lines = table_lines(part.rows) if isinstance(part, Table) else [part.text] if part.text else []
             self._parts[-1][2].extend(self._without_marks(line) if self._is_page else line for line in lines)
             for picture in part.pictures:
-                self._take(picture)
+                self._take(picture, is_above=number < above)
 
     def _begin(self, heading: Heading, is_title: bool) -> None:
         level, title = heading.level, heading.text
@@ -245,22 +246,24 @@ class _Article:
         self._words.append(("footnote marks and references", " ".join(marks)))
         return " ".join(_CITATION.sub("", line).split())
 
-    def _take(self, picture: Picture) -> None:
+    def _take(self, picture: Picture, *, is_above: bool) -> None:
         url = self._url(picture.url)
         if not url or url in self._sizes:
             return
         reason = why_no_photo(url) if self._is_page or "//" in url else ""
-        if not reason and url in self._context.furniture.images and picture.link and not is_image_link(picture.link):
+        leads_elsewhere = is_above or (picture.link and not looks_like_image(picture.link))
+        if not reason and leads_elsewhere and url in self._context.furniture.images:
             reason = "images that many pages share"
         sides = [float(side) for side in picture.sides]
         if not reason and self._is_page:
-            if is_image_link(picture.link) and min(self._context.measure(whole := self._url(picture.link))) >= LARGE:
+            if looks_like_image(picture.link) and min(self._context.measure(whole := self._url(picture.link))) >= LARGE:
                 url, sides = whole, []  # a link to the whole image
             reason = self._why_small(url, sides)
         elif sides and max(sides) < SMALLEST / 2:
             reason = "small images"
         if reason:
             self.left_out.append((reason, url))
+            self._parts[-1][2].extend([self._without_marks(picture.caption)] if picture.caption else [])
             return
         self._sizes[url] = int(min(sides, default=0))
         caption = self._without_marks(picture.caption) or " ".join(picture.alt.split())
@@ -287,7 +290,10 @@ class _Article:
             (level, *pair) for (level, _, _), pair in zip(texts, without_below(texts, self._context.drops), strict=True)
         ]
         self._words += [
-            ("sections below others that are left out", f"{title}\n{text}")
+            (
+                f"sections titled {title}" if self._context.drops(title) else "sections below others that are left out",
+                f"{title}\n{text}",
+            )
             for (_, title, text), (_, name, _) in zip(texts, kept, strict=True)
             if title != name
         ]

@@ -6,7 +6,6 @@ import ast
 import html
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, time
 from decimal import Decimal
@@ -15,21 +14,20 @@ from typing import Any
 
 from indexes.knowledge.sections import FACTS
 from indexes.knowledge.understanding.fields import field_of, folded, looks_like_image
-from indexes.knowledge.understanding.translations import LeftOut, is_language
+from indexes.knowledge.understanding.translations import is_language
 
 EMPTY = frozenset({"", "\\N", "[]", "{}"})
 """Spellings of a missing value in tables; words such as "None" and "NA" are names and codes."""
 LONGEST_FACT = 250  # most characters in a fact; a longer value becomes a section of its own
-ADDRESSES = "addresses and ids"
-FILES = "files within values"
-_BLOB = re.compile(r"(?:data:[\w/+.-]+;base64,)?(?:[A-Za-z\d+/_-]{60,}+\s*+)++[A-Za-z\d+/_-]*+={0,2}\s*")
+DEEPEST = 6  # levels of objects that facts show
+ADDRESS = re.compile(r"\w+://\S+")
+BLOB = re.compile(r"(?:data:[\w/+.-]+;base64,)?(?:[A-Za-z\d+/_-]{60,}+\s*+)++[A-Za-z\d+/_-]*+={0,2}\s*")
 """A file that is written into a value, in base64."""
 _WRITTEN = (str, int, float, Decimal, date, time)
 """Types of values, those of columns in Parquet among them, that are facts as Python writes them."""
 _LITERALS = ("uri", "literal", "typed-literal", "bnode")  # types of values in SPARQL results
 _SENTENCE = 40  # if an object has a title and one other value of at least this many characters, that value is its text
-_LONGEST_LIST = 30
-_DEEPEST = 6
+_LONGEST_LIST, _MANY = 30, 100  # items of lists of numbers that are shown, and that are looked at
 _PAIRED = r"(?:div|ul|ol|dl|b|i|u|em|strong|small|a|h\d|span|font|table|blockquote|pre|code|kbd|sup|sub)"
 _MARKUP = re.compile(
     rf"<(?:p|br|hr|li|dt|dd)\s*/?>|<(?:p|br|hr|li|dt|dd|img|{_PAIRED})\s[^<>]*=[^<>]*>|</(?:p|li|dt|dd|{_PAIRED})\s*>",
@@ -37,26 +35,19 @@ _MARKUP = re.compile(
 )
 """A tag `<a>` that is neither closed nor has attributes is a word of a text about HTML."""
 _ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}|#\d{2,6}|#x[0-9A-Fa-f]{2,6});")
-_ADDRESS = re.compile(r"\w+://\S+")
 _FORMS = ("en", "english", "eng", "en-us", "en-gb", "common", "default", "value", "text", "label", "name", "title")
 """Keys of an object that holds one text in several languages or forms, the preferred ones first."""
 _ALL_FORMS = frozenset(map(folded, (*_FORMS, "html", "markdown", "plain", "raw", "rendered")))
 _REFERENCES = ("id", "ids", "url", "uri", "href")  # last words of the names of fields that only refer elsewhere
 
 
-def facts_of(name: str, value: Any, left_out: LeftOut | None = None) -> list[tuple[str, str]]:
-    """Returns the facts in a field as (label, value), and adds what is dropped to `left_out`."""
-    left_out = [] if left_out is None else left_out
+def facts_of(name: str, value: Any) -> list[tuple[str, str]]:
+    """Returns the facts in a field as (label, value), without addresses, ids, images and files."""
     value = literal_of(parsed(value))
-    if not isinstance(value, Mapping | list | tuple):
-        if not (text := scalar_of(value)):
-            left_out += [(FILES, value)] if isinstance(value, str) and value.strip() not in EMPTY else []
-            return []
-        if _ADDRESS.fullmatch(text):
-            left_out.append((ADDRESSES, text))
-            return []
-        return [(label_of(name), plain(text))]
-    return list(_facts(label_of(name), _pruned(value, left_out), left_out))
+    if isinstance(value, Mapping | list | tuple):
+        return list(_facts(label_of(name), _pruned(value)))
+    text = scalar_of(value)
+    return [(label_of(name), plain(text))] if text and not ADDRESS.fullmatch(text) else []
 
 
 def as_sections(
@@ -77,87 +68,75 @@ def as_sections(
 
 def words_within(value: Any) -> str:
     """Returns all texts in a value; it may be nested deeper than Python's stack."""
-    return " ".join(filter(None, map(scalar_of, leaves(value, objects=True))))
+    return " ".join(filter(None, (scalar_of(leaf) for _, leaf in leaves(value))))
 
 
-def leaves(value: Any, objects: bool = False) -> Iterator[Any]:
-    """Yields what nested lists hold, in order, and with `objects` what objects hold; they may be very deep."""
-    waiting = [value]
+def leaves(value: Any, objects: bool = True) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yields what lists and, with `objects`, objects hold, in order, with the names of the fields that lead to it.
+
+    They may be nested deeper than Python's stack.
+    """
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), value)]
     while waiting:
-        item = waiting.pop()
+        path, item = waiting.pop()
         if isinstance(item, list | tuple):
-            waiting += reversed(item)
+            waiting += [(path, inner) for inner in reversed(item)]
         elif objects and isinstance(item, Mapping):
-            waiting += reversed(list(item.values()))
+            waiting += [((*path[: 2 * DEEPEST], str(name)), inner) for name, inner in reversed(list(item.items()))]
         else:
-            yield item
+            yield path, item
 
 
-def _pruned(value: Any, left_out: LeftOut, depth: int = 0) -> Any:
+def is_reference(name: str) -> bool:
+    """Returns whether a field of an object only refers elsewhere."""
+    return name.startswith("@") or label_of(name).lower().rpartition(" ")[2] in _REFERENCES
+
+
+def _pruned(value: Any, depth: int = 0) -> Any:
     """Returns a nested value without addresses, ids, images, files, and what is nested too deeply."""
     value = literal_of(value)
     if isinstance(value, list | tuple):
-        items = (
-            item if isinstance(item, str) and _ADDRESS.fullmatch(item) else _pruned(item, left_out, depth + 1)
-            for item in leaves(value)
-            if not _is_image(item)
-        )
+        inner = [item for _, item in leaves(value, objects=False)]
+        if len(inner) > _LONGEST_LIST and not any(map(str.isalpha, words_within(inner[:_MANY]))):
+            return None  # a long list of numbers
+        items = (item if _is_address(item) else _pruned(item, depth + 1) for item in inner)
         return [item for item in items if item not in (None, "", {}, [])]
-    if not isinstance(value, Mapping):
-        if (text := scalar_of(value)) is None:
-            left_out += [(FILES, value)] if isinstance(value, str) and value.strip() not in EMPTY else []
-        elif _ADDRESS.fullmatch(text) and not looks_like_image(text):
-            left_out.append((ADDRESSES, text))
-        elif not looks_like_image(text):  # images are counted where those of the entity are chosen
-            return text
-        return None
-    if depth > 2 * _DEEPEST:
-        left_out.append(("values nested too deeply", words_within(value)))
-        return None
-    kept: dict[str, Any] = {}
-    for name, item in value.items():
-        name = str(name)
-        if name.startswith("@") or label_of(name).lower().rpartition(" ")[2] in _REFERENCES:
-            left_out += [(ADDRESSES, words)] if not _is_image(item) and (words := words_within(item)) else []
-        elif (inner := _pruned(item, left_out, depth + 1)) not in (None, "", {}, []):
-            kept[name] = inner
-    return kept
+    if isinstance(value, Mapping):
+        fields = value.items() if depth <= 2 * DEEPEST else ()
+        kept = {str(name): _pruned(item, depth + 1) for name, item in fields if not is_reference(str(name))}
+        return {name: item for name, item in kept.items() if item not in (None, "", {}, [])}
+    text = scalar_of(value)
+    return None if text is None or ADDRESS.fullmatch(text) or looks_like_image(text) else text
 
 
-def _is_image(value: Any) -> bool:
-    return isinstance(value, str) and looks_like_image(value)
+def _is_address(value: Any) -> bool:
+    return isinstance(value, str) and ADDRESS.fullmatch(value) is not None and not looks_like_image(value)
 
 
-def _facts(label: str, value: Any, left_out: LeftOut, depth: int = 0) -> Iterator[tuple[str, str]]:
+def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yields the facts in a pruned value; labels of an object's members begin with the object's label."""
     if isinstance(value, Mapping):
         if len(value) > 1 and all(isinstance(item, Mapping) for item in value.values()):
             called = [item if _title(item)[1] else {"name": name, **item} for name, item in value.items()]
-            yield from _facts(label, called, left_out, depth)  # such as languages by their codes
+            yield from _facts(label, called, depth)  # such as languages by their codes
         elif len(value) == 1 and (title := _title(value)[1]):
             yield label, title  # the name of something that is described elsewhere
-        elif depth >= _DEEPEST:
-            left_out.append(("values nested too deeply", words_within(value)))
-        else:
+        elif depth < DEEPEST:
             for name, item in value.items():
-                yield from _facts(f"{label}, {label_of(name, first=False)}", item, left_out, depth + 1)
+                yield from _facts(f"{label}, {label_of(name, first=False)}", item, depth + 1)
     elif isinstance(value, list):
-        counts = Counter(text for item in value if (text := _item(item, left_out, depth)))
-        listed = list(counts)
-        left_out += [("repeated items", text) for text in counts for _ in range(counts[text] - 1)]
+        listed = list(dict.fromkeys(text for item in value if (text := _item(item, depth))))
         described = any(isinstance(item, Mapping) for item in value)
         described = described and all(": " in text.partition(" (")[0] for text in listed)
-        if len(listed) > _LONGEST_LIST and not any(map(str.isalpha, "".join(listed))):
-            left_out.append(("long lists of numbers", " ".join(listed)))
-        elif listed:
-            long = sum(map(len, listed)) > LONGEST_FACT  # such as the steps of a recipe
-            commas = any("," in text or ";" in text for text in listed)
+        long = sum(map(len, listed)) > LONGEST_FACT  # such as the steps of a recipe
+        commas = any("," in text or ";" in text for text in listed)
+        if listed:
             yield label, ("\n" if described or long else "; " if commas else ", ").join(listed)
     elif scalar := scalar_of(value):
         yield label, plain(scalar)
 
 
-def _item(value: Any, left_out: LeftOut, depth: int) -> str:
+def _item(value: Any, depth: int) -> str:
     """Returns a pruned list item as text; for an object, its title and text, with other facts in parentheses."""
     if not isinstance(value, Mapping):
         return " ".join(plain(scalar_of(value) or "").split())
@@ -169,14 +148,11 @@ def _item(value: Any, left_out: LeftOut, depth: int) -> str:
     about = " ".join(plain(text_in(text)).split())
     if title and not about and "value" in value:
         text_name, about = "value", _words(value["value"])
-    others = {name: item for name, item in value.items() if name not in (title_name, text_name)}
-    if depth >= _DEEPEST:
-        left_out += [("values nested too deeply", words)] if (words := words_within(others)) else []
-        others = {}
     said = [
         (label, fact.replace("\n", "; "))
-        for name, item in others.items()
-        for label, fact in _facts(label_of(name, first=False), item, left_out, depth + 1)
+        for name, item in (value.items() if depth < DEEPEST else ())
+        if name not in (title_name, text_name)
+        for label, fact in _facts(label_of(name, first=False), item, depth + 1)
         if fact != title
     ]
     if title and not about and len(said) == 1 and len(said[0][1]) >= _SENTENCE:
@@ -188,9 +164,8 @@ def _item(value: Any, left_out: LeftOut, depth: int) -> str:
 
 def _words(value: Any) -> str:
     """Returns a value, a list of values, or a value in several forms, as words."""
-    if isinstance(value, list):
-        return ", ".join(filter(None, map(_words, leaves(value))))
-    return " ".join(plain(text_in(value)).split())
+    items = [item for _, item in leaves(value, objects=False)]
+    return ", ".join(filter(None, (" ".join(plain(text_in(item)).split()) for item in items)))
 
 
 def _title(value: Mapping[str, Any]) -> tuple[str, str]:
@@ -207,7 +182,7 @@ def texts_in(value: Any) -> Iterator[str]:
             if isinstance(item := literal_of(value[key]), str | list):
                 yield from texts_in(item)
     elif isinstance(value, list | tuple):
-        for item in map(literal_of, leaves(value)):
+        for item in (literal_of(item) for _, item in leaves(value, objects=False)):
             if isinstance(item, str | list):
                 yield from texts_in(item)
             elif isinstance(item, Mapping) and (title := _title(item)[1]):
@@ -226,7 +201,7 @@ def has_parts(value: Any) -> bool:
 def text_in(value: Any) -> str:
     """Returns the text of an article: the items of a list as paragraphs, or the preferred text of an object."""
     if isinstance(value, list | tuple):
-        return "\n".join(filter(None, map(text_in, leaves(value))))
+        return "\n".join(filter(None, (text_in(item) for _, item in leaves(value, objects=False))))
     if isinstance(value, Mapping):
         return next(texts_in(value), "")
     return scalar_of(value) or ""
@@ -236,12 +211,10 @@ def scalar_of(value: Any) -> str | None:
     """Returns a text, a number, a date or a truth value as text, or `None` if it is empty or of another type."""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if value != value:  # not a number, which data frames have for a missing value
+    if not isinstance(value, _WRITTEN) or value != value:  # not a number, which data frames have for a missing value
         return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    text = str(value).strip() if isinstance(value, _WRITTEN) else ""
-    is_file = len(text) > LONGEST_FACT and _BLOB.fullmatch(text)
+    text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+    is_file = len(text) > LONGEST_FACT and BLOB.fullmatch(text)
     return None if is_file or text in EMPTY else text
 
 
@@ -287,6 +260,5 @@ def label_of(name: str, first: bool = True) -> str:
     if not re.search(r"\s", name):
         name = name.removeprefix("@")
         name = re.sub(r"(?<=[a-z\d])(?=[A-Z][a-z])", " ", name.replace("_", " ").replace("-", " ")).strip()
-        words = [word.lower() if re.fullmatch(r"[A-Z][a-z]+", word) else word for word in name.split()]
-        name = " ".join(words)
+        name = " ".join(word.lower() if re.fullmatch(r"[A-Z][a-z]+", word) else word for word in name.split())
     return name[:1].upper() + name[1:] if first else name

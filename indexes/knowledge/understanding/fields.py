@@ -6,45 +6,31 @@ A missing field or a value of another type is a `ValueError` that names the plac
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
 from indexes.knowledge.image_names import IMAGE_SUFFIXES
 
-GUESSES: dict[str, tuple[str, ...]] = {
-    "id": (
-        *("id", "_id", "@id", "pk", "object_id", "uuid", "guid", "slug", "handle"),
-        *("accession_number", "object_number"),
-    ),
-    "title": (
-        *("title", "title_info", "name", "display_name", "label", "full_name", "common_name", "headline", "heading"),
-        *("term", "word", "object_name", "object_title", "item_name", "product_name"),
-        *("titel", "titre", "título", "titulo", "titolo", "nombre", "nom", "nome", "naam", "bezeichnung"),
-        *("название", "имя", "заголовок", "タイトル", "名前", "名称", "标题", "標題", "العنوان", "الاسم"),
-    ),
-    "url": ("url", "link", "permalink", "page_url", "web_url", "source_url", "wikipedia_url", "wikipedia"),
-    "image": (
-        *("image", "image_url", "image_src", "img", "img_url", "image_link", "image_path", "images"),
-        *("primary_image", "main_image"),
-        *("photo", "photo_url", "photos", "picture", "picture_url", "pictures", "gallery", "logo", "cover"),
-        *("cover_image",),
-        *("hero_image", "featured_image", "og_image", "poster", "poster_url", "poster_path", "banner", "thumbnail"),
-        *("thumbnail_url", "thumb", "sprite", "sprites", "artwork", "file_name", "file", "media"),
-        *("bild", "foto", "imagen", "imagem", "immagine", "afbeelding", "изображение", "фото", "画像", "写真", "图片"),
-        *("圖片", "الصورة", "صورة"),
-    ),
-    "text": (
-        *("text", "content", "body", "body_html", "description", "abstract", "summary", "extract", "overview"),
-        *("biography", "bio"),
-        *("desc", "long_description", "short_description", "definition", "about", "plot", "synopsis", "blurb"),
-        *("intro", "introduction", "excerpt", "article", "full_description", "main_text", "full_text"),
-        *("beschreibung", "inhalt", "texte", "texto", "testo", "contenu", "contenido", "descripción", "descripcion"),
-        *("descrição", "descrizione", "beschrijving", "описание", "текст", "содержание", "説明", "本文"),
-        *("描述", "简介", "正文", "الوصف", "النص", "descriptions"),
-    ),
+_GUESSES = {
+    "id": "id _id @id pk object_id uuid guid slug handle accession_number object_number",
+    "title": """
+        title title_info name display_name label full_name common_name headline heading term word object_name
+        object_title item_name product_name titel titre título titulo titolo nombre nom nome naam bezeichnung
+        название имя заголовок タイトル 名前 名称 标题 標題 العنوان الاسم""",
+    "url": "url link permalink page_url web_url source_url wikipedia_url wikipedia",
+    "image": """
+        image image_url image_src img img_url image_link image_path images primary_image main_image photo photo_url
+        photos picture picture_url pictures gallery logo cover cover_image hero_image featured_image og_image poster
+        poster_url poster_path banner thumbnail thumbnail_url thumb sprite sprites artwork file_name file media
+        bild foto imagen imagem immagine afbeelding изображение фото 画像 写真 图片 圖片 الصورة صورة""",
+    "text": """
+        text content body body_html description abstract summary extract overview biography bio desc long_description
+        short_description definition about plot synopsis blurb intro introduction excerpt article full_description
+        main_text full_text beschreibung inhalt texte texto testo contenu contenido descripción descripcion descrição
+        descrizione beschrijving описание текст содержание 説明 本文 描述 简介 正文 الوصف النص descriptions""",
 }
+GUESSES = {field: tuple(names.split()) for field, names in _GUESSES.items()}
 """Names under which an entity's field is looked up, unless `--map` names another; case, spaces, `_` and `-` are ignored
 (`folded`). The first one with a value is used."""
 SIZES = (
@@ -188,31 +174,13 @@ def images_in(value: object, where: str, field: str) -> list[str]:
     if isinstance(value, list | tuple):
         return [name for item in value for name in images_in(item, where, field)]
     if isinstance(value, Mapping):
-        usual = (value[key] for key in SIZES if value.get(key) and isinstance(value[key], str | Mapping))
-        words = {key: item for key, item in value.items() if isinstance(item, str)}
-        named = (item for item in words.values() if looks_like_image(item))
-        called = (
-            text for key, text in words.items() if "://" in text and re.search("image|img|photo|picture", key, re.I)
-        )
-        value = next((item for choices in (usual, named, called) for item in choices), None)
-        if isinstance(value, Mapping):
-            return images_in(value, where, field)
+        words = {str(key): item for key, item in value.items() if isinstance(item, str) and item}
+        choices = [value[key] for key in SIZES if value.get(key) and isinstance(value[key], str | Mapping)]
+        choices += [text for text in words.values() if looks_like_image(text)]
+        choices += [text for key, text in words.items() if "://" in text and re.search("image|img|photo|picture", key)]
+        return images_in(choices[0], where, field) if choices else []
     name = "" if value is None else check_text(value, where, field).strip()
     return [name] if name else []
-
-
-def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns a JSON object's members as a dict; an `object_pairs_hook`.
-
-    Raises:
-        ValueError: A key occurs twice; `json` would silently keep the last.
-    """
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        counts = Counter(key for key, _ in pairs)
-        twice = next(key for key, count in counts.items() if count > 1)
-        raise ValueError(f"the key {twice[:40]!r} occurs twice in one object")
-    return result
 
 
 def text(row: object, field: str, where: str, required: bool = True) -> str:
@@ -226,11 +194,7 @@ def text(row: object, field: str, where: str, required: bool = True) -> str:
 
 
 def items(row: object, field: str, where: str, required: bool = True) -> list[Any]:
-    """Returns a list field, [] if it is absent or null and not required.
-
-    Raises:
-        ValueError: The field is missing or has another type.
-    """
+    """Returns a list field, [] if it is absent or null and not required; raises as `text`."""
     value = _field(row, field, where, required)
     if not isinstance(value, list | None):
         raise ValueError(f"{where}: field {field!r}: expected a list, but found {kind(value)}")
@@ -238,21 +202,13 @@ def items(row: object, field: str, where: str, required: bool = True) -> list[An
 
 
 def texts(row: object, field: str, where: str, required: bool = True) -> list[str]:
-    """Returns a field that is a list of texts, [] if it is absent or null and not required.
-
-    Raises:
-        ValueError: The field is missing, or it or one of its items has another type.
-    """
+    """Returns a field that is a list of texts, [] if it is absent or null and not required; raises as `text`."""
     values = items(row, field, where, required)
     return [check_text(value, where, f"{field}[{position}]") for position, value in enumerate(values)]
 
 
 def check_text(value: object, where: str, field: str) -> str:
-    """Returns `value` if it is text.
-
-    Raises:
-        ValueError: It is not text, or contains an unpaired surrogate, which JSON can express but no tokenizer accepts.
-    """
+    """Returns a text; raises as `text`, also for unpaired surrogates, which JSON can express but no tokenizer accepts."""
     if not isinstance(value, str):
         raise ValueError(f"{where}: field {field!r}: expected text, but found {kind(value)}")
     try:
@@ -263,11 +219,7 @@ def check_text(value: object, where: str, field: str) -> str:
 
 
 def check_position(value: object, where: str, field: str) -> int | None:
-    """Returns a section's number, or `None` for null.
-
-    Raises:
-        ValueError: The value is not a whole number.
-    """
+    """Returns a section's number, or `None` for null; raises as `text`."""
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
         raise ValueError(f"{where}: field {field!r}: expected a whole number, but found {kind(value)}")
     return value

@@ -5,11 +5,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from indexes.knowledge.document import Block, Document, Heading, Part, Picture
-from indexes.knowledge.understanding.fields import looks_like_image
 
 SMALLEST = 64  # smallest side in pixels; smaller images of pages are icons
 LARGE = 100  # smallest side in pixels of an image that can be the main image of a page that names none
@@ -45,8 +44,10 @@ class Furniture(NamedTuple):
     sites: frozenset[str] = frozenset()
 
 
-def furniture_of(documents: Sequence[Document]) -> Furniture:
+def furniture_of(documents: Sequence[Document], resolve: Callable[[str, str], str]) -> Furniture:
     """Returns what documents share: titles and lines on half of them, images on a tenth and at least three.
+
+    `resolve` returns the path of an image, or its address, from what a document names and the document's path.
 
     Lines count if they are links, say who has rights, or stand above the title of a page; sentences and facts of an
     article's body do not. For fewer than six documents, returns nothing.
@@ -61,8 +62,10 @@ def furniture_of(documents: Sequence[Document]) -> Furniture:
             title = title_of(document, furniture)
             titles[title] += document.is_page
             sites.update(_site_names(title) if document.is_page else ())
-            lines.update({line for line, _ in loose_lines(document.parts, title if document.is_page else "")})
-            images.update({picture.url for picture in pictures_of(document.parts)})
+            place = title or document.id if document.is_page else ""
+            lines.update({line for line, _ in loose_lines(document.parts, place)})
+            urls = {document.settings.get("og:image", ""), *(picture.url for picture in pictures_of(document.parts))}
+            images.update({resolve(url, document.base or document.id) for url in urls if url})
         furniture = Furniture(
             furniture.titles | {title for title, count in titles.items() if title and count >= half},
             frozenset(line for line, count in lines.items() if count >= half),
@@ -79,7 +82,7 @@ def loose_lines(parts: Sequence[Part], title: str) -> Iterator[tuple[str, int]]:
 
     With a `title`, of a page, these are also the lines above the heading that shows it, or else the first ones.
     """
-    above = _place_of_title(parts, title) if title else 0
+    above = place_of_title(parts, title) if title else 0
     leading = _LEADING if title and above < 0 and not isinstance(next(iter(parts), None), Heading) else 0
     for number, part in enumerate(parts):
         leading = 0 if isinstance(part, Heading) else leading
@@ -92,7 +95,7 @@ def loose_lines(parts: Sequence[Part], title: str) -> Iterator[tuple[str, int]]:
                 yield line, number
 
 
-def _place_of_title(parts: Sequence[Part], title: str) -> int:
+def place_of_title(parts: Sequence[Part], title: str) -> int:
     """Returns the number of the part that shows a page's title, -1 if none does."""
     for number, part in enumerate(parts):
         if isinstance(part, Heading) and part.level == 1 and part.text == title:
@@ -166,14 +169,4 @@ def why_no_photo(url: str) -> str:
 
 def photos_first(urls: Sequence[str]) -> list[str]:
     """Returns the addresses of images, SVG last, because it needs an extra."""
-    return sorted(urls, key=is_drawing)
-
-
-def is_drawing(name: str) -> bool:
-    """Returns whether an image is an SVG, judged by its name."""
-    return name.lower().endswith((".svg", ".svgz"))
-
-
-def is_image_link(url: str) -> bool:
-    """Returns whether a link leads to an image, not to another page."""
-    return looks_like_image(url)
+    return sorted(urls, key=lambda url: url.lower().endswith((".svg", ".svgz")))

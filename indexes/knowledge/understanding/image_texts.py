@@ -1,8 +1,9 @@
-"""Tells which texts and fields are nothing but images: names, addresses, lists of them, or bytes in base64."""
+"""Tells which texts and columns are nothing but images: names, addresses, lists of them, or bytes in base64."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,20 +13,20 @@ from indexes.knowledge.understanding.fields import looks_like_image
 
 IsImage = Callable[[str], bool]
 
-NO_IMAGE = re.compile(r"\.(?:pdf|mp3|mp4|ogg|wav|webm|mov|zip|html?|md|txt|json|csv|docx?|glb|obj|stl)$", re.I)
+NO_IMAGE = re.compile(r"\.(?:pdf|mp3|mp4|ogg|wav|webm|mov|zip|html?|md|txt|json|csv|js|css|docx?|glb|obj|stl)$", re.I)
 """Endings of files of other kinds, which a field such as "filename" may name."""
 OF_OTHERS = re.compile(
-    r"author|creator|user|owner|photographer|artist|editor|publisher|provider|avatar|profile|icon|placeholder",
-    re.IGNORECASE,
+    r"author|creator|user|owner|photographer|artist|editor|publisher|provider|avatar|profile|icon|placeholder", re.I
 )
 """Names of fields for images that may show those who made a thing; such a field decides nothing alone."""
 _SHORTEST_CODE = 60  # characters of the smallest image in base64
 _WIKI_LINK = re.compile(r"!?\[\[([^\[\]|]+)(?:\|[^\[\]]*)?\]\]")
-_MARKDOWN = re.compile(
-    r"\s*[,;|]?\s*!?\[(?P<name>[^\[\]]*)\]\((?P<url>[^()\s]+(?:\([^()\s]*\)[^()\s]*)*)(?:\s+\"[^\"]*\")?\)\s*"
+_ADDRESS = r"[^()\s]+(?:\([^()\s]*\)[^()\s]*)*"
+_LINKED = (
+    re.compile(rf"\s*[,;|]?\s*!?\[(?P<name>[^\[\]]*)\]\((?P<url>{_ADDRESS})(?:\s+\"[^\"]*\")?\)\s*"),
+    re.compile(rf"\s*[,;|]?\s*(?P<name>\S[^\n]*?)\s+\((?P<url>https?://{_ADDRESS})\)\s*"),
 )
-_ATTACHED = re.compile(r"\s*[,;|]?\s*(?P<name>\S[^\n]*?)\s+\((?P<url>https?://[^()\s]+(?:\([^()\s]*\)[^()\s]*)*)\)\s*")
-"""A file and its address, as in exports of Airtable: `name.jpg (https://…)`."""
+"""A file and its address: `[name.jpg](https://…)`, or `name.jpg (https://…)` as in exports of Airtable."""
 _DESCRIPTOR = re.compile(r"(?<=\S)\s+\d+(?:\.\d+)?[wx](?=\s*(?:,|$))")  # of a `srcset`
 _SUFFIX = re.compile(rf"(?:{'|'.join(map(re.escape, IMAGE_SUFFIXES))})(?:[?#]\S*)?", re.IGNORECASE)
 _SEPARATORS = ("\n", "|", ";", ",", " ")
@@ -56,12 +57,12 @@ def pictures_in(value: str, is_image: IsImage = never) -> list[tuple[str, str]]:
         return [(f"data:image/{kind};base64,{''.join(value.split())}", "")] if _ENCODED.fullmatch(value) else []
     if value.startswith("data:image/"):
         return [(part, "") for part in re.split(r"(?:[,;|]\s*|\s+)(?=data:image/)", value)]
-    for pattern in (_MARKDOWN, _ATTACHED) if "(" in value else ():
+    for pattern in _LINKED if "(" in value else ():
         if pairs := _pairs(pattern, value):
-            return [_named(name.strip(), url, is_image) for name, url in pairs if _is_named(name, url)]
+            return [_named(*pair, is_image) for pair in pairs if _is_named(*pair)]
     if not _SUFFIX.search(value):
         return []
-    value = _DESCRIPTOR.sub("", value) if _DESCRIPTOR.search(value) else value
+    value = _DESCRIPTOR.sub("", value)
     for separator in _SEPARATORS:
         if separator in value and len(names := _joined(value.split(separator), separator)) > 1:
             return [(name, "") for name in names]
@@ -74,7 +75,7 @@ def _pairs(pattern: re.Pattern[str], value: str) -> list[tuple[str, str]]:
     while position < len(value):
         if (match := pattern.match(value, position)) is None:
             return []
-        pairs.append((match["name"], match["url"]))
+        pairs.append((match["name"].strip(), match["url"]))
         position = match.end()
     return pairs
 
@@ -126,11 +127,11 @@ class Fields(NamedTuple):
 
 def image_fields(rows: Sequence[Mapping[str, Any]], is_image: IsImage) -> Fields:
     """Returns which fields of rows like the given ones name images."""
-    columns: dict[str, list[str]] = {}
+    columns = defaultdict[str, list[str]](list)
     for row in rows:
         for name, value in row.items():
             if isinstance(value, str) and value.strip():
-                columns.setdefault(str(name), []).append(value.strip())
+                columns[str(name)].append(value.strip())
     named, others = set[str](), set[str]()
     for name, values in columns.items():
         pictures = [value for value in values if pictures_in(value)]

@@ -1,36 +1,53 @@
-"""Records of one source that belong together: rows of one thing, images in records of their own, drafts."""
+"""Records of one source that belong together: rows of one thing, images in records of their own, drafts.
+
+A value of a field that is the key of another record is a reference, told by the values of the whole column.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from pathlib import PurePath
+from typing import Any, TypeGuard
 
 from indexes.knowledge.document import Block, Document, Picture
-from indexes.knowledge.understanding.facts import scalar_of, texts_in, words_within
+from indexes.knowledge.image_names import words_of
+from indexes.knowledge.understanding.facts import label_of, scalar_of, texts_in, words_within
 from indexes.knowledge.understanding.fields import Names, field_of, folded, looks_like_image
 from indexes.knowledge.understanding.image_texts import pictures_in
-from indexes.knowledge.understanding.references import PARENTS, parts_by_reference
 from indexes.knowledge.understanding.settings import local_name
 from indexes.knowledge.understanding.shapes import has_title
 from indexes.knowledge.understanding.value_images import PARTS
 from retriever.types import Entity
 
 Entry = tuple[str, Document | Entity | ValueError]
+Rows = Mapping[int, Mapping[str, Any]]
+Column = tuple[str, str]  # the file and the name of a field
+Columns = dict[Column, dict[str, list[int]]]  # the numbers of the rows with each value of a field
 
 UNPUBLISHED = "drafts and records that are not published"
-_MOST_ROWS, _MOST_CHARACTERS, _OF_FIELD = 200_000, 1 << 25, 64
-"""Rows, their characters, and those that a field counts for, up to which rows are held in memory to find references."""
-_SAMPLE = 50
-_LEVELS = 5
+_MOST_ROWS, _MOST_CHARACTERS = 200_000, 1 << 25
+"""Rows and their characters up to which they are held in memory to find references."""
 _KINDS = ("format", "type", "mimetype", "displaytemplate", "dcformat", "dctype", "mediatype")
 _IMAGE = re.compile(r"image/[\w.+-]+|(?:still\s?)?image|photo(?:graph)?|picture", re.IGNORECASE)
 _PUBLISHED = frozenset({"publish", "published", "inherit", "public", "live"})
 _STATES = _PUBLISHED | {"draft", "private", "trash", "trashed", "pending", "future", "auto-draft", "archived", "hidden"}
-_INTERNAL = ("nav_menu", "wp_", "custom_css", "revision", "oembed_cache", "customize_changeset", "user_request")
+_INTERNAL = ("nav_menu", "wp_", "custom_css", "revision", "oembed_cache", "customize_changeset", "user_", "attachment")
 """Beginnings of the types of WordPress' records that are no articles."""
+_PARENTS = frozenset({"parentid", "parentobjectid", "parentidentifier", "parent", "coreid", "postparent"})
+"""Names of fields with the id of another record, as by `local_name`."""
+_REFERENCES = frozenset({"id", "ids", "ref", "refs", "key", "keys", "parent", "handle", "code", "thumbnail"})
+"""Last words of the names of fields whose numbers are keys, not counts."""
+_NOTHING = ("", "0", "-1")
+_LONGEST_KEY, _MOST_KEYS = 64, 100
+_KEY = re.compile(r"[^\s,;|]+")
+_SENTENCE, _WORDS = 60, 8  # fewest characters and words of a text that a record has of its own
+_MOST = 0.8  # share of records of one kind that must be alike
+_SHARED = 3  # most owners of a part on average; what more of them share is a category
+_LEVELS = 5
 
 
 def related(entries: Iterable[Entry], names: Names) -> Iterator[Entry]:
@@ -38,90 +55,64 @@ def related(entries: Iterable[Entry], names: Names) -> Iterator[Entry]:
 
     - A row that goes on with the one before it is merged with it: it has the same id and no other title, like variants
       in exports of shops, or without ids both differ in nothing but their images.
-    - A record that only has an image of another one, and is named by it or names it (`references`), is a part of this
-      one: its values are in the list `values["_parts"]`.
+    - A record that only has an image of another one, and is named by it or names it, is a part of this one: its values
+      are in the list `values["_parts"]`.
     - Records that say that they are drafts, menus and the like become blocks of the kind `UNPUBLISHED`.
 
-    Of larger sources than are held in memory, only rows that follow each other are merged, unless a field names a
-    parent.
+    Of larger sources than are held in memory, only rows that follow each other are merged.
     """
     entries = iter(entries)
-    held, size, keep = list[Entry](), 0, False
-    for entry in entries:
-        held.append(entry)
-        if not _is_row(entry[1]):
-            if not _is_outside(entry[1]):  # notes, pages and articles are no records
-                break
-            continue
-        values = _values(entry[1])
-        size += _OF_FIELD * len(values) + sum(len(value) for value in values.values() if isinstance(value, str))
-        if not keep and (len(held) > _MOST_ROWS or size > _MOST_CHARACTERS):
-            keep = _names_parents(held)
-            if not keep:
-                break
+    held, size = list[Entry](), 0
+    for where, entry in entries:
+        held.append((where, entry))
+        if isinstance(entry, Document) and entry.parts and any(not getattr(part, "kind", "") for part in entry.parts):
+            break  # notes and pages are no records
+        if isinstance(entry, Document):
+            texts = (value for value in entry.values.values() if isinstance(value, str))
+            size += 64 * len(entry.values) + sum(map(len, texts))  # a value takes some memory itself
+        if isinstance(entry, Entity) or len(held) > _MOST_ROWS or size > _MOST_CHARACTERS:
+            break
     else:
         held = list(_linked(held, names))
     yield from _joined(chain(held, entries), names)
 
 
-def _is_row(document: Document | Entity | ValueError) -> bool:
-    return isinstance(document, Document) and bool(document.values) and not document.parts
-
-
-def _is_outside(document: Document | Entity | ValueError) -> bool:
-    """Returns whether an entry is an error, or what a file holds besides its rows."""
-    if isinstance(document, Document):
-        return not document.values and all(getattr(part, "kind", "") for part in document.parts)
-    return isinstance(document, ValueError)
-
-
-def _values(document: Document | Entity | ValueError) -> Mapping[str, Any]:
-    return document.values if isinstance(document, Document) else {}
-
-
-def _names_parents(entries: list[Entry]) -> bool:
-    return any(local_name(str(name)) in PARENTS for _, entry in entries[:_SAMPLE] for name in _values(entry))
+def _is_row(entry: Document | Entity | ValueError) -> TypeGuard[Document]:
+    return isinstance(entry, Document) and bool(entry.values) and not entry.parts
 
 
 def _linked(entries: list[Entry], names: Names) -> Iterator[Entry]:
     """Yields the entries that are no parts of others, each with its parts."""
-    rows = {number: _values(entry) for number, (_, entry) in enumerate(entries) if _is_row(entry)}
-    places = [where for where, _ in entries]
+    rows = {number: entry.values for number, (_, entry) in enumerate(entries) if _is_row(entry)}
     hidden = _unpublished(rows)
-    owners = parts_by_reference(places, rows, names) if len(rows) > 1 else {}
-    for number, parent in _parents(rows, names).items():
+    owners = _parts_by_reference([where for where, _ in entries], rows, names) if len(rows) > 1 else {}
+    for number, parent in _parents(rows, names):
         owners.setdefault(number, [parent])
-    parts: dict[int, list[Any]] = {}
+    parts = defaultdict[int, list[Any]](list)
     for number, above in owners.items():
         for owner in above:
-            parts.setdefault(owner, []).append(rows[number])
+            parts[owner].append(rows[number])
     for number, (where, entry) in enumerate(entries):
         above = owners.get(number, [])
         if all(owner in hidden for owner in above or [number]):
-            yield where, _block(rows[number])
+            values = rows[number]
+            images = [url for value in values.values() if isinstance(value, str) for url, _ in pictures_in(value)]
+            pictures = tuple(map(Picture, dict.fromkeys(images)))
+            yield where, Document(parts=[Block(words_within(values), pictures, UNPUBLISHED)])
         elif number in parts and isinstance(entry, Document):
             yield where, replace(entry, values={**entry.values, PARTS: parts[number]})
         elif not above:
             yield where, entry
 
 
-def _block(values: Mapping[str, Any]) -> Document:
-    """Returns a record that is not published as a block, with its images, so that these are counted."""
-    images = [url for value in values.values() if isinstance(value, str) for url, _ in pictures_in(value)]
-    return Document(parts=[Block(words_within(values), tuple(map(Picture, dict.fromkeys(images))), UNPUBLISHED)])
-
-
-def _unpublished(rows: Mapping[int, Mapping[str, Any]]) -> set[int]:
+def _unpublished(rows: Rows) -> set[int]:
     """Returns the numbers of the rows that say that they are not published; none if all of them do."""
     states = {scalar_of(row.get("status")) for row in rows.values()} - {None}
     by_status = states <= _STATES and not states.isdisjoint(_PUBLISHED)
     hidden = set[int]()
     for number, row in rows.items():
         kind, status = _of_post(row, "posttype"), _of_post(row, "poststatus") or _of_post(row, "status")
-        if kind:
-            internal = kind.startswith(_INTERNAL) or kind == "attachment"
-        else:
-            internal = str(row.get("draft")).lower() == "true"
+        internal = kind.startswith(_INTERNAL) if kind else str(row.get("draft")).lower() == "true"
         if internal or ((kind or by_status) and status in _STATES and status not in _PUBLISHED):
             hidden.add(number)
     return hidden if len(hidden) < len(rows) else set()
@@ -131,39 +122,29 @@ def _of_post(row: Mapping[str, Any], field: str) -> str:
     return next((scalar_of(value) or "" for name, value in row.items() if local_name(str(name)) == field), "")
 
 
-def _parents(rows: Mapping[int, Mapping[str, Any]], names: Names) -> dict[int, int]:
-    """Returns the rows that name the id of another row as their parent, and are parts of it.
+def _parents(rows: Rows, names: Names) -> Iterator[tuple[int, int]]:
+    """Yields (row, whole) for rows that name the id of another row as their parent, and are parts of it.
 
     A part has no title, or is an image, unless its parent is one, as in CollectionBuilder. Parts of parts belong to the
     highest row.
     """
-    fields = {name for row in rows.values() for name in row if local_name(str(name)) in PARENTS}
+    fields = sorted({name for row in rows.values() for name in row if local_name(str(name)) in _PARENTS})
     ids: dict[str, int] = {}
     for number, row in rows.items() if fields else ():
-        if id := scalar_of(row.get("wp:post_id")) or scalar_of(field_of(row, "id", names)[1]):
-            ids.setdefault(id, number)
-
-    def above(number: int) -> int | None:
-        row = rows[number]
-        parent = next((ids[id] for name in sorted(fields) if (id := scalar_of(row.get(name))) in ids), None)
-        if parent is None or parent == number:
-            return None
-        is_part = (is_image(row) and not is_image(rows[parent])) or not has_title(row, names)
-        return parent if is_part else None
-
-    parents: dict[int, int] = {}
-    for number in rows if ids else ():
-        whole = number
+        ids.setdefault(scalar_of(row.get("wp:post_id")) or scalar_of(field_of(row, "id", names)[1]) or "", number)
+    above: dict[int, int] = {}
+    for number, row in rows.items() if fields else ():
+        parent = next((ids[id] for name in fields if (id := scalar_of(row.get(name))) and id in ids), number)
+        is_part = (_is_image(row) and not _is_image(rows[parent])) or not has_title(row, names)
+        above |= {number: parent} if parent != number and is_part else {}
+    for number, whole in above.items():
         for _ in range(_LEVELS):
-            if (parent := above(whole)) is None:
-                break
-            whole = parent
+            whole = above.get(whole, whole)
         if whole != number:
-            parents[number] = whole
-    return parents
+            yield number, whole
 
 
-def is_image(row: Mapping[str, Any]) -> bool:
+def _is_image(row: Mapping[str, Any]) -> bool:
     """Returns whether a row says that it is an image: `image/jpeg`, `Image;StillImage`, an attachment with an image."""
     if _of_post(row, "posttype") == "attachment":
         return any(isinstance(value, str) and looks_like_image(value) for value in row.values())
@@ -171,25 +152,132 @@ def is_image(row: Mapping[str, Any]) -> bool:
     return any(_IMAGE.fullmatch(part.strip()) for kind in kinds for part in kind.split(";"))
 
 
+def _parts_by_reference(places: Sequence[str], rows: Rows, names: Names) -> dict[int, list[int]]:
+    """Returns the rows that are parts of others, with these: they have an image, but no text of their own.
+
+    A field refers to another, its key, if all of its values are values of the key, and those of the key are each one
+    row's. The records on both sides must be others: rows that name rows of their own kind, such as the next one, remain
+    what they are.
+    """
+    columns, keys = _columns(places, rows)
+    owners: dict[int, list[int]] = {}
+    for name, column in columns.items():
+        if local_name(name[1]) in _PARENTS or (key := _key_of(name, column, keys)) is None:
+            continue
+        of = keys[key]
+        pairs = [(number, of[value][0]) for value, numbers in column.items() if value in of for number in numbers]
+        for part, owner in _parts(pairs, rows, names):
+            if owner not in owners.setdefault(part, []):
+                owners[part].append(owner)
+    return {part: above for part, above in owners.items() if not any(owner in owners for owner in above)}
+
+
+def _columns(places: Sequence[str], rows: Rows) -> tuple[Columns, Columns]:
+    """Returns the fields of each file whose values may be keys, and those of them whose values are each one row's."""
+    columns: Columns = {}
+    others, shared = set[Column](), set[Column]()
+    for number, row in rows.items():
+        file = places[number].partition(": ")[0]
+        for name in ((file, name) for name, value in row.items() if value is not None and value != ""):
+            keys = None if name in others else _keys_in(row[name[1]])
+            if keys is None:
+                others.add(name)
+                columns.pop(name, None)
+                continue
+            column = columns.setdefault(name, {})
+            shared |= {name} if len(keys) != 1 or keys[0] in column else set()
+            for key in keys:
+                column.setdefault(key, []).append(number)
+    return columns, {name: column for name, column in columns.items() if name not in shared and len(column) > 1}
+
+
+def _keys_in(value: Any) -> list[str] | None:
+    """Returns the keys in a value, `None` if it is something else."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [str(value)]
+    if isinstance(value, str):
+        value = value.strip()
+        return [value] if len(value) <= _LONGEST_KEY and _KEY.fullmatch(value) else None
+    if isinstance(value, list) and 0 < len(value) <= _MOST_KEYS:
+        keys = [_keys_in(item) if isinstance(item, str | int) else None for item in value]
+        return None if None in keys else [key for several in keys if several for key in several]
+    return None
+
+
+def _key_of(name: Column, column: Mapping[str, list[int]], keys: Columns) -> Column | None:
+    """Returns the key that a field refers to, `None` if it refers to none."""
+    if all(map(str.isdigit, column)) and not _says_reference(name[1]):
+        return None  # numbers that are keys by accident
+    first, *_ = column
+    choices = [
+        key
+        for key, of in keys.items()
+        if key != name
+        and (first in of or first in _NOTHING)
+        and all(value in of or value in _NOTHING for value in column)
+        and 2 * sum(of[value][0] in column[value] for value in column if value in of) <= len(column)  # no second key
+    ]
+
+    def place(key: Column) -> tuple[bool, bool, bool]:
+        stem = PurePath(key[0]).stem.lower().rstrip("s")
+        return key[0] == name[0], not (stem and stem in name[1].lower()), not _says_reference(key[1])
+
+    return min(choices, key=place, default=None)
+
+
+def _says_reference(name: str) -> bool:
+    words = words_of(label_of(name))
+    return bool(words) and (words[-1] in _REFERENCES or "".join(words) in _PARENTS)
+
+
+def _parts(pairs: Sequence[tuple[int, int]], rows: Rows, names: Names) -> Iterator[tuple[int, int]]:
+    """Yields (part, owner) for rows of which one refers to the other, if either side has nothing but images."""
+    referring, referred = {number for number, _ in pairs}, {number for _, number in pairs}
+    if 5 * len(referring & referred) > min(len(referring), len(referred)):
+        return
+    if _are_parts(referring, referred, rows, names):
+        yield from pairs
+    elif _are_parts(referred, referring, rows, names) and len(pairs) <= _SHARED * len(referred):
+        yield from ((referred, referring) for referring, referred in pairs)
+
+
+def _are_parts(parts: set[int], owners: set[int], rows: Rows, names: Names) -> bool:
+    with_image = sum(_has_image(rows[number]) for number in parts)
+    with_text = sum(_has_text(rows[number]) for number in parts)
+    titled = sum(has_title(rows[number], names) for number in owners)
+    if with_image < _MOST * len(parts) or with_text > (1 - _MOST) * len(parts) or titled < _MOST * len(owners):
+        return False
+    own_title = sum(has_title(rows[number], names) for number in parts)
+    own_image = sum(_has_image(rows[number]) for number in owners)
+    return 2 * own_title < len(parts) or 2 * own_image < len(owners)
+
+
+def _has_image(row: Mapping[str, Any]) -> bool:
+    items = (item for value in row.values() for item in (value if isinstance(value, list) else [value]))
+    return any(isinstance(item, str) and bool(pictures_in(item)) for item in items)
+
+
+def _has_text(row: Mapping[str, Any]) -> bool:
+    texts = (value for value in row.values() if isinstance(value, str) and len(value) >= _SENTENCE)
+    return any(len(text.split()) >= _WORDS for text in texts)
+
+
 def _joined(entries: Iterable[Entry], names: Names) -> Iterator[Entry]:
     """Yields entries, rows merged with those that continue them."""
-    before: tuple[str, Document] | None = None
+    last: tuple[str, Document] | None = None
     for where, entry in entries:
-        is_row = isinstance(entry, Document) and _is_row(entry)
-        if before is not None and is_row and _goes_on(before[1].values, _values(entry), names):
-            values = dict(before[1].values)
-            values |= {name: _both(values.get(name), value) for name, value in _values(entry).items()}
-            before = before[0], replace(before[1], values=values)
+        if last is not None and _is_row(entry) and _goes_on(last[1].values, entry.values, names):
+            values = dict(last[1].values)
+            values |= {name: _both(values.get(name), value) for name, value in entry.values.items()}
+            last = last[0], replace(last[1], values=values)
             continue
-        if before is not None:
-            yield before
-            before = None
-        if isinstance(entry, Document) and is_row:
-            before = where, entry
-        else:
+        if last is not None:
+            yield last
+        last = (where, entry) if _is_row(entry) else None
+        if last is None:
             yield where, entry
-    if before is not None:
-        yield before
+    if last is not None:
+        yield last
 
 
 def _goes_on(before: Mapping[str, Any], row: Mapping[str, Any], names: Names) -> bool:
@@ -200,18 +288,12 @@ def _goes_on(before: Mapping[str, Any], row: Mapping[str, Any], names: Names) ->
     if any(ids):
         return ids[0] == ids[1]
     filled = {name: value for name, value in row.items() if value not in (None, "", [])}
-    new = [value for name, value in filled.items() if value not in (before.get(name), *_listed(before.get(name)))]
+    new = [value for name, value in filled.items() if _both(before.get(name), value) != before.get(name)]
     return titles[0] == titles[1] and bool(new) and all(looks_like_image(str(value)) for value in new)
 
 
 def _both(first: Any, second: Any) -> Any:
     """Returns the values of a field in two rows: a list if there are several."""
-    values = _listed(first)
-    values += [value for value in _listed(second) if value not in values]
+    values = [item for value in (first, second) for item in (value if isinstance(value, list) else [value])]
+    values = [value for number, value in enumerate(values) if value not in (None, "", *values[:number])]
     return values if len(values) > 1 else next(iter(values), None)
-
-
-def _listed(value: Any) -> list[Any]:
-    if value is None or value == "":
-        return []
-    return list(value) if isinstance(value, list) else [value]

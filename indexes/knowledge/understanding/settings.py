@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from indexes.knowledge.languages import words_of
-from indexes.knowledge.understanding.facts import ADDRESSES
-from indexes.knowledge.understanding.fields import folded, looks_like_image
-from indexes.knowledge.understanding.translations import LeftOut
+from indexes.knowledge.understanding.fields import folded
 from indexes.knowledge.understanding.value_images import RIGHTS
 
-SETTINGS = "settings"
 _SETTINGS = re.compile(
     r"layout|(?:display)?template|slug|permalink|draft|sortorder|createdat|updatedat|lastmodified|modifiedat|filesize|mimetype"
 )
@@ -40,24 +37,30 @@ _FILE = re.compile(
     re.IGNORECASE,
 )
 """A path or a type of a file."""
-_SWITCHES = ("true", "false")
 _WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|]*\|)?([^\[\]]*)\]\]")
-_PATH = re.compile(r"/\S*|\S+\.md|\d{4}-\d\d-\d\d[T ].*|<%.*|\w+://\S+")
+_NO_WORDS = re.compile(r"/\S*|\S+\.md|\d{4}-\d\d-\d\d[T ].*|<%.*|\w+://\S+|true|false")
 
 
 def no_fact(name: str, value: Any, is_note: bool) -> str:
     """Returns the kind of a field that is no fact about the thing, such as "settings"; "" for other fields."""
+    if reason := _by_name(name, is_note):
+        return reason
+    if is_note:
+        key = folded(name)
+        of_site = (key == "build" and isinstance(value, Mapping)) or (key in _NUMBERED and str(value).isdigit())
+        return "settings" if of_site or isinstance(value, bool) else ""
+    items = value if isinstance(value, list) else [value]
+    is_files = items and all(isinstance(item, str) and _FILE.fullmatch(item.strip()) for item in items)
+    return "names and types of files" if is_files else ""
+
+
+@lru_cache(maxsize=4096)
+def _by_name(name: str, is_note: bool) -> str:
     key = folded(name)
-    if name.startswith(("_", "@context")) or _SETTINGS.fullmatch(key):
-        return SETTINGS
     if RIGHTS.fullmatch(key):
         return "licenses and rights"
-    if is_note:
-        of_site = key in _OF_NOTES or (key == "build" and isinstance(value, Mapping)) or name.startswith(_PREFIXES)
-        return SETTINGS if of_site or (key in _NUMBERED and str(value).isdigit()) or isinstance(value, bool) else ""
-    items = value if isinstance(value, list) else [value]
-    files = [isinstance(item, str) and _FILE.fullmatch(item.strip()) is not None for item in items]
-    return "names and types of files" if files and all(files) else ""
+    of_site = is_note and (key in _OF_NOTES or name.startswith(_PREFIXES))
+    return "settings" if of_site or name.startswith(("_", "@context")) or _SETTINGS.fullmatch(key) else ""
 
 
 def without_links(text: str) -> str:
@@ -65,26 +68,22 @@ def without_links(text: str) -> str:
     return _WIKI_LINK.sub(r"\1", text) if "[[" in text else text
 
 
-def note_facts(facts: Iterable[tuple[str, str]], left_out: LeftOut) -> Iterator[tuple[str, str]]:
-    """Yields the facts of a note: links are their words, and files and switches are left out."""
-    for label, fact in facts:
-        words = "\n".join(" ".join(line.split()) for line in without_links(fact).splitlines())
-        if words in _SWITCHES:
-            left_out.append((SETTINGS, words))
-        elif looks_like_image(words) or _PATH.fullmatch(words):
-            left_out.append((ADDRESSES, words))
-        else:
-            yield label, words
+def note_facts(facts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Returns the facts of a note: links are their words, and files and switches are left out."""
+    said = (
+        (label, "\n".join(" ".join(line.split()) for line in without_links(fact).splitlines())) for label, fact in facts
+    )
+    return [(label, words) for label, words in said if not _NO_WORDS.fullmatch(words)]
 
 
 def aliases_in(values: Mapping[str, Any]) -> dict[str, list[str]]:
     """Returns the aliases of a note by field; they are a list or separated by commas, as in Obsidian."""
     fields = {key: value for key, value in values.items() if key.lower() in ("alias", "aliases")}
     listed = {key: value.split(",") if isinstance(value, str) else value for key, value in fields.items()}
-    names = {key: value for key, value in listed.items() if isinstance(value, list)}
     return {
-        key: [" ".join(name.split()) for name in value if isinstance(name, str) and name.strip()]
-        for key, value in names.items()
+        key: [" ".join(name.split()) for name in names if isinstance(name, str) and name.strip()]
+        for key, names in listed.items()
+        if isinstance(names, list)
     }
 
 

@@ -1,4 +1,4 @@
-"""What many rows of one source tell about their fields: which is the title, the text, an image, a section."""
+"""What many rows of one source tell about their fields: which is the id, the title, the text, an image, a section."""
 
 from __future__ import annotations
 
@@ -8,13 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from indexes.knowledge.understanding.facts import (
-    EMPTY,
-    LONGEST_FACT,
-    facts_of,
-    literal_of,
-    texts_in,
-)
+from indexes.knowledge.understanding.facts import EMPTY, LONGEST_FACT, facts_of, literal_of, scalar_of, texts_in
 from indexes.knowledge.understanding.fields import GUESSES, Names, field_of, folded, looks_like_image
 from indexes.knowledge.understanding.image_texts import Fields, IsImage, image_fields, never
 from indexes.knowledge.understanding.translations import Columns, columns_of, joined, languages_of
@@ -24,6 +18,7 @@ Row = Mapping[str, Any]
 _LONGEST_NAME = 100
 _PROSE, _WORDS = 60, 8
 """Fewest characters and words of the values of a field, on average, that may be the text without a usual name."""
+_FEW = 10  # rows from which an id that repeats for other titles is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +26,7 @@ class Shape:
     """What is known of documents from many of one source.
 
     Attributes:
-        names: The names of their fields, given ones and those that were found.
+        names: The names of their fields, given ones and those that were found; "" if there is no such field.
         sections: For each label of a fact, whether all facts with it are sections, because one of them is long.
         images: Which fields name images.
         columns: Which columns hold the same thing in several languages.
@@ -46,11 +41,6 @@ class Shape:
     languages: tuple[str, ...] = ()
     is_note: bool = False
 
-    @property
-    def image_fields(self) -> frozenset[str]:
-        """The fields whose values are images, whatever they are called."""
-        return self.images.images
-
 
 def shape_of(rows: Sequence[Row], names: Names, is_image: IsImage = never, *, is_note: bool = False) -> Shape:
     """Returns the shape of rows, from a sample of them; a field that `names` gives is not sought.
@@ -64,24 +54,25 @@ def shape_of(rows: Sequence[Row], names: Names, is_image: IsImage = never, *, is
     rows = [row for row in rows if row]
     columns = columns_of(rows)
     languages = languages_of(rows, columns)
-    rows = [unwrapped(joined(row, columns) if columns else row) for row in rows]
-    images = image_fields(rows, is_image)
+    rows = [unwrapped(row, columns) for row in rows]
     known = dict(names)
-    if not is_note:
-        if "title" not in known and rows and (title := _title_field(rows)):
+    if rows and not is_note:
+        if "title" not in known and (title := _title_field(rows)):
             known["title"] = title
-        if "text" not in known and rows and (text := _text_field(rows, known)):
+        lifted_rows = rows if "title" in names else list(map(lifted, rows))
+        if "text" not in known and (text := _text_field(lifted_rows, known)):
             known["text"] = text
-    return Shape(known, _sections(rows), images, columns, languages, is_note)
+        if "id" not in known and len(rows) >= _FEW and not _has_ids(lifted_rows):
+            known["id"] = ""
+    return Shape(known, _sections(rows), image_fields(rows, is_image), columns, languages, is_note)
 
 
-def unwrapped(row: Row) -> Row:
-    """Returns a row without wrappers around values that state their language or type.
+def unwrapped(row: Row, columns: Columns) -> Row:
+    """Returns a row without wrappers around values that state their language or type, its languages joined.
 
     The `labels` of Wikidata are one label in several languages; those in a list are of an image.
     """
-    if not any(isinstance(value, Mapping) for value in row.values()):
-        return row
+    row = joined(row, columns)
     labels = isinstance(row.get("labels"), Mapping) and "label" not in row
     return {"label" if labels and name == "labels" else name: literal_of(value) for name, value in row.items()}
 
@@ -106,6 +97,12 @@ def lifted(row: Row) -> Row:
     ((name, inner),) = titled
     beside = {other: value for other, value in row.items() if other not in (name, "geometry") and value != "Feature"}
     return {**beside, **inner}
+
+
+def _has_ids(rows: Sequence[Row]) -> bool:
+    """Returns whether the values of the usual field for ids are mostly each one row's, unlike `ID: Secret Identity`."""
+    ids = [id for row in rows if (id := scalar_of(field_of(row, "id", {})[1]))]
+    return 2 * len(set(ids)) >= len(ids)
 
 
 def _title_field(rows: Sequence[Row]) -> str:
@@ -140,14 +137,13 @@ def _is_name(value: str) -> bool:
 
 def _text_field(rows: Sequence[Row], names: Names) -> str:
     """Returns the field with the longest prose if no row has a usual text, "" if there is none."""
-    rows = [lifted(row) if "title" not in names else row for row in rows]
     if any(field_of(row, "text", names)[1] not in (None, "", [], {}) for row in rows):
         return ""
     texts = defaultdict[str, list[str]](list)
     for row in rows:
         taken = {field_of(row, field, names)[0] for field in ("id", "title", "url")}
         for name, value in row.items():
-            if isinstance(value, str) and value.strip() and name not in taken and is_prose(value):
+            if isinstance(value, str) and value.strip() and name not in taken and _is_prose(value):
                 texts[name].append(value)
     prose = {
         name: sum(map(len, values))
@@ -160,8 +156,7 @@ def _text_field(rows: Sequence[Row], names: Names) -> str:
     return max(prose, key=prose.__getitem__, default="")
 
 
-def is_prose(value: str) -> bool:
-    """Returns whether a text may be prose: it is no address and no image."""
+def _is_prose(value: str) -> bool:
     return "://" not in value[:20] and not re.match(r"data:|[A-Za-z\d+/]{60}", value)
 
 

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from indexes.knowledge.languages import words_of
 
-LeftOut = list[tuple[str, str]]
-"""What was dropped on purpose: (reason as a noun phrase, text)."""
-
-OTHERS = "texts in other languages"
 DEFAULT = "default"  # the key of a column without a language beside others with one
-_CODES = words_of(
-    "aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee",
-    "el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is",
-    "it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms",
-    "mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk",
-    "sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi",
-    "yo za zh zu eng deu ger fra fre spa ita por rus jpn zho chi kor nld dut pol ara english german french spanish",
-    "italian portuguese russian japanese chinese korean dutch polish arabic swedish",
+_NAMES = words_of(
+    "english german french spanish italian portuguese russian japanese chinese korean dutch polish arabic swedish"
 )
-"""Codes of ISO 639-1, usual ones of 639-2, and names."""
+_CODE = re.compile(r"[a-z]{2}|eng|deu|ger|fra|fre|spa|ita|por|rus|jpn|zho|chi|kor|nld|dut|pol|ara")
 _USUAL = words_of("en de fr es it pt nl ru ja zh pl sv ko ar eng deu ger fra fre spa english german french")
 """One of these must be among the languages of columns, since `hi` and `lo` are also high and low."""
 _ENGLISH = ("en", "eng", "english")
@@ -33,6 +23,7 @@ _COLUMNS = (
     re.compile(r"(?P<base>.*[a-z])(?P<code>[A-Z][a-z])"),
     re.compile(r"(?P<code>[a-z]{2})[_:](?P<base>.+)"),
 )
+_IMAGE = re.compile(r"\.(?:jpe?g|png|gif|webp|svg|tiff?)\b", re.IGNORECASE)
 _LANGUAGE_KEYS, _TEXT_KEYS = ("@language", "language", "lang", "xml:lang"), ("@value", "value", "text")
 _DEEPEST = 20
 
@@ -64,8 +55,7 @@ def columns_of(rows: Sequence[Mapping[str, Any]]) -> Columns:
 
 def _are_words(values: Sequence[Any]) -> bool:
     words = [value for value in values if isinstance(value, str) and re.search(r"[^\W\d_]{2}", value)]
-    pictures = [value for value in words if re.search(r"\.(?:jpe?g|png|gif|webp|svg|tiff?)\b", value, re.IGNORECASE)]
-    return 2 * len(words) > len(values) and not pictures
+    return 2 * len(words) > len(values) and not any(map(_IMAGE.search, words))
 
 
 def languages_of(rows: Sequence[Mapping[str, Any]], columns: Columns) -> tuple[str, ...]:
@@ -86,6 +76,8 @@ def languages_of(rows: Sequence[Mapping[str, Any]], columns: Columns) -> tuple[s
 
 def joined(values: Mapping[str, Any], columns: Columns) -> Mapping[str, Any]:
     """Returns values with one object, `{"en": …, "de": …}`, in place of columns in several languages."""
+    if not columns:
+        return values
     row: dict[str, Any] = {}
     for name, value in values.items():
         base, code = columns.get(name, (name, ""))
@@ -101,7 +93,7 @@ def joined(values: Mapping[str, Any], columns: Columns) -> Mapping[str, Any]:
 
 def is_language(name: str) -> bool:
     """Returns whether a key is the code or the name of a language: `de`, `pt-BR`, `English`."""
-    return _base(name) in _CODES
+    return _CODE.fullmatch(base := _base(name)) is not None or base in _NAMES
 
 
 def _base(code: str) -> str:
@@ -109,11 +101,15 @@ def _base(code: str) -> str:
 
 
 def has_languages(value: Mapping[str, Any]) -> bool:
-    """Returns whether an object holds one text in several languages."""
+    """Returns whether an object holds one text in several languages, unlike the names of these languages."""
     codes = [str(key).lower() for key in value]
-    if not any(map(is_language, codes)) or not all(is_language(code) or code in _NEUTRAL for code in codes):
+    usual = any(_base(code) in _USUAL for code in codes) or (len(codes) == 1 and codes[0] in _NEUTRAL)
+    if not usual or not all(is_language(code) or code in _NEUTRAL for code in codes):
         return False
-    return all(isinstance(_literal(item), str | list | None) for item in value.values())
+    texts = [_literal(item) for item in value.values()]
+    return all(isinstance(text, str | list | None) for text in texts) and not any(
+        isinstance(text, str) and text.lower() in _NAMES for text in texts
+    )
 
 
 def by_preference(value: Mapping[str, Any], languages: Sequence[str]) -> dict[str, Any]:
@@ -127,34 +123,28 @@ def by_preference(value: Mapping[str, Any], languages: Sequence[str]) -> dict[st
     return {code: _literal(value[code]) for code in sorted(value, key=place)}
 
 
-def in_one_language(value: Any, languages: Sequence[str], left_out: LeftOut, depth: int = 0) -> Any:
-    """Returns a value with one text for each object or list of the same text in several languages."""
-    if depth > _DEEPEST:
+def in_one_language(value: Any, languages: Sequence[str], depth: int = 0) -> Any:
+    """Returns a value with one text for each object or list of the same text in several languages.
+
+    Where no field of many rows is in several languages, objects with codes as keys say something else for each.
+    """
+    if isinstance(value, str) or depth > _DEEPEST or not isinstance(value, Mapping | list):
         return value
-    if isinstance(value, Mapping):
-        if has_languages(value):
-            return _chosen(by_preference(value, languages), left_out)
-        return {key: in_one_language(item, languages, left_out, depth + 1) for key, item in value.items()}
-    if not isinstance(value, list):
-        return value
-    spoken = [code for item in value if isinstance(item, Mapping) for code in _spoken(item)]
-    if len(set(spoken)) == len(spoken) == len(value) > 1 and all(map(is_language, spoken)):
-        return _chosen(by_preference(dict(zip(spoken, value, strict=True)), languages), left_out)
-    return [in_one_language(item, languages, left_out, depth + 1) for item in value]
+    if isinstance(value, list):
+        spoken = {item[key]: item for item in value if isinstance(item, Mapping) and (key := _language_key(item))}
+        if not (len(spoken) == len(value) > 1 and all(map(is_language, spoken))):
+            return [in_one_language(item, languages, depth + 1) for item in value]
+        value = spoken
+    elif not languages or not has_languages(value):
+        return {key: in_one_language(item, languages, depth + 1) for key, item in value.items()}
+    text = next(iter(by_preference(value, languages).values()))
+    return text[0] if isinstance(text, list) and len(text) == 1 else text
 
 
-def _chosen(texts: Mapping[str, Any], left_out: LeftOut) -> Any:
-    first, *others = texts.values()
-    for other in others:
-        left_out += [(OTHERS, str(item)) for item in (other if isinstance(other, list) else [other]) if item]
-    return first[0] if isinstance(first, list) and len(first) == 1 else first
-
-
-def _spoken(item: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the language that an object says its only text is in."""
-    keys = [key for key in _LANGUAGE_KEYS if isinstance(item.get(key), str)]
-    if keys and len(item) == 2 and any(key in item for key in _TEXT_KEYS):
-        yield item[keys[0]]
+def _language_key(item: Mapping[str, Any]) -> str:
+    """Returns the key of the language that an object says its only text is in, "" if it says none."""
+    is_text = len(item) == 2 and any(key in item for key in _TEXT_KEYS)
+    return next((key for key in _LANGUAGE_KEYS if is_text and isinstance(item.get(key), str)), "")
 
 
 def _literal(value: Any) -> Any:

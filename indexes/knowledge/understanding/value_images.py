@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
-from indexes.knowledge.understanding.facts import leaves, parsed, plain, text_in, texts_in, words_within
-from indexes.knowledge.understanding.field_sizes import one_per_image, size_of
+from indexes.knowledge.image_names import words_of
+from indexes.knowledge.languages import words_of as word_list
+from indexes.knowledge.understanding.facts import label_of, parsed, plain, text_in, texts_in
 from indexes.knowledge.understanding.fields import (
     GUESSES,
     Names,
@@ -19,8 +21,14 @@ from indexes.knowledge.understanding.fields import (
     looks_like_image,
     usual_names,
 )
-from indexes.knowledge.understanding.image_texts import NO_IMAGE, OF_OTHERS, Fields, images_in_html, pictures_in
-from indexes.knowledge.understanding.translations import LeftOut
+from indexes.knowledge.understanding.image_texts import (
+    NO_IMAGE,
+    OF_OTHERS,
+    Fields,
+    IsImage,
+    images_in_html,
+    pictures_in,
+)
 
 RIGHTS = re.compile(
     r"licen[cs]es?(?:url|name|link|text)?|rights(?:url|statement)?|usagerights|copyright(?:notice)?|termsofuse"
@@ -32,26 +40,30 @@ _AGENTS = re.compile(r"(?:person|people|organi[sz]ation|group|agent|company)$", 
 _OF_AGENTS = frozenset({"username", "login", "email", "firstname", "lastname", "familyname", "givenname", "surname"})
 _IMAGE_TYPE = re.compile(r"(?:\w+:)?image(?:object|/[\w.+-]+)?", re.IGNORECASE)
 """Types and formats of objects that are an image: `image/jpeg`, `ImageObject`, `dctypes:Image`."""
-_ALSO_WORDS = frozenset(("logo", "cover", "poster", "banner", "thumb", "artwork", "file", "media"))
-"""Names of fields for an image whose value may be something else, such as `oil-on-canvas`."""
-_STEM = re.compile(r"(?!\d+$)[\w-]*[\d_-][\w-]*")  # a file's name without its extension, as words rarely are
 _USUAL = frozenset(map(folded, GUESSES["image"]))
 _CAPTIONS = frozenset(
-    map(folded, (*GUESSES["title"], *GUESSES["text"], "caption", "alt", "alt_text", "alttext", "legend", "figcaption"))
+    map(folded, (*GUESSES["title"], *GUESSES["text"], "caption", "alt", "alt_text", "legend", "figcaption"))
 )
 """Names of fields for what an image shows."""
-_IS_FILE = frozenset(
-    ("url", "src", "href", "path", "file", "filename", "contenturl", "large", "original", "full", "data")
-)
+_IS_FILE = word_list("url src href path file filename contenturl large original full data")
 """Keys that make an object a file, rather than a part of the thing that has an image."""
 _KINDS = ("type", "@type", "format", "medium", "mimeType", "mime_type", "encodingFormat")
 _ADDRESSES = ("url", "contentUrl", "content_url", "@id", "id", "src", "href", "source", "identifier")
 _PERSON = " (person)"  # ends the path of a field in an object that is a person
-_DETAILS = "details of images"
 _SENTENCE = 60
 """Fewest characters of a text about the thing beside an image; photographers, views and places are shorter."""
 _DEEPEST = 20
+_BY_SIZE = (
+    word_list("thumb thumbs thumbnail thumbnails small mini preview lowres tiny th sm xs"),
+    word_list("medium md regular normal scaled resized"),
+    word_list("large big full fullsize original originals orig hires hd lg xl"),
+)
+"""Words in names of fields, by the size of the image; one without such a word is between medium and large."""
+_NO_THING = word_list("url src path link file").union(*_BY_SIZE)
 PARTS = "_parts"  # the key for the values of records that are parts of a record, such as its images
+
+Pictures = dict[str, list[tuple[str, str]]]
+"""The images (path or URL, caption) by the path of the field that names them."""
 
 
 @dataclass(slots=True)
@@ -69,7 +81,7 @@ class Images:
     said: list[tuple[str, Any]] = field(default_factory=list)
 
 
-def images_of(values: Mapping[str, Any], where: str, names: Names, fields: Fields, left_out: LeftOut) -> Images:
+def images_of(values: Mapping[str, Any], where: str, names: Names, fields: Fields) -> Images:
     """Returns the images that labeled values name: those of the field in `names`, or else of all that name any.
 
     Images in `fields.others`, and of objects that are persons, are left out unless there is no other. An object that
@@ -84,28 +96,18 @@ def images_of(values: Mapping[str, Any], where: str, names: Names, fields: Field
         pictures = {main: [(url, alt) for name in images_in(value, where, main) for url, alt in _split(name, fields)]}
         images.fields.add(main if main in values else main.rpartition(".")[0] or main)
     else:
-        pictures = dict(_by_field(values, where, fields, images, left_out))
+        pictures = _by_field(values, where, fields, images)
         main = next((name for name in usual_names("image", tuple(values)) if pictures.get(name)), "")
         main = "" if main in fields.others else main
-    taken = {url for several in pictures.values() for url, _ in several}
-    left_out += [("images of parts", url) for url in _of_parts(values) if url not in taken]
-    if not pictures:
-        return images
     later = {name: _place(name, main, fields) for name in pictures}
     chosen = sorted((name for name in pictures if later[name] < 3), key=later.__getitem__) or list(pictures)
-    for name in [name for name in pictures if name not in chosen]:
-        reason = f"images of people who made it ({name.removesuffix(_PERSON)})"
-        left_out += [(reason, url) for url, _ in pictures[name]]
-    captions: dict[str, str] = {}
-    for name in chosen:
-        for url, caption in pictures[name]:
-            captions[url] = captions.get(url) or caption
-    images.captions = captions
-    if len(captions) > 1 and "image" not in names:
+    for url, caption in (picture for name in chosen for picture in pictures[name]):
+        images.captions[url] = images.captions.get(url) or caption
+    if len(images.captions) > 1 and "image" not in names:
         several = {name: [url for url, _ in pictures[name]] for name in chosen}
-        images.captions = one_per_image(captions, several, fields.is_image, left_out)
-    for name in (name for name in values if name in images.fields):
-        _describe(name, parsed(values[name]), where, images, fields, left_out)
+        images.captions = _one_per_image(images.captions, several, fields.is_image)
+    for name in (name for name in values if name in images.fields and pictures):
+        _describe(name, parsed(values[name]), where, images, fields)
     return images
 
 
@@ -113,64 +115,61 @@ def _place(name: str, main: str, fields: Fields) -> int:
     """Returns when the images of a field come: the main ones, others, smaller ones; 3 for those of other things."""
     if name in fields.others or name.endswith(_PERSON):
         return 3
-    return 0 if name == main else 2 if size_of(name) < 1 or OF_OTHERS.search(name) else 1
+    return 0 if name == main else 2 if _size_of(name) < 1 or OF_OTHERS.search(name) else 1
 
 
-def _by_field(
-    values: Mapping[str, Any], where: str, fields: Fields, images: Images, left_out: LeftOut
-) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-    """Yields fields and the images in them, and adds those that hold nothing else to `images.fields`."""
+def _by_field(values: Mapping[str, Any], where: str, fields: Fields, images: Images) -> Pictures:
+    """Returns fields and the images in them, and adds those that hold nothing else to `images.fields`."""
+    pictures: Pictures = {}
     objects: list[tuple[str, Any]] = []
-    empty = True
     for name, value in values.items():
+        value = parsed(value) if isinstance(value, str) and value[:1] == "[" else value
         if name == PARTS:
             continue
-        value = parsed(value) if isinstance(value, str) and value[:1] == "[" else value
         if isinstance(value, str):
-            pictures = _in_field(name, value, fields)
-            if not pictures and "<img" in value.lower():
-                pictures = list(images_in_html(value))
-                empty &= not pictures
-                yield name, pictures
+            named = _in_field(name, value, fields)
+            if not named:
+                pictures[name] = list(images_in_html(value))
                 continue
         elif isinstance(value, Mapping | list):
-            named = {text: _in_field(name, text, fields) for text in _listed(name, value, where)}
-            pictures = [picture for several in named.values() for picture in several]
-            if pictures:
-                left_out += [("names and types of files", text) for text in named if not named[text]]
-            else:
-                objects.append((name, value))
+            named = [picture for text in _listed(name, value, where) for picture in _in_field(name, text, fields)]
+            objects += [] if named else [(name, value)]
         else:
             continue
-        if pictures:
+        if named:
             images.fields.add(name)
-            empty = False
-            yield name, pictures
+            pictures[name] = named
     for name, value in objects:
         for path, url in _nested(name, value):
-            empty &= path.endswith(_PERSON)
-            yield path, [(url, "")]
-    if empty and (url := _described(list(values.values()))):
-        yield "", [(url, "")]
+            pictures.setdefault(path, []).append((url, ""))
+    pictures = {path: named for path, named in pictures.items() if named}
+    if all(path.endswith(_PERSON) for path in pictures) and (url := _described(list(values.values()))):
+        pictures[""] = [(url, "")]
+    return pictures
 
 
 def _in_field(name: str, value: str, fields: Fields) -> list[tuple[str, str]]:
     """Returns the images that a text in a field names, [] if it is something else."""
     if pictures := pictures_in(value, fields.is_image):
         return pictures
-    usual = folded(re.sub(r"\s*\([^()]*\)$", "", name)) in _USUAL
-    if not usual and name not in fields.images:
+    if not _is_usual(name) and name not in fields.images:
         return []
-    parts = [part.strip() for part in re.split(r"[|\n]", value) if part.strip()]
-    stems = usual and folded(name) not in _ALSO_WORDS
-    names = [part for part in parts if re.search(r"[./]", part) or (stems and _STEM.fullmatch(part))]
+    names = [part for part in _parts(value) if re.search(r"[./]", part)]
     return [(part, "") for part in names if not NO_IMAGE.search(part) and "<" not in part]
+
+
+@lru_cache(maxsize=1024)
+def _is_usual(name: str) -> bool:
+    return folded(re.sub(r"\s*\([^()]*\)$", "", name)) in _USUAL
+
+
+def _parts(value: str) -> list[str]:
+    return [part.strip() for part in re.split(r"[|\n]", value) if part.strip()]
 
 
 def _split(value: str, fields: Fields) -> list[tuple[str, str]]:
     """Returns the images in the value of the field that `--map` names."""
-    parts = [part.strip() for part in re.split(r"[|\n]", value) if part.strip()]
-    return pictures_in(value, fields.is_image) or list(images_in_html(value)) or [(part, "") for part in parts]
+    return pictures_in(value, fields.is_image) or list(images_in_html(value)) or [(part, "") for part in _parts(value)]
 
 
 def _listed(name: str, value: Any, where: str) -> list[str]:
@@ -184,13 +183,12 @@ def _listed(name: str, value: Any, where: str) -> list[str]:
         return []
     objects.sort(key=lambda item: not re.search("cover|feature", str(item.get("name", "")), re.IGNORECASE))
     with suppress(ValueError):  # the value is something else
-        return [url for item in objects for url in _bytes_in(item) or images_in(item, where, name)]
+        texts = [
+            [text for text in item.values() if isinstance(text, str) and len(text) > _SENTENCE] for item in objects
+        ]
+        coded = [[url for text in long for url, _ in pictures_in(text) if url.startswith("data:")] for long in texts]
+        return [url for item, code in zip(objects, coded, strict=True) for url in code or images_in(item, where, name)]
     return []
-
-
-def _bytes_in(item: Mapping[str, Any]) -> list[str]:
-    texts = (value for value in item.values() if isinstance(value, str) and len(value) > _SENTENCE)
-    return [url for text in texts for url, _ in pictures_in(text) if url.startswith("data:")]
 
 
 def _is_file(item: Mapping[str, Any]) -> bool:
@@ -206,14 +204,12 @@ def _nested(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
         return
     person = _PERSON if _is_person(name.rpartition(".")[2], value) else ""
     for key, item in value.items():
-        if isinstance(item, str):
-            for url, _ in pictures_in(item):
-                yield f"{name}.{key}{person}", url
-        elif not isinstance(item, Mapping):
-            yield from ((f"{name}.{key}{person}", url) for url in _listed(str(key), item, ""))
-        else:
-            for path, url in _nested(f"{name}.{key}", item, depth + 1):
-                yield path if not person or path.endswith(person) else path + person, url
+        path = f"{name}.{key}"
+        if isinstance(item, Mapping):
+            yield from ((inner.removesuffix(person) + person, url) for inner, url in _nested(path, item, depth + 1))
+            continue
+        urls = [url for url, _ in pictures_in(item)] if isinstance(item, str) else _listed(str(key), item, "")
+        yield from ((path + person, url) for url in urls)
 
 
 def _is_person(name: str, value: Mapping[str, Any]) -> bool:
@@ -222,19 +218,11 @@ def _is_person(name: str, value: Mapping[str, Any]) -> bool:
     return any(map(_AGENTS.search, kinds)) or by_name or any(folded(str(key)) in _OF_AGENTS for key in value)
 
 
-def _of_parts(values: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the images that objects and lists name, the same more than once."""
-    inner = [value for name, value in values.items() if isinstance(value, Mapping | list) and name != PARTS]
-    for text in leaves(inner, objects=True) if inner else ():
-        if isinstance(text, str) and looks_like_image(text) and not text.startswith("data:"):
-            yield text
-
-
 def _described(value: Any, depth: int = 0) -> str:
     """Returns the address of the first object whose type or format marks it as an image, as in IIIF and feeds."""
     if isinstance(value, list) and depth < _DEEPEST:
         return next(filter(None, (_described(item, depth + 1) for item in value)), "")
-    if not isinstance(value, Mapping) or depth >= _DEEPEST:
+    if isinstance(value, str) or not isinstance(value, Mapping) or depth >= _DEEPEST:
         return ""
     kinds = [kind for name in _KINDS for kind in texts_in(value.get(name))]
     if any(map(_IMAGE_TYPE.fullmatch, kinds)):
@@ -242,24 +230,21 @@ def _described(value: Any, depth: int = 0) -> str:
     return "" if any(map(_AGENTS.search, kinds)) else _described(list(value.values()), depth + 1)
 
 
-def _describe(name: str, value: Any, where: str, images: Images, fields: Fields, left_out: LeftOut) -> None:
+def _describe(name: str, value: Any, where: str, images: Images, fields: Fields) -> None:
     """Adds the captions in the objects of a field, and what else they say."""
     said: list[Any] = []
     for item in value if isinstance(value, list) else [value]:
         if not isinstance(item, Mapping):
             continue
         url = next((url for text in _listed("image", item, where) for url, _ in _split(text, fields)), "")
-        caption, more = image_words(item, left_out)
-        if url in images.captions and not images.captions[url]:
-            images.captions[url] = caption
-        elif caption:
-            left_out.append((_DETAILS, caption))
+        caption, more = image_words(item)
+        if url in images.captions:
+            images.captions[url] = images.captions[url] or caption
         said += [next(iter(more.values())) if len(more) == 1 else more] if more else []
-    if said:
-        images.said.append((name, said))
+    images.said += [(name, said)] if said else []
 
 
-def image_words(image: Mapping[str, Any], left_out: LeftOut) -> tuple[str, dict[str, Any]]:
+def image_words(image: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Returns the caption in an object or a row that describes an image, and other fields about the thing."""
     said, more = list[str](), dict[str, Any]()
     for name, value in image.items():
@@ -268,9 +253,49 @@ def image_words(image: Mapping[str, Any], left_out: LeftOut) -> tuple[str, dict[
             continue
         is_prose = len(text) >= _SENTENCE and " " in text and not RIGHTS.fullmatch(folded(str(name)))
         if folded(str(name)) in _CAPTIONS:
-            said.append(" ".join(plain(text_in(value)).split()))
+            caption = " ".join(plain(text_in(value)).split())
+            said += [] if looks_like_image(caption) else [caption]
         elif is_prose or any(isinstance(item, Mapping) for item in (value if isinstance(value, list) else [value])):
             more[name] = value
-        elif words := words_within(value):
-            left_out.append((_DETAILS, words))
     return " ".join(dict.fromkeys(filter(None, said))), more
+
+
+@lru_cache(maxsize=1024)
+def _size_of(field: str) -> float:
+    """Returns the size that the name of a field says: 0 for small images, 1.5 if it says nothing, 2 for large ones."""
+    words = words_of(label_of(field))
+    return next((float(size) for size, names in enumerate(_BY_SIZE) if not names.isdisjoint(words)), 1.5)
+
+
+@lru_cache(maxsize=1024)
+def _thing(field: str) -> str:
+    """Returns the name of a field without words for sizes: "" for `thumbnailUrl`, `front` for `front_large`."""
+    return " ".join(word for word in words_of(label_of(field)) if word not in _NO_THING)
+
+
+def _one_per_image(
+    captions: Mapping[str, str], fields: Mapping[str, Sequence[str]], is_image: IsImage
+) -> dict[str, str]:
+    """Returns images with their captions, each in its largest size that is there, and by one of its paths.
+
+    Fields that name one image in several sizes, `thumbnail`, `medium` and `large`, name one image.
+    """
+    by_field = {urls[0]: name for name, urls in fields.items() if len(urls) == 1}
+    main = _thing(next(iter(by_field.values()), ""))
+    things = {url: _thing(name) or main for url, name in by_field.items()}  # `thumbnail` is that of the main image
+    sized = {things[url] for url, name in by_field.items() if _size_of(name) != 1.5}
+    groups: dict[tuple[bool, str], list[str]] = {}
+    for url in captions:
+        is_sized = things.get(url) in sized
+        groups.setdefault((is_sized, things[url] if is_sized else _shortest(url, captions)), []).append(url)
+    kept: dict[str, str] = {}
+    for urls in groups.values():
+        best = max(urls, key=lambda url: (is_image(url), _size_of(by_field.get(url, "")))) if len(urls) > 1 else urls[0]
+        kept[best] = captions[best] or next(filter(None, (captions[url] for url in urls)), "")
+    return kept
+
+
+def _shortest(url: str, urls: Iterable[str]) -> str:
+    """Returns the shortest of the paths that an address ends with, such as `2023/fox.jpg`."""
+    ends = (other for other in urls if url.endswith(f"/{other}") and ("/" in other or "//" in url))
+    return min(ends, key=len, default=url)

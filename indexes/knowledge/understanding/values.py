@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from indexes.knowledge.understanding.facts import (
+    ADDRESS,
+    DEEPEST,
+    EMPTY,
     facts_of,
     has_parts,
+    is_reference,
+    leaves,
     plain,
     plain_title,
     scalar_of,
@@ -20,21 +24,15 @@ from indexes.knowledge.understanding.facts import (
     words_within,
 )
 from indexes.knowledge.understanding.fields import check_text, field_of, fields_listed, looks_like_image
-from indexes.knowledge.understanding.settings import (
-    SETTINGS,
-    aliases_in,
-    fields_of_system,
-    no_fact,
-    note_facts,
-    without_links,
-)
+from indexes.knowledge.understanding.image_texts import OF_OTHERS
+from indexes.knowledge.understanding.settings import aliases_in, fields_of_system, no_fact, note_facts, without_links
 from indexes.knowledge.understanding.shapes import Row, Shape, lifted, shape_of, unwrapped
-from indexes.knowledge.understanding.translations import LeftOut, by_preference, has_languages, in_one_language, joined
+from indexes.knowledge.understanding.translations import by_preference, has_languages, in_one_language, is_language
 from indexes.knowledge.understanding.value_images import PARTS, image_words, images_of
 
 __all__ = ["PARTS", "Shape", "Understood", "fields_listed", "shape_of", "understood"]
 
-_SHORT, _MOST_VALUES = 100, 100
+_SHORT, _MOST_VALUES, _MANY = 100, 100, 30
 _SENTENCE = 8  # words of a title from which it says something, such as the caption of an image
 
 
@@ -51,7 +49,7 @@ class Understood:
         facts: (label, value) of all other values, in order.
         images: (path or URL as written, caption), the main one first.
         named_after: Short values that image files may be called after, with the names of their fields.
-        left_out: (reason as a noun phrase, text) of what is dropped on purpose.
+        left_out: (reason as a noun phrase, text or address) of what it does not say.
     """
 
     id: str = ""
@@ -62,7 +60,7 @@ class Understood:
     facts: list[tuple[str, str]] = field(default_factory=list)
     images: list[tuple[str, str]] = field(default_factory=list)
     named_after: tuple[tuple[str, str], ...] = ()
-    left_out: LeftOut = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
 
 
 def understood(values: Mapping[str, Any], shape: Shape, where: str) -> Understood:
@@ -73,61 +71,56 @@ def understood(values: Mapping[str, Any], shape: Shape, where: str) -> Understoo
     """
     if not values:
         return Understood()
-    names, left_out = shape.names, LeftOut()
-    row = unwrapped(joined(values, shape.columns) if shape.columns else values)
+    names = shape.names
+    whole = unwrapped(values, shape.columns)
     if "title" not in names and not shape.is_note:
-        row = lifted(row)
-    title_name, titles = _titles(row, shape, left_out)
-    if any(isinstance(value, Mapping | list) for value in row.values()):
-        row = {
-            name: value if name in (title_name, PARTS) else in_one_language(value, shape.languages, left_out)
-            for name, value in row.items()
-        }
+        whole = lifted(whole)
+    title_name, titles = _titles(whole, shape)
+    row = {
+        name: value if name in (title_name, PARTS) else in_one_language(value, shape.languages)
+        for name, value in whole.items()
+    }
     id_name, id = field_of(row, "id", {"id": "id"} | dict(names) if shape.is_note else names)
     url_name, url = field_of(row, "url", names)
     text_name, text = field_of(row, "text", names)
     is_name = text_name == title_name and (not titles or len(titles[0].split()) < _SENTENCE)
     text = None if is_name or has_parts(text) else text
-    images = images_of(row, where, names, shape.images, left_out)
-    of_system = fields_of_system(row)
-    left_out += [
-        (SETTINGS, words) for name in of_system if name not in images.fields and (words := words_within(row[name]))
-    ]
-    used = {title_name, *images.fields, *of_system}
+    images = images_of(row, where, names, shape.images)
+    used = {title_name, *images.fields, *(of_system := fields_of_system(row))}
     fields = {id_name: id, url_name: url, text_name: text}
     used |= {name for name, value in fields.items() if scalar_of(value) is not None}
     aliases = aliases_in(row) if shape.is_note else {"names": _names(row)}
     used |= {name for name, listed in aliases.items() if listed}
-    others = chain.from_iterable(aliases.values())
-    facts = _facts(row, used, text, shape, left_out)
+    facts = _facts(row, used, text, shape)
     of_parts: dict[str, str] = {}
     for part in row.get(PARTS, ()):
         system = fields_of_system(part)
         part = {name: value for name, value in part.items() if name not in system or looks_like_image(str(value))}
-        inner = images_of(part, where, names, shape.images, left_out)
-        caption, more = image_words(part, left_out)
+        inner = images_of(part, where, names, shape.images)
+        caption, more = image_words(part)
         of_parts |= {url: said or (caption if caption not in url else "") for url, said in inner.captions.items()}
         images.said += [*inner.said, *more.items(), *(() if inner.captions else [(text_name, caption)])]
     if of_parts:  # images within a text come after those of its parts
         first, second = (images.captions, of_parts) if images.fields else (of_parts, images.captions)
         images.captions = {url: first.get(url) or second.get(url, "") for url in (*first, *second)}
     for name, value in images.said:
-        facts += _written(name, value, shape, left_out)
+        facts += _written(name, value, shape)
     title = check_text(titles[0], where, title_name) if titles else ""
-    return Understood(
+    result = Understood(
         id=scalar_of(id) or "",
         title=title,
         url=_address(url),
-        names=tuple(dict.fromkeys(name for name in (*titles[1:], *others) if name != title)),
-        text=[("", body)] if (body := _body(text, left_out)) else [],
+        names=tuple(dict.fromkeys(name for name in chain(titles[1:], *aliases.values()) if name != title)),
+        text=[("", body)] if (body := plain(text_in(text))) else [],
         facts=facts,
         images=list(images.captions.items()),
         named_after=tuple(_short_values({name: value for name, value in values.items() if name != PARTS})),
-        left_out=left_out,
     )
+    result.left_out = list(_left_out(whole, result, shape, images.fields, of_system))
+    return result
 
 
-def _titles(row: Row, shape: Shape, left_out: LeftOut) -> tuple[str, list[str]]:
+def _titles(row: Row, shape: Shape) -> tuple[str, list[str]]:
     """Returns the name of the title's field, and the titles; those in other languages are other names."""
     name, value = field_of(row, "title", shape.names)
     if isinstance(value, Mapping) and has_languages(value):
@@ -150,15 +143,7 @@ def _address(value: Any) -> str:
     return scalar_of(pages[0] if pages else value) or ""
 
 
-def _body(text: Any, left_out: LeftOut) -> str:
-    body = plain(text_in(text))
-    if isinstance(text, Mapping):
-        forms = [str(value) for value in text.values() if isinstance(value, str) and value.strip() != text_in(text)]
-        left_out += [("other forms of the text", form) for form in forms]
-    return body
-
-
-def _facts(row: Row, used: set[str], text: Any, shape: Shape, left_out: LeftOut) -> list[tuple[str, str]]:
+def _facts(row: Row, used: set[str], text: Any, shape: Shape) -> list[tuple[str, str]]:
     """Returns the facts in the fields of a row that are not used otherwise."""
     facts: list[tuple[str, str]] = []
     others = reduce(_without, (name.split(".") for name in sorted(used) if name not in row), row)
@@ -167,23 +152,16 @@ def _facts(row: Row, used: set[str], text: Any, shape: Shape, left_out: LeftOut)
             continue
         if value is text and isinstance(value, Mapping):
             value = {key: item for key, item in value.items() if not isinstance(item, str)}
-        if reason := no_fact(name, value, shape.is_note):
-            left_out += [(reason, words)] if (words := words_within(value)) else []
-            continue
-        facts += _written(name, value, shape, left_out)
+        if not no_fact(name, value, shape.is_note):
+            facts += _written(name, value, shape)
     return facts
 
 
-def _written(name: str, value: Any, shape: Shape, left_out: LeftOut) -> Iterator[tuple[str, str]]:
-    facts = facts_of(name, value, left_out)
+def _written(name: str, value: Any, shape: Shape) -> Iterator[tuple[str, str]]:
+    facts = facts_of(name, value)
     if shape.is_note:
-        yield from note_facts(facts, left_out)
-    else:
-        for label, fact in facts:
-            if looks_like_image(fact):
-                left_out.append(("images in other fields", fact))
-            elif fact:
-                yield label, fact
+        facts = note_facts(facts)
+    return ((label, fact) for label, fact in facts if fact and not looks_like_image(fact))
 
 
 def _without(row: Row, path: Sequence[str]) -> Row:
@@ -197,14 +175,52 @@ def _without(row: Row, path: Sequence[str]) -> Row:
 
 def _short_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields short texts and whole numbers with the names of their fields; dots lead into objects."""
-    waiting: deque[tuple[str, Any]] = deque(values.items())
-    for _ in range(_MOST_VALUES):
-        if not waiting:
-            return
-        name, value = waiting.popleft()
-        if isinstance(value, Mapping):
-            waiting += [(f"{name}.{inner}", item) for inner, item in value.items()]
-        elif isinstance(value, list | tuple):
-            waiting += [(name, item) for item in value]
-        elif isinstance(value, str | int) and not isinstance(value, bool) and 0 < len(str(value)) <= _SHORT:
-            yield str(name), str(value)
+    for path, leaf in islice(leaves(values), _MOST_VALUES):
+        if isinstance(leaf, str | int) and not isinstance(leaf, bool) and 0 < len(str(leaf)) <= _SHORT:
+            yield ".".join(path), str(leaf)
+
+
+def _left_out(
+    row: Row, result: Understood, shape: Shape, of_images: set[str], of_system: Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Yields the values that an entity does not say, with the reason for each as their place tells it."""
+    pairs = (*result.text, *result.facts, *result.images)
+    said = "\n".join((result.id, result.url, result.title, *result.names, *chain.from_iterable(pairs)))
+    for name, value in row.items():
+        texts = [((name,), value)] if isinstance(value, str | int) else list(leaves({name: value}))
+        numbers = [leaf for _, leaf in texts if not isinstance(leaf, str)] if len(texts) > _MANY else []
+        if numbers:
+            yield "long lists of numbers", words_within(numbers)
+            texts = [(path, leaf) for path, leaf in texts if isinstance(leaf, str)]
+        for path, leaf in texts:
+            text = scalar_of(leaf)
+            if text is None and isinstance(leaf, str) and leaf.strip() not in EMPTY:
+                yield "files within values", leaf
+            elif text and looks_like_image(text):
+                if text not in dict(result.images):
+                    yield _why_no_image(path), text
+            elif text and not isinstance(leaf, bool) and not _says(said, text):
+                reason = "settings" if name in of_system else no_fact(name, value, shape.is_note)
+                yield reason or _why_no_fact(path, of_images, text), text
+
+
+def _says(said: str, text: str) -> bool:
+    return text in said or " ".join(without_links(text).split()) in said or plain(text) in said
+
+
+def _why_no_image(path: Sequence[str]) -> str:
+    if any(map(OF_OTHERS.search, path)):
+        return "images of people who made it"
+    return "images of parts" if len(path) > 1 else "images in other fields, or in other sizes"
+
+
+def _why_no_fact(path: Sequence[str], of_images: set[str], text: str) -> str:
+    if ADDRESS.fullmatch(text) or (len(path) > 1 and path[-1] != "@value" and is_reference(path[-1])):
+        return "addresses and ids"
+    if path[-1] == "@value" or any(map(is_language, path[1:])):
+        return "texts in other languages"
+    if path[0] in (*of_images, PARTS):
+        return "details of images"
+    if len(path) > DEEPEST:
+        return "values nested too deeply"
+    return "other values"

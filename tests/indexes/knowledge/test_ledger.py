@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import random
-from itertools import count
+import json
+import logging
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexes.knowledge.document import Block, Cell, Document, Heading, Part, Picture, Table
+from indexes.knowledge.bad_entries import SkippedEntries
+from indexes.knowledge.document import Block, Cell, Document, Heading, Picture, Table
 from indexes.knowledge.ledger import MOST_REASONS, OTHER, Ledger, Reason, summary_of, table_of, warning_of, words_in
+from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.understanding.tables import table_lines
 from retriever.types import ArticleImage, Entity, Section
 from retriever.unspaced import count_words
+from tests.fakes.made_articles import FORMS as FORMS_OF_SOURCES
+from tests.fakes.made_articles import Words, written
 
-KINDS = ["", "", "", "", "navigation", "templates"]
+PARTS = ["paragraph", "heading", "table", "list", "links", "definition", "comment", "code", "drawing", "quote", "html"]
+PARTS += ["bold", "note", "aside"]
 
 
 def entity_of(*texts: str, title: str = "Fox", images: tuple[ArticleImage, ...] = ()) -> Entity:
@@ -41,79 +48,6 @@ def kept_and_source(document: Document, entity: Entity | None) -> tuple[int, int
 @given(st.lists(st.text(alphabet="ab é\u2013\n\t漢ひก한हи😀", max_size=12)))
 def test_words_are_counted_as_by_their_definition(texts: list[str]) -> None:
     assert words_in(texts) == sum(map(count_words, texts))
-
-
-class Maker:
-    """Makes documents of words that occur once, and entities of a part of them."""
-
-    def __init__(self, seed: int, *, distinct: bool) -> None:
-        self.draw, self._numbers, self._distinct = random.Random(seed), count(), distinct
-
-    def text(self, most: int) -> str:
-        numbers = [next(self._numbers) if self._distinct else self.draw.randrange(9) for _ in range(most)]
-        signs = [self.draw.choice(["", "", "", ",", ".", "…"]) for _ in numbers]
-        return " ".join(f"word{number}{sign}" for number, sign in zip(numbers, signs, strict=True))
-
-    def part(self) -> Part:
-        kind = self.draw.choice(KINDS)
-        choice = self.draw.randrange(4)
-        if choice == 0:
-            return Heading(2, self.text(self.draw.randint(1, 3)))
-        if choice == 1:
-            head = tuple(Cell(self.text(1), header=True) for _ in range(3))
-            return Table((head, *(tuple(Cell(self.text(2)) for _ in range(3)) for _ in range(2))), kind=kind)
-        return Block(self.text(self.draw.randint(1, 60)), kind=kind)
-
-    def entity(self, parts: list[Part], facts: dict[str, str]) -> Entity:
-        sections = []
-        for number, part in enumerate(parts):
-            title = part.text if isinstance(part, Heading) else "Fox"
-            lines = table_lines(part.rows) if isinstance(part, Table) else [part.text]
-            sections.append(Section(title, "\n".join(lines) if not isinstance(part, Heading) else "", number))
-        lines = [f"{label.capitalize()}: {value}" for label, value in facts.items()]
-        return Entity("fox", "Fox", (*sections, Section("Facts", "\n".join(lines), len(sections))))
-
-
-def words_of(part: Part) -> int:
-    if isinstance(part, Table):
-        return sum(words_in([cell.text]) for row in part.rows for cell in row)
-    return words_in([part.text])
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_words_kept_and_left_out_are_those_of_the_source(seed: int) -> None:
-    make = Maker(seed, distinct=True)
-    parts = [make.part() for _ in range(make.draw.randint(0, 12))]
-    values = {f"label{n}": make.text(make.draw.randint(1, 8)) for n in range(make.draw.randint(0, 5))}
-    document = Document(parts, values | {"title": "Fox", "url": "https://x.example/a", "size": True}, title="Fox")
-    kept = [part for part in parts if isinstance(part, Heading) or make.draw.random() < 0.7]
-    facts = {label: value for label, value in values.items() if make.draw.random() < 0.7}
-    gone = [part for part in parts if part not in kept]
-    reasons = [("facts of no use", value) for label, value in values.items() if label not in facts]
-    account = account_of(document, make.entity(kept, facts), *reasons)
-    total = sum(map(words_of, parts)) + sum(words_in([value]) for value in values.values())
-    furniture = sum(words_of(part) for part in gone if getattr(part, "kind", "") == "navigation")
-    assert account["words"]["source"] == total - furniture
-    assert account["words"]["kept"] == sum(map(words_of, kept)) + sum(words_in([text]) for text in facts.values())
-    expected = {
-        "facts of no use": sum(words_in([text]) for _, text in reasons),
-        "templates": sum(words_of(part) for part in gone if getattr(part, "kind", "") == "templates"),
-        "navigation": furniture,
-        "other words": sum(words_of(part) for part in gone if not getattr(part, "kind", "")),
-    }
-    assert lost(account) == {reason: number for reason, number in expected.items() if number}
-    assert all(loss["places"] >= 1 and loss["example"].startswith("a.md: word") for loss in account["left_out"])
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_the_sum_holds_for_words_that_are_repeated(seed: int) -> None:
-    make = Maker(seed, distinct=False)
-    parts = [make.part() for _ in range(make.draw.randint(0, 12))]
-    kept = [part for part in parts if make.draw.random() < 0.5]
-    account = account_of(Document(parts), make.entity(kept, {}), ("ends", make.text(20)))
-    words = {unit: sum(loss["count"] for loss in account["left_out"] if loss["unit"] == unit) for unit in ("words",)}
-    assert account["words"]["source"] == account["words"]["kept"] + words["words"]
-    assert 0 <= account["words"]["kept"] <= sum(map(words_of, parts))
 
 
 def test_what_an_entity_repeats_is_no_source() -> None:
@@ -241,3 +175,65 @@ def test_values_may_be_nested_deeply() -> None:
     for _ in range(5000):
         value = [value]
     assert kept_and_source(Document(values={"a": value}), entity_of("end")) == (1, 1)
+
+
+def test_the_name_of_a_file_within_values_is_no_image() -> None:
+    resource = {"data": "embedded:en.enex#1.png", "width": 256, "details": {"file-name": "basalt.png"}}
+    document = Document(values={"title": "Basalt", "text": "It is hard.", "resource": resource})
+    account = account_of(document, entity_of("It is hard.", images=(ArticleImage("embedded:en.enex#1.png"),)))
+    assert account["words"] == {"source": 4, "kept": 3} and lost(account) == {"other words": 1}  # "Basalt"
+
+
+@pytest.mark.parametrize("form", FORMS_OF_SOURCES)
+@pytest.mark.parametrize("seed", range(3))
+def test_each_word_of_a_source_is_kept_or_counted(tmp_path: Path, form: str, seed: int) -> None:
+    words = Words(seed)
+    articles = [words.article(number, PARTS) for number in range(8)]
+    path = written(tmp_path / "kb", form, articles)
+    ledger = Ledger(str(path))
+    entities = list(read_knowledge_base(path, ledger=ledger))
+    account = ledger.to_json()
+    source = [word for article in articles for word in article.words]
+    texts = [text for one in entities for section in one.sections for text in (section.title, section.text)]
+    texts += [image.caption for one in entities for image in one.images]
+    kept = set(re.findall(r"\w+", " ".join(texts)))
+    missing = [word for word in source if re.sub(r"\W", "", word) not in kept]
+    assert len(entities) == len(articles)
+    assert account["words"]["kept"] == len(source) - len(missing), missing
+    counts = [
+        sum(one["count"] for one in account["left_out"] if one["unit"] == unit) for unit in ("words", "furniture")
+    ]
+    assert account["words"]["source"] == account["words"]["kept"] + counts[0] and sum(counts) == len(missing)
+
+
+def test_what_reading_leaves_out_is_counted(tmp_path: Path) -> None:
+    row = {"title": "A", "section_titles": ["A", "Past", "External links"], "section_texts": ["a b", "c d e", "f g"]}
+    path = tmp_path / "kb.json"
+    path.write_text(json.dumps({"a": row, "b": {"title": "B"}}))
+    ledger = Ledger(str(path))
+    assert len(list(read_knowledge_base(path, skipped=SkippedEntries(1), ledger=ledger))) == 1
+    assert ledger.to_json()["words"] == {"source": 10, "kept": 6}  # with the titles of sections
+    assert {reason: (loss.unit, loss.count, loss.example[:21]) for reason, loss in ledger.left_out.items()} == {
+        "sections titled External links": ("words", 4, "entry 1 ('a'): f g"),
+        "entries that cannot be used": ("entities", 1, "entry 2 ('b'): field "),
+    }
+
+
+def test_few_bad_entries_are_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def count(good: int, bad: int, share: float = 0.01) -> int:
+        lines = [json.dumps({"id": str(number), "title": "t", "sections": []}) for number in range(good)]
+        (tmp_path / "kb.jsonl").write_text("\n".join(lines[:5] + ["{broken"] * bad + lines[5:]) + "\n")
+        return len(list(read_knowledge_base(tmp_path / "kb.jsonl", skipped=SkippedEntries(share))))
+
+    with caplog.at_level(logging.WARNING):
+        assert (count(99, 1), count(20, 5), count(0, 3, 1)) == (99, 20, 0)
+    assert "1 of 100 entries skipped (1 %): " in caplog.text and "kb.jsonl: line 6: Expecting" in caplog.text
+    with pytest.raises(ValueError, match=r"6 of 105 entries cannot be used, more than 1 %: .*line 6: .*--max-bad 0.06"):
+        count(99, 6)
+    with pytest.raises(ValueError, match=r"kb\.jsonl: line 6: Expecting property name"):
+        count(99, 1, 0)
+    with pytest.raises(ValueError, match=r"100 of the first 105 entries cannot be used"):  # it is not read to its end
+        count(10, 5000)
+    for share in (-0.1, 1.5, float("nan")):
+        with pytest.raises(ValueError, match="max_bad must be between 0 and 1"):
+            SkippedEntries(share)

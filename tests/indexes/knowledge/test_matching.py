@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from indexes.builder.report import read_report
-from indexes.knowledge.image_keys import BEGINS, ENDS, NAME, keys_of, loose_key, without_size
+from indexes.knowledge.image_names import BEGINS, ENDS, NAME, keys_of, loose_key, without_size
 from indexes.knowledge.inspection import inspect_knowledge_base, text_lines
 from indexes.knowledge.matching import MatchReport, rule_lines, with_matched_images
 from indexes.knowledge.sources import FolderImages
@@ -58,10 +58,8 @@ def entity(id: str, title: str = "", *named_after: tuple[str, str], image: str |
     ],
 )
 def test_the_keys_of_a_file_name(stem: str, names: set[str], begins: set[str], ends: set[str]) -> None:
-    found = keys_of(stem)
-    assert len(found.texts) == len(found.kinds) == len(found.words)
     for kind, expected in {NAME: names, BEGINS: begins, ENDS: ends}.items():
-        assert {text for text, one in zip(found.texts, found.kinds, strict=True) if one == kind} == expected
+        assert {text for text, of_name, _ in keys_of(stem) if of_name == kind} == expected
 
 
 def test_loose_names() -> None:
@@ -70,19 +68,6 @@ def test_loose_names() -> None:
     assert loose_key("किताब") != loose_key("कताब")  # a vowel sign is part of a word
     assert (without_size("fox-700.jpg", True), without_size("fox-700.jpg", False)) == ("fox", "fox700")
     assert without_size("thumb.jpg", True) == "thumb"
-
-
-def test_file_names_that_begin_with_the_id(tmp_path: Path) -> None:
-    foxes = [entity("red-fox", "Vulpes vulpes"), entity("fox", "Another"), entity("hen", "Chicken")]
-    names = ["red-fox-closeup.jpg", "red-fox-in-snow.jpg", "fox-asleep.jpg", "hen-running.jpg", "hen.jpg", "tree.jpg"]
-    images, report = matched(tmp_path, foxes, *names)
-    assert images == {
-        "red-fox": ["red-fox-closeup.jpg", "red-fox-in-snow.jpg"],  # the longest id counts
-        "fox": ["fox-asleep.jpg"],
-        "hen": ["hen.jpg", "hen-running.jpg"],  # no more than the id comes first
-    }
-    assert report.used()[0] == "3 of 3 entities by file names that begin with the id: 5 images"
-    assert (report.files, report.given, report.lacking) == (6, 5, 3)
 
 
 @pytest.mark.parametrize(
@@ -102,45 +87,72 @@ def test_ways_in_which_people_name_files(tmp_path: Path, names: list[str]) -> No
     assert {id: sorted(found) for id, found in images.items()} == {"fox": sorted(names[:2]), "hen": names[2:]}
 
 
-def test_fields_need_more_evidence_than_ids_and_titles(tmp_path: Path) -> None:
-    coins = [
-        entity(str(n), f"Coin {n}", ("code", code), ("country", "Ghana")) for n, code in enumerate(["A7", "B9", "C3"])
-    ]
-    images, report = matched(tmp_path, coins, "B9.jpg", "a7_reverse.jpg", "c3.png", "ghana.png")
-    assert images == {"0": ["a7_reverse.jpg"], "1": ["B9.jpg"], "2": ["c3.png"]}
-    assert [(rule.pattern, rule.entities, rule.conflicts, rule.used) for rule in report.rules if rule.kind == NAME] == [
-        ("{code}", 3, 0, True),
-        ("{country}", 0, 1, False),  # of three coins, so that it belongs to none
-    ]
-    fewer, _ = matched(tmp_path / "fewer", coins[:2], "B9.jpg", "a7.jpg")
-    assert fewer == {"0": [], "1": []}  # two may be coincidence
-    chosen, _ = matched(tmp_path / "fewer", coins[:2], pattern="{code}")
-    assert chosen == {"0": ["a7.jpg"], "1": ["B9.jpg"]}
+COINS = [entity(str(n), f"Coin {n}", ("code", code), ("country", "Ghana")) for n, code in enumerate(["A7", "B9", "C3"])]
+PAGES = [entity(str(n), f"Page {n}") for n in range(10)]
+SLOTS = [("images.slot", "hero"), ("images.key", "fox-z"), ("images.key", "fox-a")]
+NAMED = Entity("fox", "Fox", (), "main.jpg", images=(ArticleImage("main.jpg"), ArticleImage("gone.jpg")))
 
 
-def test_numbers_need_more_evidence_than_words(tmp_path: Path) -> None:
-    pages = [entity(str(n), f"Page {n}") for n in range(10)]
-    names = [f"scan-{n}.jpg" for n in range(30, 50)]
-    images, report = matched(tmp_path, pages, "3.jpg", *names)
-    assert not any(images.values()) and [rule.pattern for rule in report.rules if rule.used] == []
-    images, _ = matched(tmp_path / "all", pages, *(f"{n:03d}.jpg" for n in range(10)))
-    assert images == {str(n): [f"{n:03d}.jpg"] for n in range(10)}
+@pytest.mark.parametrize(
+    ("entities", "files", "expected", "used"),
+    [
+        (  # the longest id counts, and what is no more than the id comes first
+            [entity("red-fox", "Vulpes vulpes"), entity("fox", "Another"), entity("hen", "Chicken")],
+            "red-fox-closeup.jpg red-fox-in-snow.jpg fox-asleep.jpg hen-running.jpg hen.jpg tree.jpg",
+            {
+                "red-fox": "red-fox-closeup.jpg red-fox-in-snow.jpg",
+                "fox": "fox-asleep.jpg",
+                "hen": "hen.jpg hen-running.jpg",
+            },
+            "{id} {id}*",
+        ),
+        (  # another field needs more evidence than ids and titles; a file of three coins belongs to none
+            COINS,
+            "B9.jpg a7_reverse.jpg c3.png ghana.png",
+            {"0": "a7_reverse.jpg", "1": "B9.jpg", "2": "c3.png"},
+            "{code}",
+        ),
+        (COINS[:2], "B9.jpg a7.jpg", {}, ""),  # two may be coincidence
+        (PAGES, " ".join(["3.jpg", *(f"scan-{n}.jpg" for n in range(30, 50))]), {}, ""),  # so may a number
+        (PAGES, " ".join(f"{n:03d}.jpg" for n in range(10)), {str(n): f"{n:03d}.jpg" for n in range(10)}, "{id}"),
+        ([entity("c1", "Cup"), entity("c2", "Cup"), entity("c3", "Bowl")], "cup.jpg bowl.jpg", {}, ""),  # in conflict
+        (  # what entities name stays; others are added, or replace what is not there
+            [NAMED, entity("hen", image="https://a.example/lost.jpg")],
+            "main.jpg fox-2.jpg hen-1.jpg",
+            {"fox": "main.jpg gone.jpg fox-2.jpg", "hen": "hen-1.jpg"},
+            "{id}",
+        ),
+        (
+            [entity("fox", "Fox", *SLOTS)],
+            "fox-a.jpg fox-b.jpg fox-z.jpg",
+            {"fox": "fox-z.jpg fox-a.jpg fox-b.jpg"},
+            "{id}",
+        ),
+        (  # a picture of the site, which the addresses of two things end with, and the thing's own
+            [entity(id, image=f"https://a.example/{id}/logo.png") for id in ("fox", "hen")],
+            "logo.png fox.jpg hen.jpg",
+            {"fox": "fox.jpg", "hen": "hen.jpg"},
+            "{id}",
+        ),
+    ],
+)
+def test_which_rules_are_used(
+    tmp_path: Path, entities: list[Entity], files: str, expected: dict[str, str], used: str
+) -> None:
+    images, report = matched(tmp_path, entities, *files.split())
+    assert images == {one.id: expected.get(one.id, "").split() for one in entities}
+    assert " ".join(rule.pattern for rule in report.rules if rule.used) == used
 
 
-def test_a_file_of_several_entities_is_in_conflict(tmp_path: Path) -> None:
-    cups = [entity("c1", "Cup"), entity("c2", "Cup"), entity("c3", "Bowl")]
-    images, report = matched(tmp_path, cups, "cup.jpg", "bowl.jpg")
-    assert images == {"c1": [], "c2": [], "c3": []}  # one of two files cannot be given
-    (rule,) = [rule for rule in report.rules if rule.pattern == "{title}"]
-    assert (rule.entities, rule.files, rule.conflicts, rule.used) == (1, 1, 1, False)
-    lines = "\n".join(rule_lines(report))
-    assert "images of 3 entities for which none is named and there (--map image=RULE)" in lines and "{title} " in lines
+def test_a_given_rule(tmp_path: Path) -> None:
+    assert matched(tmp_path, COINS[:2], "B9.jpg", "a7.jpg", pattern="{code}")[0] == {"0": ["a7.jpg"], "1": ["B9.jpg"]}
+    with pytest.raises(ValueError, match=r"image=\*\.jpg: no such rule; rules are \{FIELD\}, "):
+        matched(tmp_path, COINS, pattern="*.jpg")
 
 
 def test_rules_that_give_nothing_are_not_shown(tmp_path: Path) -> None:
     """A note without an image beside one that names its image is no reason to explain rules."""
-    cup = entity("cup", "Cup", image="cup.jpg")
-    images, report = matched(tmp_path, [cup, entity("list", "List")], "cup.jpg")
+    images, report = matched(tmp_path, [entity("cup", "Cup", image="cup.jpg"), entity("list", "List")], "cup.jpg")
     assert images == {"cup": ["cup.jpg"], "list": []} and report.lacking == 1
     assert [*rule_lines(report)] == [] and all(rule.entities == 0 for rule in report.rules) and report.rules
 
@@ -149,22 +161,10 @@ def test_images_that_entities_name_themselves_are_not_counted(tmp_path: Path) ->
     named = [entity("yoga strap", image="pictures/yoga strap.jpg"), entity("mat", image="mat.jpg"), entity("brick")]
     files = ["pictures/yoga strap.jpg", "yoga strap-2.jpg", "mat.jpg", "brick.jpg"]
     images, report = matched(tmp_path, named, *files)
-    assert images == {"yoga strap": ["pictures/yoga strap.jpg", "yoga strap-2.jpg"], "mat": ["mat.jpg"]} | {
-        "brick": ["brick.jpg"]
-    }
+    assert images == {"yoga strap": files[:2], "mat": ["mat.jpg"], "brick": ["brick.jpg"]}
     words = "file names that are the id, apart from a number, a size or a view"
     assert report.used() == [f"1 of 1 entity by {words}: 2 images"]  # strap-2 and brick, of four that are called so
     assert report.to_json()[0]["files"] == 2
-
-
-def test_named_images_stay_and_others_are_added(tmp_path: Path) -> None:
-    named = Entity("fox", "Fox", (), "main.jpg", images=(ArticleImage("main.jpg"), ArticleImage("gone.jpg")))
-    lost = entity("hen", image="https://a.example/lost.jpg")
-    images, _ = matched(tmp_path, [named, lost], "main.jpg", "fox-2.jpg", "hen-1.jpg")
-    assert images == {
-        "fox": ["main.jpg", "gone.jpg", "fox-2.jpg"],
-        "hen": ["hen-1.jpg"],  # its named one is not there
-    }
 
 
 def test_of_several_sizes_the_largest_is_used(tmp_path: Path) -> None:
@@ -186,12 +186,6 @@ def test_of_several_sizes_the_largest_is_used(tmp_path: Path) -> None:
         [Entity("owl", "Owl", (), "owl-300x200.jpg", "", names)], FolderImages(tmp_path / "named")
     )
     assert [(one.image, one.images) for one in found] == [("owl@2x.jpg", (ArticleImage("owl@2x.jpg", 2, "An owl"),))]
-
-
-def test_the_order_of_the_fields_is_that_of_the_images(tmp_path: Path) -> None:
-    slots = [("images.slot", "hero"), ("images.key", "fox-z"), ("images.key", "fox-a")]
-    images, _ = matched(tmp_path, [entity("fox", "Fox", *slots)], "fox-a.jpg", "fox-b.jpg", "fox-z.jpg")
-    assert images == {"fox": ["fox-z.jpg", "fox-a.jpg", "fox-b.jpg"]}
 
 
 def test_no_image_while_files_are_there_is_an_error(tmp_path: Path) -> None:
@@ -224,7 +218,7 @@ def test_inspection_and_build_say_what_a_rule_gives(tmp_path: Path) -> None:
         "images of 2 of 3 entities by file names that are the id, apart from a number, a size or a view: 3 images"
         in said
     )
-    assert "{id}*                    2         3         0  yes   photos/fox-1.png" in said
+    assert "{id}                     2         3         0  yes   photos/fox-1.png" in said
     models: dict[str, Any] = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     index = build_index(kb, tmp_path, tmp_path / "index", **models, image_keys=2, candidates="combined")
     assert [index.entity(row).image for row in range(3)] == ["photos/fox-1.png", "photos/hen-1.png", None]

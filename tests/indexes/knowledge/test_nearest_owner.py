@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain, permutations
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexes.knowledge.image_owners import Claim, losers
+from indexes.knowledge.image_rules import OWN_FILE, OWN_TABLE
 from indexes.knowledge.matching import MatchReport, with_matched_images
 from indexes.knowledge.sources import FolderImages
 from retriever.types import ArticleImage, Entity
@@ -19,10 +19,10 @@ from tests.fakes.images import write_image
 from tests.indexes.knowledge.test_matching import matched
 
 
-def document(file: str, title: str, *images: str, in_file: bool = True) -> Entity:
-    more = tuple(map(ArticleImage, images))
-    named_after = (("", file),) if in_file else ()
-    return Entity(file, title, (), images[0] if images else None, images=more, named_after=named_after)
+def document(file: str, title: str, *images: str, is_row: bool = False) -> Entity:
+    more, home = tuple(map(ArticleImage, images)), (OWN_TABLE if is_row else OWN_FILE, file)
+    id = f"{file}#{title}" if is_row else file
+    return Entity(id, title, (), images[0] if images else None, images=more, named_after=(home,))
 
 
 THINGS = ["Brass Lantern", "Copper Kettle", "Tin Whistle", "Iron Stove"]
@@ -63,7 +63,9 @@ def test_a_thing_that_names_one_of_its_images_has_the_others_too(tmp_path: Path)
     [
         [document("tools/saw.md", "Saw"), document("tools/index.md", "Tools")],  # two in the folder
         [document("tools/index.md", "Tools"), document("tools/saw/saw.md", "Saw")],  # another one below it
-        [document("about.md", "About"), document("data.csv", "Saw", in_file=False)],  # a row of a table somewhere
+        [document("about.md", "About"), Entity("saw", "Saw", ())],  # whose file is not known
+        [document("tools/about.md", "About"), document("tools/saws.csv", "Saw", is_row=True)],  # a row of a table
+        [document("tools/about.md", "About"), document("tools/img/of/saws.csv", "Saw", is_row=True)],
     ],
 )
 def test_a_folder_of_several_entities_is_none_of_theirs(tmp_path: Path, entities: list[Entity]) -> None:
@@ -117,7 +119,7 @@ def test_another_image_becomes_the_main_one(tmp_path: Path) -> None:
 
 
 def test_rows_and_pages_of_equal_standing_share_their_image(tmp_path: Path) -> None:
-    rows = [replace(document("mugs.csv", title, "mug.png"), id=title) for title in ("Mug", "Mug, red", "Mug, blue")]
+    rows = [document("mugs.csv", title, "mug.png", is_row=True) for title in ("Mug", "Mug, red", "Mug, blue")]
     versions = [document("en/fox.md", "Fox", "fox.png"), document("de/fox.md", "Fox", "fox.png")]
     images, report = shared(tmp_path, [*rows, *versions], ["mug.png", "fox.png"])
     assert [main for main, _ in images.values()] == ["mug.png"] * 3 + ["fox.png"] * 2 and report.lost == (0, "")

@@ -1,14 +1,27 @@
+"""Sections of articles: which are dropped, how texts are divided, and the order of outlines."""
+
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from indexes.knowledge.reading import read_knowledge_base
-from indexes.knowledge.ledger import Losses
-from indexes.knowledge.understanding.outline import outlined
-from indexes.knowledge.sections import DROPPED, DROPPED_BY_REFERENCE, WORDS, parts_of, title_rule
+from indexes.knowledge.sections import (
+    DROPPED,
+    DROPPED_BY_REFERENCE,
+    WORDS,
+    outlined,
+    parts_of,
+    split_article,
+    title_rule,
+    without_below,
+)
+from retriever.types import Section
 from retriever.unspaced import count_words
 
 LISTS = [
@@ -21,29 +34,17 @@ PROSE = [
 ]
 
 
-@pytest.mark.parametrize("title", LISTS)
-def test_lists_are_dropped(title: str) -> None:
-    assert title_rule(DROPPED)(title)
-
-
-@pytest.mark.parametrize("title", PROSE)
-def test_prose_is_kept(title: str) -> None:
-    assert not title_rule(DROPPED)(title)
-
-
-def test_the_rule_of_the_papers_code() -> None:
-    dropped = title_rule(DROPPED_BY_REFERENCE)
-    for title in ("References", "Notes and References", "External links (selection)", "Habitat preferences"):
-        assert dropped(title)
-    for title in ("See also", "Notes", "Bibliography"):
-        assert not dropped(title)
-
-
-def test_titles_of_ones_own() -> None:
+def test_titles_of_lists() -> None:
+    dropped = title_rule(DROPPED)
+    assert all(map(dropped, LISTS)) and not any(map(dropped, PROSE))
+    dropped = title_rule(DROPPED_BY_REFERENCE)  # the rule of the paper's code
+    assert all(
+        map(dropped, ("References", "Notes and References", "External links (selection)", "Habitat preferences"))
+    )
+    assert not any(map(dropped, ("See also", "Notes", "Bibliography")))
     dropped = title_rule(["Einzelnachweise", "Tabelle *", "a.b"])
-    assert dropped("EINZELNACHWEISE") and dropped("Tabelle 3") and dropped("A.B")
-    assert not any(map(dropped, ("References", "Tabelle", "axb", "Die Tabelle 3")))
-    assert not title_rule([])("References")
+    assert all(map(dropped, ("EINZELNACHWEISE", "Tabelle 3", "A.B")))
+    assert not any(map(dropped, ("References", "Tabelle", "axb", "Die Tabelle 3"))) and not title_rule([])("References")
 
 
 def write(folder: Path, titles: list[str], form: str) -> Path:
@@ -141,13 +142,35 @@ def test_headings_without_text_say_something(tmp_path: Path) -> None:
     ]
 
 
-def test_outlines() -> None:
-    losses = Losses()
+OUTLINES = st.lists(st.tuples(st.integers(1, 4), st.sampled_from("ABCDEFG"), st.sampled_from(["", "", "one", "two."])))
+
+
+def test_an_outline() -> None:
     sections = [(0, "A", ""), (2, "B", ""), (3, "C", "c"), (3, "D", "d"), (2, "E", ""), (3, "F", ""), (4, "G", "")]
-    found = outlined([*sections, (2, "H", "h"), (3, "I", ""), (1, "J", "")], losses)
-    assert found == [
+    assert outlined([*sections, (2, "H", "h"), (3, "I", ""), (1, "J", "")]) == [
         *(("A", "J"), ("", ""), ("B: C", "c"), ("B: D", "d"), ("", ""), ("E: F", "G"), ("", "")),
         *(("H", "h\nI"), ("", ""), ("", "")),
     ]
-    losses.keep(*(text for pair in found for text in pair))
-    assert losses.to_json()["words"]["source"] == 13
+
+
+@given(OUTLINES)
+def test_nothing_of_an_outline_is_lost(sections: list[tuple[int, str, str]]) -> None:
+    sections = [(0, "Article", "start"), *sections]
+    result = outlined(sections)
+    assert len(result) == len(sections)
+    assert all(
+        text == "" or text.startswith(before) for (_, _, before), (_, text) in zip(sections, result, strict=True)
+    )
+    words = Counter(" ".join(f"{title} {text}" for title, text in result).replace(":", " ").split())
+    assert not Counter(" ".join(f"{title} {text}" for _, title, text in sections).split()) - words
+
+
+def test_sections_without_text_have_a_number() -> None:
+    assert split_article([("A", "a"), ("B", " \n"), ("C", "c")]) == (Section("A", "a", 0), Section("C", "c", 2))
+
+
+def test_what_is_below_a_section_that_is_dropped() -> None:
+    sections = [(1, "Notes", "a"), (2, "Notes", "b"), (3, "Books", "c"), (2, "Diet", "d"), (2, "Notes", " ")]
+    assert list(without_below(sections, lambda title: title == "Notes")) == [
+        *(("Notes", "a"), ("Notes", "b"), ("", ""), ("Diet", "d"), ("", "")),
+    ]

@@ -1,14 +1,13 @@
 """Dialects of Markdown: what note apps and site generators add to it, each as a plug-in of the parser in its own file.
 
-Those that generators resolve before they read Markdown, such as template tags, rewrite the text outside of code;
-others add rules. The parser's environment (`env`) has the note's `file` and `folder`, and collects `labeled` blocks,
-which are no text of the note, and the `properties` in its text.
+Some rewrite the text outside of code before it is parsed, as generators do; others add rules. The parser's environment
+(`env`) has the note's `file` and `folder`, and collects `labeled` blocks, which are no text of the note.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
@@ -16,14 +15,9 @@ from markdown_it.utils import EnvType
 
 from indexes.knowledge.document import Block
 
-DRAWN = (
-    "mermaid|dataview|dataviewjs|excalidraw|compressed-json|plantuml|puml|dot|graphviz|d2|tikz|query|tasks|chart|button"
-    "|base|leaflet|ditaa|kanban|meta-bind"
-)
-"""Languages of code that note apps and sites draw or run."""
-_CODE = (
+CODE = (
     r"^[ \t>]*(?:[-*+][ \t]+)*(?P<fence>`{3,}(?![^\n]*`)|~{3,})[^\n]*\n(?s:.*?)(?:^[ \t>]*(?P=fence)[`~]*[ \t]*$|\Z)"
-    r"|(?<!`)(?!`+[^`\n]+`+\{=\w)(?P<ticks>`+)(?!`)(?s:(?:(?!\n[ \t]*\n).)+?)(?<!`)(?P=ticks)(?!`)"
+    r"|(?<!`)(?P<ticks>`+)(?!`)(?s:(?:(?!\n[ \t]*\n).)+?)(?<!`)(?P=ticks)(?!`)"
 )
 """Blocks and spans of code."""
 
@@ -39,7 +33,7 @@ def rewrite(
         signs: What a text with a match contains; others are not searched.
         replace: Returns the Markdown that stands for a match.
     """
-    compiled = re.compile(rf"(?P<code>{_CODE})|{pattern}", re.MULTILINE)
+    compiled = re.compile(rf"(?P<code>{CODE})|{pattern}", re.MULTILINE)
 
     def rule(state: StateCore) -> None:
         if any(sign in state.src for sign in signs):
@@ -53,15 +47,3 @@ def label(env: EnvType, kind: str, text: str) -> str:
     if text := " ".join(text.split()):
         env["labeled"].append(Block(text, kind=kind))
     return ""
-
-
-def pipe_table(rows: Sequence[Sequence[str]], head: int) -> Iterator[str]:
-    """Yields the lines of a pipe table with empty lines around it; the first `head` rows are its header."""
-    width = max(map(len, rows), default=0)
-    above = [" ".join(row[column] for row in rows[:head] if column < len(row)) for column in range(width)]
-    yield ""
-    for number, row in enumerate([above, *rows[head:]]):
-        cells = (re.sub(r"(?<!\\)\|", r"\\|", " ".join(cell.split())) for cell in row)
-        yield f"| {' | '.join(cells)} |"
-        yield from [f"|{' --- |' * width}"] if number == 0 else []
-    yield ""

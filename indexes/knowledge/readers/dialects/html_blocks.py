@@ -1,4 +1,4 @@
-"""HTML in Markdown as authors write it: with Markdown in it, and indented after empty lines, which would be code."""
+"""What CommonMark would cut: HTML with Markdown in it or with empty lines, wide rows, and images with spaces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,18 @@ from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
-_TAG = re.compile(r"(<!--.*?-->|<[^<>]*>)", re.DOTALL)
+from indexes.knowledge.image_names import IMAGE_SUFFIXES
+from indexes.knowledge.readers.dialects import rewrite
+
+_CUT = (
+    r"!\[(?P<caption>(?:[^\[\]\\\n]|\\.|\[[^\[\]\n]*\])*)\]\((?P<path>[^<>()\n\"']*? (?:[^<>\n\"']*?)(?:"
+    + "|".join(map(re.escape, IMAGE_SUFFIXES))
+    + r"))(?:\s+(?:\"[^\"\n]*\"|'[^'\n]*'))?[ \t]*\)"
+    r"|^(?P<head>(?P<lead>[ \t>]*)(?=[^\n]*\|)[^\n]*)\n"
+    r"(?P<rule>[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:[|+][ \t]*:?-+:?[ \t]*)*\|?[ \t]*)\n"
+    r"(?P<rows>(?:(?=[^\n]*\|)[^\n]+(?:\n|\Z))+)"
+)
+_TAG = re.compile(r"(<!--.*?-->|</?[A-Za-z](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>)", re.DOTALL)
 _MARKDOWN = re.compile(r"\]\(|\*\*\w|`")
 _START = re.compile(r"\s*(?:</?[A-Za-z]|<!--)")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])[ \t]+\S")
@@ -24,13 +35,13 @@ are code; for browsers and authors, it is one element."""
 
 
 def plugin(md: MarkdownIt) -> None:
-    """Reads Markdown within HTML, and indented HTML and lists as what they are."""
+    """Reads Markdown within HTML, indented HTML and lists as what they are, and all cells of a table."""
 
     def rendered(text: str, env: EnvType) -> str:
         if text.startswith("<") or not _MARKDOWN.search(text):
             return text
         render = md.render if "\n" in text.strip() else md.renderInline
-        return str(render(dedent(text).strip("\n"), {**env, "is_inner": True}))
+        return str(render(dedent(text).strip("\n"), env))
 
     def html_block(_: Any, tokens: Sequence[Token], index: int, options: Any, env: EnvType) -> str:
         html = tokens[index].content
@@ -53,5 +64,22 @@ def plugin(md: MarkdownIt) -> None:
     def indented(state: StateCore) -> None:
         state.tokens = list(as_written(state.tokens, state.env))
 
+    rewrite(md, _CUT, ("|", "]("), _uncut)
     md.add_render_rule("html_block", html_block)
     md.core.ruler.after("block", "indented", indented)
+
+
+def _uncut(match: re.Match[str], env: EnvType) -> str:
+    if match["path"]:
+        return f"![{match['caption']}](<{match['path'].strip()}>)"
+    head, widest = match["head"].rstrip(), max(map(_width, [match["head"], *match["rows"].splitlines()]))
+    more = widest - _width(head)
+    if not more and "+" not in match["rule"]:
+        return f"{match[0]}\n"  # the empty line ends the table, or the next line would be a row
+    head += ("" if head.endswith("|") else " |") + "  |" * more
+    return f"{head}\n{match['lead']}|{' --- |' * widest}\n{match['rows']}\n"
+
+
+def _width(row: str) -> int:
+    row = row.strip(" \t>").removeprefix("|")
+    return len(re.split(r"(?<!\\)\|", row if row.endswith("\\|") else row.removesuffix("|")))

@@ -1,4 +1,4 @@
-"""Obsidian's wiki links, embedded images, comments and callouts."""
+"""Obsidian's and Logseq's wiki links, embedded images, comments, callouts and properties."""
 
 from __future__ import annotations
 
@@ -9,22 +9,43 @@ from html import escape
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
+from markdown_it.utils import EnvType
 
 from indexes.knowledge.image_names import IMAGE_SUFFIXES
 from indexes.knowledge.readers.dialects import label, rewrite
-from indexes.knowledge.readers.dialects.transclusion import note_name, notes_of
+from indexes.knowledge.readers.dialects.embeds import note_name, notes_of
 
 _LINK = re.compile(r"(!?)\[\[([^\[\]|\n]*)(?:\\?\|([^\[\]\n]*))?\]\]")
-_COMMENT = r"^[ \t]*%%(?s:.*?)%%|%%(?:(?!\n[ \t]*\n)(?s:.))*?%%"
-_SIZE = re.compile(r"(\d+)(?:x(\d+))?")
+_REMOVED = (  # a comment; a property, on a line of its own
+    r"^[ \t]*%%(?s:.*?)%%|%%(?:(?!\n[ \t]*\n)(?s:.))*?%%"
+    r"|^(?P<lead>[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+(?:\[[ xX]\][ \t]+)?)?)(?P<bold>[*_]{0,3})"
+    r"(?P<key>[^\W\d_](?:[\w /°%().-]{0,40}[^\W_)]|\))?)(?:(?P=bold)::|::(?P=bold))(?:[ \t]+(?P<value>[^\n]*))?$"
+)
+_SETTINGS = re.compile(
+    r"id|collapsed|heading|icon|public|template.*|exclude-.*|filters|query-.*|logseq\..*|background-color|hl-.*|ls-.*"
+    r"|card-.*|cssclass(?:es)?|created.*|updated.*",
+    re.IGNORECASE,
+)
 _CALLOUT = re.compile(r"\A\[![\w-]+(?:\|[^\]\n]*)?\][-+]?[ \t]*")
 
 
 def plugin(md: MarkdownIt) -> None:
-    """Reads `[[note|words]]` as its words, `![[image.jpg|caption]]` as an image; comments are labeled."""
-    rewrite(md, _COMMENT, ("%%",), lambda match, env: label(env, "comments", match[0].strip(" \t%")))
+    """Reads `[[note|words]]` as its words, `![[a.jpg|caption]]` as an image, and properties as lines `Key: value`."""
+    rewrite(md, _REMOVED, ("%%", "::"), _without)
     md.inline.ruler.before("link", "wiki_link", _wiki_link)
     md.core.ruler.push("callouts", _callouts)
+
+
+def _without(match: re.Match[str], env: EnvType) -> str:
+    key, value = match["key"], (match["value"] or "").strip()
+    if not key:
+        return label(env, "comments", match[0].strip(" \t%"))
+    if not value or _SETTINGS.fullmatch(key):
+        return label(env, "settings of notes", value) + str(match["lead"])
+    if key.lower() in ("title", "alias", "aliases") and not match["lead"]:
+        env["properties"][key.lower()] = value
+        return ""
+    return f"{match['lead']}<br>{key[:1].upper()}{key[1:].replace('-', ' ').replace('_', ' ')}: {value}  "
 
 
 def _wiki_link(state: StateInline, silent: bool) -> bool:
@@ -40,7 +61,7 @@ def _wiki_link(state: StateInline, silent: bool) -> bool:
         state.push("text", "", 0).content = words or target.split("#")[0].strip() or target.lstrip("#")
     elif not silent:
         path = target if target.lower().endswith(IMAGE_SUFFIXES) else target.partition("#")[0].strip()
-        size = _SIZE.fullmatch(words)
+        size = re.fullmatch(r"(\d+)(?:x(\d+))?", words)
         sides = f'width="{size[1]}" height="{size[2] or ""}"' if size else f'alt="{escape(words)}"'
         state.push("html_inline", "", 0).content = f'<img src="{escape(path)}" {sides}>'
     state.pos = match.end()

@@ -1,4 +1,4 @@
-"""Tags of templates: Liquid and Jinja (`{% %}`), Hugo's shortcodes (`{{< >}}`), ERB, macros, and tags in braces."""
+"""Tags of templates: Liquid and Jinja (`{% %}`), Hugo's shortcodes (`{{< >}}`), ERB (`<% %>`), and macros."""
 
 from __future__ import annotations
 
@@ -12,29 +12,27 @@ from markdown_it.utils import EnvType
 from indexes.knowledge.image_names import IMAGE_SUFFIXES
 from indexes.knowledge.readers.dialects import label, rewrite
 
-_TAGS = (  # what only looks like a tag; tags, macros with arguments and Handlebars comments; texts and variables
+_TAGS = (  # what only looks like a tag; tags, and macros with arguments; texts and variables
     r"\{%-?\s*raw\s*-?%\}(?P<literal>(?s:.*?))\{%-?\s*endraw\s*-?%\}"
     r"|(?P<tag>\{%(?s:.*?)%\}|\{\{[<%](?s:.*?)[>%]\}\}|<%(?s:.*?)%>"
-    r"|(?<![\w}^_\\$])\{\{(?:!(?s:.*?)|[#/>^&]?[A-Za-z][\w./-]*\s(?!\s*[|}])(?:[^{}]|\{[^{}]*\})*)\}\}"
-    r"|\{[a-z][\w-]*(?:\s+[\w-]+=\"(?:[^\"\\]|\\.)*\")+\s*/?\}|\{[a-z][\w-]*\s+end\})"
-    r"|(?P<output>\{\{-?\s*(?:(?P<quote>[\"'])(?P<words>[^\n]*?)(?P=quote)|(?<=\s)[A-Za-z_]\w*|[A-Za-z_]\w*\.[\w.]+)"
-    r"(?:\s*\|[^{}]*)?\s*-?\}\})"
+    r"|(?<![\w}^_\\$])\{\{[#/>^&]?[A-Za-z][\w./-]*\s(?!\s*[|}])(?:[^{}]|\{[^{}]*\})*\}\})"
+    r"|\{\{-?\s*(?:(?P<quote>[\"'])(?P<words>[^\n]*?)(?P=quote)|(?<=\s)[A-Za-z_]\w*|[A-Za-z_]\w*\.[\w.]+)"
+    r"(?:\s*\|[^{}]*)?\s*-?\}\}"
 )
 _VALUE = re.compile(r"(?:([\w-]+)\s*[=:]\s*)?(?:\"([^\"\n]*)\"|'([^'\n]*)'|\{(\w+)\})|([\w-]+)=([^\s\"'>%{}]+)")
 _COPIES = re.compile(r"link|href|srcset|thumb\w*|poster|full\w*|large|dark\w*|placeholder", re.IGNORECASE)
-_CAPTION = re.compile(r"\b(?:caption|alt|title)\s*[=:]\s*(?:%Q\{([^{}]*)\}|\"([^\"]*)\"|'([^']*)')")
+_CAPTION = re.compile(r"\b(?:caption|alt|title)\s*[=:]\s*(?:\"([^\"]*)\"|'([^']*)')")
 
 
 def plugin(md: MarkdownIt) -> None:
     """Replaces tags that name images by these: `{{< figure src="fox.jpg" caption="A fox" >}}`; others are labeled."""
-    rewrite(md, _TAGS, ("{%", "{{", "<%", '="', " end}"), _plain)
+    rewrite(md, _TAGS, ("{%", "{{", "<%"), _plain)
 
 
 def _plain(match: re.Match[str], env: EnvType) -> str:
-    if match["literal"] is None and not match["words"]:
-        image = markdown_images(match["tag"] or "", {})
-        return image or label(env, "template tags", match[0])
-    return str(match["words"] or match["literal"])
+    if match["literal"] is not None or match["words"]:
+        return str(match["words"] or match["literal"])
+    return markdown_images(match["tag"] or "", {}) or label(env, "template tags", match[0])
 
 
 def markdown_images(tag: str, imported: Mapping[str, str]) -> str:
@@ -49,7 +47,7 @@ def markdown_images(tag: str, imported: Mapping[str, str]) -> str:
     for path, place in sorted(images.items(), key=lambda image: image[1]):
         end = min((other for other in images.values() if other > place), default=len(tag))
         caption = _CAPTION.search(tag, place if len(images) > 1 else 0, end)
-        words = " ".join(re.sub(r"[][`<>]", "", next(filter(None, caption.groups()), "")).split()) if caption else ""
+        words = " ".join(re.sub(r"[][`<>]", "", caption[1] or caption[2] or "").split()) if caption else ""
         written.append(f"![{words}]({re.sub(r'[ <>()]', lambda sign: quote(sign[0]), path)})")  # <> would be a tag
     return " ".join(written)
 

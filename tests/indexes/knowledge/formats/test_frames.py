@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexes.knowledge.reading import read_knowledge_base
-from indexes.knowledge.gone.encodings import likely_encoding
+from indexes.decoding import likely_encoding
 from indexes.knowledge.understanding.facts import EMPTY
 from indexes.knowledge.ledger import Ledger as Losses
 from indexes.knowledge.bad_entries import SkippedEntries

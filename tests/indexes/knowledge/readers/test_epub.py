@@ -56,7 +56,6 @@ def test_the_chapters_of_a_book(tmp_path: Path) -> None:
     pictures = (Picture(image, "A fox"), Picture("https://a.example/b.png"))
     assert fox.parts == [Heading(1, "Fox"), Block("It is red."), Block("", pictures)]
     assert EmbeddedImages(tmp_path).read(image) == image_bytes("red")
-    assert fox.settings == {"dc:title": "Animals", "dc:creator": "Nora, Ada"}
     assert isinstance(gone, ValueError) and "3.xhtml" in str(gone)
 
 

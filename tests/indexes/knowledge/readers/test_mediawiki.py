@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from indexes.knowledge.document import Block, Cell, Document, Heading, Part, Picture, Table
 from indexes.ids import canonical_url
+from indexes.knowledge.document import Block, Cell, Document, Heading, Part, Picture, Table
 from indexes.knowledge.readers import Folder
 
 pytest.importorskip("mwparserfromhell", reason="needs the extra mediawiki")
 
 from indexes.knowledge.readers.mediawiki import MEDIAWIKI
-from indexes.knowledge.readers.wikitext import Namespaces, read_wikitext
+from indexes.knowledge.readers.wikitext import read_wikitext
 
 FOX = """{{About|the animal}}
 {{Infobox animal
@@ -78,7 +78,7 @@ def read(path: Path) -> list[Document]:
 
 
 def parts_of(text: str, title: str = "Fox") -> list[Part]:
-    parts, _ = read_wikitext(text, title, Namespaces(), lambda name: name)
+    parts, _ = read_wikitext(text, title, {"file", "image"}, {"category"}, lambda name: name)
     assert parts[0] == Heading(1, title)
     return parts[1:]
 
@@ -100,21 +100,22 @@ def test_a_dump_with_redirects(tmp_path: Path) -> None:
     fox, phoebe = read(path)
     assert fox.id == fox.url == "https://en.wikipedia.org/wiki/Red_fox"
     assert (fox.title, fox.names) == ("Red fox", ("Vulpes vulpes", "Foxes"))
-    assert fox.values == {"image": f"{COMMONS}/5/5c/Fox_in_snow.jpg"}
+    assert fox.values == {
+        **{"image": f"{COMMONS}/5/5c/Fox_in_snow.jpg", "status": "Least concern", "first_seen": "1758-01-07"},
+        **{"food": "mice, birds", "weight": "6 kg", "height": "6 ft 1 in"},
+    }
     assert [part for part in fox.parts if isinstance(part, Heading) or not part.kind] == [
         Heading(1, "Red fox"),
         Block("The red fox is a fox. It\nlives here.", (Picture(f"{COMMONS}/3/3b/Star_icon.png", sides=(20,)),)),
         Heading(2, "Diet"),
-        Block("It eats:\nmice\nbirds", (Picture(f"{COMMONS}/5/5c/Mouse.png", caption="A brown mouse", sides=(200,)),)),
+        Block("It eats:\nmice\nbirds"),
+        Block("", (Picture(f"{COMMONS}/5/5c/Mouse.png", caption="A brown mouse", sides=(200,)),)),
         Table(((Cell("Prey", True), Cell("Share", True)), (Cell("mice"), Cell("52 g", rows=2)))),
         Heading(3, "Winter"),
-        Block(
-            "Berries.\nAnd 5 km of walking.",
-            (Picture(f"{COMMONS}/b/be/Berry_one.jpg", caption="Berries"), Picture(f"{COMMONS}/4/4e/Berry_two.jpg")),
-        ),
+        Block("Berries.\nAnd 5 km of walking."),
+        Block("", (Picture(f"{COMMONS}/b/be/Berry_one.jpg", caption="Berries"),)),
+        Block("", (Picture(f"{COMMONS}/4/4e/Berry_two.jpg"),)),
         Heading(2, "References"),
-        Heading(1, "Facts"),
-        Block("Status: Least concern\nFirst seen: 1758-01-07\nFood: mice, birds\nWeight: 6 kg\nHeight: 6 ft 1 in"),
     ]
     others = {(part.kind, part.text.strip()) for part in fox.parts if isinstance(part, Block) and part.kind}
     assert others >= {("notices", "the animal"), ("templates", "x"), ("settings of infoboxes", "A fox")}
@@ -125,13 +126,9 @@ def test_a_dump_with_redirects(tmp_path: Path) -> None:
 def test_pages_and_images_of_a_wiki_of_ones_own(tmp_path: Path) -> None:
     text = "{{Infobox x|bilde=[[Fails:A.jpg|left]]|map_image=M.png|kind=File server}} [[File:fox in snow.jpg]] A fox."
     (fox,) = read(dump(tmp_path / "own.xml", page("Fox", text), base="http://localhost/index.php/Home"))
-    assert fox.id == "http://localhost/index.php/Fox" and list(fox.values) == ["map_image", "bilde"]
-    assert fox.values["bilde"].endswith("/A.jpg")
-    assert fox.parts[1:] == [
-        Block("A fox.", (Picture("5/5c/Fox_in_snow.jpg"),)),
-        Heading(1, "Facts"),
-        Block("Kind: File server"),
-    ]
+    assert fox.id == "http://localhost/index.php/Fox" and list(fox.values) == ["map_image", "bilde", "kind"]
+    assert fox.values["bilde"].endswith("/A.jpg") and fox.values["kind"] == "File server"
+    assert fox.parts[1:] == [Block("A fox.", (Picture("5/5c/Fox_in_snow.jpg"),))]
 
 
 def test_titles_with_signs_of_urls(tmp_path: Path) -> None:
@@ -163,6 +160,16 @@ def test_titles_with_signs_of_urls(tmp_path: Path) -> None:
         ),
         ("A fox<sup>[1]</sup> of the 1<sup>st</sup> kind, x<sup>n+1</sup>", "A fox of the 1st kind, x^(n+1)"),
         ('<div class="x">He runs.</div> The <your name> stays. __TOC__', "He runs.\nThe <your name> stays."),
+        ("Keys:\n<DL COMPACT><DT>Enter<DD>Opens <CENTER>a door.", "Keys:\nEnter\nOpens a door."),
+        (
+            "{{nihongo|Aikido|合気道|Aikidō}} is {{smaller|(old)}} on {{convert|87|e6acre|km2}}",
+            "Aikido (合気道, Aikidō) is (old) on 87 million acre",
+        ),
+        (
+            "{{convert|14|st|7|lb|kg}} {{convert|6|ft|m|adj=mid|-high}} {{formatnum:8779}} {{val|12.5|e=3|u=m/s}}",
+            "14 st 7 lb 6 ft 8,779 12.5\u00d710^3 m/s",
+        ),
+        ("{{start date|1909|5|24}} {{frac|3|1|4}} {{ubl|one|two}}", "1909-05-24 3 1/4 one\ntwo"),
         ("Nora ({{langx|no|Nora}}; {{IPAc-en|n}}; born 1950) ({{IPA|x}})", "Nora (Nora; born 1950)"),
     ],
 )
@@ -171,19 +178,28 @@ def test_words(source: str, text: str) -> None:
 
 
 def test_unclosed_emphasis_does_not_swallow_the_infobox() -> None:
-    parts = parts_of(
-        "{{Infobox person|successor=[[Olaf]] <small>(designated)''</small>}} Text.\n== The ''den'' ==\nDeep."
-    )
-    assert parts == [
-        *(Block("Text."), Heading(2, "The den"), Block("Deep.")),
-        *(Heading(1, "Facts"), Block("Successor: Olaf (designated)")),
-    ]
+    box = "{{Infobox person|successor=[[Olaf]] <small>(designated)''</small>}}"
+    parts, values = read_wikitext(f"{box} Text.\n== The ''den'' ==\nDeep.", "Fox", set(), set(), str)
+    assert parts[1:] == [Block("Text."), Heading(2, "The den"), Block("Deep.")]
+    assert values == {"successor": "Olaf (designated)"}
 
 
-def test_a_long_value_has_a_heading() -> None:
-    assert parts_of(f"{{{{Infobox x|Life={'word ' * 60}|age=3}}}}A fox.")[1:] == [
-        *(Heading(1, "Life"), Block("word " * 59 + "word"), Heading(1, "Facts"), Block("Age: 3")),
+def test_captions_and_names_of_files() -> None:
+    gallery = "<gallery>\nSlika:The gate.jpg|A {{nowrap|gate {{=}} 1}} of [[Oak|oak]]\nAlien: the film.jpg\n</gallery>"
+    text = f"[[Star: Film.png|A film]] [[Bestand:Den.png|mini|Ein\nBau|alt=x]] {gallery}"
+    parts = [part for part in parts_of(text) if isinstance(part, Block)]
+    assert [picture for part in parts for picture in part.pictures] == [
+        Picture("Den.png", caption="Ein Bau"),
+        Picture("The gate.jpg", caption="A gate = 1 of oak"),
+        Picture("Alien: the film.jpg"),
     ]
+    assert [part.text for part in parts if part.text] == ["A film"]
+
+
+def test_a_table_in_a_table_is_a_table_of_its_own() -> None:
+    inner = "{|\n! Code\n! Sign\n|-\n| 40 || (\n|}"
+    sign = (Cell("Code", True), Cell("Sign", True)), (Cell("40"), Cell("("))
+    assert parts_of("{|\n|\n" + inner + "\n|}") == [Table(sign)]
 
 
 def test_damaged_dumps(tmp_path: Path) -> None:

@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 
+from indexes.knowledge.bad_entries import SkippedEntries
+from indexes.knowledge.knowledge_base import hash_knowledge_base
 from indexes.knowledge.readers import Entry, Folder
 from indexes.knowledge.readers.published import EVQA, INFOSEEK, WIKI6M, entry_of, read_evqa, read_wiki6m
+from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.sections import WORDS
 from retriever.types import ArticleImage, Entity, Section
+from tests.fakes.reading import read
 from tests.paths import SHARED
 
 IBEX = "https://en.wikipedia.org/wiki/Alpine_ibex"
@@ -38,7 +42,7 @@ def folder_of(path: Path) -> Folder:
 
 
 def evqa(path: Path, **names: str) -> list[Entry]:
-    return list(read_evqa(path, folder_of(path), names))
+    return list(read_evqa(path, Folder(path.parent, [path], names)))
 
 
 def test_sections_and_images_keep_their_positions(tmp_path: Path) -> None:
@@ -196,6 +200,45 @@ def test_rows_of_the_projects_own_format() -> None:
 def test_a_row_that_cannot_be_used_is_named(row: Any, message: str) -> None:
     _, error = entry_of(row, "kb.jsonl: line 2", {})
     assert isinstance(error, ValueError) and message in str(error)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 64])
+def test_a_file_is_read_in_pieces_and_may_not_be_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    path = tmp_path / "kb.json"
+    rows = {IBEX: ARTICLE, "\u00fc": NOTHING | {"title": '日本 \\ " 😀', "extra": [1.5e3, True, None]}}
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(rows, ensure_ascii=False, indent=1).encode() + b"\n ")
+    whole = evqa(path)
+    monkeypatch.setattr("indexes.json_streams.CHUNK", chunk)
+    assert evqa(path) == whole and str(getattr(whole[1][1], "title", "")) == '日本 \\ " 😀'
+    content = path.read_bytes().rstrip()
+    for end in (4, 30, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:end])
+        with pytest.raises(ValueError, match=r"kb\.json: .*line \d+: .*(?:end|not UTF-8)"):
+            evqa(path)
+
+
+def test_of_entries_with_one_id_the_first_is_kept(tmp_path: Path) -> None:
+    text = ", ".join(f'"{key}": {json.dumps(NOTHING)}' for key in "abcb")
+    (tmp_path / "kb.json").write_text(f"{{{text}}}")
+    with pytest.raises(ValueError, match=r"kb\.json: entry 4 \('b'\): field 'id': 'b' occurs a second time"):
+        read(tmp_path / "kb.json")
+    skipped = SkippedEntries(0.25)
+    entities = read_knowledge_base(tmp_path / "kb.json", skipped=skipped)
+    assert [entity.id for entity in entities] == ["a", "b", "c"] and skipped.listed[0]["place"] == "entry 4 ('b')"
+
+
+def test_the_hash_of_a_folder_sees_names_and_texts(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# A")
+    (tmp_path / "a.png").write_text("images count elsewhere")
+    hashes = [hash_knowledge_base(tmp_path, "markdown")]
+    (tmp_path / "a.png").unlink()
+    assert hash_knowledge_base(tmp_path, "markdown") == hashes[0]
+    (tmp_path / "a.md").rename(tmp_path / "b.md")
+    hashes.append(hash_knowledge_base(tmp_path, "markdown"))
+    (tmp_path / "b.md").write_text("# B")
+    assert len({*hashes, hash_knowledge_base(tmp_path, "markdown")}) == 3
 
 
 def test_the_atlas_is_read_whole() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from indexes.knowledge.understanding import fields
 from indexes.knowledge.understanding.facts import as_sections, facts_of, plain, text_in, words_within
-from indexes.knowledge.understanding.fields import image_pattern, parse_names, unique_keys, without_pattern
+from indexes.knowledge.understanding.fields import image_pattern, parse_names, without_pattern
 
 
 @pytest.mark.parametrize(
@@ -31,12 +31,6 @@ def test_maps_name_fields_or_rules_for_images() -> None:
     for rule in ("{id}*", "none"):
         names = parse_names(["id=key", f"image={rule}"])
         assert image_pattern(names) == rule and without_pattern(names) == {"id": "key"}
-
-
-def test_a_key_given_twice_is_named_among_many() -> None:
-    keys = [*map(str, range(300_000)), "299999"]  # not sought for each key anew
-    with pytest.raises(ValueError, match="the key '299999' occurs twice"):
-        unique_keys([(key, 0) for key in keys])
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.bad_entries import SkippedEntries
+from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.sources import find_main, open_images
 from tests.fakes.reading import read
 from tests.paths import ROOT
