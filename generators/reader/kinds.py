@@ -26,11 +26,7 @@ MONTH = (
 )
 _COUNT = re.compile(r"\bhow many (\w+)", re.IGNORECASE)
 _MEASURE = re.compile(rf"{NUMBER}\s?(?:[cmkµ]m[²³]?|m[²³]|[mk]?g|[cm]l|lbs?|oz|°[CF]|ft)(?![\w²³])", re.IGNORECASE)
-_UNIT_WORD = re.compile(
-    r"\b(?:[cmkµ]?m|[mk]?g|[cm]?l|lbs?|oz|ft|\w*(?:met(?:er|re)|gram|lit(?:er|re)|pound|ounce|inche?|mile|degree|stone)s?|feet|square|cubic)\b",
-    re.IGNORECASE,
-)
-"""Measures with a unit, and what a question counts if it asks for one."""
+_UNITS_COUNTED = re.compile(rf"\bhow many {UNIT}(?!\w)", re.IGNORECASE)
 _SHARE = re.compile(r"\bper ?cent|%|\bpercentage|\bshare\b|\bproportion", re.IGNORECASE)
 _SIZE = re.compile(r"\bhow (?:tall|high|wide|deep|thick|heavy|far)\b", re.IGNORECASE)
 _YEAR = re.compile(r"\b(?:what|which) year\b", re.IGNORECASE)
@@ -92,7 +88,7 @@ def kind_of_answer(question: str, context: str = "") -> Callable[[str, int, int]
         [False, False, True]
     """
     counted = _COUNT.search(question)
-    units = _UNIT_WORD.search(question)
+    units = _UNITS_COUNTED.search(question)
     time_counted = counted is not None and re.fullmatch(_TIME, counted[1], re.IGNORECASE) is not None
     year, named, share = _YEAR.search(question), _NAMED.match(question), _SHARE.search(question)
     dated, size = _DATE_ASKED.search(question), _SIZE.search(question)

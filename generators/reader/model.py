@@ -88,8 +88,6 @@ SCALE = ".scale"
 """Ends the name of the scales of a matrix's changes."""
 TOKENS = 4096
 """Maximum number of tokens, padding included, that go through the encoder at once."""
-CACHED = 1 << 12
-"""Maximum number of questions and lines whose vectors are kept."""
 
 
 class SpanModel:
@@ -113,9 +111,8 @@ class SpanModel:
         confidence: Sequence[float] = (1.0, 0.0, 0.0, 0.0),
         threshold: float = 0.0,
     ) -> None:
-        self.encoder, self.tokenizer, self._head = encoder, tokenizer, head
+        self.encoder, self.tokenizer, self._head, self._meanings = encoder, tokenizer, head, meanings
         self._confidence, self.threshold = tuple(confidence), threshold
-        self._meanings, self._vectors = meanings, dict[str, FloatArray]()
 
     @classmethod
     def load(cls, path: Path = WEIGHTS_FILE, int8: bool | None = None) -> SpanModel:
@@ -153,12 +150,8 @@ class SpanModel:
 
     def likeness(self, question: str, lines: Sequence[str]) -> FloatArray:
         """Returns the cosines of a question's meaning with those of lines, float32 [lines]."""
-        if unknown := [text for text in dict.fromkeys((question, *lines)) if text not in self._vectors]:
-            if len(self._vectors) > CACHED:
-                self._vectors.clear()
-                unknown = [question, *lines]
-            self._vectors.update(zip(unknown, self._meanings.encode_questions(unknown), strict=True))
-        return np.stack([self._vectors[line] for line in lines]) @ self._vectors[question]
+        vectors = self._meanings.encode_questions([question, *lines])
+        return np.asarray(vectors[1:] @ vectors[0])
 
     def confidence(self, signs: Sequence[float]) -> float:
         """Returns the probability that an answer is right, from its signs (`reader.signs_of`)."""

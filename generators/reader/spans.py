@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections import defaultdict
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,9 +20,11 @@ LONGEST = 48
 """Maximum length of an answer in tokens."""
 LABELED = 3.0
 """Nats that a value gains whose label has exactly the question's words."""
+AGREED = 0.5
+"""What such a label adds to the gain by its meaning, as a share."""
 NAMED = 2.0
 """Nats that a number gains before what the question counts, and a name behind the question's verb and "by"."""
-BINOMIAL = 8.0
+BINOMIAL = 12.0
 """Nats that a value in the form of a species' name gains if the question asks for a Latin name."""
 _SPECIES = re.compile(r"\b(?:latin|binomial|scientific\w*|botanical|zoological)\b", re.IGNORECASE)
 _BINOMIAL = re.compile(r"(?<=[:=|] )[A-Z][a-z]+ (?:[x\u00d7] )?[a-z-]{3,}(?= *(?:$|[\n(,;.|]))")
@@ -120,7 +120,8 @@ def best_span(
         if likeness is not None:
             best = np.full(len(lines) + 1, -np.inf, np.float32)
             np.maximum.at(best, line, np.where(behind, pairs.max(1) - null, -np.inf))
-            pairs += (gains(question, text, best, likeness)[line] * behind)[:, None]
+            gained = gains(question, text, best, likeness) * (1 + AGREED * np.maximum(matches, 0))
+            pairs += (gained[line] * behind)[:, None]
     flat = pairs.ravel()
     tried = np.argpartition(-flat, min(_TRIED, len(flat) - 1))[:_TRIED] if len(flat) else np.zeros(0, int)
     total = np.logaddexp(np.logaddexp.reduce(flat), null) if len(flat) else null
@@ -150,7 +151,7 @@ def _label_matches(text: str, question: str) -> tuple[FloatArray, NDArray[np.int
     own = tokenize(asked)
     known = [*own, *implied(asked)]
     matches, ends, place, wholes = list[float](), list[int](), 0, list[frozenset[str]]()
-    meant = [word for word in implied(asked) if word not in own]  # "Height" first, then "Elevation"
+    meant = [word for word in implied(asked) if word not in own]
     for line in text.split("\n"):
         labels = list(labels_of(_spelled_out(line, asked)))
         matches.append(best_label(labels, known, own, rarity))
@@ -158,16 +159,9 @@ def _label_matches(text: str, question: str) -> tuple[FloatArray, NDArray[np.int
         end = re.search(r"[:=|]\s|\s-\s", line)
         ends.append(place + (end.end() if end else 0))
         place += len(line) + 1
-    words, alike = frozenset(known), defaultdict[frozenset[str], list[frozenset[str]]](list)
-    for label in sorted(set(wholes), key=len):
-        alike[label & words].append(label)
-    for number, label in enumerate(wholes):  # "Top speed" is not asked for if there is a "Speed"
-        same = alike[label & words]
-        if matches[number] and any(other < label for other in same[: bisect_left(same, len(label), key=len)]):
-            matches[number] = 0
-    present = next((word for word in meant if any(word in label for label in wholes)), "")
-    for number, label in enumerate(wholes):
-        if present not in label and not label.isdisjoint(meant) and label.isdisjoint(own):
+    meaning = next((word for word in meant if any(word in label for label in wholes)), "")
+    for number, label in enumerate(wholes):  # "Elevation" is not asked for if there is a "Height"
+        if meaning not in label and not label.isdisjoint(meant) and label.isdisjoint(own):
             matches[number] = -np.inf
     return np.array(matches, np.float32), np.array(ends)
 

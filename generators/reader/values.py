@@ -14,7 +14,9 @@ Likeness = Callable[[str, Sequence[str]], FloatArray]
 """Returns the cosines of a question's meaning with those of lines, float32 [lines]."""
 MEANING, UNLIKE, MOST = 24.0, 0.2, 6.0
 """Nats per cosine beyond `UNLIKE` that a labeled value gains, at most `MOST`."""
-LONGEST, WORDS, FIGURED_WORDS, LISTED_WORDS = 200, 6, 3, 4
+WORST = -8.0
+"""Nats beyond "no answer" below which no gain makes a value the answer."""
+LONGEST, WORDS, FIGURED_WORDS, LISTED_WORDS = 300, 6, 3, 4
 """Characters of a line, words of an item, of one whose figures are chosen, and of each in a list; more is prose."""
 _LABEL = re.compile(r"[ \t*\u2022-]*[^\n:=|]{1,60}?(?:\s?[:=|]\s+|\s-\s+)(?=\S)")
 _BETWEEN = re.compile(
@@ -28,7 +30,7 @@ _MEASURE = re.compile(rf"\d\W*(?:%|\u00b0|{UNIT})$", re.IGNORECASE)
 def gains(question: str, text: str, scores: FloatArray, likeness: Likeness) -> FloatArray:
     """Returns what values gain by the likeness of their lines to a question, in nats, float32 [lines].
 
-    Only lines that can become the best are compared.
+    Only lines that can become the answer are compared.
 
     Args:
         question: The question.
@@ -37,11 +39,7 @@ def gains(question: str, text: str, scores: FloatArray, likeness: Likeness) -> F
         likeness: Compares meanings.
     """
     lines, gained = text.split("\n"), np.zeros(len(scores), np.float32)
-    near = [
-        i
-        for i in np.flatnonzero(scores >= max(0.0, float(scores.max())) - MOST)
-        if len(lines[i]) <= LONGEST and _LABEL.match(lines[i])
-    ]
+    near = [i for i in np.flatnonzero(scores >= WORST) if len(lines[i]) <= LONGEST and _LABEL.match(lines[i])]
     if len(near) > 1 or (near and scores[near[0]] < MOST):  # else nothing would change
         gained[near] = np.clip(MEANING * (likeness(question, [lines[i] for i in near]) - UNLIKE), 0, MOST)
     return gained
@@ -58,23 +56,22 @@ def whole_item(text: str, start: int, end: int) -> tuple[int, int]:
         >>> [text[slice(*whole_item(text, *place))] for place in ((6, 10), (29, 33))]
         ['Hall 12 upstairs', 'Late 2022']
     """
-    begin, stop = text.rfind("\n", 0, start) + 1, text.find("\n", end)
-    stop = len(text) if stop < 0 else stop
-    label = _LABEL.match(text, begin, stop)
+    begin, stop = text.rfind("\n", 0, start) + 1, (text + "\n").find("\n", end)
+    label = _LABEL.match(text, begin, stop) if stop - begin <= LONGEST else None
     if label is None or start < label.end() or _MEASURE.search(text[start:end]):
         return start, end
     marks = list(_BETWEEN.finditer(text, label.end(), stop))
+    inside = [mark for mark in marks if start < mark.start() < end and not mark["figure"]]
+    if not all(mark["list"] for mark in inside):
+        return start, end
     before = [mark for mark in marks if mark.end() <= start and not mark["figure"]]
-    behind = [mark for mark in marks if mark.start() >= end]
-    if any(mark["list"] for mark in marks if start < mark.start() < end) or (
-        behind and text[behind[0].start()] == ";" and (not before or text[before[-1].start()] == ":")
-    ):
-        other = [mark.end() for mark in before if not mark["list"]]
-        value = text[other[-1] if other else label.end() : stop]
-        if all(mark["list"] for mark in behind) and all(
-            len(item.split()) <= LISTED_WORDS for item in re.split(r"[,;]\s", value)
-        ):
-            return stop - len(value), stop - len(value) + len(value.rstrip(" ,;."))
+    behind = [mark for mark in marks if mark.start() >= end and not (mark["figure"] and text[start].islower())]
+    begun = not before or text[before[-1].start()] == ":"
+    if inside or (begun and behind and text[behind[0].start()] == ";"):
+        first = max([label.end(), *(mark.end() for mark in before if not mark["list"])])
+        items = re.split(r"[,;]\s", text[first:stop])
+        if all(mark["list"] for mark in behind) and all(len(item.split()) <= LISTED_WORDS for item in items):
+            return first, first + len(text[first:stop].rstrip(" ,;."))
     first, last = before[-1].end() if before else label.end(), behind[0].start() if behind else stop
     most = FIGURED_WORDS if re.search(r"\d", text[start:end]) else WORDS
     return (first, last) if len(text[first:last].split()) <= most else (start, end)

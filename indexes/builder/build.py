@@ -24,11 +24,11 @@ from indexes.builder.self_retrieval import measure_self_retrieval
 from indexes.builder.stages import ARTICLE_FILES, BuildRun, write_articles
 from indexes.builder.summarizers import summarize_all
 from indexes.growing import save_array
-from indexes.knowledge.reading import dropped_titles
+from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.groups import Groups
 from indexes.knowledge.ledger import Ledger
-from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.matching import MatchReport
+from indexes.knowledge.reading import dropped_titles
 from indexes.lines import Articles, offsets_path, save_offsets
 from indexes.store.entity_index import write_entity_index
 from indexes.store.generations import is_live

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from indexes.decoding import opened, plain_name
 from indexes.knowledge.file_names import sorted_files, unread_folders
 from indexes.knowledge.image_names import IMAGE_SUFFIXES
 from indexes.knowledge.readers import Reader
 from indexes.knowledge.readers.registry import BEGINNING, beginning_of, reader_named, readers
+from indexes.knowledge.readers.source_file import settings_in
 from indexes.knowledge.selection import listing_pages
 from indexes.knowledge.unread import UNREAD, advice_on, data_in_code, is_template, why_no_entity
 from retriever.wording import counted
@@ -86,7 +88,7 @@ def contents_of(path: Path, format: str | None = None) -> Contents:
 
 def _reader_of(path: Path) -> Reader:
     """Returns the reader of a single file."""
-    named = inner_path(path)
+    named = plain_name(path)
     if advice := advice_on(named.suffix, named.stem):
         raise ValueError(f"{path}: {advice}")
     start = beginning_of(path)
@@ -94,6 +96,10 @@ def _reader_of(path: Path) -> Reader:
     by_name = (one for one in every if named.suffix.lower() in one.suffixes and one.recognizes(path, start))
     by_content = (one for one in every if start and _is_content_of(one, path, start))
     if (reader := next(by_name, None) or next(by_content, None)) is None:
+        if named.suffix.lower() == ".toml":
+            settings_in(path)  # says what is missing
+        with opened(path) as content:  # says if it is damaged
+            content.read(BEGINNING)
         known = ", ".join(sorted({suffix for one in every for suffix in one.suffixes}))
         raise ValueError(f"{path}: unknown extension; known are {known}; name the format with --kb-format")
     return reader

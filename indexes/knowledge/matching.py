@@ -6,6 +6,7 @@ import json
 import re
 import tempfile
 from array import array
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from indexes.knowledge.image_names import is_drawing, is_icon, is_remote, loose_key, standing, stem_of
+from indexes.knowledge.image_names import is_drawing, is_icon, loose_key, standing, stem_of
 from indexes.knowledge.image_owners import Claim, claims_of, losers, without_copies, without_images
 from indexes.knowledge.image_rules import EntityKeys, Rows, Rule, home_of, match_files
 from indexes.knowledge.sources import ImageSource, listings, main_candidates
@@ -116,8 +117,8 @@ def with_matched_images(
         for row, entity in enumerate(entities):
             there = {url: name for url in main_candidates(entity) if (name := source.find(url)) is not None}
             lacking.append(0 if there else 1)
-            keys.add(entity, not there or _is_doubtful(*next(iter(there.items()))))
-            named.add(row, _without_doubtful(there), home_of(entity)[1])
+            keys.add(entity, not there)
+            named.add(row, there.values(), home_of(entity)[1])
             spool.write(as_line([to_row(entity), entity.named_after, there]))
         report.rules, owners = match_files(names, keys, named.rows_of(names), pattern)
         report.examples = [names[rule.example] for rule in report.rules]
@@ -126,22 +127,22 @@ def with_matched_images(
         if required and lacking and photos and all(lacking) and (owners < 0).all():
             raise ValueError(_nothing_found(report, names))
         more, lost = _Files(names, owners), _lost(spool, named.contested)
-        for row, (entity, there) in enumerate(_read(spool)):
+        for row, (entity, named_after, there) in enumerate(_read(spool)):
             if row in lost:
                 report.lost = report.lost[0] + 1, report.lost[1] or f"{min(lost[row])} of {entity.title}"
                 entity = without_images(entity, {url for url, name in there.items() if name in lost[row]}, there)
-            images = more.of(row, entity)
+            images = more.of(row, named_after)
             report.given += len(images)
-            entity = _with_images(entity, images, bool(lacking[row]), bool(keys.lacking[row]))
+            entity = _with_images(entity, images, is_main=bool(lacking[row]))
             yield without_copies(entity, there | dict(zip(images, images, strict=True)), source)
 
 
-def _read(spool: IO[bytes]) -> Iterator[tuple[Entity, dict[str, str]]]:
-    """Yields the entities again, with the names of their images that are there by their URLs."""
+def _read(spool: IO[bytes]) -> Iterator[tuple[Entity, list[tuple[str, str]], dict[str, str]]]:
+    """Yields the entities again, what each is named after, and the names of its images that are there by their URLs."""
     spool.seek(0)
     for line in spool:
         row, named_after, there = json.loads(line)
-        yield replace(from_row(row), named_after=tuple(map(tuple, named_after))), there
+        yield from_row(row), named_after, there
 
 
 class _Named:
@@ -167,23 +168,15 @@ class _Named:
 def _lost(spool: IO[bytes], contested: set[int]) -> dict[int, set[str]]:
     """Returns the images that documents name and that belong to other entities, by row, see `losers`."""
     claims, lost = defaultdict[str, list[Claim]](list), defaultdict[int, set[str]](set)
-    for row, (entity, there) in enumerate(_read(spool) if contested else ()):
+    for row, (entity, named_after, there) in enumerate(_read(spool) if contested else ()):
         if row in contested:
-            for name, claim in claims_of(entity, row, _without_doubtful(there)).items():
+            entity = replace(entity, named_after=tuple((name, value) for name, value in named_after))
+            for name, claim in claims_of(entity, row, list(dict.fromkeys(there.values()))).items():
                 claims[name].append(claim)
     for name, several in claims.items():
         for row in losers(name, several):
             lost[row].add(name)
     return lost
-
-
-def _without_doubtful(there: dict[str, str]) -> list[str]:
-    return list(dict.fromkeys(name for url, name in there.items() if not _is_doubtful(url, name)))
-
-
-def _is_doubtful(url: str, name: str) -> bool:
-    """Returns whether only the last part of a URL agrees with a file, since many images are called `icon.svg`."""
-    return is_remote(url) and "/" not in name
 
 
 def _without_icons(names: Sequence[str]) -> list[str]:
@@ -192,17 +185,13 @@ def _without_icons(names: Sequence[str]) -> list[str]:
     return [name for name in kept if not _ICONS.search(name)] or kept
 
 
-def _with_images(entity: Entity, images: Sequence[str], lacking: bool, doubtful: bool) -> Entity:
-    """Returns an entity with further images; if it lacks one, the first of them is its main image.
-
-    The first of them also replaces a `doubtful` main image if its file is called like the entity.
-    """
+def _with_images(entity: Entity, images: Sequence[str], *, is_main: bool) -> Entity:
+    """Returns an entity with further images; if it has none, or they are not there, the first is its main image."""
     if not images:
         return entity
-    is_called = loose_key(stem_of(images[0])) in (loose_key(entity.id), loose_key(entity.title))
-    is_main = lacking or (doubtful and is_called) or not (entity.image or entity.images)
     known = {image.url for image in entity.images}
     more = tuple(ArticleImage(name) for name in images if name not in known)
+    is_main = is_main or not (entity.image or entity.images)
     return replace(entity, image=images[0] if is_main else entity.image, images=(*entity.images, *more))
 
 
@@ -210,22 +199,21 @@ class _Files:
     """The files of each entity, those that stand for all of it first."""
 
     def __init__(self, names: Sequence[str], owners: Rows) -> None:
-        self._names = names
-        self._files = np.argsort(owners, kind="stable")
-        self._owners = owners[self._files]
+        order = np.argsort(owners, kind="stable")
+        self._names, self._files, self._owners = names, array("q", order.tolist()), array("i", owners[order].tolist())
 
-    def of(self, row: int, entity: Entity) -> list[str]:
+    def of(self, row: int, named_after: Sequence[tuple[str, str]]) -> list[str]:
         """Returns the files of an entity: those that its fields name (`Entity.named_after`) come first, in order."""
-        start, end = np.searchsorted(self._owners, [row, row + 1])
-        if start == end:
-            return []
-        fields = entity.named_after
-        places = {loose_key(value): place for place, (_, value) in reversed(list(enumerate(fields)))}
+        start, end = bisect_left(self._owners, row), bisect_right(self._owners, row)
+        files = [self._names[number] for number in self._files[start:end]]
+        if len(files) < 2:
+            return files
+        places = {loose_key(value): place for place, (_, value) in reversed(list(enumerate(named_after)))}
 
         def order(name: str) -> tuple[bool, int, int]:
-            return is_drawing(name), places.get(loose_key(stem_of(name)), len(fields)), standing(name)
+            return is_drawing(name), places.get(loose_key(stem_of(name)), len(named_after)), standing(name)
 
-        return sorted((self._names[number] for number in self._files[start:end].tolist()), key=order)
+        return sorted(files, key=order)
 
 
 def _nothing_found(report: MatchReport, names: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -17,6 +17,7 @@ from indexes.knowledge.image_names import is_remote, plain_path
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.markdown import common_names
 from indexes.knowledge.readers.published import own_entity
+from indexes.knowledge.selection import split_language
 from indexes.knowledge.sources import FolderImages, ImageSource
 from indexes.knowledge.understanding.catalogs import describe_things, things_in
 from indexes.knowledge.understanding.entities import Context, Meaning, meaning_of
@@ -99,10 +100,10 @@ def meanings_of(
         OSError: The same.
     """
     context = replace(context, common=common_names(folder.files))
-    source_of, read = _sources(reader, files), dict[str, tuple[Path, str]]()
+    source_of, read = _sources(reader, files), defaultdict[str, deque[tuple[Path, str]]](deque)
     for _, source in groupby(_read(reader, files, folder), lambda entry: source_of(entry)[0]):
         linked = related(_noted(source, source_of, read), folder.names)  # tables of one folder may refer to each other
-        for _, entries in groupby(linked, lambda entry: read[entry[0]][1]):
+        for _, entries in groupby(linked, lambda entry: read[entry[0]][0][1]):
             sample = list(islice(entries, _ROWS))
             documents = [entry for _, entry in sample if isinstance(entry, Document)]
             is_note = not reader.of_rows and any(document.parts and not document.is_page for document in documents)
@@ -114,7 +115,9 @@ def meanings_of(
             )
             known = replace(context, shape=shape, furniture=furniture)
             for place, entry in chain(sample, entries):
-                path = read.pop(place)[0].relative_to(folder.root).as_posix()
+                path = read[place].popleft()[0].relative_to(folder.root).as_posix()
+                if not read[place]:
+                    del read[place]
                 if isinstance(entry, Document):
                     yield from _understood(entry, place, path, known, divides=divides)
                 else:
@@ -166,9 +169,14 @@ def _says_nothing(document: Document, entity: Entity, is_file: bool) -> bool:
 
 
 def _spread(documents: list[Document], reader: Reader, files: Sequence[Path], folder: Folder) -> list[Document]:
-    """Returns a sample of all documents of a reader."""
-    if len(files) > len(documents):  # the first ones may be of one part of a site
-        spread = files[:: max(len(files) // SAMPLE, 1)]
+    """Returns a sample of all documents of a reader in the languages of `files`, also if only few of these are read."""
+    alike = folder.files
+    if len(files) < len(alike):
+        language = {file: split_language(file.relative_to(folder.root).as_posix())[1] for file in alike}
+        languages = {language[file] for file in files}
+        alike = [file for file in alike if language[file] in languages]
+    if len(alike) > len(documents):  # the first ones may be of one part of a site
+        spread = alike[:: max(len(alike) // SAMPLE, 1)]
         documents = [entry for _, _, entry in _read(reader, spread, folder) if isinstance(entry, Document)]
     return documents
 
@@ -207,9 +215,9 @@ def _sources(reader: Reader, files: Sequence[Path]) -> Callable[[_Read], tuple[s
 
 
 def _noted(
-    source: Iterator[_Read], source_of: Callable[[_Read], tuple[str, str]], read: dict[str, tuple[Path, str]]
+    source: Iterator[_Read], source_of: Callable[[_Read], tuple[str, str]], read: dict[str, deque[tuple[Path, str]]]
 ) -> Iterator[Entry]:
     """Yields entries, and notes the file and the part of each in `read`."""
     for file, place, entry in source:
-        read[place] = file, source_of((file, place, entry))[1]
+        read[place].append((file, source_of((file, place, entry))[1]))
         yield place, entry

@@ -21,7 +21,7 @@ _ADVICE = {
     (".pdf",): "a PDF; convert it to Markdown or HTML",
     (".tid",): f"a tiddler; make pages, as with: {_TIDDLERS}",
     (".bib",): "a bibliography; make rows of it, as with: pandoc {name} --to csljson --output {stem}.json",
-    (".feather",): "a data frame; save it as Parquet, in pandas: read_feather('{name}').to_parquet('{stem}.parquet')",
+    (".feather", ".arrow"): "a data frame; save it as Parquet, in pandas: read_feather('{name}').to_parquet('{stem}.parquet')",
     (".shp", ".gpkg"): "geodata; make GeoJSON of it, as with: ogr2ogr {stem}.geojson {name}",
     (".pkl", ".pickle"): "a pickle, which could run programs; save its data as JSON or Parquet",
     (".tar", ".tgz", ".7z", ".rar", ".xz", ".zst"): "an archive; unpack it, and name the file or the folder in it",
@@ -60,6 +60,7 @@ _TEMPLATES = frozenset(
     | {"themes", "shortcodes", "_sass", "_plugins", "node_modules"}
 )
 """Folders with parts of pages that are filled in later."""
+_DATA = re.compile(r".+\.(?:jsonl?|ndjson|geojson|csv|tsv|ya?ml|xml|parquet)(?:\.gz|\.bz2)?", re.IGNORECASE)
 _TAG = re.compile(
     r"\{%-?\s*(?:extends|block|include|for|if|load|set|macro|assign|render|layout|import)\b|\{\{[^{}\"]*\}\}"
 )
@@ -77,6 +78,8 @@ def why_no_entity(path: str) -> str:
     *folders, name = path.split("/")
     if _PROGRAMS.fullmatch(name):
         return "settings of programs"
+    if _DATA.fullmatch(name) and {"themes", "node_modules"}.isdisjoint(folders):
+        return ""  # such names mean something else there, as in archetypes/artifact.json
     if _PROJECT.fullmatch(name.partition(".")[0]):
         return "files about a project, such as its README and license"
     if not _TEMPLATES.isdisjoint(folders):

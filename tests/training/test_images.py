@@ -111,7 +111,7 @@ def test_an_encoder_is_trained_on_a_folder_of_articles(tmp_path: Path) -> None:
 
 def test_images_are_read_from_a_zim_file(tmp_path: Path) -> None:
     pytest.importorskip("libzim")
-    from tests.indexes.knowledge.gone.test_zim import write_zim
+    from tests.indexes.knowledge.readers.test_zim import write_zim
 
     page = '<html><body><p>A fox.</p><img src="./fox.png" width="220" height="150"></body></html>'
     kb = write_zim(tmp_path / "kb.zim", {"Red_fox": ("Red fox", page), "fox.png": ("", image_bytes("red", (90, 60)))})

@@ -93,7 +93,9 @@ def _settings(text: str, start: int, where: str) -> tuple[dict[str, Any] | None,
     language = (match["name"] or {"+++": "toml", ";;;": "json"}.get(match["mark"], "yaml"))[:4]
     try:
         if language == "toml":
-            settings = json.loads(json.dumps(tomllib.loads(match["text"], parse_float=str), default=str))
+            settings = json.loads(
+                json.dumps(tomllib.loads(match["text"], parse_float=str), default=lambda moment: moment.isoformat())
+            )
         else:
             settings = json.loads(match["text"], parse_float=str) if language == "json" else _yaml(match["text"])
     except (ValueError, yaml.YAMLError, RecursionError) as error:

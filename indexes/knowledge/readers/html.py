@@ -111,31 +111,29 @@ def _folded(title: str) -> str:
 def _read_infobox(box: Table, titles: set[str], values: dict[str, Any]) -> Iterator[Part]:
     """Adds the labels of an infobox to values, and yields its pictures and its text without a label.
 
-    A header before the first label ("Single by …") is text, unless it is a title of the page. After that, it is the
-    heading of a group, which is put before labels that are marked as its parts ("• Total").
+    A header ("Population") is put before labels that are marked as its parts ("• Total").
     """
-    if box.pictures:
-        yield Block("", box.pictures)
-    headings, group = list[str](), ""
+    yield from [Block("", box.pictures)] if box.pictures else []
+    group = heading = ""  # the last header or label, and a header that is not part of a label yet
     for row in box.rows:
         label, *texts = [cell.text for cell in row] if len(row) > 1 else row[0].text.split(": ", 1)
         value, is_header = "; ".join(filter(None, texts)), all(cell.header for cell in row)
-        if label and value and not is_header and len(label) <= _LONGEST_LABEL:
-            if label[0] in _BULLETS and group:
-                label = f"{group}, {label.strip(_BULLETS)}"
-                headings = [heading for heading in headings if heading != group]
-            else:
-                group = label
-            label = label.strip(":" + _BULLETS)
+        is_fact = bool(label and value) and not is_header and len(label) <= _LONGEST_LABEL
+        is_part = is_fact and bool(group) and label[0] in _BULLETS
+        yield from [Block(heading)] if heading and not is_part else []
+        heading = ""
+        if is_fact:
+            group = group if is_part else label
+            label = (f"{group}, {label.strip(_BULLETS)}" if is_part else label).strip(":" + _BULLETS)
             previous = values.get(label, [])
             values[label] = [*(previous if isinstance(previous, list) else [previous]), value] if previous else value
-        elif (len(row) > 1 and not value) or (is_header and (values or _folded(label) in titles)):
-            group = label
-            headings.append(f"{label} {value}".strip())
+        elif (len(row) > 1 and not value) or _folded(label) in titles:
+            yield from [Block(f"{label} {value}".strip(), (), "headings in infoboxes")] if label else []
+        elif is_header:
+            group = heading = " ".join((label, *texts))
         else:
             yield from (Block(text) for text in (label, *texts) if text)
-            group = label if is_header else group
-    yield from (Block(heading, (), "headings in infoboxes") for heading in headings if heading)
+    yield from [Block(heading)] if heading else []
 
 
 def _settings(tree: Any) -> dict[str, str]:

@@ -107,14 +107,7 @@ def kinds_of(tree: Any) -> Kinds:
     forms, footers = body.css("form"), body.css("footer")
     sizes = _sizes(body, kinds) if forms or footers else {}
     inner = {node.mem_id for node in body.css(":is(article, main, blockquote, figure) footer")} if footers else set()
-    mark(
-        (
-            node
-            for node in footers
-            if node.mem_id not in inner or sizes[node.mem_id][1] > _LINKED * sizes[node.mem_id][0]
-        ),
-        "navigation",
-    )
+    mark((node for node in footers if node.mem_id not in inner or sizes[node.mem_id][1]), "navigation")
     mark((form for form in forms if 2 * sizes[form.mem_id][0] < sizes[body.mem_id][0]), "forms and buttons")
     main = _main_part(tree)
     if main.mem_id != body.mem_id:
@@ -124,12 +117,12 @@ def kinds_of(tree: Any) -> Kinds:
     named = [] if wiki else [(node, names) for node in main.css(_NAMED) if (names := _named(node))]
     sizes = _sizes(main, kinds) if named else {}
     for node, names in named:
-        characters, _ = sizes[node.mem_id]
+        characters, is_linked = sizes[node.mem_id]
         if 2 * characters > sizes[main.mem_id][0]:
             continue
         if "navigation" in names:
             says = characters >= _FEW or node.css_first("img") or _SAYS.search(node.text().strip())
-            mark([node] if sizes[node.mem_id][1] > _LINKED * sizes[node.mem_id][0] or not says else (), "navigation")
+            mark([node] if is_linked or not says else (), "navigation")
         for kind in sorted(names - {"navigation"}):
             mark([node], kind)
     return kinds
@@ -155,9 +148,9 @@ def _suggested(names: str) -> frozenset[str]:
     return frozenset(kind for kind, pattern in _NAMES.items() if any(map(pattern.fullmatch, names.lower().split())))
 
 
-def _sizes(root: Any, kinds: Kinds) -> dict[int, tuple[int, int]]:
-    """Returns the number of characters in each element that are of no kind, and how many of them are in links."""
-    sizes: dict[int, tuple[int, int]] = {}
+def _sizes(root: Any, kinds: Kinds) -> dict[int, tuple[int, bool]]:
+    """Returns the number of characters in each element that are of no kind, and whether most of them are in links."""
+    sizes: dict[int, tuple[int, bool]] = {}
 
     def measure(parent: Any, linked: bool) -> tuple[int, int]:
         characters = links = 0
@@ -171,7 +164,7 @@ def _sizes(root: Any, kinds: Kinds) -> dict[int, tuple[int, int]]:
             if not kinds.get(node.mem_id):
                 characters += size
                 links += inside
-        sizes[parent.mem_id] = characters, links
+        sizes[parent.mem_id] = characters, links > _LINKED * characters
         return characters, links
 
     measure(root, False)

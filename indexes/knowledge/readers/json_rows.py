@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,24 +11,13 @@ from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import yaml
-
 from indexes import json_streams
 from indexes.decoding import PACKED, decoded, not_utf8, opened, opened_text
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
-from indexes.knowledge.readers.rows import (
-    are_columns,
-    id_of,
-    is_titled,
-    neighbors,
-    no_rows,
-    of_lists,
-    outside,
-    rows_in,
-    words_within,
-)
+from indexes.knowledge.readers import rows as common
 from indexes.knowledge.understanding.fields import GUESSES, field_of, kind, looks_like_image
+from indexes.yaml_values import yaml_value
 
 Row = Mapping[str, Any]
 
@@ -41,7 +29,7 @@ _SHORT = 60  # characters of a text that may be a name
 _FEWEST = 5  # plain members of an object that is a row without a usual title
 _NAME_WORDS = 4  # most words in a name; longer text is a description
 _OTHERS = "objects in other lists"
-_REST = "values outside of the list"
+_REST = "values common.outside of the list"
 
 
 def _read(file: Path, folder: Folder) -> Iterator[Entry]:
@@ -61,7 +49,7 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
                 break
         row = first[0][1] if first else None
         if rows == 1 and isinstance(row, Document) and row.values and not row.id:
-            first[0] = str(file), replace(row, id=id_of(file, folder))
+            first[0] = str(file), replace(row, id=common.id_of(file, folder))
     yield from chain(first, entries)
 
 
@@ -75,7 +63,7 @@ def _entries(file: Path, folder: Folder) -> Iterator[Entry]:
         is_value, following = json_streams.first_line(file)
         in_parts = not is_value and following[:1] in (b'"', b"}")  # values of several lines each
         parts = ((f"{file}: value {number}", row) for number, row in json_streams.read_values(file))
-        yield from _documents(of_lists(parts if in_parts else _in_lines(file)))
+        yield from _documents(common.of_lists(parts if in_parts else _in_lines(file)))
     elif json_streams.starts_with(file, "["):
         yield from _of_list(json_streams.read_items(file), file, folder)
     else:
@@ -99,50 +87,22 @@ def _value_of(file: Path, folder: Folder) -> Any:
     with opened(file) as content:
         data = content.read()
     if is_yaml:
-        return _of_yaml(decoded(data, str(file)), file)
+        return yaml_value(decoded(data, str(file)), str(file))
     try:
         return json.loads(decoded(data, str(file)), object_pairs_hook=json_streams.unique_keys)
     except (ValueError, RecursionError):  # a stream says where
         return None
 
 
-class _Loader(getattr(yaml, "CBaseLoader", yaml.BaseLoader)):  # type: ignore[misc]
-    """Reads every scalar as text, so that a title `1984` or an id `007` stays unchanged.
-
-    Only a bare `null`, `~` or `.nan`, as programs write them, is a missing value; "Null" is a name.
-    """
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
-        """Returns a mapping, in which a missing key is an empty one."""
-        return {"" if key is None else key: value for key, value in super().construct_mapping(node, deep).items()}
-
-
-_MISSING = "tag:yaml.org,2002:null"
-_Loader.add_implicit_resolver(_MISSING, re.compile(r"(?:null|~|\.(?:nan|NaN|NAN))$"), ["n", "~", "."])
-_Loader.add_constructor(_MISSING, lambda loader, node: None)
-
-
-def _of_yaml(text: str, file: Path) -> Any:
-    """Returns the value in a YAML file, or a list of them if there are several."""
-    try:
-        values = list(yaml.load_all(text, Loader=_Loader))
-    except yaml.MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise ValueError(f"{file}: {line}not YAML ({error.problem})") from error
-    except yaml.YAMLError as error:
-        raise ValueError(f"{file}: not YAML ({error})") from error
-    except RecursionError as error:  # PyYAML before 6.0.4
-        raise ValueError(f"{file}: not YAML that can be read (too many levels)") from error
-    return values[0] if len(values) == 1 else values
-
-
 def _of_list(items: Iterable[tuple[int, Any]], file: Path, folder: Folder) -> Iterator[Entry]:
     items = iter(items)
     first = list(islice(items, 1))
     if first and not isinstance(first[0][1], Mapping | list):
-        yield no_rows([item for _, item in chain(first, items)], file, folder, "a list of values, not of objects")
+        yield common.no_rows(
+            [item for _, item in chain(first, items)], file, folder, "a list of values, not of objects"
+        )
     else:
-        yield from _documents(of_lists((f"{file}: item {number}", item) for number, item in chain(first, items)))
+        yield from _documents(common.of_lists((f"{file}: item {number}", item) for number, item in chain(first, items)))
 
 
 def _in_lines(file: Path) -> Iterator[tuple[str, Any]]:
@@ -166,7 +126,7 @@ def _streamed(file: Path, folder: Folder) -> Iterator[Entry]:
     """
     first = {key: value for key, number, value in islice(json_streams.read_parts(file), 2) if number == 0}
     members = [value for value in first.values() if isinstance(value, Mapping)]
-    are_alike = len(members) == len(first) == 2 and not are_columns(first)
+    are_alike = len(members) == len(first) == 2 and not common.are_columns(first)
     if are_alike and (members[0].keys() & members[1].keys() or not any(any(_lists(row)) for row in members)):
         yield from _of_members(json_streams.read_members(file), file)
         return
@@ -181,7 +141,7 @@ def _streamed(file: Path, folder: Folder) -> Iterator[Entry]:
         if key == longest:
             yield from _documents([(f"{file}: item {number}", value)])
         else:
-            yield f"{file}: {key}", outside(words_within(value), _OTHERS if number else _REST)
+            yield f"{file}: {key}", common.outside(common.words_within(value), _OTHERS if number else _REST)
 
 
 def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
@@ -191,37 +151,37 @@ def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
     plain = sum(isinstance(member, str | int | float) for member in value.values())
     has_siblings = _has_siblings(value, file, folder)
     is_row = has_siblings and (_may_be_titled(value) or plain >= _FEWEST)
-    if not is_row and (rows := rows_in(value)) is not None:
+    if not is_row and (rows := common.rows_in(value)) is not None:
         numbered = ((f"{file}: row {number}", row) for number, row in enumerate(rows, start=1))
-        yield from _documents(of_lists(numbered))
+        yield from _documents(common.of_lists(numbered))
     elif not is_row and not _are_entries(value) and (lists := list(_lists(value))):
         longest = max(lists, key=lambda rows: (_are_titled(rows[2]), len(rows[2])))
         yield from ((f"{file}: item {number}", row) for number, row in enumerate(longest[2], start=1))
         for name, container, _ in lists:
             if container is not longest[1]:
-                yield f"{file}: {name}", outside(words_within(container), _OTHERS)
-        if words := words_within(_without(value, {id(container) for _, container, _ in lists})):
-            yield str(file), outside(words, _REST)
+                yield f"{file}: {name}", common.outside(common.words_within(container), _OTHERS)
+        if words := common.words_within(_without(value, {id(container) for _, container, _ in lists})):
+            yield str(file), common.outside(words, _REST)
     elif not is_row and not _may_be_titled(value) and _holds_objects(value):
         yield from _of_members(value.items(), file)
     elif has_siblings or _may_be_titled(value):
-        yield str(file), Document(values=value, id=id_of(file, folder))
+        yield str(file), Document(values=value, id=common.id_of(file, folder))
     elif folder.is_alone and len(value) > 1 and all(isinstance(text, str) for text in value.values()):
         yield from _of_texts(value, file)
     else:
-        yield no_rows(value, file, folder, "holds no list of objects, nor an object with a title")
+        yield common.no_rows(value, file, folder, "holds no list of objects, nor an object with a title")
 
 
 def _may_be_titled(value: Row) -> bool:
     """Returns whether an object has a title, which may be null, or has an id and the title is in a nested object."""
-    inner = sum(isinstance(member, Mapping) and is_titled(member) for member in value.values())
+    inner = sum(isinstance(member, Mapping) and common.is_titled(member) for member in value.values())
     has_id = field_of(value, "id", {})[1] is not None
-    return is_titled(value) or any(name in value for name in GUESSES["title"]) or (has_id and inner == 1)
+    return common.is_titled(value) or any(name in value for name in GUESSES["title"]) or (has_id and inner == 1)
 
 
 def _has_siblings(value: Row, file: Path, folder: Folder) -> bool:
     """Returns whether the file before or after this one holds an object with the same fields: one row per file."""
-    for other in neighbors(file, folder):
+    for other in common.neighbors(file, folder):
         try:
             beside = _value_of(other, folder)
         except (ValueError, OSError):  # its own reading will report it
@@ -245,7 +205,7 @@ def _lists(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, An
 
     An object whose members are objects is one, too: those of MediaWiki's API have theirs under `query.pages`.
     """
-    if depth and _holds_objects(value) and any(map(is_titled, value.values())):
+    if depth and _holds_objects(value) and any(map(common.is_titled, value.values())):
         yield name, value, [_keyed(key, member) for key, member in value.items()]
     elif isinstance(value, Mapping) and depth < _DEEPEST:
         for key, member in value.items():
@@ -267,7 +227,7 @@ def _are_entries(value: Row) -> bool:
         return False
     usual = Counter(name for member in value.values() for name in member).most_common(1)
     alike = len(value) > 2 and bool(usual) and usual[0][1] == len(value)
-    return alike or 2 * sum(map(is_titled, value.values())) > len(value)
+    return alike or 2 * sum(map(common.is_titled, value.values())) > len(value)
 
 
 def _holds_objects(value: Any) -> bool:
@@ -276,7 +236,7 @@ def _holds_objects(value: Any) -> bool:
 
 def _are_titled(rows: Sequence[Document]) -> bool:
     """Returns whether most of the first rows have a title: things come before what is said of them."""
-    return 2 * sum(is_titled(row.values) for row in rows[:_SAMPLE]) >= len(rows[:_SAMPLE])
+    return 2 * sum(common.is_titled(row.values) for row in rows[:_SAMPLE]) >= len(rows[:_SAMPLE])
 
 
 def _of_members(members: Iterable[tuple[str, Any]], file: Path) -> Iterator[Entry]:
@@ -284,7 +244,7 @@ def _of_members(members: Iterable[tuple[str, Any]], file: Path) -> Iterator[Entr
     counts = True
     for number, (key, value) in enumerate(members):
         where = f"{file}: entry {key!r}"
-        counts = counts and key == str(number) and isinstance(value, Mapping) and is_titled(value)
+        counts = counts and key == str(number) and isinstance(value, Mapping) and common.is_titled(value)
         if counts or not isinstance(value, Mapping):
             yield from _documents([(where, value)])
         else:
@@ -296,7 +256,7 @@ def _keyed(key: str, value: Row) -> Document:
 
     The name of an image is no title of a row with other short texts.
     """
-    title = "" if is_titled(value) else key
+    title = "" if common.is_titled(value) else key
     if title and looks_like_image(key):
         short = (text for text in value.values() if isinstance(text, str) and 0 < len(text) <= _SHORT)
         title = "" if any(not looks_like_image(text) for text in short) else PurePosixPath(key).stem

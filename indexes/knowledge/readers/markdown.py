@@ -16,7 +16,7 @@ from markdown_it import MarkdownIt
 
 from indexes.decoding import encoding_of
 from indexes.knowledge.document import Document, Heading, Part
-from indexes.knowledge.embedded import embedded_name, is_embedded_image
+from indexes.knowledge.embedded import embedded_name
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.dialects import components, directives, embeds, html_blocks, obsidian, pandoc, templates
 from indexes.knowledge.readers.front_matter import read_note
@@ -78,15 +78,9 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
 def _document(file: Path, folder: Folder) -> Document:
     name = file.relative_to(folder.root).as_posix()
     settings, text = read_note(file)
-    env: dict[str, Any] = {
-        "file": file,
-        "folder": folder,
-        "labeled": [],
-        "properties": {},
-        "imported": {},
-        "places": {(file, "")},
-    }
-    text = _DATA.sub(lambda data: _quoted_name(name, data[0]), text)
+    env: dict[str, Any] = {"file": file, "folder": folder, "places": {(file, "")}}
+    env |= {"labeled": [], "properties": {}, "imported": {}}
+    text = _DATA.sub(lambda data: quote(embedded_name(name, data[0]), safe="/:#"), text)  # large targets are slow
     if file.suffix.lower() == ".txt":  # whose lines are lines, and whose indented ones are no code
         text = "\n".join(f"{line.strip()}  " for line in text.split("\n"))
     parts = parts_of_html(_parser(file.suffix.lower() == ".mdx").render(text, env))
@@ -95,10 +89,6 @@ def _document(file: Path, folder: Folder) -> Document:
     return Document(
         [*parts, *env["labeled"]], env["properties"] | settings, id=posixpath.splitext(name)[0], title=title
     )
-
-
-def _quoted_name(file: str, data: str) -> str:
-    return quote(embedded_name(file, data), safe="/:#") if is_embedded_image(data) else data
 
 
 def _with_names(part: Part) -> Part:
@@ -114,19 +104,21 @@ def _with_names(part: Part) -> Part:
 
 def _title_in_vault(name: str, folder: Folder) -> str:
     """Returns the title of a note in a vault of Obsidian, where it is the name of its file, or ""."""
-    is_vault, common = _vault(folder)
-    title = _named_by(name, folder.root.resolve().name, common) if is_vault else ""
+    if not (folder.root / ".obsidian").is_dir():
+        return ""
+    title = _named_by(name, folder.root.resolve().name, _common_in(folder))
     return title if any(map(str.isalpha, title)) else ""
 
 
 @lru_cache(maxsize=4)
-def _vault(folder: Folder) -> tuple[bool, frozenset[str]]:
-    return (folder.root / ".obsidian").is_dir(), common_names(folder.files)
+def _common_in(folder: Folder) -> frozenset[str]:
+    return common_names(folder.files)
 
 
 @cache
 def _parser(has_components: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": True, "maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
+    parser.disable("code")  # indented lines, which authors indent as lists, HTML and components are, not as code
     for dialect in _DIALECTS:
         if dialect is not components or has_components:
             parser.use(dialect.plugin)

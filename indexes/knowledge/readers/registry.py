@@ -26,7 +26,7 @@ GROUP = "omgm.readers"
 BEGINNING = 4096  # bytes of a file that tell what it is
 _OWN = (
     *(ZIM, EPUB, EVQA, INFOSEEK, WIKI6M, JSON_ROWS, MEDIAWIKI, WEBSITE, XML_ROWS, PARQUET, DATABASE, HUGGINGFACE),
-    *(MARKDOWN, TABLE),
+    *(TABLE, MARKDOWN),  # a text file with columns is a table
 )
 
 

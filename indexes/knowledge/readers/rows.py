@@ -117,7 +117,7 @@ def rows_in(value: Mapping[str, Any]) -> Iterator[Any] | None:
     (`{"columns": […], "data": [[…]]}`), and a list of objects with its schema.
     """
     names, schema = value.get("columns"), value.get("schema")
-    lists = next((value[name] for name in _FRAME if isinstance(value.get(name), list)), None)
+    lists: list[Any] | None = next((value[name] for name in _FRAME if isinstance(value.get(name), list)), None)
     if lists is not None and isinstance(schema, Mapping) and isinstance(schema.get("fields"), list):
         if schema.get("primaryKey") != ["index"]:
             return iter(lists)

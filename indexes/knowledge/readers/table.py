@@ -40,7 +40,7 @@ def _recognizes(file: Path, start: bytes) -> bool:
     if any(suffix.lower() in SUFFIXES for suffix in file.suffixes[-2:]):
         return True
     lines = start.decode(encoding_of(start), "replace").strip("\n\r ").splitlines()[:_BELOW]
-    if len(lines) < 2 or "\0" in lines[0]:
+    if len(lines) < 2 or "\0" in lines[0] or lines[0].startswith(("{{", "[[")):  # binary, or a page of a wiki
         return False
     same = (sign for sign, fewest in _FEWEST.items() if lines[0].count(sign) == lines[1].count(sign) >= fewest)
     return ("\t" in lines[0] and "\t" in lines[1]) or (any(same) and not lines[0].startswith(("|", "{", "<")))

@@ -53,9 +53,8 @@ _KEPT |= {"sup", "sub", "div", "center", "p", "blockquote", "br", "hr"}
 _UNSEEN = frozenset({"style", "templatestyles", "section", "includeonly", "noinclude", "references"})
 _EMPHASIS = re.compile(r"(?:'{5}|'{2,3})(?!')")  # emphasis marks; the first of four apostrophes is an apostrophe
 _OPEN = re.compile(r"\s*</?(?:div|center|span|small|font|d[ltd]|[ou]l|li)\b[^<>]*>", re.IGNORECASE)  # unclosed
-_EMPTY = re.compile(
-    r"[ \t]*\([\s,;:]*\)|(?<=\()[\s,;:]+|[,;]\s*(?=[,;)])|__[A-Z]+__"
-)  # signs around nothing, and switches
+_EMPTY = re.compile(r"[ \t]*\([\s,;:]*\)|(?<=\()[\s,;:]+|[,;]\s*(?=[,;)])|__[A-Z]+__")
+"""Signs around templates without words, and switches."""
 
 
 def read_wikitext(
@@ -174,7 +173,7 @@ class _Page:
                 address = self._address(file[1])
                 self.values = ({"image": address} if is_main else {}) | {label: address} | self.values
             elif (text := self._line(value)) and not _NO_FACT.fullmatch(label):
-                self.values.setdefault(label, text)
+                self.values[label] = "; ".join(filter(None, (self.values.get(label), text)))  # of infoboxes within
             else:
                 self.others.append(("settings of infoboxes", text))
 

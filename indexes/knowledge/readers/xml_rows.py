@@ -103,7 +103,7 @@ def _repeated(file: Path, root: str) -> tuple[int, str] | None:
 
 def _record(file: Path, folder: Folder, is_record: bool) -> Iterator[Entry]:
     """Yields the first element with several children, or each of these if they are alike; it may lack a title."""
-    *_, (_, root, _) = _events(file, whole=0, events=("end",))
+    *_, (_, root, _) = _events(file, whole=0)
     record = root
     while len(record) == 1 and len(record[0]) and _is_plain(record):
         record = record[0]
@@ -123,9 +123,7 @@ def _is_plain(element: Element) -> bool:
     return all(name.startswith("{") for name in element.attrib)
 
 
-def _events(
-    path: Path, whole: int | None = None, events: tuple[str, ...] = ("start", "end")
-) -> Iterator[tuple[str, Element, int]]:
+def _events(path: Path, whole: int | None = None) -> Iterator[tuple[str, Element, int]]:
     """Yields the start and end events of elements with their depth, and frees elements that have ended.
 
     Elements at the depth `whole` are kept complete, with their descendants, until they end. The parser fetches nothing,
@@ -134,8 +132,8 @@ def _events(
     ancestors: list[Element] = []
     with opened(path) as file:
         try:
-            for event, element in iterparse(file, events):
-                if event == "end" and ancestors:
+            for event, element in iterparse(file, ("start", "end")):
+                if event == "end":
                     ancestors.pop()
                 yield event, element, len(ancestors)
                 if event == "start":

@@ -126,7 +126,7 @@ def meaning_of(document: Document, place: str, path: str, context: Context) -> M
             named_after=((OWN_FILE if is_file else OWN_TABLE, path), *values.named_after),
         ),
         words,
-        article.left_out,
+        [*article.left_out, *values.left_out],
     )
 
 

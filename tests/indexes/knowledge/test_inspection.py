@@ -142,9 +142,11 @@ def test_groups_and_images_are_said(tmp_path: Path, capsys: pytest.CaptureFixtur
     kb, index = tmp_path / "kb", tmp_path / "index"
     (kb / "docs").mkdir(parents=True)
     write_image(kb / "fox.png", "red")
-    (kb / "kb.json").write_text(json.dumps([{"title": "Fox", "image": "fox.png", "text": "A fox is red."}]))
+    write_image(kb / "owl.png", "blue")
+    rows = [{"title": name, "image": f"{name}.png", "text": f"The {name} is red."} for name in ("fox", "owl")]
+    (kb / "kb.json").write_text(json.dumps(rows))
     (kb / "docs" / "note.md").write_text("# Note\n\nOn words.\n")
-    groups = "kb.json (jsonl): 1 entity, 1 with an image", "docs/* (markdown): 1 entity, none with an image"
+    groups = "kb.json (jsonl): 2 entities, 2 with an image", "docs/* (markdown): 1 entity, none with an image"
     advice = "1 entity in groups with hardly any image; to leave these out: --skip 'docs/*'"
     result = inspect_knowledge_base(kb)
     assert {*groups, advice} <= {*text_lines(result)} and advice in html_page(result).decode().replace("&#39;", "'")
@@ -152,7 +154,7 @@ def test_groups_and_images_are_said(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["build-index", "--kb", str(kb), "--out", str(index)]) == 0
     assert {*groups, advice} <= {*capsys.readouterr().out.splitlines()}
     report = json.loads((index / "report.json").read_bytes())
-    assert {*groups, advice} <= {*report["notes"]} and report["pictures"]["found"] == 1
+    assert {*groups, advice} <= {*report["notes"]} and report["pictures"]["found"] == 2
     (tmp_path / "kb.jsonl").touch()
     build = ["build-index", "--kb", str(tmp_path / "kb.jsonl"), "--kb-format", "evqa", "--out", str(tmp_path / "other")]
     assert main(build) == 2 and f"images: name the folder with the images ({tmp_path}" in capsys.readouterr().err

@@ -128,12 +128,6 @@ NAMED = Entity("fox", "Fox", (), "main.jpg", images=(ArticleImage("main.jpg"), A
             {"fox": "fox-z.jpg fox-a.jpg fox-b.jpg"},
             "{id}",
         ),
-        (  # a picture of the site, which the addresses of two things end with, and the thing's own
-            [entity(id, image=f"https://a.example/{id}/logo.png") for id in ("fox", "hen")],
-            "logo.png fox.jpg hen.jpg",
-            {"fox": "fox.jpg", "hen": "hen.jpg"},
-            "{id}",
-        ),
     ],
 )
 def test_which_rules_are_used(

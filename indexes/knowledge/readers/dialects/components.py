@@ -35,8 +35,7 @@ _SETTINGS = (
 
 
 def plugin(md: MarkdownIt) -> None:
-    """Reads MDX, in which indented lines are no code."""
-    md.disable("code")
+    """Reads MDX."""
     rewrite(md, _COMPONENTS, ("<", "{", "import", "export"), _plain)
 
 

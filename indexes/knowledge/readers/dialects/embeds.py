@@ -20,8 +20,6 @@ _EMBED = (
     r"|\{[{%][<%#]?-?\s*(?:include|include_relative|readfile)\s+(?:(?:file|path)\s*=\s*)?[\"']?"  # Quarto, Hugo, Jekyll
     r"(?P<path>[^\s\"'<>%{}]+\.(?:[qr]?md|mdx|markdown|txt))\b[^{}]*\}+"
 )
-_STRUCTURE = re.compile(r"\n[ \t]*\n|^[ \t]*(?:#{1,6}[ \t]|[-*+>|~`:]|\d+[.)][ \t])", re.MULTILINE)
-"""What only a text of more than a paragraph has."""
 
 
 def plugin(md: MarkdownIt) -> None:
@@ -49,10 +47,8 @@ def _embedded(match: re.Match[str], env: EnvType) -> str:
     else:
         text = _text(env, notes_of(env["folder"]).get(note_name(name)) if name else env["file"], part)
     label(env, "embedded notes that are missing or repeat", "" if text else match["path"] or match["note"])
-    line = match.string[match.string.rfind("\n", 0, match.start()) + 1 : match.start()]
-    if _STRUCTURE.search(text) and not line.lstrip().startswith("|"):
-        return f"\n\n{text}\n\n"
-    return " ".join(re.sub(_STRUCTURE, " ", text).replace("|", "\\|" if "|" in line else "|").split())
+    line = match.string[match.string.rfind("\n", 0, match.start()) + 1 : match.start()].lstrip()
+    return " ".join(text.replace("|", "\\|").split()) if line.startswith("|") else f"\n\n{text}\n\n" if text else ""
 
 
 def included(env: EnvType, target: str) -> str:

@@ -1,14 +1,13 @@
-"""What CommonMark would cut: HTML with Markdown in it or with empty lines, wide rows, and images with spaces."""
+"""What CommonMark would cut: Markdown within HTML, rows wider than their header, and images with spaces in a path."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from textwrap import dedent
 from typing import Any
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
@@ -25,17 +24,10 @@ _CUT = (
 )
 _TAG = re.compile(r"(<!--.*?-->|</?[A-Za-z](?:[^<>\"']|\"[^\"]*\"|'[^']*')*>)", re.DOTALL)
 _MARKDOWN = re.compile(r"\]\(|\*\*\w|`")
-_START = re.compile(r"\s*(?:</?[A-Za-z]|<!--)")
-_ITEM = re.compile(r"\s*(?:[-*+]|\d+[.)])[ \t]+\S")
-_CONTAINER = re.compile(
-    r"<(/?)(?:article|aside|center|details|div|dl|figure|main|nav|ol|section|table|ul)\b[^<>]*>", re.IGNORECASE
-)
-"""The start or end tag of a container element. For CommonMark, HTML ends at an empty line, and indented lines after it
-are code; for browsers and authors, it is one element."""
 
 
 def plugin(md: MarkdownIt) -> None:
-    """Reads Markdown within HTML, indented HTML and lists as what they are, and all cells of a table."""
+    """Reads Markdown within HTML, and all cells of a table."""
 
     def rendered(text: str, env: EnvType) -> str:
         if text.startswith("<") or not _MARKDOWN.search(text):
@@ -47,26 +39,8 @@ def plugin(md: MarkdownIt) -> None:
         html = tokens[index].content
         return "".join(rendered(part, env) for part in _TAG.split(html)) if _MARKDOWN.search(html) else html
 
-    def as_written(tokens: Sequence[Token], env: EnvType) -> Iterator[Token]:
-        depth = 0
-        for token in tokens:
-            is_code = token.type == "code_block"
-            if is_code and _ITEM.match(token.content):
-                items = list[Token]()
-                md.block.parse(dedent(token.content), md, env, items)
-                yield from as_written(items, env)
-                continue
-            if token.type == "html_block" or (is_code and depth > 0 and _START.match(token.content)):
-                depth += sum(-1 if end else 1 for end in _CONTAINER.findall(token.content))
-                token.type = "html_block"
-            yield token
-
-    def indented(state: StateCore) -> None:
-        state.tokens = list(as_written(state.tokens, state.env))
-
     rewrite(md, _CUT, ("|", "]("), _uncut)
     md.add_render_rule("html_block", html_block)
-    md.core.ruler.after("block", "indented", indented)
 
 
 def _uncut(match: re.Match[str], env: EnvType) -> str:

@@ -7,7 +7,6 @@ import re
 from html import escape
 
 from markdown_it import MarkdownIt
-from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.utils import EnvType
 
@@ -16,28 +15,29 @@ from indexes.knowledge.readers.dialects import label, rewrite
 from indexes.knowledge.readers.dialects.embeds import note_name, notes_of
 
 _LINK = re.compile(r"(!?)\[\[([^\[\]|\n]*)(?:\\?\|([^\[\]\n]*))?\]\]")
-_REMOVED = (  # a comment; a property, on a line of its own
+_REWRITTEN = (  # a comment; the type and title of a callout; a property on a line of its own
     r"^[ \t]*%%(?s:.*?)%%|%%(?:(?!\n[ \t]*\n)(?s:.))*?%%"
+    r"|^(?P<quote>[ \t>]*>[ \t]*)\[![\w-]+(?:\|[^\]\n]*)?\][-+]?[ \t]*(?P<title>[^\n]*)$"
     r"|^(?P<lead>[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+(?:\[[ xX]\][ \t]+)?)?)(?P<bold>[*_]{0,3})"
-    r"(?P<key>[^\W\d_](?:[\w /°%().-]{0,40}[^\W_)]|\))?)(?:(?P=bold)::|::(?P=bold))(?:[ \t]+(?P<value>[^\n]*))?$"
+    r"(?P<key>[^\W\d_](?:[\w /°%().-]{0,40}[\w)])?)(?:(?P=bold)::|::(?P=bold))(?:[ \t]+(?P<value>[^\n]*))?$"
 )
 _SETTINGS = re.compile(
     r"id|collapsed|heading|icon|public|template.*|exclude-.*|filters|query-.*|logseq\..*|background-color|hl-.*|ls-.*"
     r"|card-.*|cssclass(?:es)?|created.*|updated.*",
     re.IGNORECASE,
 )
-_CALLOUT = re.compile(r"\A\[![\w-]+(?:\|[^\]\n]*)?\][-+]?[ \t]*")
 
 
 def plugin(md: MarkdownIt) -> None:
     """Reads `[[note|words]]` as its words, `![[a.jpg|caption]]` as an image, and properties as lines `Key: value`."""
-    rewrite(md, _REMOVED, ("%%", "::"), _without)
+    rewrite(md, _REWRITTEN, ("%%", "::", "[!"), _rewritten)
     md.inline.ruler.before("link", "wiki_link", _wiki_link)
-    md.core.ruler.push("callouts", _callouts)
 
 
-def _without(match: re.Match[str], env: EnvType) -> str:
+def _rewritten(match: re.Match[str], env: EnvType) -> str:
     key, value = match["key"], (match["value"] or "").strip()
+    if match["quote"]:
+        return f"{match['quote']}{match['title']}{'<br>' if match['title'] else ''}"
     if not key:
         return label(env, "comments", match[0].strip(" \t%"))
     if not value or _SETTINGS.fullmatch(key):
@@ -66,13 +66,3 @@ def _wiki_link(state: StateInline, silent: bool) -> bool:
         state.push("html_inline", "", 0).content = f'<img src="{escape(path)}" {sides}>'
     state.pos = match.end()
     return True
-
-
-def _callouts(state: StateCore) -> None:
-    """Removes the type of a callout; its title stands on a line of its own."""
-    for quotation, _, block in zip(state.tokens, state.tokens[1:], state.tokens[2:], strict=False):
-        tokens = block.children or []
-        if quotation.type == "blockquote_open" and tokens and (match := _CALLOUT.match(tokens[0].content)):
-            tokens[0].content = tokens[0].content[match.end() :]
-            for end in [token for token in tokens if token.type == "softbreak"][:1]:
-                end.type, end.tag = "hardbreak", "br"

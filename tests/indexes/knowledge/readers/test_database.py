@@ -11,8 +11,7 @@ import pytest
 
 from indexes.knowledge.readers import source_file as huggingface
 from indexes.knowledge.readers.database import DATABASE, image_bytes
-from indexes.knowledge.readers.source_file import HUGGINGFACE
-from indexes.knowledge.readers.source_file import settings_in
+from indexes.knowledge.readers.source_file import HUGGINGFACE, settings_in
 from tests.fakes.documents import beside, entries, ids, rows
 from tests.fakes.images import image_bytes as png
 

@@ -14,6 +14,8 @@ from indexes.knowledge.document import Block, Cell, Document, Heading, Picture, 
 from indexes.knowledge.embedded import embedded_name
 from indexes.knowledge.readers import Folder
 from indexes.knowledge.readers.markdown import MARKDOWN, common_names, note_title
+from indexes.knowledge.reading import read_knowledge_base
+from retriever.types import ArticleImage, Section
 from tests.indexes.knowledge.readers.test_dialects import documents, text_of
 
 NOTE = """---
@@ -124,6 +126,60 @@ def test_embedded_images_have_names_and_large_ones_are_fast(tmp_path: Path, writ
     assert time.perf_counter() - start < 5
     pictures = [picture for part in note.parts if isinstance(part, Block) for picture in part.pictures]
     assert pictures == [Picture(embedded_name("my notes/a b.md", data), "A")]
+
+
+FOX = """---
+id: fox
+tags:
+  - animals
+title: "Red fox"
+url: https://e.example/fox
+---
+# Fox
+
+A [wild](https://e.example/wild "W") animal. ![A fox (male)](img/fox_(red).jpg "Title") It runs.
+
+## Diet #
+Mice.
+### Winter
+Berries. ![](<../shared/berry bush.png>)
+```
+## no heading, ![no picture](x.png)
+```
+## References
+[1]
+## Range
+![Map](https://e.example/map.png) ![dot](data:image/png;base64,AAAA) Europe.
+"""
+
+
+def test_a_folder_of_notes_as_entities(tmp_path: Path) -> None:
+    (tmp_path / "animals").mkdir()
+    (tmp_path / "animals" / "fox.md").write_text(FOX)
+    (tmp_path / "Zebra.MD").write_bytes(b"\xef\xbb\xbfStriped.\r\n\r\n![z](/pictures/z.jpg)\r\n")
+    (tmp_path / "untitled.md").write_text("## First\ntext\n# Second\nmore\n")
+    (tmp_path / ".obsidian").mkdir()
+    (tmp_path / ".obsidian" / "hidden.md").write_text("# Hidden")
+    (tmp_path / "empty.md").write_text("")
+    zebra, fox, untitled = read_knowledge_base(tmp_path)
+    assert (fox.id, fox.title, fox.url) == ("fox", "Red fox", "https://e.example/fox")
+    assert fox.sections == (
+        Section("Fox", "A wild animal. It runs.", 0),  # the front matter has another title
+        Section("Diet", "Mice.", 1),
+        Section("Winter", "Berries.\n## no heading, ![no picture](x.png)", 2),
+        Section("References", "[1]", 3),
+        Section("Range", "Europe.", 4),
+        Section("Facts", "Tags: animals", 5),
+    )
+    assert fox.images == (
+        ArticleImage("animals/img/fox_(red).jpg", 0, "A fox (male)"),
+        ArticleImage("shared/berry bush.png", 2, ""),
+        ArticleImage("https://e.example/map.png", 4, "Map"),
+    )
+    assert fox.image == "animals/img/fox_(red).jpg"
+    assert (zebra.id, zebra.title, zebra.image) == ("Zebra", "Zebra", "pictures/z.jpg")
+    assert zebra.sections == (Section("Zebra", "Striped.", 0),)
+    assert untitled.sections == (Section("First", "text", 1), Section("Second", "more", 2))
 
 
 WORDS = st.text("abcdefgh äß", min_size=1).map(str.strip).filter(bool)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.readers.registry import reader_named, readers
+from indexes.knowledge.reading import read_knowledge_base
 
 MODULE = """
 from indexes.knowledge.document import Block, Document, Heading

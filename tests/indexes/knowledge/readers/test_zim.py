@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
+from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.document import Block, Document, Heading
 from indexes.knowledge.readers import Entry, Folder
 from indexes.knowledge.readers.zim import MAGIC, ZIM, is_zim, zim_parts
+from indexes.knowledge.reading import read_knowledge_base
+from indexes.knowledge.sources import find_main, open_images
 from tests.fakes.images import image_bytes as draw
+from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
+from tests.fakes.plans import build_index
 
 pytest.importorskip("libzim")
 
@@ -120,3 +125,18 @@ def test_damaged_and_split_archives(zim: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         entries(tmp_path / "absent.zim")
     assert not is_zim(tmp_path / "absent.zim")
+
+
+def test_an_index_of_an_archive(tmp_path: Path) -> None:
+    zim = write_zim(tmp_path / "foxes.zim", PAGES)
+    source = open_images(None, zim, "zim")
+    fox = next(entity for entity in read_knowledge_base(zim, skipped=SkippedEntries(1)) if entity.title == "Red fox")
+    assert source is not None and find_main(source, fox) == "_assets_/fox.png"
+    assert source.content("_assets_/fox.png") == draw("red", size=(180, 120))
+    zim = write_zim(zim, {name: page for name, page in PAGES.items() if name != "deep"})
+    index = build_index(
+        zim, None, tmp_path / "out", summarizer=FakeSummarizer(), encoder=FakeEncoder(), fusion=FakeFusion()
+    )
+    assert index.manifest.inputs.kb_format == "zim" and index.manifest.counts.with_image == 2
+    row = index.row_of("https://en.wikipedia.org/wiki/Red_fox")
+    assert row is not None and index.row_of("http://en.wikipedia.org/wiki/Vulpes%20vulpes") == row  # a redirect

@@ -54,7 +54,7 @@ def test_the_title_of_a_page_without_its_site(
 ) -> None:
     (tmp_path / "a.html").write_text(
         f"<head><title>{title}</title><meta property='og:title' content='{shared}'></head><body><h1>The Daily Fox</h1>"
-        f"<div class=top-menu>News Weather</div><div><h1>{heading}<a href='#x'>¶</a></h1><p>Foxes run at night.</p></div>"
+        f"<div class=top-menu>News Weather</div><h1>{heading}<a href='#x'>¶</a></h1><p>Foxes run at night.</p>"
         "<aside class='related-links'><p>Ten cats you must see</p></aside></body>"
     )
     (page,) = read(tmp_path)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from indexes.knowledge.document import Block, Document
+from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.understanding import records
 from indexes.knowledge.understanding.records import Entry, related
 from retriever.types import Entity, Section
@@ -119,6 +121,17 @@ def test_rows_of_images_by_the_keys_of_things(key: str, backwards: bool) -> None
     assert [images(one) for one in found] == [[f"m{n}.jpg", f"m{n + 4}.jpg"] for n in range(4)]
 
 
+def test_tables_of_one_folder_may_refer_to_each_other(tmp_path: Path) -> None:
+    things = ["id,name,habitat", *(f"x{n},Animal {n},Woods" for n in range(4))]
+    (tmp_path / "occurrences.csv").write_text("\n".join(things))
+    media = ["coreid,identifier,view", *(f"x{n % 4},m{n}.jpg,side" for n in range(8))]
+    (tmp_path / "multimedia.csv").write_text("\n".join(media))
+    found = list(read_knowledge_base(tmp_path))
+    assert [entity.title for entity in found] == [f"Animal {n}" for n in range(4)]
+    assert [entity.image for entity in found] == [f"m{n}.jpg" for n in range(4)]
+    assert [[image.url for image in entity.images] for entity in found] == [[f"m{n + 4}.jpg"] for n in range(4)]
+
+
 def test_images_in_another_file_by_number() -> None:
     def entries() -> Iterator[Entry]:
         for n in range(5):
@@ -174,4 +187,3 @@ def test_of_many_rows_only_neighbors_are_merged(monkeypatch: pytest.MonkeyPatch)
     media = [{"shows": f"x{n}", "file": f"{n}.jpg"} for n in range(4)]
     assert len(read([*rows, *media])) == 8
     assert len(read([*rows, *({"parentid": f"x{n}", "file": f"{n}.jpg"} for n in range(4))])) == 8
-    assert len(read([{"parentid": f"x{n}", "file": f"{n}.jpg"} for n in range(4)] + rows)) == 4

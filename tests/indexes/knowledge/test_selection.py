@@ -1,4 +1,4 @@
-"""Which entries are read: patterns, one of several languages, and pages about a site."""
+"""Which files and entries are read: patterns, one of several languages, and pages about a site."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from indexes.knowledge.ledger import Ledger
 from indexes.knowledge.reading import read_knowledge_base
-from indexes.knowledge.ledger import Ledger as Losses
-from indexes.knowledge.selection import advice, other_languages, site_pages
-from indexes.knowledge.inspection import inspect_knowledge_base, text_lines
-from tests.fakes.images import write_image
+from indexes.knowledge.selection import other_languages, site_pages
 from tests.fakes.reading import written
 
 DOCUSAURUS = "i18n/fr/docusaurus-plugin-content-docs/current/fox.md"
@@ -58,23 +56,6 @@ def test_lists_and_pages_about_a_site() -> None:
     assert site_pages([*things, *pages, "keyboards/lily.md"]) == set(pages)
 
 
-def test_advice_names_the_options() -> None:
-    paths = [f"fish/{n}.html" for n in range(20)] + [f"articles/{n}.html" for n in range(5)] + ["about.html"]
-    shown = [True] * 20 + [False] * 6
-    assert list(advice(paths, shown)) == [
-        "1 of 26 entities may be lists or pages about the site, such as about.html; --skip pages leaves them out",
-        "5 entities have hardly any image, in articles; to read only the others: --only 'fish/*'",
-    ]
-    assert list(advice([f"content/{path}" for path in paths[:25]], shown[:25])) == [
-        "5 entities have hardly any image, in content/articles; to read only the others: --only 'content/fish/*'"
-    ]
-    assert (
-        not list(advice(paths[:25], [False] * 25))
-        and not list(advice(paths[:20], shown[:20]))
-        and not list(advice([], []))
-    )
-
-
 def notes(folder: Path) -> Path:
     for name in ("animals/fox", "animals/hen", "plants/iris", "about", "de/animals/fox", "drafts/elk"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -94,10 +75,10 @@ def notes(folder: Path) -> Path:
     ],
 )
 def test_chosen_notes(tmp_path: Path, names: dict[str, str], ids: list[str]) -> None:
-    losses = Losses()
-    assert [one.id for one in read_knowledge_base(notes(tmp_path), names=names, ledger=losses)] == ids
-    assert sum(loss.count for loss in losses.left_out.values() if loss.unit == "entities") == 6 - len(ids)
-    assert "words" not in {loss.unit for loss in losses.left_out.values()}  # what is not read is not counted in words
+    ledger = Ledger()
+    assert [one.id for one in read_knowledge_base(notes(tmp_path), names=names, ledger=ledger)] == ids
+    assert sum(loss.count for loss in ledger.left_out.values() if loss.unit == "entities") == 6 - len(ids)
+    assert "words" not in {loss.unit for loss in ledger.left_out.values()}  # what is not read is not counted in words
 
 
 def test_chosen_rows(tmp_path: Path) -> None:
@@ -117,19 +98,10 @@ def test_files_in_linked_folders_are_counted(tmp_path: Path) -> None:
     notes(tmp_path / "more")
     (kb / "linked").symlink_to(tmp_path / "more")
     (kb / "again").symlink_to(kb / "animals")  # read where they are
-    losses = Losses()
-    assert len(list(read_knowledge_base(kb, names={"only": "animals/*"}, ledger=losses))) == 2
-    ((count, example),) = [(one.count, one.example) for reason, one in losses.left_out.items() if "linked" in reason]
+    ledger = Ledger()
+    assert len(list(read_knowledge_base(kb, names={"only": "animals/*"}, ledger=ledger))) == 2
+    ((count, example),) = [(one.count, one.example) for reason, one in ledger.left_out.items() if "linked" in reason]
     assert count == 6 and example.startswith("linked leads to ")
-
-
-def test_inspection_says_what_is_not_read(tmp_path: Path) -> None:
-    write_image(notes(tmp_path) / "animals" / "fox.png", "red", 80)
-    said = "\n".join(text_lines(inspect_knowledge_base(tmp_path)))
-    assert "pages in de, also there in another language (--only 'de/*' reads them) 1 entity" in said
-    assert (
-        "1 of 5 entities may be lists or pages about the site, such as about.md; --skip pages leaves them out" in said
-    )
 
 
 @pytest.mark.parametrize("suffix", [".md", ".html"])
@@ -154,9 +126,9 @@ def test_rows_in_one_of_several_languages(tmp_path: Path) -> None:
         (tmp_path / language / "birds.json").write_text(f'[{{"name": "{name}"}}]')
         (tmp_path / language / "birds.xml").write_text(f"<birds><bird><name>{name}</name><id>1</id></bird></birds>")
     for format in ("jsonl", "xml"):
-        losses = Losses()
-        assert [one.title for one in read_knowledge_base(tmp_path, format, ledger=losses)] == ["Loon"]
-        assert any("pages in de" in reason for reason in losses.left_out)
+        ledger = Ledger()
+        assert [one.title for one in read_knowledge_base(tmp_path, format, ledger=ledger)] == ["Loon"]
+        assert any("pages in de" in reason for reason in ledger.left_out)
         found = read_knowledge_base(tmp_path, format, names={"only": "de/*"})
         assert [one.title for one in found] == ["Seetaucher"]
 
@@ -170,9 +142,9 @@ def test_the_option_for_another_language_reads_it(tmp_path: Path, name: str, pat
     for one in (name, other):
         (tmp_path / one).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / one).write_text(f"# {one}\n\nA bird.\n")
-    losses = Losses()
-    assert [one.title for one in read_knowledge_base(tmp_path, ledger=losses)] == [other]
-    (reason,) = [one for one in losses.left_out if "another language" in one]
+    ledger = Ledger()
+    assert [one.title for one in read_knowledge_base(tmp_path, ledger=ledger)] == [other]
+    (reason,) = [one for one in ledger.left_out if "another language" in one]
     assert f"(--only '{pattern}' reads them)" in reason
     found = read_knowledge_base(tmp_path, names={"only": pattern})
     assert [one.title for one in found] == [name]
