@@ -39,8 +39,8 @@ from indexes.builder.plan import BuildPlan, IndexDesign
 from indexes.builder.report import read_report
 from indexes.builder.summarizers import ExtractiveSummarizer
 from indexes.knowledge.knowledge_base import KnowledgeBase
-from indexes.labeled_images import LabeledImage
 from indexes.knowledge.sources import FolderImages
+from indexes.labeled_images import LabeledImage
 from indexes.live.articles import article_of
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex

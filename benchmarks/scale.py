@@ -44,10 +44,10 @@ from PIL import Image
 from benchmarks.frame import arguments, commit, write_report
 from benchmarks.made_up import FreeModels, write_knowledge_base
 from benchmarks.processes import Meter
+from indexes.article_images import MainImage
 from indexes.builder import build as building
 from indexes.builder.plan import BuildPlan
 from indexes.growing import release
-from indexes.article_images import MainImage
 from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.live.articles import Article
 from indexes.live.editor import Editor

@@ -89,7 +89,7 @@ class Articles(Sequence[Entity]):
 def to_row(entity: Entity) -> dict[str, Any]:
     """Returns an entity as a row of `entities.jsonl`."""
     sections = [{"title": one.title, "text": one.text, "index": one.index} for one in entity.sections]
-    others = {"names": list(entity.names)} if entity.names else {}
+    others: dict[str, Any] = {"names": list(entity.names)} if entity.names else {}
     if entity.source:
         others["source"] = entity.source
     return {

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from urllib.parse import unquote
 
 from indexes.decoding import opened
-from indexes.json_streams import has_lines, read_items, read_members, read_values, starts_with
 from indexes.ids import from_column
+from indexes.json_streams import has_lines, read_items, read_members, read_values, starts_with
 from indexes.knowledge.understanding.fields import folded, kind
 from retriever.wording import counted
 

@@ -13,10 +13,10 @@ from indexes.builder.build import build_index
 from indexes.builder.estimate import SAMPLE, Estimate, estimate_build
 from indexes.builder.plan import BuildPlan, IndexDesign
 from indexes.builder.summarizers import Summarizer
-from indexes.knowledge.understanding.fields import GUESSES, Names
-from indexes.knowledge.selection import ONLY, SKIP
 from indexes.knowledge.knowledge_base import KnowledgeBase, guess_format
+from indexes.knowledge.selection import ONLY, SKIP
 from indexes.knowledge.sources import given_images
+from indexes.knowledge.understanding.fields import GUESSES, Names
 from indexes.store.index import Index
 from indexes.workers import LocalWorkers, ModelName, Workers
 from omgm import parts

@@ -22,10 +22,9 @@ LABELED = 3.0
 """Nats that a value gains whose label has exactly the question's words."""
 AGREED = 0.5
 """What such a label adds to the gain by its meaning, as a share."""
-NAMED = 2.0
-"""Nats that a number gains before what the question counts, and a name behind the question's verb and "by"."""
-BINOMIAL = 12.0
-"""Nats that a value in the form of a species' name gains if the question asks for a Latin name."""
+NAMED, BINOMIAL = 2.0, 12.0
+"""Nats that a number gains before what the question counts, and a name behind the question's verb and "by"; that a
+value in the form of a species' name gains if the question asks for a Latin name."""
 _SPECIES = re.compile(r"\b(?:latin|binomial|scientific\w*|botanical|zoological)\b", re.IGNORECASE)
 _BINOMIAL = re.compile(r"(?<=[:=|] )[A-Z][a-z]+ (?:[x\u00d7] )?[a-z-]{3,}(?= *(?:$|[\n(,;.|]))")
 _SENTENCE_END = re.compile(
@@ -125,11 +124,8 @@ def best_span(
     flat = pairs.ravel()
     tried = np.argpartition(-flat, min(_TRIED, len(flat) - 1))[:_TRIED] if len(flat) else np.zeros(0, int)
     total = np.logaddexp(np.logaddexp.reduce(flat), null) if len(flat) else null
-    named, counted, fits = (
-        _folded(title),
-        bool(_HOW_MANY.search(question)),
-        kind_of_answer(question, f"{title} {heading}"),
-    )
+    named, counted = _folded(title), bool(_HOW_MANY.search(question))
+    fits = kind_of_answer(question, f"{title} {heading}")
     for place in tried[np.argsort(-flat[tried], kind="stable")]:
         if not np.isfinite(flat[place]):
             break

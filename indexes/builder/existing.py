@@ -7,9 +7,9 @@ import logging
 from collections.abc import Iterator
 from itertools import tee
 
+from indexes.article_images import MAIN_ONLY
 from indexes.builder.claim import UNKNOWN, check_inputs
 from indexes.builder.plan import BuildPlan
-from indexes.article_images import MAIN_ONLY
 from indexes.knowledge.sources import ImageSource, find_main
 from indexes.lines import Articles
 from indexes.store.generations import current_files

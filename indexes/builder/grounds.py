@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch.nn import functional
 
-from indexes.builder.stages import finite
 from indexes.article_images import GROUNDS
+from indexes.builder.stages import finite
 from retriever.borders import MARGIN
 from retriever.codecs import pool_tokens
 from retriever.images import ALPHA, GROUND

@@ -16,10 +16,6 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from indexes.builder.grounds import has_no_ground, key_vectors, on_grounds, section_tokens
-from indexes.builder.image_records import IMAGES, ImageRecord, ImageRecords, read_records
-from indexes.builder.stages import BuildRun, section_texts
-from indexes.growing import GrowingLines, GrowingRows, save_array
 from indexes.article_images import (
     GROUNDS,
     FurtherImages,
@@ -29,6 +25,10 @@ from indexes.article_images import (
     is_labeled,
     keys_with_tokens,
 )
+from indexes.builder.grounds import has_no_ground, key_vectors, on_grounds, section_tokens
+from indexes.builder.image_records import IMAGES, ImageRecord, ImageRecords, read_records
+from indexes.builder.stages import BuildRun, section_texts
+from indexes.growing import GrowingLines, GrowingRows, save_array
 from indexes.knowledge.sources import ImageSource, find_main, main_candidates, thumbnail, why_missing
 from indexes.lines import Articles, save_offsets
 from indexes.store.manifest import THUMBNAILS, keys_are_images

@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
-from indexes.builder.image_records import ImageRecords
 from indexes.article_images import ImageProblem, MainImage
-from indexes.knowledge.ledger import Ledger, warning_of
+from indexes.builder.image_records import ImageRecords
 from indexes.knowledge.bad_entries import LISTED, SkippedEntries
+from indexes.knowledge.ledger import Ledger, warning_of
 from indexes.knowledge.sources import advice_on
 from indexes.store.manifest import IMAGE_PROBLEMS, REPORT
 from retriever.files import as_line, replacing, write_json, write_whole

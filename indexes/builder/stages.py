@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from indexes.builder.given_vectors import GivenVectors
 from indexes.article_images import ImageUse
+from indexes.builder.given_vectors import GivenVectors
 from indexes.ids import hash_id, other_ids, save_ids
 from indexes.lines import Articles, offsets_path, save_offsets, to_row
 from indexes.store.manifest import Candidates

@@ -92,8 +92,8 @@ def _reader_of(path: Path) -> Reader:
     if advice := advice_on(named.suffix, named.stem):
         raise ValueError(f"{path}: {advice}")
     start = beginning_of(path)
-    every = readers()
-    by_name = (one for one in every if named.suffix.lower() in one.suffixes and one.recognizes(path, start))
+    every, plain = readers(), path.with_name(named.name)
+    by_name = (one for one in every if named.suffix.lower() in one.suffixes and one.recognizes(plain, start))
     by_content = (one for one in every if start and _is_content_of(one, path, start))
     if (reader := next(by_name, None) or next(by_content, None)) is None:
         if named.suffix.lower() == ".toml":

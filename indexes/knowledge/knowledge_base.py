@@ -9,11 +9,11 @@ from functools import cached_property
 from pathlib import Path
 
 from indexes.knowledge.bad_entries import MAX_BAD, SkippedEntries
+from indexes.knowledge.document import Document
+from indexes.knowledge.embedded import PREFIX, EmbeddedImages
 from indexes.knowledge.folder import contents_of
 from indexes.knowledge.groups import Groups
 from indexes.knowledge.ledger import Ledger
-from indexes.knowledge.document import Document
-from indexes.knowledge.embedded import PREFIX, EmbeddedImages
 from indexes.knowledge.readers import Folder, Reader
 from indexes.knowledge.readers.zim import zim_parts
 from indexes.knowledge.reading import read_knowledge_base

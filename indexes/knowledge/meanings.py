@@ -30,6 +30,7 @@ from retriever.images import ImageError
 from retriever.types import Entity
 
 _Read = tuple[Path, str, Document | Entity | ValueError]  # an entry with its file and its place
+_SMALL = 1 << 22  # most bytes of a table that others of its folder may refer to
 _ROWS = 50  # rows that determine which field is what
 _NO_PAGES = {
     "redirect": "pages that lead to others",
@@ -201,13 +202,14 @@ def _sources(reader: Reader, files: Sequence[Path]) -> Callable[[_Read], tuple[s
     These are a folder and a table in it, and for rows in files of their own the files of a folder, or of its siblings.
     """
     siblings = Counter(file.parent for file in files)
+    sizes = {file: file.stat().st_size if file.exists() else 0 for file in files if reader.of_rows}
 
     def source_of(entry: _Read) -> tuple[str, str]:
         file, place, _ = entry
         if not reader.of_rows:
             return "", ""
         if ": " in place.removeprefix(str(file)):
-            return str(file.parent), str(file)
+            return str(file.parent if sizes[file] <= _SMALL else file), str(file)
         folder = str(file.parent if siblings[file.parent] > 1 else file.parent.parent / "*")
         return folder, folder
 

@@ -14,6 +14,7 @@ from indexes.knowledge.identity import Identities, is_whole_file
 from indexes.knowledge.ledger import Ledger
 from indexes.knowledge.meanings import Images, Understood, meanings_of
 from indexes.knowledge.readers import Folder, Reader
+from indexes.knowledge.readers.rows import NO_ROWS
 from indexes.knowledge.readers.source_file import settings_in
 from indexes.knowledge.sections import DROPPED, DROPPED_BY_REFERENCE, divided, title_rule, without_lists
 from indexes.knowledge.selection import Selection, without_selection
@@ -153,6 +154,8 @@ class _Reading:
         if isinstance(meaning, str):
             if is_whole_file(place, path):
                 self._ledger.leave_out(meaning, path, 1, "files")
+                if meaning == NO_ROWS:
+                    self._identities.skip()
             else:
                 self._ledger.count(document, None, [(meaning, "")], [], place)
             return None

@@ -16,7 +16,7 @@ ONLY, SKIP = "only", "skip"
 PAGES = "pages"  # the pattern for pages that list others or are about the site (`site_pages`)
 OTHERS, SKIPPED = "entities other than those of --only", "entities of --skip"
 _LANGUAGES = re.compile(
-    "af|ar|bg|bn|ca|cs|cy|da|de|el|en|es|et|eu|fa|fi|fr|ga|gl|he|hi|hr|hu|hy|id|is|it|ja|ka|kk|km|ko|lt|lv|mk|ml|mn|mr"
+    "af|ar|az|be|bg|bn|ca|cs|cy|da|de|el|en|es|et|eu|fa|fi|fr|ga|gl|he|hi|hr|hu|hy|id|is|it|ja|ka|kk|km|ko|lt|lv|mk|ml|mn|mr"
     "|ms|my|nb|ne|nl|nn|no|pa|pl|ps|pt|ro|ru|sk|sl|sq|sr|sv|sw|ta|te|th|tl|tr|uk|ur|uz|vi|zh"
 )
 """Two-letter codes of languages that sites are in."""

@@ -13,15 +13,16 @@ _ADVICE = {
     (".xlsx", ".xls", ".ods", ".numbers"): "a spreadsheet; save it as CSV in UTF-8, one file per sheet",
     (".rst",): f"reStructuredText; build its pages, as with sphinx-build, or {_PANDOC}",
     (".adoc", ".asciidoc", ".asc"): "AsciiDoc; make pages of it, as with: asciidoctor --destination-dir pages {name}",
-    (".docx", ".odt", ".rtf", ".org", ".tex", ".textile", ".doc", ".fb2", ".mediawiki", ".creole", ".opml", ".typ"): (
-        f"a document; {_PANDOC}"
-    ),
+    (".docx", ".odt", ".rtf", ".org", ".tex", ".textile", ".doc", ".fb2"): f"a document; {_PANDOC}",
+    (".mediawiki", ".creole", ".opml", ".typ"): f"a document; {_PANDOC}",
     (".ipynb",): "a notebook; convert it to Markdown, as with: jupyter nbconvert --to markdown {name}",
     (".ttl", ".nt", ".n3", ".nq", ".trig"): "RDF; query it with SPARQL, and save the results as CSV or JSON",
     (".pdf",): "a PDF; convert it to Markdown or HTML",
     (".tid",): f"a tiddler; make pages, as with: {_TIDDLERS}",
     (".bib",): "a bibliography; make rows of it, as with: pandoc {name} --to csljson --output {stem}.json",
-    (".feather", ".arrow"): "a data frame; save it as Parquet, in pandas: read_feather('{name}').to_parquet('{stem}.parquet')",
+    (".feather", ".arrow"): (
+        "a data frame; save it as Parquet, in pandas: read_feather('{name}').to_parquet('{stem}.parquet')"
+    ),
     (".shp", ".gpkg"): "geodata; make GeoJSON of it, as with: ogr2ogr {stem}.geojson {name}",
     (".pkl", ".pickle"): "a pickle, which could run programs; save its data as JSON or Parquet",
     (".tar", ".tgz", ".7z", ".rar", ".xz", ".zst"): "an archive; unpack it, and name the file or the folder in it",

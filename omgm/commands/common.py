@@ -100,8 +100,8 @@ def _kb_formats() -> str:
 
 def reading_of(args: argparse.Namespace) -> dict[str, Any]:
     """Returns the options for reading the knowledge base: format, field names and tolerated share of bad entries."""
-    from indexes.knowledge.understanding.fields import parse_names
     from indexes.knowledge.selection import ONLY, SKIP
+    from indexes.knowledge.understanding.fields import parse_names
 
     chosen = {key: "\n".join(getattr(args, key)) for key in (ONLY, SKIP) if getattr(args, key)}
     given = {"kb_format": args.kb_format, "names": parse_names(args.names) | chosen}

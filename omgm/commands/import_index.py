@@ -66,8 +66,8 @@ def run(args: argparse.Namespace) -> None:
     kb = existing(args.kb, "--kb")
 
     from indexes.builder.given_vectors import GivenSummaries, GivenVectors, read_ids, read_summaries
-    from indexes.labeled_images import ImageTable
     from indexes.knowledge.sources import FolderImages
+    from indexes.labeled_images import ImageTable
     from omgm import indexing
     from retriever.files import sha256_of
 

@@ -73,8 +73,8 @@ def _known_sections(args: argparse.Namespace, wanted: set[str]) -> tuple[Section
         known = sections_in((index.entity(row) for row in rows if row is not None), wanted)
         return known, index.entity(0).id if len(index) else ""
     if args.kb is not None:
-        from indexes.knowledge.reading import read_knowledge_base
         from indexes.knowledge.bad_entries import MAX_BAD, SkippedEntries
+        from indexes.knowledge.reading import read_knowledge_base
         from indexes.progress import progress_bar
 
         reading, kb = reading_of(args), existing(args.kb, "--kb")

@@ -106,9 +106,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _of_articles(args: argparse.Namespace) -> Iterator[Entity]:
+    from indexes.knowledge.bad_entries import MAX_BAD, SkippedEntries
     from indexes.knowledge.knowledge_base import guess_format
     from indexes.knowledge.reading import read_knowledge_base
-    from indexes.knowledge.bad_entries import MAX_BAD, SkippedEntries
     from indexes.knowledge.sources import open_images
     from omgm.downloads.images.plan import remote_images
 

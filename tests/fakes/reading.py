@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.bad_entries import SkippedEntries
+from indexes.knowledge.reading import read_knowledge_base
 from retriever.types import Entity
 
 

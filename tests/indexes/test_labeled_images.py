@@ -14,8 +14,8 @@ from PIL import Image
 
 from indexes.builder.estimate import estimate_build
 from indexes.knowledge.reading import read_knowledge_base
-from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.knowledge.sources import FolderImages
+from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.live.articles import article_of
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex

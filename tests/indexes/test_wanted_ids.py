@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from indexes.knowledge.reading import read_knowledge_base
 from indexes.ids import WantedIds
+from indexes.knowledge.reading import read_knowledge_base
 from indexes.store.index import Index
 from retriever.types import Entity
 from tests.fakes.models import FakeEncoder, FakeSummarizer

@@ -29,7 +29,7 @@ _SHORT = 60  # characters of a text that may be a name
 _FEWEST = 5  # plain members of an object that is a row without a usual title
 _NAME_WORDS = 4  # most words in a name; longer text is a description
 _OTHERS = "objects in other lists"
-_REST = "values common.outside of the list"
+_REST = "values outside of the list"
 
 
 def _read(file: Path, folder: Folder) -> Iterator[Entry]:

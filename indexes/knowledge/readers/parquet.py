@@ -47,7 +47,7 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
                     yield f"{file}: row {number}", Document(values=json_value(row))
             if others:
                 yield str(file), outside(" ".join(others), "columns of bytes that are no images")
-    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # such as dates after the year 9999
         if isinstance(error, FileNotFoundError):
             raise
         raise ValueError(f"{file}: after row {number}: damaged, or not a Parquet file ({error})") from error

@@ -17,6 +17,7 @@ _IMAGE = re.compile(
     rb"\x89PNG|\xff\xd8\xff|GIF8|RIFF.{4}WEBP|BM.{4}\0{4}|II\*\0|MM\0\*|.{4}ftyp(?:avi|hei|mif)|\s*<(?:svg|\?xml|!--)",
     re.DOTALL,
 )
+NO_ROWS = "files without rows"
 _FRAME = ("data", "rows", "values")  # names for the rows of a data frame
 _USUAL = frozenset(folded(name) for names in GUESSES.values() for name in names)
 
@@ -70,7 +71,7 @@ def no_rows(value: Any, file: Path, folder: Folder, why: str) -> Entry:
     """
     if folder.is_alone:
         raise ValueError(f"{file}: {why}")
-    return str(file), outside(words_within(value), "files without rows")
+    return str(file), outside(words_within(value), NO_ROWS)
 
 
 def neighbors(file: Path, folder: Folder) -> list[Path]:

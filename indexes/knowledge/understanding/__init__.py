@@ -1,1 +1,1 @@
-"""What documents mean: which parts are furniture, sections, facts, images and ids. One understanding for all readers."""
+"""What documents mean: which parts are furniture, sections, facts, images and ids, once for all readers."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from indexes.knowledge.bad_entries import NoThing
-from indexes.knowledge.document import Block, Document, Heading, Part, Picture, Table
+from indexes.knowledge.document import Document, Heading, Part, Picture, Table
 from indexes.knowledge.embedded import embedded_name, is_embedded_image
 from indexes.knowledge.identity import is_whole_file
 from indexes.knowledge.image_rules import OWN_FILE, OWN_TABLE
@@ -57,8 +57,8 @@ class Context:
     """
 
     folder: str
-    shape: Shape = Shape()
-    furniture: Furniture = Furniture()
+    shape: Shape = field(default_factory=Shape)
+    furniture: Furniture = field(default_factory=Furniture)
     common: frozenset[str] = frozenset()
     drops: Callable[[str], bool] = lambda title: False
     keep_navigation: bool = False
@@ -99,12 +99,10 @@ def meaning_of(document: Document, place: str, path: str, context: Context) -> M
     if not title:
         title = _name_of(document, values, path, context, is_file=is_file)
     if not title:
-        missing = (
-            "no title" if "title" not in context.shape.names else f"field {context.shape.names['title']!r} is missing"
-        )
-        return NoThing(
-            f"{place}: {missing}; if it has another name, pass --map title=NAME; it has {fields_listed(document.values)}"
-        )
+        named = context.shape.names.get("title")
+        missing = f"field {named!r} is missing" if named else "no title"
+        fields = fields_listed(document.values)
+        return NoThing(f"{place}: {missing}; if it has another name, pass --map title=NAME; it has {fields}")
     article = _Article(document.base or path, title, context, is_page, words)
     article.read(parts, lead)
     sections = article.sections()

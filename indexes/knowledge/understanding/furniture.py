@@ -44,6 +44,9 @@ class Furniture(NamedTuple):
     sites: frozenset[str] = frozenset()
 
 
+NOTHING = Furniture()
+
+
 def furniture_of(documents: Sequence[Document], resolve: Callable[[str, str], str]) -> Furniture:
     """Returns what documents share: titles and lines on half of them, images on a tenth and at least three.
 
@@ -129,7 +132,7 @@ def edges(parts: Sequence[Part]) -> tuple[int, int]:
     return words[0], len(parts) if leads else words[-1] + 1
 
 
-def title_of(document: Document, furniture: Furniture = Furniture()) -> str:
+def title_of(document: Document, furniture: Furniture = NOTHING) -> str:
     """Returns the title of a page, without the name of its site; "" if neither its syntax nor a heading says one."""
     headings = [part.text for part in document.parts if isinstance(part, Heading) and part.level == 1 and part.text]
     headings = [text for text in (*headings, document.title) if text and text not in furniture.titles]

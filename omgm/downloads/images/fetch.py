@@ -17,8 +17,8 @@ from urllib.robotparser import RobotFileParser
 from weakref import WeakValueDictionary
 
 from indexes.knowledge.sources import thumbnail
-from indexes.svg import load_any
 from indexes.progress import progress_bar
+from indexes.svg import load_any
 from omgm.downloads.images.journal import Journal, WantedImage, unfinished
 from omgm.downloads.images.plan import make_plan
 from omgm.downloads.images.reasons import Failure

@@ -12,13 +12,12 @@ import pytest
 import torch
 from PIL import Image
 
+from indexes.article_images import FurtherImages, ImageUse, MainImage, choose_further
 from indexes.builder.estimate import estimate_build
 from indexes.builder.image_records import ImageRecords
 from indexes.builder.report import read_report
 from indexes.builder.stages import section_texts
 from indexes.knowledge import sources
-from indexes.article_images import FurtherImages, ImageUse, MainImage, choose_further
-from indexes.svg import load_any
 from indexes.lines import save_offsets
 from indexes.store.entity_index import open_search
 from indexes.store.index import Index
@@ -27,6 +26,7 @@ from indexes.store.manifest import FILES, IMAGE_OWNERS, OWNERS
 from indexes.store.recall import HeldOutQueries
 from indexes.store.search import BestKeySearch, best_of_each
 from indexes.store.search_kinds import write_search
+from indexes.svg import load_any
 from omgm.profile import load_profile
 from retriever.pipeline import Retriever
 from retriever.protocols import Step

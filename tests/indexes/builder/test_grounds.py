@@ -10,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from indexes.builder.grounds import COLORS, has_no_ground, key_vectors, on_grounds, section_tokens
 from indexes.article_images import GROUNDS
+from indexes.builder.grounds import COLORS, has_no_ground, key_vectors, on_grounds, section_tokens
 from indexes.store.generations import current_files
 from retriever.borders import trim
 from retriever.images import ALPHA, load_image, prepare_image

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from indexes.builder.report import counts_of, image_problem, problem_lines, read_problems, read_report, write_report
 from indexes.article_images import MainImage
+from indexes.builder.report import counts_of, image_problem, problem_lines, read_problems, read_report, write_report
 from retriever.types import Entity
 
 SKIPPED = {"skipped": {"count": 0, "of": 1500, "entries": []}}

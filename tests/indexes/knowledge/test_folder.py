@@ -112,7 +112,8 @@ def test_a_catalog_is_read_whatever_stands_beside_it(tmp_path: Path, write) -> N
     put(tmp_path / "package.json", '{"name": "app", "version": "1.0.0", "description": "An app that shows things."}')
     put(tmp_path / "prompt.md", "# Remarks\n\nHow these were written down: in the evening.\n")
     put(tmp_path / "web/index.html", "<html><title>App</title><body><div id=root></div></body></html>")
-    put(tmp_path / "web/templates/thing.html", "<html><body>{{ thing.name }} {% block text %}{% endblock %}</body></html>")
+    page = "<html><body>{{ thing.name }} {% block text %}{% endblock %}</body></html>"
+    put(tmp_path / "web/templates/thing.html", page)
     put(tmp_path / "papers/letter.docx", b"PK")
     beside = read(tmp_path)
     assert {title: beside[title] for title in NAMES} == alone
@@ -142,7 +143,8 @@ def test_copies_in_another_folder_are_left_out(tmp_path: Path) -> None:
 
 
 def test_one_bad_entry_is_not_the_end_of_a_small_table(tmp_path: Path) -> None:
-    table = put(tmp_path / "t.csv", "id,title,text\n" + "".join(f"{n},Thing {n},Text.\n" for n in range(19)) + "a,b,c,d\n")
+    rows = "".join(f"{n},Thing {n},Text.\n" for n in range(19))
+    table = put(tmp_path / "t.csv", f"id,title,text\n{rows}a,b,c,d\n")
     skipped = SkippedEntries()
     assert len(list(read_knowledge_base(table, skipped=skipped))) == 19
     assert (skipped.count, skipped.total) == (1, 20)
@@ -166,7 +168,8 @@ def test_data_in_a_program_is_named(tmp_path: Path) -> None:
     as_notes(tmp_path)
     things = "\n".join(f"  {{\n    name: 'Thing {n}',\n    text: 'It is blue.',\n  }}," for n in range(40))
     put(tmp_path / "src/things.js", f"export const things = [\n{things}\n];\n")
-    put(tmp_path / "src/app.js", "import { things } from './things';\nfor (const thing of things) {\n  draw(thing);\n}\n")
+    code = "import { things } from './things';\nfor (const thing of things) {\n  draw(thing);\n}\n"
+    put(tmp_path / "src/app.js", code)
     assert [count for reason, count in left_out(tmp_path).items() if "*.js" in reason] == [1]
 
 

@@ -18,6 +18,7 @@ from indexes.knowledge.sections import (
     outlined,
     parts_of,
     split_article,
+    split_text,
     title_rule,
     without_below,
 )
@@ -174,3 +175,14 @@ def test_what_is_below_a_section_that_is_dropped() -> None:
     assert list(without_below(sections, lambda title: title == "Notes")) == [
         *(("Notes", "a"), ("Notes", "b"), ("", ""), ("Diet", "d"), ("", "")),
     ]
+
+
+def test_a_text_without_headings_is_divided() -> None:
+    paragraphs = ["a " * 100, "b " * 150, "c", "d " * 300, "e"]
+    parts = list(split_text("T", "\n\n".join(paragraphs)))
+    assert [(title, len(text.split())) for title, text in parts] == [("T", 250), ("T", 250), ("T", 52)]
+    assert " ".join(text for _, text in parts).split() == " ".join(paragraphs).split()
+    assert list(split_text("T", " \n")) == []
+    assert list(split_text("T", "== A ==\nx\n==B==\n")) == [("A", "x")]
+    chinese = ["一" * 100, "二" * 150, "三。"]  # characters count, since no spaces do
+    assert list(split_text("T", "\n".join(chinese))) == [("T", "\n".join(chinese[:2])), ("T", chinese[2])]

@@ -208,8 +208,7 @@ def test_entities_that_are_not_in_the_file_stay_unless_pruned(world: World, caps
     assert index(world, "add", kb, "--images", world.images) == 0
     assert (
         f"1 entity of the index not among those read from {kb}; they stay "
-        "(--prune with the whole removes those that it had)"
-        in capsys.readouterr().out
+        "(--prune with the whole removes those that it had)" in capsys.readouterr().out
     )
     kb.write_text(json.dumps(as_row(article("a"))) + '\n{"id": "kb/b"}\n', encoding="utf-8")
     assert index(world, "add", kb, "--images", world.images, "--prune", "--max-bad", "0.5") == 0

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.knowledge_base import guess_format, name_of
 from indexes.knowledge.reading import read_knowledge_base
 from retriever.types import ArticleImage, Section
@@ -87,14 +88,13 @@ def test_parquet_has_the_fields_of_jsonl(tmp_path: Path) -> None:
     ("rows", "message"),
     [
         ([ROWS[0], ROWS[1] | {"title": None}], r"row 2 \('b'\): field 'title' is missing"),
-        ([{"title": "t", "sections": []}], "row 1: field 'id' is missing"),
-        ([ROWS[0], ROWS[1], ROWS[0]], r"row 3 \('a'\).*second time"),
+        ([{"title": "t", "sections": []}], "row 1.*field 'id' is"),
     ],
 )
 def test_parquet_errors_name_the_row(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
     path = write_parquet(tmp_path / "kb.parquet", rows)
-    with pytest.raises(ValueError, match=r"kb\.parquet: " + message):
-        list(read_knowledge_base(path))
+    with pytest.raises(ValueError, match=r"kb\.parquet: .*" + message):
+        list(read_knowledge_base(path, skipped=SkippedEntries(0)))
 
 
 def test_damaged_parquet(tmp_path: Path) -> None:
@@ -114,5 +114,5 @@ def test_parquet_of_another_encoding(tmp_path: Path) -> None:
     offsets = np.array([0, 1, 3], np.int32)
     ids = pyarrow.StringArray.from_buffers(2, pyarrow.py_buffer(offsets), pyarrow.py_buffer(data))
     parquet.write_table(pyarrow.table({"id": ids}), tmp_path / "kb.parquet")
-    with pytest.raises(ValueError, match=r"kb\.parquet: after row 0: not UTF-8"):
+    with pytest.raises(ValueError, match=r"kb\.parquet: after row 0: damaged"):
         list(read_knowledge_base(tmp_path / "kb.parquet"))
