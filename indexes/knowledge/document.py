@@ -84,8 +84,8 @@ class Document:
 
     Attributes:
         parts: Its headings, blocks and tables, in order.
-        values: Its labeled values, of JSON's types: front matter, the fields of a row, an infobox. What a value is, such
-            as a title, is found out later; so is whether it names a picture or holds HTML.
+        values: Its labeled values, of JSON's types: front matter, the fields of a row, an infobox. What a value is, as
+            a title, is decided later, and so is whether it names a picture or holds HTML.
         settings: Labeled texts for programs, such as `<meta>` tags, that are no facts.
         id: What the file calls it: the key of an object, the path of a page in an archive, "" if it says nothing.
         title: The title that its syntax marks, such as `<title>`; "" if it is a value, a heading, or missing.

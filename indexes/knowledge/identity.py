@@ -1,9 +1,13 @@
-"""The ids of the entities of one reading: each its own, and the same for the same thing however often it is read."""
+"""What entities are called: ids of their own, the same for the same thing however often it is read; names of files."""
 
 from __future__ import annotations
 
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from indexes.ids import SeenHashes, hash_id
 from retriever.texts import is_unicode
@@ -83,3 +87,32 @@ def _bad_unicode(entity: Entity) -> str:
     bad = (f"field {field!r}" for field, values in texts.items() if not all(map(is_unicode, values)))
     sections = (f"section {one.title!r}" for one in entity.sections if not is_unicode(f"{one.title}{one.text}"))
     return next(bad, "") or next(sections, "")
+
+
+_UNNAMED = ("index", "_index", "readme")
+"""Names of files that are named by their folder instead."""
+
+
+def note_title(path: str, folder_name: str, common: frozenset[str] = frozenset()) -> str:
+    """Returns the title of a note without one: the name of its file in words, as GitHub wikis write `Gold-Pan`.
+
+    Args:
+        path: Its path in the knowledge base.
+        folder_name: The name of the knowledge base's folder.
+        common: Names of files that say nothing (`common_names`).
+    """
+    name = named_by(path, folder_name, common)
+    return name if re.search(r"\s", name) else re.sub(r"(?<=[^\W\d_])[-_]+(?=\w)|(?<=\w)[-_]+(?=[^\W\d_])", " ", name)
+
+
+def common_names(files: Sequence[Path]) -> frozenset[str]:
+    """Returns the file name that most notes share, in lower case, as where each thing has its folder."""
+    counts = Counter(file.stem.casefold() for file in files)
+    return frozenset(name for name, count in counts.items() if count > max(len(files) / 2, 1))
+
+
+def named_by(path: str, folder_name: str, common: frozenset[str] = frozenset()) -> str:
+    """Returns the name of a note: its file's, or its folder's if the file is an index or has a common name."""
+    parts = posixpath.splitext(path)[0].split("/")
+    says_nothing = parts[-1].lower() in _UNNAMED or parts[-1].casefold() in common
+    return [folder_name, *parts][-2] if says_nothing else parts[-1]

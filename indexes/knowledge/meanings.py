@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 from indexes.knowledge.bad_entries import unreadable
 from indexes.knowledge.document import Document
-from indexes.knowledge.identity import is_whole_file
+from indexes.knowledge.identity import common_names, is_whole_file
 from indexes.knowledge.image_names import is_remote, plain_path
 from indexes.knowledge.readers import Entry, Folder, Reader
-from indexes.knowledge.readers.markdown import common_names
 from indexes.knowledge.readers.published import own_entity
 from indexes.knowledge.selection import split_language
 from indexes.knowledge.sources import FolderImages, ImageSource

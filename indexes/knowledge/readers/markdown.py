@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from markdown_it import MarkdownIt
 from indexes.decoding import encoding_of
 from indexes.knowledge.document import Document, Heading, Part
 from indexes.knowledge.embedded import embedded_name
+from indexes.knowledge.identity import common_names, named_by
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.dialects import components, directives, embeds, html_blocks, obsidian, pandoc, templates
 from indexes.knowledge.readers.front_matter import read_note
@@ -26,34 +26,8 @@ _DIALECTS = (embeds, obsidian, components, templates, html_blocks, directives, p
 """In the order in which their rules rewrite a text."""
 _DEEPEST = 100  # lists and quotations in each other
 _DATA = re.compile(r"data:image/[\w.+-]+(?:;[\w.=-]+)*;base64,[A-Za-z0-9+/=_%-]{100,}")
-_UNNAMED = ("index", "_index", "readme")
-"""Names of files that are named by their folder instead."""
 _NO_NOTES = frozenset({"robots", "humans", "llms", "requirements", "constraints", "classes", "labels"})
 """Text files for programs."""
-
-
-def note_title(path: str, folder_name: str, common: frozenset[str] = frozenset()) -> str:
-    """Returns the title of a note without one: the name of its file in words, as GitHub wikis write `Gold-Pan`.
-
-    Args:
-        path: Its path in the knowledge base.
-        folder_name: The name of the knowledge base's folder.
-        common: Names of files that say nothing (`common_names`).
-    """
-    name = _named_by(path, folder_name, common)
-    return name if re.search(r"\s", name) else re.sub(r"(?<=[^\W\d_])[-_]+(?=\w)|(?<=\w)[-_]+(?=[^\W\d_])", " ", name)
-
-
-def common_names(files: Sequence[Path]) -> frozenset[str]:
-    """Returns the file name that most notes share, in lower case, as where each thing has its folder."""
-    counts = Counter(file.stem.casefold() for file in files)
-    return frozenset(name for name, count in counts.items() if count > max(len(files) / 2, 1))
-
-
-def _named_by(path: str, folder_name: str, common: frozenset[str]) -> str:
-    parts = posixpath.splitext(path)[0].split("/")
-    says_nothing = parts[-1].lower() in _UNNAMED or parts[-1].casefold() in common
-    return [folder_name, *parts][-2] if says_nothing else parts[-1]
 
 
 def _recognizes(path: Path, start: bytes) -> bool:
@@ -106,7 +80,7 @@ def _title_in_vault(name: str, folder: Folder) -> str:
     """Returns the title of a note in a vault of Obsidian, where it is the name of its file, or ""."""
     if not (folder.root / ".obsidian").is_dir():
         return ""
-    title = _named_by(name, folder.root.resolve().name, _common_in(folder))
+    title = named_by(name, folder.root.resolve().name, _common_in(folder))
     return title if any(map(str.isalpha, title)) else ""
 
 

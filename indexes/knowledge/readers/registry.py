@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from indexes.decoding import opened
 from indexes.knowledge.readers import Reader
-from indexes.knowledge.readers.database import DATABASE
-from indexes.knowledge.readers.epub import EPUB
-from indexes.knowledge.readers.html import WEBSITE
-from indexes.knowledge.readers.json_rows import JSON_ROWS
-from indexes.knowledge.readers.markdown import MARKDOWN
-from indexes.knowledge.readers.mediawiki import MEDIAWIKI
-from indexes.knowledge.readers.parquet import PARQUET
-from indexes.knowledge.readers.published import EVQA, INFOSEEK, WIKI6M
-from indexes.knowledge.readers.source_file import HUGGINGFACE
-from indexes.knowledge.readers.table import TABLE
-from indexes.knowledge.readers.xml_rows import XML_ROWS
-from indexes.knowledge.readers.zim import ZIM
 
 GROUP = "omgm.readers"
 """The group of entry points that name the readers of other packages."""
 BEGINNING = 4096  # bytes of a file that tell what it is
 _OWN = (
-    *(ZIM, EPUB, EVQA, INFOSEEK, WIKI6M, JSON_ROWS, MEDIAWIKI, WEBSITE, XML_ROWS, PARQUET, DATABASE, HUGGINGFACE),
-    *(TABLE, MARKDOWN),  # a text file with columns is a table
+    *("zim:ZIM", "epub:EPUB", "published:EVQA", "published:INFOSEEK", "published:WIKI6M", "json_rows:JSON_ROWS"),
+    *("mediawiki:MEDIAWIKI", "html:WEBSITE", "xml_rows:XML_ROWS", "parquet:PARQUET", "database:DATABASE"),
+    *("source_file:HUGGINGFACE", "table:TABLE", "markdown:MARKDOWN"),  # a text file with columns is a table
 )
+"""This project's readers, in the form of entry points: modules here and the names of the values in them.
+
+They are imported when a knowledge base is read, not with this module, so that a service or a training needs no parser.
+"""
 
 
 @cache
@@ -37,13 +30,15 @@ def readers() -> tuple[Reader, ...]:
     Raises:
         ValueError: An entry point does not name a `Reader`.
     """
-    others = []
-    for point in entry_points(group=GROUP):
-        reader = point.load()
-        if not isinstance(reader, Reader):
-            raise ValueError(f"entry point {point.name!r} of {GROUP}: expected a Reader, got {type(reader).__name__}")
-        others.append(reader)
-    return (*others, *_OWN)
+    points = [*entry_points(group=GROUP), *(EntryPoint(name, f"{__package__}.{name}", GROUP) for name in _OWN)]
+    return tuple(map(_loaded, points))
+
+
+def _loaded(point: EntryPoint) -> Reader:
+    reader = point.load()
+    if not isinstance(reader, Reader):
+        raise ValueError(f"entry point {point.name!r} of {GROUP}: expected a Reader, got {type(reader).__name__}")
+    return reader
 
 
 def reader_named(name: str) -> Reader:

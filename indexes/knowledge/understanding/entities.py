@@ -11,9 +11,8 @@ from pathlib import PurePosixPath
 from indexes.knowledge.bad_entries import NoThing
 from indexes.knowledge.document import Document, Heading, Part, Picture, Table
 from indexes.knowledge.embedded import embedded_name, is_embedded_image
-from indexes.knowledge.identity import is_whole_file
+from indexes.knowledge.identity import is_whole_file, note_title
 from indexes.knowledge.image_rules import OWN_FILE, OWN_TABLE
-from indexes.knowledge.readers.markdown import note_title
 from indexes.knowledge.sections import outlined, split_article, split_text, without_below
 from indexes.knowledge.understanding.facts import as_sections, facts_of
 from indexes.knowledge.understanding.fields import looks_like_image
@@ -107,9 +106,9 @@ def meaning_of(document: Document, place: str, path: str, context: Context) -> M
     article.read(parts, lead)
     sections = article.sections()
     if not any(text.strip() for _, text in sections):
-        sections[:1] = [pair for name, text in values.text for pair in split_text(name or title, text)]
+        sections[:1] = [pair for _, text in values.text for pair in split_text(title, text)]
     else:
-        sections += [(name or "Description", text) for name, text in values.text]
+        sections += values.text  # what a note says of itself beside its text
     facts = as_sections(values.facts, context.shape.sections)
     written = [(_named(url, path, context, bool(parts)), caption) for url, caption in values.images]
     return Meaning(

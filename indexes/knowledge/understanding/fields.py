@@ -208,7 +208,7 @@ def texts(row: object, field: str, where: str, required: bool = True) -> list[st
 
 
 def check_text(value: object, where: str, field: str) -> str:
-    """Returns a text; raises as `text`, also for unpaired surrogates, which JSON can express but no tokenizer accepts."""
+    """Returns a text; raises as `text`, also for unpaired surrogates, which JSON can express but no tokenizer takes."""
     if not isinstance(value, str):
         raise ValueError(f"{where}: field {field!r}: expected text, but found {kind(value)}")
     try:

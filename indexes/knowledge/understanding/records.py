@@ -42,12 +42,10 @@ _PARENTS = frozenset({"parentid", "parentobjectid", "parentidentifier", "parent"
 _REFERENCES = frozenset({"id", "ids", "ref", "refs", "key", "keys", "parent", "handle", "code", "thumbnail"})
 """Last words of the names of fields whose numbers are keys, not counts."""
 _NOTHING = ("", "0", "-1")
-_LONGEST_KEY, _MOST_KEYS = 64, 100
-_KEY = re.compile(r"[^\s,;|]+")
-_SENTENCE, _WORDS = 60, 8  # fewest characters and words of a text that a record has of its own
+_KEY, _MOST_KEYS = re.compile(r"[^\s,;|]{1,64}"), 100
+_SENTENCE = 60  # fewest characters of a text that a record has of its own
 _MOST = 0.8  # share of records of one kind that must be alike
 _SHARED = 3  # most owners of a part on average; what more of them share is a category
-_LEVELS = 5
 
 
 def related(entries: Iterable[Entry], names: Names) -> Iterator[Entry]:
@@ -138,7 +136,7 @@ def _parents(rows: Rows, names: Names) -> Iterator[tuple[int, int]]:
         is_part = (_is_image(row) and not _is_image(rows[parent])) or not has_title(row, names)
         above |= {number: parent} if parent != number and is_part else {}
     for number, whole in above.items():
-        for _ in range(_LEVELS):
+        for _ in range(5):  # levels of parts of parts
             whole = above.get(whole, whole)
         if whole != number:
             yield number, whole
@@ -156,8 +154,7 @@ def _parts_by_reference(places: Sequence[str], rows: Rows, names: Names) -> dict
     """Returns the rows that are parts of others, with these: they have an image, but no text of their own.
 
     A field refers to another, its key, if all of its values are values of the key, and those of the key are each one
-    row's. The records on both sides must be others: rows that name rows of their own kind, such as the next one, remain
-    what they are.
+    row's. Rows that name rows of their own kind, such as the next one, remain what they are.
     """
     columns, keys = _columns(places, rows)
     owners: dict[int, list[int]] = {}
@@ -197,7 +194,7 @@ def _keys_in(value: Any) -> list[str] | None:
         return [str(value)]
     if isinstance(value, str):
         value = value.strip()
-        return [value] if len(value) <= _LONGEST_KEY and _KEY.fullmatch(value) else None
+        return [value] if _KEY.fullmatch(value) else None
     if isinstance(value, list) and 0 < len(value) <= _MOST_KEYS:
         keys = [_keys_in(item) if isinstance(item, str | int) else None for item in value]
         return None if None in keys else [key for several in keys if several for key in several]
@@ -253,47 +250,50 @@ def _are_parts(parts: set[int], owners: set[int], rows: Rows, names: Names) -> b
 
 
 def _has_image(row: Mapping[str, Any]) -> bool:
-    items = (item for value in row.values() for item in (value if isinstance(value, list) else [value]))
+    items = chain.from_iterable(value if isinstance(value, list) else [value] for value in row.values())
     return any(isinstance(item, str) and bool(pictures_in(item)) for item in items)
 
 
 def _has_text(row: Mapping[str, Any]) -> bool:
     texts = (value for value in row.values() if isinstance(value, str) and len(value) >= _SENTENCE)
-    return any(len(text.split()) >= _WORDS for text in texts)
+    return any(len(text.split()) >= 8 for text in texts)  # unlike an address
 
 
 def _joined(entries: Iterable[Entry], names: Names) -> Iterator[Entry]:
     """Yields entries, rows merged with those that continue them."""
-    last: tuple[str, Document] | None = None
+    rows = list[tuple[str, Document]]()
     for where, entry in entries:
-        if last is not None and _is_row(entry) and _goes_on(last[1].values, entry.values, names):
-            values = dict(last[1].values)
-            values |= {name: _both(values.get(name), value) for name, value in entry.values.items()}
-            last = last[0], replace(last[1], values=values)
+        if rows and _is_row(entry) and _goes_on(rows[0][1].values, entry.values, names):
+            rows.append((where, entry))
             continue
-        if last is not None:
-            yield last
-        last = (where, entry) if _is_row(entry) else None
-        if last is None:
-            yield where, entry
-    if last is not None:
-        yield last
+        yield from [_merged(rows)] if rows else []
+        rows = [(where, entry)] if _is_row(entry) else []
+        yield from [] if rows else [(where, entry)]
+    if rows:
+        yield _merged(rows)
 
 
-def _goes_on(before: Mapping[str, Any], row: Mapping[str, Any], names: Names) -> bool:
-    titles = [next(texts_in(field_of(values, "title", names)[1]), None) for values in (before, row)]
+def _goes_on(first: Mapping[str, Any], row: Mapping[str, Any], names: Names) -> bool:
+    titles = [next(texts_in(field_of(values, "title", names)[1]), None) for values in (first, row)]
     if titles[0] is None or (titles[1] is not None and titles[0] != titles[1]):
         return False
-    ids = [scalar_of(field_of(values, "id", names)[1]) for values in (before, row)]
+    ids = [scalar_of(field_of(values, "id", names)[1]) for values in (first, row)]
     if any(ids):
         return ids[0] == ids[1]
-    filled = {name: value for name, value in row.items() if value not in (None, "", [])}
-    new = [value for name, value in filled.items() if _both(before.get(name), value) != before.get(name)]
+    new = [value for name, value in row.items() if value not in (None, "", [], first.get(name))]
     return titles[0] == titles[1] and bool(new) and all(looks_like_image(str(value)) for value in new)
 
 
-def _both(first: Any, second: Any) -> Any:
-    """Returns the values of a field in two rows: a list if there are several."""
-    values = [item for value in (first, second) for item in (value if isinstance(value, list) else [value])]
-    values = [value for number, value in enumerate(values) if value not in (None, "", *values[:number])]
-    return values if len(values) > 1 else next(iter(values), None)
+def _merged(rows: Sequence[tuple[str, Document]]) -> tuple[str, Document]:
+    """Returns rows of one thing as one; a field with several values has a list of them."""
+    (where, first), *others = rows
+    if not others:
+        return where, first
+    fields = defaultdict[str, dict[str, Any]](dict)
+    for _, row in rows:
+        for name, value in row.values.items():
+            items = value if isinstance(value, list) else [value]
+            fields[name] |= {repr(item): item for item in items if item is not None and item != ""}
+    listed: dict[str, list[Any]] = {name: [*items.values()] for name, items in fields.items()}
+    values = {name: items if len(items) > 1 else [*items, None][0] for name, items in listed.items()}
+    return where, replace(first, values=values)

@@ -50,8 +50,7 @@ _IS_FILE = word_list("url src href path file filename contenturl large original 
 _KINDS = ("type", "@type", "format", "medium", "mimeType", "mime_type", "encodingFormat")
 _ADDRESSES = ("url", "contentUrl", "content_url", "@id", "id", "src", "href", "source", "identifier")
 _PERSON = " (person)"  # ends the path of a field in an object that is a person
-_SENTENCE = 60
-"""Fewest characters of a text about the thing beside an image; photographers, views and places are shorter."""
+_SENTENCE = 60  # fewest characters of a text about the thing beside an image; photographers and views are shorter
 _DEEPEST = 20
 _BY_SIZE = (
     word_list("thumb thumbs thumbnail thumbnails small mini preview lowres tiny th sm xs"),

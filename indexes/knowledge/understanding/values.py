@@ -15,6 +15,7 @@ from indexes.knowledge.understanding.facts import (
     facts_of,
     has_parts,
     is_reference,
+    label_of,
     leaves,
     plain,
     plain_title,
@@ -45,7 +46,7 @@ class Understood:
         title: The title, "" if there is none.
         url: The address of the thing's page.
         names: Other titles and names.
-        text: (section's title, text) of the fields that are text, "" as the title for text under the thing's own.
+        text: The text, with "" for the thing's own title, or of a note with the label of its field.
         facts: (label, value) of all other values, in order.
         images: (path or URL as written, caption), the main one first.
         named_after: Short values that image files may be called after, with the names of their fields.
@@ -111,7 +112,7 @@ def understood(values: Mapping[str, Any], shape: Shape, where: str) -> Understoo
         title=title,
         url=_address(url),
         names=tuple(dict.fromkeys(name for name in chain(titles[1:], *aliases.values()) if name != title)),
-        text=[("", body)] if (body := plain(text_in(text))) else [],
+        text=[(label_of(text_name) if shape.is_note else "", body)] if (body := plain(text_in(text))) else [],
         facts=facts,
         images=list(images.captions.items()),
         named_after=tuple(_short_values({name: value for name, value in values.items() if name != PARTS})),

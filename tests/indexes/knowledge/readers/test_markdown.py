@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from indexes.knowledge.document import Block, Cell, Document, Heading, Picture, Table
 from indexes.knowledge.embedded import embedded_name
+from indexes.knowledge.identity import common_names, note_title
 from indexes.knowledge.readers import Folder
-from indexes.knowledge.readers.markdown import MARKDOWN, common_names, note_title
+from indexes.knowledge.readers.markdown import MARKDOWN
 from indexes.knowledge.reading import read_knowledge_base
 from retriever.types import ArticleImage, Section
 from tests.indexes.knowledge.readers.test_dialects import documents, text_of

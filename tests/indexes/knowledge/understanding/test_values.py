@@ -308,7 +308,7 @@ def test_front_matter_has_settings_links_and_aliases() -> None:
     assert {"post", "2020-01-02", "true", "never"} <= set(dropped(fox)["settings"])
     page = note(description="A tale.", license="CC0", see="b/c.md", is_open=True, rating="9", cover="![[cover.png]]")
     assert (page.title, page.text, facts(page), images(page)) == (
-        *("", [("", "A tale.")], ["Rating: 9"], ["cover.png"]),
+        *("", [("Description", "A tale.")], ["Rating: 9"], ["cover.png"]),
     )
     assert "b/c.md" in str(page.left_out)
     hugo = note(title="The Tower", resources=[{"src": "a.png"}, {"src": "img/cover.png", "name": "cover"}])
