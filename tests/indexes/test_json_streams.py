@@ -68,7 +68,7 @@ MESSAGES: list[tuple[Callable[[Path], Iterable[Any]], str, str]] = [
     (read_items, '[{"title": "Fox",}]', "item 1: line 1: a comma before '}', which JSON does not allow; remove it"),
     (read_items, '[{"title": "Fox"},\n]', "after item 1: line 2: a comma before ']', which JSON does not allow"),
     (read_items, '[{"title": "Fox"}\n\n{}]', r"after item 1: line 3: expected ',' or ']', but found an object"),
-    (read_items, '[{"title": "Fo', "item 1: line 1: Unterminated string.*at the file's end: is it cut short"),
+    (read_items, '[{"title": "Foxe', "item 1: line 1: Unterminated string.*at the file's end: is it cut short"),
     (read_items, "[1] 2", "after item 1: line 1: expected nothing after the list, but found '2'"),
     (read_items, '[{"a": 1, "a": 2}]', "item 1: line 1: the key 'a' occurs twice in one object"),
     (read_items, "[" * 200_000, "item 1: line 1: nested too deeply"),

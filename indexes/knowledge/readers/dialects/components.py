@@ -29,7 +29,7 @@ _LABELS = (
 )
 _TEXTS = rf"{_LABELS}|value|text|desc\w*|caption|answer|definition|summary|content|"
 _SETTINGS = (
-    r"(?i)class|style|id|type|variant|kind|size|colou?r|icon\w*|href|to|src\w*|url|link|target|rel|lang(uage)?|slot|theme"
+    r"(?i)class|style|id|type|variant|kind|size|colou?r|icon\w*|href|to|src\w*|url|link|target|rel|lang|language|slot|theme"
     r"|layout|align\w*|client.*|data-.*|on[a-z]+|\w+(class|name|id|color|icon|path|url)|path|file|code|width|height"
 )
 
