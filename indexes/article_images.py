@@ -23,7 +23,6 @@ class ImageUse(NamedTuple):
     keys: int = 1  # most image keys per entity, not counting labeled images; 1 means the main image only
     sections: bool = False  # whether a section's tokens use its own image, if it has one, instead of the main image
     labeled: bool = False  # whether all labeled images are used: as keys and, with a fusion encoder, by their tokens
-    trimmed: bool = False  # whether models read images without uniform borders, as they read those of questions
 
 
 MAIN_ONLY = ImageUse()

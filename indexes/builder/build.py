@@ -102,7 +102,6 @@ def _inputs(plan: BuildPlan) -> Inputs:
         search="" if design.search == "auto" else design.search,  # the number of entities decides
         image_keys=plan.use.keys,
         section_images=plan.use.sections,
-        trim_borders=plan.use.trimmed,
         labeled="none" if plan.labels is None else plan.labels.digest,
         sections=None if plan.sections is None else plan.sections.fingerprint,
         summarizer_settings=UNKNOWN if chat is None else chat.settings,

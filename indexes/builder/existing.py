@@ -59,7 +59,7 @@ def with_images(inputs: Inputs, articles: Articles, source: ImageSource | None) 
     def names() -> Iterator[str | None]:
         for entity in articles:
             yield None if source is None else find_main(source, entity)
-            if source is not None and inputs.image_use._replace(trimmed=False) != MAIN_ONLY:
+            if source is not None and inputs.image_use != MAIN_ONLY:
                 yield from (source.find(image.url) for image in entity.images)
             yield None
 

@@ -33,7 +33,6 @@ from indexes.knowledge.sources import ImageSource, find_main, main_candidates, t
 from indexes.lines import Articles, save_offsets
 from indexes.store.manifest import THUMBNAILS, keys_are_images
 from indexes.workers import ModelName, in_batches
-from retriever.borders import trim
 from retriever.codecs import encode_tokens
 from retriever.files import naming
 from retriever.gpu import to_device
@@ -183,7 +182,7 @@ class ReadImages:
         self._source, self._use = source, use
         self._shared = WeakValueDictionary[str, Image.Image]()  # those of entities that are not encoded yet
         self._encoder, self._fusion = encoder, fusion
-        self._models = ImageModels(codec, encoder, fusion, use.trimmed)
+        self._models = ImageModels(codec, encoder, fusion)
 
     def read(self, row: int) -> EntityImages:
         """Reads the images of an entity, decoding each once, and for the entities next to it, too."""
@@ -234,22 +233,13 @@ class ImageModels:
         codec: How tokens are stored.
         encoder: Step 1's model, if images are keys.
         fusion: Step 2's model, if there are tokens.
-        trimmed: Whether they read images without uniform borders, as those of questions.
     """
 
-    def __init__(
-        self, codec: TokenCodec, encoder: DualEncoder | None, fusion: FusionEncoder | None, trimmed: bool = False
-    ) -> None:
-        self._codec, self._encoder, self._fusion, self._trimmed = codec, encoder, fusion, trimmed
+    def __init__(self, codec: TokenCodec, encoder: DualEncoder | None, fusion: FusionEncoder | None) -> None:
+        self._codec, self._encoder, self._fusion = codec, encoder, fusion
 
     def encode(self, items: Sequence[EntityImages]) -> Parts:
         """Encodes the images of entities; returns the rows for each file, in the order of `items`."""
-        if self._trimmed:
-            images = {id(image): image for one in items for image in one.images.values()}  # each once, if shared
-            trimmed = {key: trim(image) for key, image in images.items()}
-            items = [
-                one._replace(images={name: trimmed[id(image)] for name, image in one.images.items()}) for one in items
-            ]
         parts = {} if self._encoder is None else self._keys(self._encoder, items)
         if self._fusion is not None:
             parts |= self._tokens(self._fusion, items)

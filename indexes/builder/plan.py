@@ -45,7 +45,7 @@ class IndexDesign:
         image_keys: Most image keys per entity: its main image, then the others of its article in order. Ignored if
             `candidates` are only texts.
         section_images: Whether a section's tokens use its own image if it has one.
-        trim_borders: Whether models read images without uniform borders, as they read query images.
+        trim_borders: Whether to cut uniform borders off labeled images, as off query images.
     """
 
     candidates: Candidates = "summary"
@@ -169,7 +169,7 @@ class BuildPlan:
         """Which images of an entity are used."""
         keys = self.design.image_keys if keys_are_images(self.design.candidates) else 1
         sections = self.design.section_images and self.fusion is not None
-        return ImageUse(keys, sections, self.labels is not None, self.design.trim_borders)
+        return ImageUse(keys, sections, self.labels is not None)
 
     def entities(
         self,

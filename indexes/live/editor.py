@@ -78,7 +78,7 @@ class Editor:
         self.compact_after, self._failed_at = compact_after, 0
         inputs = index.manifest.inputs
         keys = encoder if keys_are_images(inputs.candidates) else None
-        self._images = ImageModels(inputs.codec, keys, fusion, inputs.trim_borders)
+        self._images = ImageModels(inputs.codec, keys, fusion)
         self._make_summarizer = summarizer
         self._summarizer: Summarizer | None = None
         self._summarizing = threading.Lock()

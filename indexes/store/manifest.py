@@ -78,7 +78,7 @@ class Inputs(_Model):
 
     `pictures` is a hash over the names and contents of each entity's images, `tokens` the name of a codec. `search` is
     the kind of entity index; its parameters are tuned for the `image_weight` at build time. `image_keys` and
-    `section_images` specify which images are used, and `trim_borders` how (`ImageUse`); `labeled` is a hash over the
+    `section_images` specify which images are used (`ImageUse`); `labeled` is a hash over the
     labeled images of each entity, or "none". `sections` is the fingerprint of the encoder of sections, `None` if the
     index has no vectors of them. Of a chat model that wrote the summaries, `summarizer_settings` are its limits, and
     `summarizer_server` is a hash of what its server reported of it; both are empty if unknown.
@@ -98,7 +98,6 @@ class Inputs(_Model):
     image_keys: int = 1
     section_images: bool = False
     labeled: str = "none"
-    trim_borders: bool = False
     sections: str | None = None
     summarizer_settings: str = ""
     summarizer_server: str = ""
@@ -106,7 +105,7 @@ class Inputs(_Model):
     @property
     def image_use(self) -> ImageUse:
         """Which images of an article are used."""
-        return ImageUse(self.image_keys, self.section_images, self.labeled != "none", self.trim_borders)
+        return ImageUse(self.image_keys, self.section_images, self.labeled != "none")
 
     @property
     def codec(self) -> TokenCodec:

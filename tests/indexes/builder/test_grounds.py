@@ -13,7 +13,6 @@ from PIL import Image
 from indexes.article_images import GROUNDS
 from indexes.builder.grounds import COLORS, has_no_ground, key_vectors, on_grounds, section_tokens
 from indexes.store.generations import current_files
-from retriever.borders import trim
 from retriever.images import ALPHA, load_image, prepare_image
 from tests.fakes.live import World, article, data_of
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
@@ -148,25 +147,3 @@ def test_a_main_image_without_a_ground_has_one_more_key(tmp_path: Path) -> None:
 
     assert further_keys(1) == 0 and further_keys(2) == 1
     assert has_no_ground(load_image(tmp_path / "a.png"))
-
-
-@pytest.mark.parametrize("ground", ["white", "black", "gray"])
-@pytest.mark.parametrize("margin", [40, 90, 180])
-def test_an_image_is_read_without_its_border_as_the_same_image_of_a_question(
-    tmp_path: Path, ground: str, margin: int
-) -> None:
-    world = World(tmp_path, [article("a")], trim_borders=True, image_keys=2)
-    card = Image.new("RGB", (100 + 2 * margin, 100 + 2 * margin), ground)
-    card.paste(Image.effect_noise((100, 100), 90).convert("RGB"), (margin, margin))
-    card.save(world.images / "card.png")
-    editor = world.editor()
-    world.put(editor, article("b", image="card.png"))
-    [key] = FakeEncoder().encode_images([trim(card)])
-    row = editor.index.row_of("kb/b")
-    assert row is not None and torch.allclose(
-        torch.from_numpy(editor.index.article_keys(row))[0, : len(key)], key, atol=1e-3
-    )
-    editor.index.compact()
-    fresh = world.build([article("a"), article("b", image="card.png")], tmp_path / "fresh")
-    assert data_of(current_files(world.index)) == data_of(fresh.folder)
-    editor.close()

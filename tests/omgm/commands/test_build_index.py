@@ -93,7 +93,7 @@ def test_images_that_can_be_used_have_no_reasons(tmp_path: Path, capsys: pytest.
 
 
 def test_a_knowledge_base_without_entities_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "kb.json").write_text("{}")
+    (tmp_path / "kb.json").write_text("[]")
     assert build(tmp_path / "kb.json", tmp_path, tmp_path / "index") == 2
     assert "kb.json: contains no entities; check the file and --kb-format" in capsys.readouterr().err
 
@@ -129,10 +129,11 @@ def test_a_dry_run_says_what_it_would_take_and_builds_nothing(
 def test_bad_entries_are_counted_listed_and_limited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [json.dumps({"key": number, "name": f"Fox {number}", "text": "Red."}) for number in range(3)]
     kb, out = tmp_path / "kb.jsonl", tmp_path / "index"
-    kb.write_text("\n".join([*rows, "{broken", ""]))
     arguments = ("--map", "id=key", "--map", "title=name")
+    kb.write_text("\n".join([*rows, *["{broken"] * 6, ""]))
     assert build(kb, tmp_path, out, *arguments) == 2
-    assert "1 of 4 entries cannot be used, more than 1 %" in capsys.readouterr().err
+    assert "6 of 9 entries cannot be used, more than 1 %" in capsys.readouterr().err
+    kb.write_text("\n".join([*rows, "{broken", ""]))
     assert build(kb, tmp_path, out, *arguments, "--strict") == 2
     assert f"{kb}: line 4: Expecting" in capsys.readouterr().err
     assert not out.exists()
