@@ -18,12 +18,9 @@ from indexes.knowledge.document import Document, Heading, Part
 from indexes.knowledge.embedded import embedded_name
 from indexes.knowledge.identity import common_names, named_by
 from indexes.knowledge.readers import Entry, Folder, Reader
-from indexes.knowledge.readers.dialects import components, directives, embeds, html_blocks, obsidian, pandoc, templates
 from indexes.knowledge.readers.front_matter import read_note
 from indexes.knowledge.readers.html import parts_of_html
 
-_DIALECTS = (embeds, obsidian, components, templates, html_blocks, directives, pandoc)
-"""In the order in which their rules rewrite a text."""
 _DEEPEST = 100  # lists and quotations in each other
 _DATA = re.compile(r"data:image/[\w.+-]+(?:;[\w.=-]+)*;base64,[A-Za-z0-9+/=_%-]{100,}")
 _NO_NOTES = frozenset({"robots", "humans", "llms", "requirements", "constraints", "classes", "labels"})
@@ -93,7 +90,19 @@ def _common_in(folder: Folder) -> frozenset[str]:
 def _parser(has_components: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": True, "maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
     parser.disable("code")  # indented lines, which authors indent as lists, HTML and components are, not as code
-    for dialect in _DIALECTS:
+    # their packages may be missing on machines that read no notes
+    from indexes.knowledge.readers.dialects import (
+        components,
+        directives,
+        embeds,
+        html_blocks,
+        obsidian,
+        pandoc,
+        templates,
+    )
+
+    # in the order in which their rules rewrite a text
+    for dialect in (embeds, obsidian, components, templates, html_blocks, directives, pandoc):
         if dialect is not components or has_components:
             parser.use(dialect.plugin)
     parser.normalizeLink = lambda url: url  # type: ignore[method-assign]  # targets are file names, not to be encoded
