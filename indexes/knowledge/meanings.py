@@ -18,8 +18,9 @@ from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.published import own_entity
 from indexes.knowledge.selection import split_language
 from indexes.knowledge.sources import FolderImages, ImageSource
+from indexes.knowledge.understanding.articles import Context
 from indexes.knowledge.understanding.catalogs import describe_things, things_in
-from indexes.knowledge.understanding.entities import Context, Meaning, meaning_of
+from indexes.knowledge.understanding.entities import Meaning, meaning_of
 from indexes.knowledge.understanding.fields import field_of
 from indexes.knowledge.understanding.furniture import SAMPLE, Furniture, furniture_of
 from indexes.knowledge.understanding.records import related

@@ -19,7 +19,8 @@ from indexes.knowledge.readers.source_file import settings_in
 from indexes.knowledge.sections import DROPPED, DROPPED_BY_REFERENCE, divided, title_rule, without_lists
 from indexes.knowledge.selection import Selection, without_selection
 from indexes.knowledge.sources import FolderImages, open_images
-from indexes.knowledge.understanding.entities import Context, Meaning
+from indexes.knowledge.understanding.articles import Context
+from indexes.knowledge.understanding.entities import Meaning
 from indexes.knowledge.understanding.fields import Names, field_of, without_pattern
 from retriever.types import Entity
 
