@@ -101,7 +101,7 @@ class Article:
             return
         reason = why_no_photo(url) if self._is_page or "//" in url else ""
         leads_elsewhere = is_above or (picture.link and not looks_like_image(picture.link))
-        if not reason and leads_elsewhere and url in self._context.furniture.images:
+        if not reason and self._is_page and leads_elsewhere and url in self._context.furniture.images:
             reason = "images that many pages share"
         sides = [float(side) for side in picture.sides]
         if not reason and self._is_page:

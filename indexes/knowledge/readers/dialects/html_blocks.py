@@ -15,7 +15,7 @@ from indexes.knowledge.image_names import IMAGE_SUFFIXES
 from indexes.knowledge.readers.dialects import rewrite
 
 _CUT = (
-    r"!\[(?P<caption>(?:[^\[\]\\\n]|\\.|\[[^\[\]\n]*\])*)\]\((?P<path>[^<>()\n\"']*? (?:[^<>\n\"']*?)(?:"
+    r"!\[(?P<caption>(?:[^\[\]\\\n]|\\.|\[[^\[\]\n]*\])*)\]\((?P<path>[^<>()\n\"']*? (?:[^<>()\n\"']|\([^()\n]*\))*?(?:"
     + "|".join(map(re.escape, IMAGE_SUFFIXES))
     + r"))(?:\s+(?:\"[^\"\n]*\"|'[^'\n]*'))?[ \t]*\)"
     r"|^(?P<head>(?P<lead>[ \t>]*)(?=[^\n]*\|)[^\n]*)\n"

@@ -16,6 +16,10 @@ from mdit_py_plugins.footnote import footnote_plugin
 from mdit_py_plugins.subscript import sub_plugin
 from mdit_py_plugins.superscript import superscript_plugin
 
+from indexes.knowledge.readers.dialects import rewrite
+
+_SIZED = r"(?P<image>!\[[^\[\]\n]*\]\([^\s()]+)[ \t]+=\d*%?x?\d*%?(?=\))"
+"""An image with its size behind the path: `![](fox.png =300x200)`."""
 _ATTRIBUTE = r"[\w-]+=(?:\"[^\"{}\n]*\"|'[^'{}\n]*'|[^\s\"{}]+)"
 _REMOVED = re.compile(
     r"(?:^|(?<=\s))\^[\w-]+$"  # the id of a block at the end of a line, as in Obsidian
@@ -33,6 +37,7 @@ def plugin(md: MarkdownIt) -> None:
     md.use(footnote_plugin, move_to_end=False).use(deflist_plugin).use(attrs_plugin, spans=True)
     md.use(sub_plugin).use(superscript_plugin)
     md.core.ruler.push("marks", _without_marks)
+    rewrite(md, _SIZED, (" =",), lambda match, env: match["image"])
 
     def footnote(_: Any, tokens: Sequence[Token], index: int, options: Any, env: EnvType) -> str:
         note = env["footnotes"]["list"][tokens[index].meta["id"]]

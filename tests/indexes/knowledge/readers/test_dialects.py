@@ -323,3 +323,12 @@ def test_mdx(tmp_path: Path) -> None:
 def test_what_a_component_shows(tmp_path: Path, tag: str, shown: str, code: str) -> None:
     (page,) = documents(tmp_path, **{"page.mdx": f"{tag}\n"}).values()
     assert (text_of(page), labeled(page).get("code of components", "")) == (shown, code)
+
+
+def test_the_size_of_an_image_is_no_part_of_its_path(tmp_path: Path) -> None:
+    text = "![pic](img/b.png =300x200) and [![x](img/b (1).png)](http://e.example/a)"
+    (tmp_path / "a.md").write_text(text)
+    (place, document), *_ = MARKDOWN.read(tmp_path / "a.md", Folder(tmp_path, [tmp_path / "a.md"]))
+    assert place and isinstance(document, Document)
+    pictures = [picture for part in document.parts if isinstance(part, Block) for picture in part.pictures]
+    assert [(one.url, one.alt) for one in pictures] == [("img/b.png", "pic"), ("img/b (1).png", "x")]
