@@ -111,7 +111,7 @@ def _leaves(values: Mapping[str, Any]) -> Iterator[str]:
         if type(value) is str:
             if not in_file or is_embedded(value) or not looks_like_image(value):  # what a file is called is no picture
                 yield value.strip()
-        elif isinstance(value, Mapping):
+        elif isinstance(value, dict):
             texts = [item for item in value.values() if type(item) is str]
             in_file = in_file or (value is not values and any(map(is_embedded, texts)))
             if in_file or any(map(looks_like_image, texts)):

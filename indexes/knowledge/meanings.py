@@ -24,7 +24,7 @@ from indexes.knowledge.understanding.entities import Meaning, meaning_of
 from indexes.knowledge.understanding.fields import field_of
 from indexes.knowledge.understanding.furniture import SAMPLE, Furniture, furniture_of
 from indexes.knowledge.understanding.records import related
-from indexes.knowledge.understanding.values import shape_of
+from indexes.knowledge.understanding.values import Shape, shape_of
 from indexes.svg import size_of
 from retriever.images import ImageError
 from retriever.types import Entity
@@ -100,7 +100,7 @@ def meanings_of(
         ValueError: The only file cannot be read at all.
         OSError: The same.
     """
-    context = replace(context, common=common_names(folder.files))
+    context, shapes = replace(context, common=common_names(folder.files)), dict[frozenset[str], Shape]()
     source_of, read = _sources(reader, files), defaultdict[str, deque[tuple[Path, str]]](deque)
     for _, source in groupby(_read(reader, files, folder), lambda entry: source_of(entry)[0]):
         linked = related(_noted(source, source_of, read), folder.names)  # tables of one folder may refer to each other
@@ -108,7 +108,11 @@ def meanings_of(
             sample = list(islice(entries, _ROWS))
             documents = [entry for _, entry in sample if isinstance(entry, Document)]
             is_note = not reader.of_rows and any(document.parts and not document.is_page for document in documents)
-            shape = shape_of([one.values for one in documents], folder.names, images.has, is_note=is_note)
+            # records of many folders, all with the same fields, have one shape
+            fields = frozenset(name for one in documents for name in one.values)
+            if fields not in shapes:
+                shapes[fields] = shape_of([one.values for one in documents], folder.names, images.has, is_note=is_note)
+            shape = shapes[fields]
             documents = documents if reader.of_rows else _spread(documents, reader, files, folder)
             divides = describe_things(documents)
             furniture = (

@@ -44,7 +44,7 @@ _REFERENCES = ("id", "ids", "url", "uri", "href")  # last words of the names of 
 def facts_of(name: str, value: Any) -> list[tuple[str, str]]:
     """Returns the facts in a field as (label, value), without addresses, ids, images and files."""
     value = literal_of(parsed(value))
-    if isinstance(value, Mapping | list | tuple):
+    if isinstance(value, dict | list | tuple):
         return list(_facts(label_of(name), _pruned(value)))
     text = scalar_of(value)
     return [(label_of(name), plain(text))] if text and not ADDRESS.fullmatch(text) else []
@@ -81,12 +81,13 @@ def leaves(value: Any, objects: bool = True) -> Iterator[tuple[tuple[str, ...], 
         path, item = waiting.pop()
         if isinstance(item, list | tuple):
             waiting += [(path, inner) for inner in reversed(item)]
-        elif objects and isinstance(item, Mapping):
+        elif objects and isinstance(item, dict):
             waiting += [((*path[: 2 * DEEPEST], str(name)), inner) for name, inner in reversed(list(item.items()))]
         else:
             yield path, item
 
 
+@lru_cache(maxsize=4096)
 def is_reference(name: str) -> bool:
     """Returns whether a field of an object only refers elsewhere."""
     return name.startswith("@") or label_of(name).lower().rpartition(" ")[2] in _REFERENCES
@@ -101,7 +102,7 @@ def _pruned(value: Any, depth: int = 0) -> Any:
             return None  # a long list of numbers
         items = (item if _is_address(item) else _pruned(item, depth + 1) for item in inner)
         return [item for item in items if item not in (None, "", {}, [])]
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         fields = value.items() if depth <= 2 * DEEPEST else ()
         kept = {str(name): _pruned(item, depth + 1) for name, item in fields if not is_reference(str(name))}
         return {name: item for name, item in kept.items() if item not in (None, "", {}, [])}
@@ -115,8 +116,8 @@ def _is_address(value: Any) -> bool:
 
 def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yields the facts in a pruned value; labels of an object's members begin with the object's label."""
-    if isinstance(value, Mapping):
-        if len(value) > 1 and all(isinstance(item, Mapping) for item in value.values()):
+    if isinstance(value, dict):
+        if len(value) > 1 and all(isinstance(item, dict) for item in value.values()):
             called = [item if _title(item)[1] else {"name": name, **item} for name, item in value.items()]
             yield from _facts(label, called, depth)  # such as languages by their codes
         elif len(value) == 1 and (title := _title(value)[1]):
@@ -126,7 +127,7 @@ def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
                 yield from _facts(f"{label}, {label_of(name, first=False)}", item, depth + 1)
     elif isinstance(value, list):
         listed = list(dict.fromkeys(text for item in value if (text := _item(item, depth))))
-        described = any(isinstance(item, Mapping) for item in value)
+        described = any(isinstance(item, dict) for item in value)
         described = described and all(": " in text.partition(" (")[0] for text in listed)
         long = sum(map(len, listed)) > LONGEST_FACT  # such as the steps of a recipe
         commas = any("," in text or ";" in text for text in listed)
@@ -138,7 +139,7 @@ def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
 
 def _item(value: Any, depth: int) -> str:
     """Returns a pruned list item as text; for an object, its title and text, with other facts in parentheses."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return " ".join(plain(scalar_of(value) or "").split())
     title_name, title = _title(value)
     if not title and len(value) == 2 and "value" in value:  # next to a `key` or a `trait_type`
@@ -175,7 +176,7 @@ def _title(value: Mapping[str, Any]) -> tuple[str, str]:
 
 def texts_in(value: Any) -> Iterator[str]:
     """Yields the texts in a value, the preferred one first: an object may have a text in several languages or forms."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         keys = {folded(str(key)): key for key in reversed(list(value))}
         first = [keys[folded(name)] for name in _FORMS if folded(name) in keys]
         for key in dict.fromkeys([*first, *value]):
@@ -185,7 +186,7 @@ def texts_in(value: Any) -> Iterator[str]:
         for item in (literal_of(item) for _, item in leaves(value, objects=False)):
             if isinstance(item, str | list):
                 yield from texts_in(item)
-            elif isinstance(item, Mapping) and (title := _title(item)[1]):
+            elif isinstance(item, dict) and (title := _title(item)[1]):
                 yield title
     elif (text := scalar_of(value)) is not None:
         yield " ".join(text.split())
@@ -193,7 +194,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 def has_parts(value: Any) -> bool:
     """Returns whether a value is an object of named parts ("cap", "stem"), not a text in several languages or forms."""
-    if not isinstance(value, Mapping) or sum(isinstance(item, str) for item in value.values()) < 2:
+    if not isinstance(value, dict) or sum(isinstance(item, str) for item in value.values()) < 2:
         return False
     return not any(folded(str(key)) in _ALL_FORMS for key in value) and not all(is_language(str(key)) for key in value)
 
@@ -202,13 +203,16 @@ def text_in(value: Any) -> str:
     """Returns the text of an article: the items of a list as paragraphs, or the preferred text of an object."""
     if isinstance(value, list | tuple):
         return "\n".join(filter(None, (text_in(item) for _, item in leaves(value, objects=False))))
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return next(texts_in(value), "")
     return scalar_of(value) or ""
 
 
 def scalar_of(value: Any) -> str | None:
     """Returns a text, a number, a date or a truth value as text, or `None` if it is empty or of another type."""
+    if type(value) is str and len(value) <= LONGEST_FACT:  # most values, in less time
+        text = value.strip()
+        return None if text in EMPTY else text
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, _WRITTEN) or value != value:  # not a number, which data frames have for a missing value
@@ -220,7 +224,7 @@ def scalar_of(value: Any) -> str | None:
 
 def literal_of(value: Any) -> Any:
     """Unwraps the value of an object that states its language or type, as in JSON-LD, SPARQL and Wikibase."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         if "@value" in value:
             return value["@value"]
         if "value" in value and (value.get("type") in _LITERALS or (len(value) == 2 and "language" in value)):

@@ -105,7 +105,7 @@ def _inside(value: Any, path: list[str]) -> Any:
     """
     if not path:
         return value
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return _inside(value.get(path[0]), path[1:])
     if not isinstance(value, list | tuple):
         return None
@@ -154,11 +154,11 @@ def fields_listed(values: Mapping[str, Any]) -> str:
 
 
 def _paths(value: Any, path: str = "") -> Iterator[str]:
-    if isinstance(value, Mapping) and path.count(".") < _DEEPEST:
+    if isinstance(value, dict) and path.count(".") < _DEEPEST:
         for name, inner in value.items():
             if not str(name).startswith("_"):
                 yield from _paths(inner, f"{path}.{name}" if path else str(name))
-    elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
         for item in value:
             yield from _paths(item, path)
     elif value not in (None, "", [], [""]):
@@ -173,9 +173,9 @@ def images_in(value: object, where: str, field: str) -> list[str]:
     """
     if isinstance(value, list | tuple):
         return [name for item in value for name in images_in(item, where, field)]
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         words = {str(key): item for key, item in value.items() if isinstance(item, str) and item}
-        choices = [value[key] for key in SIZES if value.get(key) and isinstance(value[key], str | Mapping)]
+        choices = [value[key] for key in SIZES if value.get(key) and isinstance(value[key], str | dict)]
         choices += [text for text in words.values() if looks_like_image(text)]
         choices += [text for key, text in words.items() if "://" in text and re.search("image|img|photo|picture", key)]
         return images_in(choices[0], where, field) if choices else []

@@ -47,7 +47,7 @@ def no_fact(name: str, value: Any, is_note: bool) -> str:
         return reason
     if is_note:
         key = folded(name)
-        of_site = (key == "build" and isinstance(value, Mapping)) or (key in _NUMBERED and str(value).isdigit())
+        of_site = (key == "build" and isinstance(value, dict)) or (key in _NUMBERED and str(value).isdigit())
         return "settings" if of_site or isinstance(value, bool) else ""
     items = value if isinstance(value, list) else [value]
     is_files = items and all(isinstance(item, str) and _FILE.fullmatch(item.strip()) for item in items)

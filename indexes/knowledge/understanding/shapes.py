@@ -73,7 +73,7 @@ def unwrapped(row: Row, columns: Columns) -> Row:
     The `labels` of Wikidata are one label in several languages; those in a list are of an image.
     """
     row = joined(row, columns)
-    labels = isinstance(row.get("labels"), Mapping) and "label" not in row
+    labels = isinstance(row.get("labels"), dict) and "label" not in row
     return {"label" if labels and name == "labels" else name: literal_of(value) for name, value in row.items()}
 
 
@@ -91,7 +91,7 @@ def lifted(row: Row) -> Row:
     if has_title(row):
         return row
     alone = ((name, value[0] if isinstance(value, list) and len(value) == 1 else value) for name, value in row.items())
-    titled = [(name, value) for name, value in alone if isinstance(value, Mapping) and has_title(value)]
+    titled = [(name, value) for name, value in alone if isinstance(value, dict) and has_title(value)]
     if len(titled) != 1:
         return row
     ((name, inner),) = titled

@@ -67,7 +67,7 @@ def languages_of(rows: Sequence[Mapping[str, Any]], columns: Columns) -> tuple[s
     for row in rows:
         counts.update(columns[name][1] for name, value in row.items() if name in columns and value not in (None, ""))
         for value in row.values():
-            if isinstance(value, Mapping) and has_languages(value):
+            if isinstance(value, dict) and has_languages(value):
                 counts.update(str(code).lower() for code, text in value.items() if text)
     most = max(counts.values(), default=0)
     ranked = sorted(counts, key=lambda code: (_base(code) in _ENGLISH and 2 * counts[code] >= most, counts[code]))
@@ -128,10 +128,10 @@ def in_one_language(value: Any, languages: Sequence[str], depth: int = 0) -> Any
 
     Where no field of many rows is in several languages, objects with codes as keys say something else for each.
     """
-    if isinstance(value, str) or depth > _DEEPEST or not isinstance(value, Mapping | list):
+    if isinstance(value, str) or depth > _DEEPEST or not isinstance(value, dict | list):
         return value
     if isinstance(value, list):
-        spoken = {item[key]: item for item in value if isinstance(item, Mapping) and (key := _language_key(item))}
+        spoken = {item[key]: item for item in value if isinstance(item, dict) and (key := _language_key(item))}
         if not (len(spoken) == len(value) > 1 and all(map(is_language, spoken))):
             return [in_one_language(item, languages, depth + 1) for item in value]
         value = spoken
@@ -148,6 +148,6 @@ def _language_key(item: Mapping[str, Any]) -> str:
 
 
 def _literal(value: Any) -> Any:
-    if isinstance(value, Mapping) and any(key in value for key in _LANGUAGE_KEYS):
+    if isinstance(value, dict) and any(key in value for key in _LANGUAGE_KEYS):
         return next((value[key] for key in _TEXT_KEYS if key in value), value)
     return value

@@ -130,7 +130,7 @@ def _by_field(values: Mapping[str, Any], where: str, fields: Fields, images: Ima
             if not named:
                 pictures[name] = list(images_in_html(value))
                 continue
-        elif isinstance(value, Mapping | list):
+        elif isinstance(value, dict | list):
             named = [picture for text in _listed(name, value, where) for picture in _in_field(name, text, fields)]
             objects += [] if named else [(name, value)]
         else:
@@ -177,7 +177,7 @@ def _listed(name: str, value: Any, where: str) -> list[str]:
     usual = folded(name) in _USUAL
     if items and all(isinstance(item, str) for item in items):
         return items if usual or all(map(pictures_in, items)) else []
-    objects = [item for item in items if isinstance(item, Mapping) and not _is_person("", item)]
+    objects = [item for item in items if isinstance(item, dict) and not _is_person("", item)]
     if not objects or not (usual or (len(objects) == len(items) and all(map(_is_file, objects)))):
         return []
     objects.sort(key=lambda item: not re.search("cover|feature", str(item.get("name", "")), re.IGNORECASE))
@@ -199,12 +199,12 @@ def _is_file(item: Mapping[str, Any]) -> bool:
 
 def _nested(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yields the images in objects within objects, with their paths; lists hold parts, whose images are others."""
-    if not isinstance(value, Mapping) or depth > _DEEPEST:
+    if not isinstance(value, dict) or depth > _DEEPEST:
         return
     person = _PERSON if _is_person(name.rpartition(".")[2], value) else ""
     for key, item in value.items():
         path = f"{name}.{key}"
-        if isinstance(item, Mapping):
+        if isinstance(item, dict):
             yield from ((inner.removesuffix(person) + person, url) for inner, url in _nested(path, item, depth + 1))
             continue
         urls = [url for url, _ in pictures_in(item)] if isinstance(item, str) else _listed(str(key), item, "")
@@ -221,7 +221,7 @@ def _described(value: Any, depth: int = 0) -> str:
     """Returns the address of the first object whose type or format marks it as an image, as in IIIF and feeds."""
     if isinstance(value, list) and depth < _DEEPEST:
         return next(filter(None, (_described(item, depth + 1) for item in value)), "")
-    if isinstance(value, str) or not isinstance(value, Mapping) or depth >= _DEEPEST:
+    if isinstance(value, str) or not isinstance(value, dict) or depth >= _DEEPEST:
         return ""
     kinds = [kind for name in _KINDS for kind in texts_in(value.get(name))]
     if any(map(_IMAGE_TYPE.fullmatch, kinds)):
@@ -233,7 +233,7 @@ def _describe(name: str, value: Any, where: str, images: Images, fields: Fields)
     """Adds the captions in the objects of a field, and what else they say."""
     said: list[Any] = []
     for item in value if isinstance(value, list) else [value]:
-        if not isinstance(item, Mapping):
+        if not isinstance(item, dict):
             continue
         url = next((url for text in _listed("image", item, where) for url, _ in _split(text, fields)), "")
         caption, more = image_words(item)
@@ -254,7 +254,7 @@ def image_words(image: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         if folded(str(name)) in _CAPTIONS:
             caption = " ".join(plain(text_in(value)).split())
             said += [] if looks_like_image(caption) else [caption]
-        elif is_prose or any(isinstance(item, Mapping) for item in (value if isinstance(value, list) else [value])):
+        elif is_prose or any(isinstance(item, dict) for item in (value if isinstance(value, list) else [value])):
             more[name] = value
     return " ".join(dict.fromkeys(filter(None, said))), more
 

@@ -124,7 +124,7 @@ def understood(values: Mapping[str, Any], shape: Shape, where: str) -> Understoo
 def _titles(row: Row, shape: Shape) -> tuple[str, list[str]]:
     """Returns the name of the title's field, and the titles; those in other languages are other names."""
     name, value = field_of(row, "title", shape.names)
-    if isinstance(value, Mapping) and has_languages(value):
+    if isinstance(value, dict) and has_languages(value):
         value = by_preference(value, shape.languages)
     if shape.is_note and not isinstance(value, str | int):  # may be meant for another program
         return name, []
@@ -139,7 +139,7 @@ def _names(row: Row) -> list[str]:
 
 def _address(value: Any) -> str:
     """Returns an address, or that of the page in a list of links (`{"rel": "alternate", "href": …}`), as in Atom."""
-    links = [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, Mapping)]
+    links = [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, dict)]
     pages = [item.get("href") for item in links if item.get("rel", "alternate") == "alternate"]
     return scalar_of(pages[0] if pages else value) or ""
 
@@ -151,7 +151,7 @@ def _facts(row: Row, used: set[str], text: Any, shape: Shape) -> list[tuple[str,
     for name, value in others.items():
         if name in used or name == PARTS or value is None or value == "" or (value is text and isinstance(value, list)):
             continue
-        if value is text and isinstance(value, Mapping):
+        if value is text and isinstance(value, dict):
             value = {key: item for key, item in value.items() if not isinstance(item, str)}
         if not no_fact(name, value, shape.is_note):
             facts += _written(name, value, shape)
@@ -169,7 +169,7 @@ def _without(row: Row, path: Sequence[str]) -> Row:
     """Returns a row without the value at a path of names, and without objects that would become empty."""
     inner = row.get(path[0])
     kept: Any = inner if len(path) > 1 and isinstance(inner, list) else None
-    if len(path) > 1 and isinstance(inner, Mapping):
+    if len(path) > 1 and isinstance(inner, dict):
         kept = _without(inner, path[1:])
     return {name: kept if name == path[0] else value for name, value in row.items() if name != path[0] or kept}
 
