@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,7 +18,6 @@ from indexes.knowledge.unread import UNREAD, advice_on, data_in_code, is_templat
 from retriever.wording import counted
 
 UNION = "folder"  # the format of a folder whose files have several
-_FILLED = (".html", ".htm", ".xhtml", ".json", ".csv", ".xml", ".yml", ".yaml")  # files that programs make of templates
 _LISTED = 3
 _SIGNS = {"jsonl": (b"{", b"["), "website": (b"<html", b"<!doctype html"), "parquet": (b"par1",)}
 _BLANK = b"\xef\xbb\xbf \t\r\n"
@@ -72,7 +71,14 @@ def contents_of(path: Path, format: str | None = None) -> Contents:
     every = sorted_files(path, ("",))
     contents = Contents(path, {}, _unread(path, every))
     contents.closed, contents.elsewhere = unread_folders(path, suffixes)
-    recognized = [(file, one) for file in every if (one := _recognized(file, candidates, reader)) is not None]
+    recognized, templates = list[tuple[Path, Reader]](), set[Path]()
+    for file in every:
+        # each file is opened once, since there may be a hundred thousand
+        if fitting := [one for one in candidates if inner_path(file).suffix.lower() in one.suffixes]:
+            start = beginning_of(file)
+            if (one := reader or next((one for one in fitting if one.recognizes(file, start)), None)) is not None:
+                recognized.append((file, one))
+                templates |= {file} if is_template(file, start) else set()
     if archives := [file for file, one in recognized if one.name == "zim"]:
         reason = "archives, each a knowledge base of its own; name the file"
         contents.left_out.append((reason, archives[0].relative_to(path).as_posix(), len(archives)))
@@ -80,7 +86,7 @@ def contents_of(path: Path, format: str | None = None) -> Contents:
     if not recognized:
         raise ValueError(_nothing_in(path, every))
     files = defaultdict[Reader, list[Path]](list)
-    for file, one in _things(path, recognized, contents):
+    for file, one in _things(path, recognized, templates, contents):
         files[one].append(file)
     contents.files = dict(files)
     return contents
@@ -111,24 +117,18 @@ def _is_content_of(reader: Reader, path: Path, start: bytes) -> bool:
     return reader.recognizes(path, start) if signs is None else start.lstrip(_BLANK).lower().startswith(signs)
 
 
-def _recognized(file: Path, candidates: Sequence[Reader], reader: Reader | None) -> Reader | None:
-    suffix = inner_path(file).suffix.lower()
-    fitting = [one for one in candidates if suffix in one.suffixes]
-    if not fitting or reader is not None:
-        return fitting[0] if fitting else None
-    start = beginning_of(file)
-    return next((one for one in fitting if one.recognizes(file, start)), None)
-
-
-def _things(root: Path, recognized: Iterable[tuple[Path, Reader]], contents: Contents) -> list[tuple[Path, Reader]]:
+def _things(
+    root: Path, recognized: Iterable[tuple[Path, Reader]], templates: Collection[Path], contents: Contents
+) -> list[tuple[Path, Reader]]:
     """Returns the files that are no README, template, index page and the like, unless nothing else is there."""
     pairs = list(recognized)
     names = {file: file.relative_to(root).as_posix() for file, _ in pairs}
-    lists = listing_pages([name for name in names.values() if not why_no_entity(name)])
-    reasons = dict[Path, str]()
-    for file, name in names.items():
-        reasons[file] = why_no_entity(name) or ("pages that list others" if name in lists else "")
-        if not reasons[file] and file.suffix.lower() in _FILLED and is_template(file, beginning_of(file)):
+    reasons = {file: why_no_entity(name) for file, name in names.items()}
+    lists = listing_pages([names[file] for file, reason in reasons.items() if not reason])
+    for file in (file for file, reason in reasons.items() if not reason):
+        if names[file] in lists:
+            reasons[file] = "pages that list others"
+        elif file in templates:
             reasons[file] = "templates and parts of pages"
     if not all(reasons.values()):
         for reason, count in Counter(filter(None, reasons.values())).items():
@@ -169,6 +169,3 @@ def _nothing_in(path: Path, files: Sequence[Path]) -> str:
 def inner_path(path: Path) -> Path:
     """Returns a path without the extension of a compressed file: `animals.csv` for `animals.csv.gz`."""
     return path.with_suffix("") if path.suffix.lower() in (".gz", ".bz2") else path
-
-
-__all__ = ["BEGINNING", "UNION", "Contents", "contents_of", "inner_path"]

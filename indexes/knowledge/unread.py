@@ -25,7 +25,15 @@ _ADVICE = {
     ),
     (".shp", ".gpkg"): "geodata; make GeoJSON of it, as with: ogr2ogr {stem}.geojson {name}",
     (".pkl", ".pickle"): "a pickle, which could run programs; save its data as JSON or Parquet",
-    (".tar", ".tgz", ".7z", ".rar", ".xz", ".zst"): "an archive; unpack it, and name the file or the folder in it",
+    (
+        ".zip",
+        ".tar",
+        ".tgz",
+        ".7z",
+        ".rar",
+        ".xz",
+        ".zst",
+    ): "an archive; unpack it, and name the file or the folder in it",
 }
 """Descriptions of files that are not read, and how to convert them, by extension."""
 _BY_SUFFIX = {suffix: text for suffixes, text in _ADVICE.items() for suffix in suffixes}
@@ -39,20 +47,16 @@ UNREAD = tuple(_BY_SUFFIX)
 """Extensions of files that are named as not read."""
 
 _PROJECT = re.compile(
-    r"readme|licen[cs]e|copying|notice|changelog|changes|contributing|code_of_conduct|security|support|governance"
-    r"|pull_request_template|issue_template|authors|contributors|maintainers|agents|claude|gemini|copilot-instructions",
-    re.IGNORECASE,
+    r"(?i:readme|licen[cs]e|changelog|contributing|code_of_conduct|(?:pull_request|issue)_template)"
+    r"|COPYING|NOTICE|CHANGES|SECURITY|SUPPORT|GOVERNANCE|AUTHORS|CONTRIBUTORS|MAINTAINERS|AGENTS|CLAUDE|GEMINI"
 )
-"""Names of files about a project."""
+"""Names of files about a project; words that notes may be about are so only in capitals."""
 _PROGRAMS = re.compile(
     r"package(?:-lock)?\.json|[tj]sconfig[\w.-]*\.json|(?:composer|bower|lerna|nx|turbo|vercel|firebase|angular|eslint\w*"
-    r"|renovate|manifest|app|babel|biome|components|deno|netlify|capacitor\.config|ionic\.config|mcp)\.json"
-    r"|[\w.-]*\.config\.json|[\w.-]*webmanifest|(?:pnpm-|docker-)[\w.-]+\.ya?ml|_config[\w.-]*\.ya?ml"
-    r"|(?:mkdocs|pubspec|netlify|render|app|appveyor|codecov|dependabot|docker-compose|quarto|_quarto|environment"
-    r"|action|firebase|cloudbuild|buildspec|openapi|swagger|antora)\.ya?ml"
-    r"|(?:pom|build|sitemap\w*|phpunit|androidmanifest|web|browserconfig|strings)\.(?:xml)"
-    r"|(?:robots|humans|llms[\w-]*|ads|requirements[\w-]*|constraints|classes|labels|cmakelists|cname)\.txt"
-    r"|(?:pyproject|cargo|netlify|wrangler|poetry|fly|book|hugo|config|pipfile)\.toml",
+    r"|renovate|babel|biome|deno|netlify|capacitor\.config|ionic\.config)\.json|[\w.-]*\.config\.json"
+    r"|(?:pnpm-|docker-)[\w.-]+\.ya?ml|_config[\w.-]*\.ya?ml|(?:mkdocs|pubspec|netlify|appveyor|codecov|dependabot"
+    r"|_?quarto|cloudbuild|buildspec|antora)\.ya?ml|(?:pom|sitemap\w*|phpunit|androidmanifest|browserconfig)\.xml"
+    r"|(?:robots|humans|llms[\w-]*|requirements[\w-]*|constraints|cmakelists|cname)\.txt",
     re.IGNORECASE,
 )
 """Files that only set up programs."""
@@ -65,7 +69,9 @@ _DATA = re.compile(r".+\.(?:jsonl?|ndjson|geojson|csv|tsv|ya?ml|xml|parquet)(?:\
 _TAG = re.compile(
     r"\{%-?\s*(?:extends|block|include|for|if|load|set|macro|assign|render|layout|import)\b|\{\{[^{}\"]*\}\}"
 )
-_FRONT_MATTER = re.compile(r"---\r?\n(?:.*\n)*?---\r?\n")
+_PAGES = (".html", ".htm", ".xhtml")
+_FILLED = (".json", ".csv", ".xml")
+_BEGINS = re.compile(r"\ufeff?\s*(?:\{%|\{\{|---\r?\n)")
 
 
 def advice_on(suffix: str, name: str = "FILE") -> str:
@@ -89,10 +95,14 @@ def why_no_entity(path: str) -> str:
 
 
 def is_template(file: Path, start: bytes) -> bool:
-    """Returns whether a page or a table has tags that a program replaces, or a table front matter, by its beginning."""
-    text = start.decode(errors="replace")
-    has_rules = file.suffix.lower() in (".yml", ".yaml", ".html", ".htm", ".xhtml")  # documents, and notes in HTML
-    return _TAG.search(text) is not None or (not has_rules and _FRONT_MATTER.match(text) is not None)
+    """Returns whether a page has tags that a program replaces, or a table begins with one or with front matter.
+
+    Texts within a table may have tags, such as wikitext.
+    """
+    text, suffix = start.decode(errors="replace"), file.suffix.lower()
+    if suffix in _PAGES:
+        return _TAG.search(text) is not None
+    return suffix in _FILLED and _BEGINS.match(text) is not None
 
 
 def data_in_code(files: Iterable[Path]) -> list[Path]:

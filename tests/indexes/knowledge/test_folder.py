@@ -185,3 +185,16 @@ def test_only_one_reader_reads_with_a_format(tmp_path: Path) -> None:
     assert contents_of(tmp_path).format == UNION
     assert [entity.title for entity in read_knowledge_base(tmp_path, "markdown")] == ["A note"]
     assert {entity.title for entity in read_knowledge_base(tmp_path, "jsonl")} == set(NAMES)
+
+
+def test_what_is_like_a_template_or_a_setting_is_read(tmp_path: Path) -> None:
+    put(tmp_path / "wiki/things.json", json.dumps([{"name": "Elk", "text": "It is {{convert|2|m}} high. {% if %}"}]))
+    put(tmp_path / "01/manifest.json", json.dumps({"label": "Jug", "summary": "It is blue.", "thumbnail": "jug.png"}))
+    put(tmp_path / "notes/security.md", "# Security\n\nA guard at a gate.\n")
+    put(tmp_path / "parts/components.json", json.dumps([{"name": "Resistor", "text": "It resists."}]))
+    put(tmp_path / "data/search.json", "---\nlayout: none\n---\n[{% for page in site.pages %}{}{% endfor %}]")
+    put(tmp_path / "photos.zip", b"PK\x03\x04")
+    assert set(read(tmp_path)) == {"Elk", "Jug", "Security", "Resistor"}
+    reasons = left_out(tmp_path)
+    assert reasons["templates and parts of pages"] == 1
+    assert [count for reason, count in reasons.items() if "*.zip" in reason and "unpack" in reason] == [1]
