@@ -82,6 +82,11 @@ def plain_name(path: Path) -> Path:
     return path.with_suffix("") if path.suffix in PACKED else path
 
 
+def begins_with(start: bytes, *signs: bytes) -> bool:
+    """Returns whether the first bytes of a file, after blanks and a mark of UTF-8, are one of some in lower case."""
+    return start.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(signs)
+
+
 def encoding_in(path: Path) -> str:
     """Returns the encoding of a text file by its beginning, for a reader that opens it again.
 

@@ -19,8 +19,6 @@ from retriever.wording import counted
 
 UNION = "folder"  # the format of a folder whose files have several
 _LISTED = 3
-_SIGNS = {"jsonl": (b"{", b"["), "website": (b"<html", b"<!doctype html"), "parquet": (b"par1",)}
-_BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
 @dataclass(slots=True)
@@ -98,9 +96,9 @@ def _reader_of(path: Path) -> Reader:
     if advice := advice_on(named.suffix, named.stem):
         raise ValueError(f"{path}: {advice}")
     start = beginning_of(path)
-    every, plain = readers(), path.with_name(named.name)
-    by_name = (one for one in every if named.suffix.lower() in one.suffixes and one.recognizes(plain, start))
-    by_content = (one for one in every if start and _is_content_of(one, path, start))
+    every = readers()
+    by_name = (one for one in every if named.suffix.lower() in one.suffixes and one.recognizes(path, start))
+    by_content = (one for one in every if start and one.recognizes(path, start))
     if (reader := next(by_name, None) or next(by_content, None)) is None:
         if named.suffix.lower() == ".toml":
             settings_in(path)  # says what is missing
@@ -109,12 +107,6 @@ def _reader_of(path: Path) -> Reader:
         known = ", ".join(sorted({suffix for one in every for suffix in one.suffixes}))
         raise ValueError(f"{path}: unknown extension; known are {known}; name the format with --kb-format")
     return reader
-
-
-def _is_content_of(reader: Reader, path: Path, start: bytes) -> bool:
-    """Returns whether a file with any extension is one of a reader's, some of which ask only for the extension."""
-    signs = _SIGNS.get(reader.name)
-    return reader.recognizes(path, start) if signs is None else start.lstrip(_BLANK).lower().startswith(signs)
 
 
 def _things(

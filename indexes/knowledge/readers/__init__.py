@@ -40,8 +40,8 @@ class Reader:
     Attributes:
         name: What `--kb-format` calls it.
         suffixes: The extensions of its files in lower case, with the dot, those of compressed ones left out.
-        recognizes: Whether it reads a file with one of its extensions; the second argument has the first 4 KB of
-            its (decompressed) content. The first reader that recognizes a file reads it.
+        recognizes: Whether it reads a file, by its path and the first 4 KB of its (decompressed) content. The first
+            reader that recognizes a file with one of its extensions reads it, else the first that recognizes it.
         read: Yields the entries of a file, lazily.
         of_rows: Whether its documents are rows or records, whose fields are understood together: those of a file, or
             the only ones of the files in a folder.

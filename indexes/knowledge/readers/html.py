@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
+from indexes.decoding import begins_with
 from indexes.html_source import decode_html, tree_of
 from indexes.ids import canonical_url
 from indexes.knowledge.bad_entries import unreadable
@@ -178,5 +179,12 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
         yield place, document
 
 
-WEBSITE = Reader("website", (".html", ".htm", ".xhtml"), lambda path, beginning: True, _read)
+_SUFFIXES = (".html", ".htm", ".xhtml")
+
+
+def _recognizes(path: Path, start: bytes) -> bool:
+    return path.suffix.lower() in _SUFFIXES or begins_with(start, b"<html", b"<!doctype html")
+
+
+WEBSITE = Reader("website", _SUFFIXES, _recognizes, _read)
 """Pages of websites."""

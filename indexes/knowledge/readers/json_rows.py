@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from indexes import json_streams
-from indexes.decoding import PACKED, decoded, not_utf8, opened, opened_text
+from indexes.decoding import PACKED, begins_with, decoded, not_utf8, opened, opened_text, plain_name
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers import rows as common
@@ -273,6 +273,11 @@ def _documents(rows: Iterable[tuple[str, Any]]) -> Iterator[Entry]:
             yield where, ValueError(f"{where}: expected an object, but found {kind(row)}")
 
 
-JSON_ROWS = Reader(
-    "jsonl", (".json", ".jsonl", ".ndjson", ".geojson", ".yml", ".yaml"), lambda file, start: True, _read, True
-)
+_SUFFIXES = (".json", ".jsonl", ".ndjson", ".geojson", ".yml", ".yaml")
+
+
+def _recognizes(file: Path, start: bytes) -> bool:
+    return plain_name(file).suffix.lower() in _SUFFIXES or begins_with(start, b"{", b"[")
+
+
+JSON_ROWS = Reader("jsonl", _SUFFIXES, _recognizes, _read, of_rows=True)

@@ -11,6 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from indexes.decoding import begins_with
 from indexes.extras import optional
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
@@ -147,4 +148,8 @@ def _group(content: Any, group: int, column: str) -> Any:
     return content.read_row_group(group, columns=[column]).column(column)
 
 
-PARQUET = Reader("parquet", (".parquet",), lambda file, start: True, _read, of_rows=True)
+def _recognizes(file: Path, start: bytes) -> bool:
+    return file.suffix.lower() == ".parquet" or begins_with(start, b"par1")
+
+
+PARQUET = Reader("parquet", (".parquet",), _recognizes, _read, of_rows=True)

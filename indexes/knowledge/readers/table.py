@@ -12,7 +12,7 @@ from itertools import chain, islice, tee
 from pathlib import Path
 from typing import Any, cast
 
-from indexes.decoding import encoding_in, encoding_of, not_utf8, opened
+from indexes.decoding import encoding_in, encoding_of, not_utf8, opened, plain_name
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.rows import is_usual, labeled, outside
@@ -37,7 +37,7 @@ _LONGEST = 1 << 27
 
 def _recognizes(file: Path, start: bytes) -> bool:
     """Returns whether a file is a table: its first lines have the same separators, if its extension is another."""
-    if any(suffix.lower() in SUFFIXES for suffix in file.suffixes[-2:]):
+    if plain_name(file).suffix.lower() in SUFFIXES:
         return True
     lines = start.decode(encoding_of(start), "replace").strip("\n\r ").splitlines()[:_BELOW]
     if len(lines) < 2 or "\0" in lines[0] or lines[0].startswith(("{{", "[[")):  # binary, or a page of a wiki
