@@ -19,6 +19,8 @@ from retriever.wording import counted
 
 UNION = "folder"  # the format of a folder whose files have several
 _LISTED = 3
+_POINTER = b"version https://git-lfs"
+_POINTERS = "Git LFS pointers instead of files; fetch these with: git lfs pull"
 
 
 @dataclass(slots=True)
@@ -69,20 +71,24 @@ def contents_of(path: Path, format: str | None = None) -> Contents:
     every = sorted_files(path, ("",))
     contents = Contents(path, {}, _unread(path, every))
     contents.closed, contents.elsewhere = unread_folders(path, suffixes)
-    recognized, templates = list[tuple[Path, Reader]](), set[Path]()
+    recognized, templates, pointers = list[tuple[Path, Reader]](), set[Path](), list[Path]()
     for file in every:
         # each file is opened once, since there may be a hundred thousand
         if fitting := [one for one in candidates if inner_path(file).suffix.lower() in one.suffixes]:
             start = beginning_of(file)
-            if (one := reader or next((one for one in fitting if one.recognizes(file, start)), None)) is not None:
+            if start.startswith(_POINTER):
+                pointers.append(file)
+            elif (one := reader or next((one for one in fitting if one.recognizes(file, start)), None)) is not None:
                 recognized.append((file, one))
                 templates |= {file} if is_template(file, start) else set()
+    if pointers:
+        contents.left_out.append((_POINTERS, pointers[0].relative_to(path).as_posix(), len(pointers)))
     if archives := [file for file, one in recognized if one.name == "zim"]:
         reason = "archives, each a knowledge base of its own; name the file"
         contents.left_out.append((reason, archives[0].relative_to(path).as_posix(), len(archives)))
         recognized = [(file, one) for file, one in recognized if one.name != "zim"]
     if not recognized:
-        raise ValueError(_nothing_in(path, every))
+        raise ValueError(f"{path}: {len(pointers):,} {_POINTERS}" if pointers else _nothing_in(path, every))
     files = defaultdict[Reader, list[Path]](list)
     for file, one in _things(path, recognized, templates, contents):
         files[one].append(file)
@@ -96,6 +102,8 @@ def _reader_of(path: Path) -> Reader:
     if advice := advice_on(named.suffix, named.stem):
         raise ValueError(f"{path}: {advice}")
     start = beginning_of(path)
+    if start.startswith(_POINTER):
+        raise ValueError(f"{path}: is a Git LFS pointer, not the file itself; fetch the file with: git lfs pull")
     every = readers()
     by_name = (one for one in every if named.suffix.lower() in one.suffixes and one.recognizes(path, start))
     by_content = (one for one in every if start and one.recognizes(path, start))

@@ -198,3 +198,14 @@ def test_what_is_like_a_template_or_a_setting_is_read(tmp_path: Path) -> None:
     reasons = left_out(tmp_path)
     assert reasons["templates and parts of pages"] == 1
     assert [count for reason, count in reasons.items() if "*.zip" in reason and "unpack" in reason] == [1]
+
+
+def test_pointers_of_git_lfs_are_named(tmp_path: Path) -> None:
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+    table = put(tmp_path / "kb/things.csv", pointer)
+    for kb in (table, tmp_path / "kb"):
+        with pytest.raises(ValueError, match="git lfs pull"):
+            list(read_knowledge_base(kb))
+    as_notes(tmp_path / "kb/notes")
+    assert set(read(tmp_path / "kb")) == set(NAMES)
+    assert [count for reason, count in left_out(tmp_path / "kb").items() if "git lfs pull" in reason] == [1]
