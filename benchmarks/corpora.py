@@ -65,7 +65,7 @@ def _count(texts: Iterable[str]) -> Counter[str]:
 
 
 def describe(entity: Entity, source: ImageSource | None, root: Path) -> Row:
-    """Returns what is compared of an entity; its main image is named relative to `root` if it is a file."""
+    """Converts an entity to the row that is compared; the path of its main image is relative to `root`."""
     words = words_of(entity)
     name = None if source is None else find_main(source, entity)
     content = None if source is None or name is None else source.content(name)

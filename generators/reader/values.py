@@ -28,7 +28,7 @@ _MEASURE = re.compile(rf"\d\W*(?:%|\u00b0|{UNIT})$", re.IGNORECASE)
 
 
 def gains(question: str, text: str, scores: FloatArray, likeness: Likeness) -> FloatArray:
-    """Returns what values gain by the likeness of their lines to a question, in nats, float32 [lines].
+    """Scores the lines `label: value` of a text by their similarity to a question, in nats, float32 [lines].
 
     Only lines that can become the answer are compared.
 

@@ -139,7 +139,7 @@ def _things(
 
 
 def _unread(root: Path, files: Sequence[Path]) -> list[tuple[str, str, int]]:
-    """Returns what no reader reads, by kind, with the command that converts it."""
+    """Counts the files that no reader reads, by kind, each with the command that converts it."""
     count, examples = Counter[str](), dict[str, str]()
     for file in files:
         if (suffix := file.suffix.lower()) in UNREAD:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from array import array
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +25,7 @@ class Identities:
     def __init__(self, *, several: bool) -> None:
         self._several = several
         self._seen, self._titles, self._copies = SeenHashes(), SeenHashes(), SeenHashes()
-        self._count, self._path, self._of_file = 0, "", list[int]()
+        self._count, self._path, self._of_file = 0, "", array("q")
 
     def skip(self) -> None:
         """Counts an entry that is no entity, so that numbers in ids are those of entries."""
@@ -59,7 +60,7 @@ class Identities:
         if path != self._path:
             for content in self._of_file:
                 self._copies.add(content)
-            self._path, self._of_file = path, []
+            self._path, self._of_file = path, array("q")
         content = hash_id(_content(entity))
         self._of_file.append(content)
         return bool(entity.sections) and content in self._copies

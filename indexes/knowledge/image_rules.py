@@ -255,7 +255,7 @@ def _is_convincing(rule: Rule, is_weak: bool, lacking: int, free: int) -> bool:
 
 
 def _claims(names: Sequence[str], keys: EntityKeys) -> tuple[dict[tuple[str, str], _Claim], _Claim]:
-    """Returns what each rule gives, by field and kind, and the files beside those of entities."""
+    """Returns the files that each rule gives to entities, by field and kind of rule, and those in their folders."""
     table, fields = keys.table(), list(keys.fields)
     none = array("i", [-1]) * len(names)
     rows: dict[tuple[int, str], array[int]] = defaultdict(lambda: none[:])

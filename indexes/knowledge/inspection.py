@@ -93,7 +93,7 @@ class Inspection:
         }
 
     def account(self) -> dict[str, Any]:
-        """Returns what was kept and left out, for JSON."""
+        """Converts the counts of kept and left-out words, images and files to JSON values."""
         self.ledger.images |= self.matched.counts() | {"found": self.found}
         return self.ledger.to_json()
 

@@ -148,7 +148,7 @@ def _understood(document: Document, place: str, path: str, context: Context, *, 
 
 
 def _own(document: Document, place: str, context: Context) -> Meaning | ValueError:
-    """Returns what a row in the project's own format means."""
+    """Returns the entity of a row in the project's own format, or why it cannot be used."""
     try:
         return Meaning(
             is_whole=True, entity=own_entity({"id": document.id or None, **document.values}, place, context.shape.names)
