@@ -1,8 +1,8 @@
-"""What a reader finds in files that a test writes."""
+"""What a reader finds in files that a test writes, and data frames as programs save them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,3 +38,24 @@ def beside(reader: Reader, *files: Path) -> list[tuple[str, str]]:
     """Returns what the files hold besides rows: kinds and words."""
     parts = [part for _, row in entries(reader, *files) if isinstance(row, Document) for part in row.parts]
     return [(part.kind, part.text) for part in parts if isinstance(part, Block)]
+
+
+def laid_out(names: Sequence[str], rows: Sequence[Sequence[Any]], orient: str, labels: Sequence[Any]) -> Any:
+    """Returns a data frame as pandas' `to_json` writes it, by its documentation."""
+    records = [dict(zip(names, row, strict=True)) for row in rows]
+    match orient:
+        case "records":
+            return records
+        case "split":
+            return {"columns": list(names), "index": list(labels), "data": [list(row) for row in rows]}
+        case "index":
+            return {str(label): record for label, record in zip(labels, records, strict=True)}
+        case "columns":
+            pairs = list(zip(map(str, labels), records, strict=True))
+            return {name: {label: record[name] for label, record in pairs} for name in names}
+        case "list":  # of `to_dict`
+            return {name: [record[name] for record in records] for name in names}
+    assert orient == "table"
+    fields = [{"name": "index", "type": "integer"}, *({"name": name, "type": "string"} for name in names)]
+    data = [{"index": label, **record} for label, record in zip(labels, records, strict=True)]
+    return {"schema": {"fields": fields, "primaryKey": ["index"], "pandas_version": "1.4.0"}, "data": data}

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +16,7 @@ from indexes.knowledge.ledger import Ledger as Losses
 from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.understanding.facts import EMPTY
 from retriever.types import Entity
+from tests.fakes.documents import laid_out
 
 NAMES = ("title", "image", "height", "code")
 ROWS: list[list[Any]] = [["Fox", "img/fox.png", 40, "NA"], ["Hen", "img/hen.png", 30, "None"], ["Owl", None, None, "-"]]
@@ -26,27 +24,6 @@ FACTS = [["Height: 40", "Code: NA"], ["Height: 30", "Code: None"], ["Code: -"]]
 
 words = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")) | st.just(" "), min_size=1, max_size=12)
 titles = words.filter(lambda text: text.strip() not in EMPTY and any(map(str.isalpha, text)))
-
-
-def laid_out(names: Sequence[str], rows: Sequence[Sequence[Any]], orient: str, labels: Sequence[Any]) -> Any:
-    """Returns a data frame as pandas' `to_json` writes it, by its documentation."""
-    records = [dict(zip(names, row, strict=True)) for row in rows]
-    match orient:
-        case "records":
-            return records
-        case "split":
-            return {"columns": list(names), "index": list(labels), "data": [list(row) for row in rows]}
-        case "index":
-            return {str(label): record for label, record in zip(labels, records, strict=True)}
-        case "columns":
-            pairs = list(zip(map(str, labels), records, strict=True))
-            return {name: {label: record[name] for label, record in pairs} for name in names}
-        case "list":  # of `to_dict`
-            return {name: [record[name] for record in records] for name in names}
-    assert orient == "table"
-    fields = [{"name": "index", "type": "integer"}, *({"name": name, "type": "string"} for name in names)]
-    data = [{"index": label, **record} for label, record in zip(labels, records, strict=True)]
-    return {"schema": {"fields": fields, "primaryKey": ["index"], "pandas_version": "1.4.0"}, "data": data}
 
 
 def read(path: Path) -> list[Entity]:
@@ -145,33 +122,6 @@ def test_a_bad_quotation_mark_is_one_bad_entry(tmp_path: Path) -> None:
     path.write_text('title,x\nFox,"said "no" twice"\nHen,5" pipe\n')
     assert [one.title for one in read_knowledge_base(path, skipped=skipped)] == ["Hen"]
     assert skipped.listed[0]["place"] == "line 2" and 'write each " twice' in skipped.listed[0]["reason"]
-
-
-@settings(max_examples=60)
-@given(
-    rows=st.lists(st.tuples(titles, words, words), min_size=2, max_size=5, unique_by=lambda row: row[0].strip()),
-    dialect=st.sampled_from([{"dialect": "excel"}, {"dialect": "unix"}, {"delimiter": ";"}, {"dialect": "excel-tab"}]),
-    encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]),
-    numbered=st.booleans(),
-)
-def test_a_table_of_the_csv_module_is_read_as_it_was(
-    tmp_path_factory: pytest.TempPathFactory,
-    rows: list[tuple[str, ...]],
-    dialect: dict[str, str],
-    encoding: str,
-    numbered: bool,
-) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, **dialect)  # type: ignore[arg-type]
-    writer.writerow([*([""] if numbered else []), "id", "title", "color"])
-    for number, (title, color, _) in enumerate(rows):
-        writer.writerow([*([number] if numbered else []), f"i{number}", title, f"c{color}c"])
-    path = tmp_path_factory.mktemp("table") / "kb.csv"
-    path.write_bytes(text.getvalue().encode(encoding))
-    found = read(path)
-    assert [one.id for one in found] == [f"i{number}" for number in range(len(rows))]
-    assert [one.title for one in found] == [" ".join(row[0].split()) for row in rows]
-    assert all(facts(one) for one in found)
 
 
 @settings(max_examples=60)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +14,11 @@ from hypothesis import strategies as st
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import json_rows
 from indexes.knowledge.readers.json_rows import JSON_ROWS
-from tests.fakes.documents import beside, entries, ids, rows
+from tests.fakes.documents import beside, entries, ids, laid_out, rows
 
 FOX, HEN = {"title": "Fox", "size": 4}, {"title": "Hen", "size": 2}
 NAMES = ("title", "image", "height")
 TABLE: list[list[Any]] = [["Fox", "img/fox.png", 40], ["Hen", "img/hen.png", 30], ["Owl", None, None]]
-
-
-def laid_out(names: Sequence[str], table: Sequence[Sequence[Any]], orient: str, labels: Sequence[Any]) -> Any:
-    """Returns a data frame as pandas' `to_json` writes it, by its documentation."""
-    records = [dict(zip(names, row, strict=True)) for row in table]
-    match orient:
-        case "records":
-            return records
-        case "split":
-            return {"columns": list(names), "index": list(labels), "data": [list(row) for row in table]}
-        case "index":
-            return {str(label): record for label, record in zip(labels, records, strict=True)}
-        case "columns":
-            pairs = list(zip(map(str, labels), records, strict=True))
-            return {name: {label: record[name] for label, record in pairs} for name in names}
-        case "list":  # of `to_dict`
-            return {name: [record[name] for record in records] for name in names}
-    assert orient == "table"
-    fields = [{"name": "index", "type": "integer"}, *({"name": name, "type": "string"} for name in names)]
-    data = [{"index": label, **record} for label, record in zip(labels, records, strict=True)]
-    return {"schema": {"fields": fields, "primaryKey": ["index"], "pandas_version": "1.4.0"}, "data": data}
 
 
 def written(path: Path, value: Any) -> Path:
