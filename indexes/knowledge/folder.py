@@ -30,13 +30,15 @@ class Contents:
     Attributes:
         root: The folder that paths are relative to.
         files: The files of each reader, in order; the readers in the order of their first files.
-        left_out: What is not read: (reason, example, number of files).
+        every: All files in the folder, none for a single file.
+        left_out: What is read by a reader, but left out: (reason, example, number of files).
         closed: Folders that cannot be read, with the errors.
         elsewhere: Links to folders outside, in words, with their numbers of files.
     """
 
     root: Path
     files: dict[Reader, list[Path]]
+    every: Sequence[Path] = ()
     left_out: list[tuple[str, str, int]] = field(default_factory=list)
     closed: dict[str, OSError] = field(default_factory=dict)
     elsewhere: dict[str, int] = field(default_factory=dict)
@@ -69,7 +71,7 @@ def contents_of(path: Path, format: str | None = None) -> Contents:
     candidates = (reader,) if reader else readers()
     suffixes = tuple({suffix for one in candidates for suffix in one.suffixes})
     every = sorted_files(path, ("",))
-    contents = Contents(path, {}, _unread(path, every))
+    contents = Contents(path, {}, every)
     contents.closed, contents.elsewhere = unread_folders(path, suffixes)
     recognized, templates, pointers = list[tuple[Path, Reader]](), set[Path](), list[Path]()
     for file in every:
@@ -138,7 +140,7 @@ def _things(
     return pairs
 
 
-def _unread(root: Path, files: Sequence[Path]) -> list[tuple[str, str, int]]:
+def unread_in(root: Path, files: Sequence[Path]) -> list[tuple[str, str, int]]:
     """Counts the files that no reader reads, by kind, each with the command that converts it."""
     count, examples = Counter[str](), dict[str, str]()
     for file in files:
@@ -154,7 +156,7 @@ def _unread(root: Path, files: Sequence[Path]) -> list[tuple[str, str, int]]:
 
 def _nothing_in(path: Path, files: Sequence[Path]) -> str:
     """Returns the message for a folder in which no file is read."""
-    for reason, example, count in _unread(path, files):
+    for reason, example, count in unread_in(path, files):
         return f"{path}: nothing is read in this folder, but it has {count:,} {reason} (such as {example})"
     images = sum(file.suffix.lower() in IMAGE_SUFFIXES for file in files)
     reason = "holds no Markdown, pages, tables, JSON, YAML or texts" if files else "is empty"

@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from indexes.knowledge.bad_entries import NoThing, SkippedEntries, unreadable
-from indexes.knowledge.folder import Contents, contents_of
+from indexes.knowledge.folder import Contents, contents_of, unread_in
 from indexes.knowledge.groups import Groups
 from indexes.knowledge.identity import Identities, is_whole_file
 from indexes.knowledge.ledger import Ledger
@@ -187,7 +187,8 @@ class _Reading:
         return kept if is_whole else divided(kept)
 
     def _name_the_unread(self, skipped: SkippedEntries) -> None:
-        for reason, example, count in self._contents.left_out:
+        contents = self._contents
+        for reason, example, count in (*contents.left_out, *unread_in(contents.root, contents.every)):
             self._ledger.leave_out(reason, example, count, "files")
         for link, count in self._contents.elsewhere.items():
             reason = "files in linked folders; read these as knowledge bases of their own"
