@@ -69,6 +69,8 @@ _DATA = re.compile(r".+\.(?:jsonl?|ndjson|geojson|csv|tsv|ya?ml|xml|parquet)(?:\
 _TAG = re.compile(
     r"\{%-?\s*(?:extends|block|include|for|if|load|set|macro|assign|render|layout|import)\b|\{\{[^{}\"]*\}\}"
 )
+_TRANSLATIONS = frozenset({"i18n", "locales", "locale", "_locales", "intl"})
+"""Folders with the texts of a program in several languages."""
 _PAGES = (".html", ".htm", ".xhtml")
 _FILLED = (".json", ".csv", ".xml")
 _BEGINS = re.compile(r"\ufeff?\s*(?:\{%|\{\{|---\r?\n)")
@@ -85,6 +87,8 @@ def why_no_entity(path: str) -> str:
     *folders, name = path.split("/")
     if _PROGRAMS.fullmatch(name):
         return "settings of programs"
+    if _DATA.fullmatch(name) and not _TRANSLATIONS.isdisjoint(folders):
+        return "texts of programs in several languages"
     if _DATA.fullmatch(name) and {"themes", "node_modules"}.isdisjoint(folders):
         return ""  # such names mean something else there, as in archetypes/artifact.json
     if _PROJECT.fullmatch(name.partition(".")[0]):

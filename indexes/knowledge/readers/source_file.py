@@ -30,7 +30,7 @@ _FILES = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "json", ".json": "
 def describes(start: bytes, kind: str) -> bool:
     """Returns whether a file that begins so is TOML of a kind: "query" or "dataset"."""
     names = {line.partition(b"=")[0].strip(b" \t\"'").decode("latin-1") for line in start.splitlines() if b"=" in line}
-    return kind in names or (kind == "query" and "url" in names and "dataset" not in names)
+    return {"query": {"url", "query"}, "dataset": {"dataset"}}[kind] <= names
 
 
 def settings_in(file: Path) -> dict[str, Any]:

@@ -194,6 +194,8 @@ def test_what_is_like_a_template_or_a_setting_is_read(tmp_path: Path) -> None:
     put(tmp_path / "parts/components.json", json.dumps([{"name": "Resistor", "text": "It resists."}]))
     put(tmp_path / "data/search.json", "---\nlayout: none\n---\n[{% for page in site.pages %}{}{% endfor %}]")
     put(tmp_path / "photos.zip", b"PK\x03\x04")
+    put(tmp_path / "i18n/en.yaml", "- id: home\n  title: Home\n- id: next\n  title: Next\n")
+    put(tmp_path / "data/social.toml", '[[icons]]\nid = "mail"\nurl = "mailto:%s"\n')
     assert set(read(tmp_path)) == {"Elk", "Jug", "Security", "Resistor"}
     reasons = left_out(tmp_path)
     assert reasons["templates and parts of pages"] == 1
