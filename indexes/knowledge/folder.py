@@ -76,7 +76,8 @@ def contents_of(path: Path, format: str | None = None) -> Contents:
     recognized, templates, pointers = list[tuple[Path, Reader]](), set[Path](), list[Path]()
     for file in every:
         # each file is opened once, since there may be a hundred thousand
-        if fitting := [one for one in candidates if inner_path(file).suffix.lower() in one.suffixes]:
+        suffix = inner_path(file).suffix.lower()
+        if fitting := [one for one in candidates if suffix in one.suffixes]:
             start = beginning_of(file)
             if start.startswith(_POINTER):
                 pointers.append(file)

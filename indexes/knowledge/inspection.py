@@ -17,8 +17,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from indexes.ids import SeenHashes, hash_id
 from indexes.knowledge import sources
 from indexes.knowledge.bad_entries import SkippedEntries
+from indexes.knowledge.folder import contents_of
 from indexes.knowledge.groups import Groups
-from indexes.knowledge.knowledge_base import guess_format
 from indexes.knowledge.languages import is_foreign
 from indexes.knowledge.ledger import Ledger, summary_of, table_of
 from indexes.knowledge.matching import MatchReport, rule_lines, with_matched_images
@@ -116,14 +116,15 @@ def inspect_knowledge_base(
         ValueError: The file cannot be read at all, or its format is unknown.
     """
     started = time.monotonic()
-    kind = format or guess_format(path)
+    contents = contents_of(path, format)
+    kind = format or contents.format
     source = sources.open_images(images or sources.images_beside(path, kind), path, kind)
     result = Inspection(path, kind, ledger=Ledger(str(path)))
     draw = random.Random(seed)
     chosen: list[tuple[int, Entity]] = []
     titles = SeenHashes()
     entities: Iterable[Entity] = read_knowledge_base(
-        path, format, names=names, skipped=result.skipped, ledger=result.ledger, groups=result.groups
+        path, format, names=names, skipped=result.skipped, ledger=result.ledger, groups=result.groups, contents=contents
     )
     entities = with_matched_images(entities, source, image_pattern(names or {}), result.matched)
     entities = result.groups.counting(entities)

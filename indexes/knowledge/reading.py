@@ -40,6 +40,7 @@ def read_knowledge_base(
     ledger: Ledger | None = None,
     groups: Groups | None = None,
     only: Path | None = None,
+    contents: Contents | None = None,
 ) -> Iterator[Entity]:
     """Yields the entities of a knowledge base in the order of its files, holding only a few of them in memory.
 
@@ -56,6 +57,7 @@ def read_knowledge_base(
         ledger: Counts what is kept and what is left out.
         groups: Gets the group of each entity.
         only: A file or a folder inside the folder `path`; entities from elsewhere are left out.
+        contents: Its files, if they are already known.
 
     Raises:
         ValueError: The format is unknown, the file is damaged, or too many entries cannot be used. The message names
@@ -63,7 +65,7 @@ def read_knowledge_base(
         OSError: The file cannot be read.
     """
     skipped = SkippedEntries() if skipped is None else skipped
-    contents = contents_of(path, format)
+    contents = contents_of(path, format) if contents is None else contents
     reading = _Reading(path, contents, drop_sections, names or {}, keep_navigation, ledger)
     yield from reading.entities(skipped, Groups() if groups is None else groups, only)
     skipped.close(path)
