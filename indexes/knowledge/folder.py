@@ -20,7 +20,7 @@ from retriever.wording import counted
 UNION = "folder"  # the format of a folder whose files have several
 _LISTED = 3
 _POINTER = b"version https://git-lfs"
-_POINTERS = "Git LFS pointers instead of files; fetch these with: git lfs pull"
+POINTERS = "Git LFS pointers instead of files; fetch these with: git lfs pull"
 
 
 @dataclass(slots=True)
@@ -85,13 +85,13 @@ def contents_of(path: Path, format: str | None = None) -> Contents:
                 recognized.append((file, one))
                 templates |= {file} if is_template(file, start) else set()
     if pointers:
-        contents.left_out.append((_POINTERS, pointers[0].relative_to(path).as_posix(), len(pointers)))
+        contents.left_out.append((POINTERS, pointers[0].relative_to(path).as_posix(), len(pointers)))
     if archives := [file for file, one in recognized if one.name == "zim"]:
         reason = "archives, each a knowledge base of its own; name the file"
         contents.left_out.append((reason, archives[0].relative_to(path).as_posix(), len(archives)))
         recognized = [(file, one) for file, one in recognized if one.name != "zim"]
     if not recognized:
-        raise ValueError(f"{path}: {len(pointers):,} {_POINTERS}" if pointers else _nothing_in(path, every))
+        raise ValueError(f"{path}: {len(pointers):,} {POINTERS}" if pointers else _nothing_in(path, every))
     files = defaultdict[Reader, list[Path]](list)
     for file, one in _things(path, recognized, templates, contents):
         files[one].append(file)

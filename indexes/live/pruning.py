@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,8 +10,10 @@ from os import scandir
 from pathlib import Path
 from unicodedata import normalize
 
+from indexes.knowledge.folder import POINTERS
 from indexes.knowledge.knowledge_base import name_of
 from indexes.knowledge.ledger import Account
+from indexes.knowledge.readers.registry import readers
 from indexes.live.articles import SERVICE
 from indexes.live.index import LiveIndex
 from retriever.types import Entity
@@ -23,8 +24,12 @@ _FEW = 3
 
 _WHOLE_FILES = ("markdown", "website")
 """Formats with an entity in each file, whose ids are paths unless they are named."""
-_CONTENT = re.compile(r"\.(?:md|markdown|mdx|qmd|rmd|txt|x?html?|jsonl?|csv|tsv|ya?ml|xml)$", re.IGNORECASE)
 _BAD = "entries that cannot be used"
+
+
+def _is_content(name: str) -> bool:
+    """Returns whether a file may hold entities: one of a reader's, by its extension."""
+    return Path(name).suffix.lower() in {suffix for reader in readers() for suffix in reader.suffixes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,7 @@ class Origins:
 def _files_in(folder: Path) -> dict[str, Path]:
     """Returns the files in a folder that may be entities, by names with and without extension, composed."""
     with scandir(folder) as entries:
-        files = [Path(entry.path) for entry in entries if not entry.is_dir() and _CONTENT.search(entry.name)]
+        files = [Path(entry.path) for entry in entries if not entry.is_dir() and _is_content(entry.name)]
     return {normalize("NFC", name): file for file in files for name in (file.stem, file.name)}
 
 
@@ -154,10 +159,11 @@ def gaps_of(kb: Path, patterns: Sequence[str], part: str, kb_format: str | None,
     lost = [f"{counted(bad, 'entry')} that cannot be used"] if bad else []
     for loss in ledger["left_out"]:
         reason = loss["reason"]
-        if "without text" in reason or (loss["unit"] == "entities" and reason != _BAD and "copies" not in reason):
+        whole = loss["unit"] == "entities" and reason != _BAD and "copies" not in reason
+        if whole or reason == POINTERS or "without text" in reason:
             lost.append(f"{loss['count']:,} {reason}")
     files = kb.rglob("*") if kb.is_dir() else ()
-    if empty := [file for file in files if _CONTENT.search(file.name) and file.is_file() and not file.stat().st_size]:
+    if empty := [file for file in files if _is_content(file.name) and file.is_file() and not file.stat().st_size]:
         lost.append(f"{counted(len(empty), 'empty file')}, such as {empty[0].relative_to(kb).as_posix()}")
     why = f"the reading was not complete: {', '.join(lost)}; repair, remove or add them first" if lost else ""
     return Gaps("; ".join(chosen), why)
