@@ -128,7 +128,7 @@ class _Reading:
 
     def _entries(self, reader: Reader, files: Sequence[Path], dropped: Callable[[str], bool]) -> Iterator[Understood]:
         """Yields the entries of a reader's files with what they mean, and looks for the fields that are named."""
-        folder = Folder(self._contents.root, files, self._fields, not self._is_folder)
+        folder = Folder(self._contents.root, files, self._fields, len(self._contents.paths) == 1)
         context = Context(
             folder=self._contents.root.resolve().name,
             drops=dropped,
