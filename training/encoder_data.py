@@ -15,8 +15,8 @@ from torch import Tensor
 
 from indexes.builder.summarizers import Summarizer
 from indexes.ids import WantedIds
+from indexes.image_source import find_main
 from indexes.knowledge.knowledge_base import KnowledgeBase
-from indexes.knowledge.sources import find_main
 from indexes.labeled_images import LabeledImage, with_known_entities
 from retriever.identity import short_hash
 from retriever.types import Entity, IntArray

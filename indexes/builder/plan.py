@@ -11,6 +11,7 @@ from typing import get_args
 from indexes.article_images import ImageUse, note_unsearched
 from indexes.builder.given_vectors import GivenVectors
 from indexes.builder.summarizers import Summarizer
+from indexes.image_source import ImageSource
 from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.folder import UNION
 from indexes.knowledge.groups import Groups
@@ -18,7 +19,7 @@ from indexes.knowledge.knowledge_base import KnowledgeBase, name_of
 from indexes.knowledge.ledger import Ledger
 from indexes.knowledge.matching import MatchReport, with_matched_images
 from indexes.knowledge.readers.registry import reader_named
-from indexes.knowledge.sources import ImageSource, open_images
+from indexes.knowledge.sources import open_images
 from indexes.knowledge.understanding.fields import image_pattern
 from indexes.labeled_images import ImageTable, LabeledImage, LabeledSource
 from indexes.store.index import Index

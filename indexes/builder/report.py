@@ -12,9 +12,9 @@ from typing import Any, get_args
 
 from indexes.article_images import ImageProblem, MainImage
 from indexes.builder.image_records import ImageRecords
+from indexes.image_source import advice_on
 from indexes.knowledge.bad_entries import LISTED, SkippedEntries
 from indexes.knowledge.ledger import Ledger, warning_of
-from indexes.knowledge.sources import advice_on
 from indexes.store.manifest import IMAGE_PROBLEMS, REPORT
 from retriever.files import as_line, replacing, write_json, write_whole
 from retriever.types import Entity

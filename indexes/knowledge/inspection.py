@@ -15,6 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from indexes.ids import SeenHashes, hash_id
+from indexes.image_source import ImageSource, thumbnail
 from indexes.knowledge import sources
 from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.folder import contents_of
@@ -24,7 +25,6 @@ from indexes.knowledge.ledger import Ledger, summary_of, table_of
 from indexes.knowledge.matching import MatchReport, rule_lines, with_matched_images
 from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.sections import FACTS
-from indexes.knowledge.sources import ImageSource, thumbnail
 from indexes.knowledge.understanding.fields import Names, image_pattern
 from indexes.progress import progress_bar
 from retriever.files import is_pointer

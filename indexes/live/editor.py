@@ -27,8 +27,8 @@ from indexes.builder.key_stage import candidate_text
 from indexes.builder.section_vectors import encode_sections
 from indexes.builder.stages import finite, section_texts
 from indexes.builder.summarizers import Summarizer
+from indexes.image_source import thumbnail
 from indexes.knowledge.sections import title_rule, without_lists
-from indexes.knowledge.sources import thumbnail
 from indexes.live.articles import Article, called_as_indexed, own_row, unlabeled
 from indexes.live.changes import Addition, Removal
 from indexes.live.index import LiveIndex

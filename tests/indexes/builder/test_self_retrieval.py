@@ -12,7 +12,7 @@ from PIL import Image
 from indexes.builder import self_retrieval
 from indexes.builder.report import problem_lines
 from indexes.builder.self_retrieval import FEWEST, is_unadapted, measure_self_retrieval, slightly_changed
-from indexes.knowledge.sources import thumbnail
+from indexes.image_source import thumbnail
 from retriever.models.encoder import ClipEncoder
 from tests.fakes.models import FakeEncoder
 
