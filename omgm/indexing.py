@@ -12,7 +12,6 @@ from typing import Any
 from indexes.builder.build import build_index
 from indexes.builder.estimate import SAMPLE, Estimate, estimate_build
 from indexes.builder.plan import BuildPlan, IndexDesign
-from indexes.builder.summarizers import Summarizer
 from indexes.knowledge.article_source import KnowledgeArticles
 from indexes.knowledge.knowledge_base import KnowledgeBase, guess_format
 from indexes.knowledge.selection import ONLY, SKIP
@@ -23,7 +22,7 @@ from indexes.workers import LocalWorkers, ModelName, Workers
 from omgm import parts
 from omgm.self_calibration import calibrate_index
 from omgm.settings import Profile
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder, Summarizer
 
 
 def design_of(profile: Profile) -> IndexDesign:
@@ -102,7 +101,7 @@ def build(
 
 
 def _sections(profile: Profile) -> SectionEncoder | None:
-    return parts.build_sections(profile) if profile.sections.kind == "hybrid" else None
+    return parts.build_sections(profile) if parts.has_section_encoder(profile) else None
 
 
 @contextmanager

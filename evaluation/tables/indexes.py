@@ -12,14 +12,14 @@ from evaluation.datasets import Question
 from evaluation.tables.variants import BlindedEncoder
 from indexes.builder.build import build_index
 from indexes.builder.plan import BuildPlan, IndexDesign
-from indexes.builder.summarizers import ExtractiveSummarizer, Summarizer
+from indexes.builder.summarizers import ExtractiveSummarizer
 from indexes.knowledge.article_source import KnowledgeArticles
 from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.store.index import Index, check_candidates
 from indexes.store.manifest import Candidates
 from indexes.store.search import GpuSearch
 from retriever.maxsim import ScoreMode
-from retriever.protocols import DualEncoder, FusionEncoder, Generator, SectionEncoder, TextReranker
+from retriever.protocols import DualEncoder, FusionEncoder, Generator, SectionEncoder, Summarizer, TextReranker
 
 
 @dataclass(frozen=True, slots=True)

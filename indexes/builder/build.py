@@ -20,7 +20,7 @@ from indexes.builder.report import image_problems, log_problems, read_reading, w
 from indexes.builder.section_vectors import write_section_vectors
 from indexes.builder.self_retrieval import measure_self_retrieval
 from indexes.builder.stages import ARTICLE_FILES, BuildRun, write_articles
-from indexes.builder.summarizers import ServedSummarizer, summarize_all
+from indexes.builder.summarizers import summarize_all
 from indexes.growing import save_array
 from indexes.lines import Articles, offsets_path, save_offsets
 from indexes.store.entity_index import write_entity_index
@@ -42,6 +42,7 @@ from indexes.store.manifest import (
 from indexes.store.search_kinds import choose_kind
 from indexes.store.thumbnails import Hashes, checksum, hash_thumbnails, plain_images, shared_images
 from retriever.files import write_whole
+from retriever.protocols import ServedSummarizer
 from retriever.types import Entity
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,6 @@ from typing import Any, Protocol, get_args
 
 from indexes.article_images import ImageUse, note_unsearched
 from indexes.builder.given_vectors import GivenVectors
-from indexes.builder.summarizers import Summarizer
 from indexes.image_source import ImageSource
 from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.store.index import Index
@@ -18,7 +17,7 @@ from indexes.store.keys import IMAGE_WEIGHT
 from indexes.store.manifest import Candidates, keys_are_images
 from indexes.store.search_kinds import SearchChoice
 from indexes.workers import LocalWorkers, Workers
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder, Summarizer
 from retriever.token_codec import TokenCodec
 from retriever.types import Entity
 
