@@ -6,19 +6,22 @@ from pathlib import Path
 
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
+from indexes.store.columns import ColumnModel
+from indexes.store.generations import current_files
+from indexes.store.manifest import read_manifest
 from omgm import parts
-from omgm.opening import has_section_vectors, index_options
+from omgm.opening import index_options
 from omgm.settings import Profile
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder
 
 
-def lacks_encoder(profile: Profile, folder: Path) -> bool:
-    """Returns whether an index has vectors of sections that the profile cannot compute, so that it cannot be changed.
+def lacks_models(profile: Profile, folder: Path) -> bool:
+    """Returns whether an index has columns that the profile cannot compute, so that it cannot be changed.
 
     Raises:
         ValueError: The index is missing or damaged.
     """
-    return not parts.has_section_encoder(profile) and has_section_vectors(folder)
+    return bool(read_manifest(current_files(folder)).inputs.columns.keys() - columns_for(profile, folder).keys())
 
 
 def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: FusionEncoder, doing: str) -> Editor:
@@ -35,7 +38,7 @@ def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: Fu
         ValueError: As for `open_retriever`, or another process has the index open for changes (`LockedError`).
         OSError: The folder is read-only.
     """
-    options = index_options(profile, encoder, fusion, _sections_of(profile, folder))
+    options = index_options(profile, encoder, fusion, columns_for(profile, folder))
     index = LiveIndex.open(folder, **options, write=True, doing=doing)
     try:
         return editor_of(profile, index, encoder, fusion)
@@ -50,7 +53,7 @@ def open_later(profile: Profile, folder: Path, encoder: DualEncoder, fusion: Fus
     Raises:
         ValueError: As for `open_editor`.
     """
-    return LiveIndex.open(folder, **index_options(profile, encoder, fusion, _sections_of(profile, folder)))
+    return LiveIndex.open(folder, **index_options(profile, encoder, fusion, columns_for(profile, folder)))
 
 
 def editor_of(profile: Profile, index: LiveIndex, encoder: DualEncoder, fusion: FusionEncoder) -> Editor:
@@ -59,10 +62,14 @@ def editor_of(profile: Profile, index: LiveIndex, encoder: DualEncoder, fusion: 
     Raises:
         ValueError: The index has vectors of sections, and the profile has no encoder for them.
     """
-    sections = _sections_of(profile, index.root)
-    return Editor(index, lambda: parts.build_summarizer(profile), encoder, fusion, sections=sections)
+    columns = columns_for(profile, index.root)
+    return Editor(index, lambda: parts.build_summarizer(profile), encoder, fusion, columns=columns)
 
 
-def _sections_of(profile: Profile, folder: Path) -> SectionEncoder | None:
-    needed = parts.has_section_encoder(profile) and has_section_vectors(folder)
-    return parts.build_sections(profile) if needed else None
+def columns_for(profile: Profile, folder: Path) -> dict[str, ColumnModel]:
+    """Returns the models that a profile has for the columns of an index.
+
+    Raises:
+        ValueError: The index is missing or damaged, or a model is.
+    """
+    return parts.build_columns(profile, read_manifest(current_files(folder)).inputs.columns)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
 from indexes.live.following import FollowingIndex
+from indexes.store.columns import ColumnModel
 from indexes.store.generations import current_files
 from indexes.store.index import Index, OpenOptions, check_candidates
 from indexes.store.manifest import read_manifest
@@ -22,7 +24,6 @@ from retriever.protocols import (
     DualEncoder,
     FusionEncoder,
     LocalEncoder,
-    SectionEncoder,
     Step,
     TextReranker,
     VectorReranker,
@@ -111,8 +112,8 @@ def open_retriever(
     warn_of_pair(profile)
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
     reranker = reranker or _build_reranker(profile, folder)
-    sections = reranker.encoder if isinstance(reranker, VectorReranker) else None
-    options = index_options(profile, encoder, fusion, sections)
+    columns = {"sections": reranker.encoder} if isinstance(reranker, VectorReranker) else {}
+    options = index_options(profile, encoder, fusion, columns)
     opened = index or (FollowingIndex.open if live else Index.open)(folder, **options)
     check_candidates(opened, profile.search.candidates)
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)
@@ -186,18 +187,18 @@ def has_section_vectors(folder: Path) -> bool:
     Raises:
         ValueError: The index is missing or damaged.
     """
-    return read_manifest(current_files(folder)).inputs.sections is not None
+    return "sections" in read_manifest(current_files(folder)).inputs.columns
 
 
 def index_options(
-    profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, sections: SectionEncoder | None
+    profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, columns: Mapping[str, ColumnModel]
 ) -> OpenOptions:
     """Returns how to open an index: for which models, where, and with which search."""
     device, search = parts.placement(profile)[0], profile.search
     return OpenOptions(
         encoder=encoder,
         fusion=fusion,
-        sections=sections,
+        columns=columns,
         device=device,
         image_weight=search.image_weight,
         gpu_search=search.gpu,

@@ -120,17 +120,17 @@ def open_service(
         ValueError: As for `omgm.opening.open_retriever`.
     """
     from indexes.store.lock import LockedError
-    from omgm.editing import lacks_encoder, open_editor, open_later
+    from omgm.editing import lacks_models, open_editor, open_later
     from omgm.opening import open_retriever
     from omgm.parts import build_fusion
 
     fusion = build_fusion(profile, cache)
     if read_only:
         return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), READ_ONLY
-    if lacks_encoder(profile, folder):
-        logger.warning("%s cannot be changed: its vectors of sections need sections.kind = hybrid", folder)
+    if lacks_models(profile, folder):
+        logger.warning("%s cannot be changed: this profile lacks models of its columns", folder)
         retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True)
-        return retriever, "this service cannot compute its vectors of sections"
+        return retriever, "this service cannot compute its columns"
     try:
         editor = open_editor(profile, folder, encoder, fusion, "serves it")
     except (LockedError, OSError) as error:
