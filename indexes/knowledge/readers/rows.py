@@ -100,11 +100,13 @@ def count_rows(labels: Sequence[Any]) -> bool:
 def rows_in(value: Mapping[str, Any]) -> Iterator[Row] | None:
     """Returns the rows of a data frame in an object without their labels, or `None` if it is not one.
 
-    Known are columns of labels and values or of lists (`{"title": {"0": …}}`, `{"title": […]}`), and columns named
-    apart (`{"columns": […], "data": [[…]]}`).
+    Known are columns of labels and values or of lists (`{"title": {"0": …}}`, `{"title": […]}`), columns named apart
+    (`{"columns": […], "data": [[…]]}`), and a list of objects with its schema.
     """
     names = value.get("columns")
     lists: list[Any] | None = next((value[name] for name in _FRAME if isinstance(value.get(name), list)), None)
+    if isinstance(value.get("schema"), Mapping) and lists and all(isinstance(row, Mapping) for row in lists):
+        return iter(lists)
     if isinstance(names, list) and lists is not None and all(isinstance(row, list) for row in lists):
         return (dict(zip(map(str, names), row, strict=False)) for row in lists)
     if are_columns(value):
