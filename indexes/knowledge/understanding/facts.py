@@ -6,7 +6,7 @@ import ast
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
 from functools import lru_cache
@@ -14,7 +14,7 @@ from typing import Any
 
 from indexes.knowledge.sections import FACTS
 from indexes.knowledge.understanding.fields import field_of, folded, looks_like_image
-from indexes.knowledge.understanding.translations import is_language
+from indexes.knowledge.understanding.languages import is_language
 
 EMPTY = frozenset({"", "\\N", "[]", "{}"})
 """Spellings of a missing value in tables; words such as "None" and "NA" are names and codes."""
@@ -71,20 +71,29 @@ def words_within(value: Any) -> str:
     return " ".join(filter(None, (scalar_of(leaf) for _, leaf in leaves(value))))
 
 
-def leaves(value: Any, objects: bool = True) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yields what lists and, with `objects`, objects hold, in order, with the names of the fields that lead to it.
+def leaves(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yields what lists and objects hold, in order, with the names of the fields that lead to it.
 
     They may be nested deeper than Python's stack.
     """
     waiting: list[tuple[tuple[str, ...], Any]] = [((), value)]
     while waiting:
         path, item = waiting.pop()
-        if isinstance(item, list | tuple):
+        if isinstance(item, dict):
+            start = path[: 2 * DEEPEST]
+            waiting += [((*start, str(name)), inner) for name, inner in reversed(item.items())]
+        elif isinstance(item, list | tuple):
             waiting += [(path, inner) for inner in reversed(item)]
-        elif objects and isinstance(item, dict):
-            waiting += [((*path[: 2 * DEEPEST], str(name)), inner) for name, inner in reversed(list(item.items()))]
         else:
             yield path, item
+
+
+def flat(value: Any) -> Sequence[Any]:
+    """Returns the items of a list and of the lists in it, or a value as the only one."""
+    items: Sequence[Any] = value if isinstance(value, list | tuple) else [value]
+    while any(isinstance(item, list | tuple) for item in items):  # not by calls, since they may be nested deeply
+        items = [inner for item in items for inner in (item if isinstance(item, list | tuple) else [item])]
+    return items
 
 
 @lru_cache(maxsize=4096)
@@ -97,7 +106,7 @@ def _pruned(value: Any, depth: int = 0) -> Any:
     """Returns a nested value without addresses, ids, images, files, and what is nested too deeply."""
     value = literal_of(value)
     if isinstance(value, list | tuple):
-        inner = [item for _, item in leaves(value, objects=False)]
+        inner = flat(value)
         if len(inner) > _LONGEST_LIST and not any(map(str.isalpha, words_within(inner[:_MANY]))):
             return None  # a long list of numbers
         items = (item if _is_address(item) else _pruned(item, depth + 1) for item in inner)
@@ -165,8 +174,7 @@ def _item(value: Any, depth: int) -> str:
 
 def _words(value: Any) -> str:
     """Returns a value, a list of values, or a value in several forms, as words."""
-    items = [item for _, item in leaves(value, objects=False)]
-    return ", ".join(filter(None, (" ".join(plain(text_in(item)).split()) for item in items)))
+    return ", ".join(filter(None, (" ".join(plain(text_in(item)).split()) for item in flat(value))))
 
 
 def _title(value: Mapping[str, Any]) -> tuple[str, str]:
@@ -183,7 +191,7 @@ def texts_in(value: Any) -> Iterator[str]:
             if isinstance(item := literal_of(value[key]), str | list):
                 yield from texts_in(item)
     elif isinstance(value, list | tuple):
-        for item in (literal_of(item) for _, item in leaves(value, objects=False)):
+        for item in map(literal_of, flat(value)):
             if isinstance(item, str | list):
                 yield from texts_in(item)
             elif isinstance(item, dict) and (title := _title(item)[1]):
@@ -202,7 +210,7 @@ def has_parts(value: Any) -> bool:
 def text_in(value: Any) -> str:
     """Returns the text of an article: the items of a list as paragraphs, or the preferred text of an object."""
     if isinstance(value, list | tuple):
-        return "\n".join(filter(None, (text_in(item) for _, item in leaves(value, objects=False))))
+        return "\n".join(filter(None, map(text_in, flat(value))))
     if isinstance(value, dict):
         return next(texts_in(value), "")
     return scalar_of(value) or ""

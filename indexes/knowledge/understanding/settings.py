@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from indexes.knowledge.languages import words_of
 from indexes.knowledge.understanding.fields import folded
+from indexes.knowledge.understanding.languages import words_of
 from indexes.knowledge.understanding.value_images import RIGHTS
 
 _SETTINGS = re.compile(

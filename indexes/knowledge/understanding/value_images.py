@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any
 
 from indexes.knowledge.image_names import words_of
-from indexes.knowledge.languages import words_of as word_list
 from indexes.knowledge.understanding.facts import label_of, parsed, plain, text_in, texts_in
 from indexes.knowledge.understanding.fields import (
     GUESSES,
@@ -29,6 +28,7 @@ from indexes.knowledge.understanding.image_texts import (
     images_in_html,
     pictures_in,
 )
+from indexes.knowledge.understanding.languages import words_of as word_list
 
 RIGHTS = re.compile(
     r"licen[cs]es?(?:url|name|link|text)?|rights(?:url|statement)?|usagerights|copyright(?:notice)?|termsofuse"

@@ -36,7 +36,7 @@ def test_names_in_several_languages_and_values_of_all_types() -> None:
     (fox,) = read([row])
     assert (fox.id, fox.title, set(fox.names)) == ("1", "Fox", {"キツネ", "Renard"})
     assert facts(fox) == ["Kinds: Land, Red", "Base, HP: 45", "Base, attack: 4", "Is wild: yes", "None: N/A"]
-    assert fox.left_out == [("addresses and ids", "https://a.example/fox")]
+    assert list(fox.left_out) == [("addresses and ids", "https://a.example/fox")]
     assert ("base.HP", "45") in fox.named_after
 
 
