@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from indexes.knowledge.document import Block, Document, Heading, Table
 from indexes.knowledge.image_names import is_embedded, without_size
 from indexes.knowledge.sections import FACTS
-from indexes.knowledge.understanding.facts import scalar_of
+from indexes.knowledge.understanding.facts import LISTS, scalar_of
 from indexes.knowledge.understanding.fields import folded, looks_like_image
 from retriever.types import Entity
 from retriever.unspaced import UNSPACED, count_words
@@ -250,7 +250,7 @@ def _leaves(values: Mapping[str, Any]) -> Iterator[str]:
             sizes = [name for name in value if type(value[name]) is int and folded(str(name)) in _SIZES]
             beside = sizes if in_file or any(map(looks_like_image, texts if sizes else ())) else ()
             waiting += [(item, in_file) for name, item in reversed(value.items()) if name not in beside]
-        elif isinstance(value, list | tuple):
+        elif isinstance(value, LISTS):
             waiting += [(item, in_file) for item in reversed(value)]
         elif not isinstance(value, bool) and (text := scalar_of(value)):
             yield text

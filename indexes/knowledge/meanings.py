@@ -100,6 +100,7 @@ def meanings_of(
         OSError: The same.
     """
     context, shapes = replace(context, common=common_names(folder.files)), dict[frozenset[str], Shape]()
+    path_of = lru_cache(maxsize=1)(lambda file: file.relative_to(folder.root).as_posix())
     source_of, read = _sources(reader, files), defaultdict[str, deque[tuple[Path, str]]](deque)
     for _, source in groupby(_read(reader, files, folder), lambda entry: source_of(entry)[0]):
         linked = related(_noted(source, source_of, read), folder.names)  # tables of one folder may refer to each other
@@ -119,7 +120,7 @@ def meanings_of(
             )
             known = replace(context, shape=shape, furniture=furniture)
             for place, entry in chain(sample, entries):
-                path = read[place].popleft()[0].relative_to(folder.root).as_posix()
+                path = path_of(read[place].popleft()[0])
                 if not read[place]:
                     del read[place]
                 if isinstance(entry, Document):
@@ -205,16 +206,23 @@ def _sources(reader: Reader, files: Sequence[Path]) -> Callable[[_Read], tuple[s
     These are a folder and a table in it, and for rows in files of their own the files of a folder, or of its siblings.
     """
     siblings = Counter(file.parent for file in files)
-    sizes = {file: file.stat().st_size if file.exists() else 0 for file in files if reader.of_rows}
+
+    @lru_cache(maxsize=1)
+    def of_table(file: Path) -> tuple[str, str]:
+        is_small = not file.exists() or file.stat().st_size <= _SMALL
+        return str(file.parent if is_small else file), str(file)
+
+    @lru_cache(maxsize=1)
+    def of_file(file: Path) -> tuple[str, str]:
+        folder = str(file.parent if siblings[file.parent] > 1 else file.parent.parent / "*")
+        return folder, folder
 
     def source_of(entry: _Read) -> tuple[str, str]:
         file, place, _ = entry
         if not reader.of_rows:
             return "", ""
-        if ": " in place.removeprefix(str(file)):
-            return str(file.parent if sizes[file] <= _SMALL else file), str(file)
-        folder = str(file.parent if siblings[file.parent] > 1 else file.parent.parent / "*")
-        return folder, folder
+        table = of_table(file)
+        return table if ": " in place.removeprefix(table[1]) else of_file(file)
 
     return source_of
 

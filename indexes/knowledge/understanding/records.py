@@ -35,6 +35,7 @@ _KINDS = ("format", "type", "mimetype", "displaytemplate", "dcformat", "dctype",
 _IMAGE = re.compile(r"image/[\w.+-]+|(?:still\s?)?image|photo(?:graph)?|picture", re.IGNORECASE)
 _PUBLISHED = frozenset({"publish", "published", "inherit", "public", "live"})
 _STATES = _PUBLISHED | {"draft", "private", "trash", "trashed", "pending", "future", "auto-draft", "archived", "hidden"}
+_OF_STATE = frozenset({"posttype", "poststatus", "status", "draft"})  # names of fields, as by `local_name`
 _INTERNAL = ("nav_menu", "wp_", "custom_css", "revision", "oembed_cache", "customize_changeset", "user_", "attachment")
 """Beginnings of the types of WordPress' records that are no articles."""
 _PARENTS = frozenset({"parentid", "parentobjectid", "parentidentifier", "parent", "coreid", "postparent"})
@@ -82,9 +83,10 @@ def _is_row(entry: Document | Entity | ValueError) -> TypeGuard[Document]:
 def _linked(entries: list[Entry], names: Names) -> Iterator[Entry]:
     """Yields the entries that are no parts of others, each with its parts."""
     rows = {number: entry.values for number, (_, entry) in enumerate(entries) if _is_row(entry)}
-    hidden = _unpublished(rows)
+    fields = set(chain.from_iterable({tuple(row) for row in rows.values()}))
+    hidden = _unpublished(rows) if not _OF_STATE.isdisjoint(map(local_name, map(str, fields))) else set()
     owners = _parts_by_reference([where for where, _ in entries], rows, names) if len(rows) > 1 else {}
-    for number, parent in _parents(rows, names):
+    for number, parent in _parents(rows, fields, names):
         owners.setdefault(number, [parent])
     parts = defaultdict[int, list[Any]](list)
     for number, above in owners.items():
@@ -120,13 +122,13 @@ def _of_post(row: Mapping[str, Any], field: str) -> str:
     return next((scalar_of(value) or "" for name, value in row.items() if local_name(str(name)) == field), "")
 
 
-def _parents(rows: Rows, names: Names) -> Iterator[tuple[int, int]]:
+def _parents(rows: Rows, every: Iterable[str], names: Names) -> Iterator[tuple[int, int]]:
     """Yields (row, whole) for rows that name the id of another row as their parent, and are parts of it.
 
     A part has no title, or is an image, unless its parent is one, as in CollectionBuilder. Parts of parts belong to the
     highest row.
     """
-    fields = sorted({name for row in rows.values() for name in row if local_name(str(name)) in _PARENTS})
+    fields = sorted(name for name in every if local_name(str(name)) in _PARENTS)
     ids: dict[str, int] = {}
     for number, row in rows.items() if fields else ():
         ids.setdefault(scalar_of(row.get("wp:post_id")) or scalar_of(field_of(row, "id", names)[1]) or "", number)
@@ -172,17 +174,19 @@ def _parts_by_reference(places: Sequence[str], rows: Rows, names: Names) -> dict
 def _columns(places: Sequence[str], rows: Rows) -> tuple[Columns, Columns]:
     """Returns the fields of each file whose values may be keys, and those of them whose values are each one row's."""
     columns: Columns = {}
-    others, shared = set[Column](), set[Column]()
+    shared, others = set[Column](), defaultdict[str, set[str]](set)
     for number, row in rows.items():
         file = places[number].partition(": ")[0]
-        for name in ((file, name) for name, value in row.items() if value is not None and value != ""):
-            keys = None if name in others else _keys_in(row[name[1]])
-            if keys is None:
-                others.add(name)
-                columns.pop(name, None)
+        no_keys = others[file]
+        for name, value in row.items():
+            if name in no_keys or value is None or value == "":
                 continue
-            column = columns.setdefault(name, {})
-            shared |= {name} if len(keys) != 1 or keys[0] in column else set()
+            if (keys := _keys_in(value)) is None:
+                no_keys.add(name)
+                columns.pop((file, name), None)
+                continue
+            column = columns.setdefault((file, name), {})
+            shared |= {(file, name)} if len(keys) != 1 or keys[0] in column else set()
             for key in keys:
                 column.setdefault(key, []).append(number)
     return columns, {name: column for name, column in columns.items() if name not in shared and len(column) > 1}

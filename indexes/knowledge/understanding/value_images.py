@@ -128,7 +128,7 @@ def _by_field(values: Mapping[str, Any], where: str, fields: Fields, images: Ima
         if isinstance(value, str):
             named = _in_field(name, value, fields)
             if not named:
-                pictures[name] = list(images_in_html(value))
+                pictures[name] = list(images_in_html(value)) if "<" in value else []
                 continue
         elif isinstance(value, dict | list):
             named = [picture for text in _listed(name, value, where) for picture in _in_field(name, text, fields)]

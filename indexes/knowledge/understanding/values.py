@@ -78,7 +78,7 @@ def understood(values: Mapping[str, Any], shape: Shape, where: str) -> Understoo
         whole = lifted(whole)
     title_name, titles = _titles(whole, shape)
     row = {
-        name: value if type(value) is str or name in (title_name, PARTS) else in_one_language(value, shape.languages)
+        name: value if name in (title_name, PARTS) else in_one_language(value, shape.languages)
         for name, value in whole.items()
     }
     id_name, id = field_of(row, "id", {"id": "id"} | dict(names) if shape.is_note else names)

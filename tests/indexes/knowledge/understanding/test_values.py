@@ -164,7 +164,7 @@ def test_a_text_in_several_forms_is_not_a_fact_as_well() -> None:
         [("", "It is grey.\nIt flies.")],
         [("", "White.")],
     ]
-    assert found[2].left_out == [("texts in other languages", "Weiß.")]
+    assert list(found[2].left_out) == [("texts in other languages", "Weiß.")]
     parts = {"name": "Bolete", "description": {"cap": "<p>Whitish.</p>", "stem": "Red.", "notes": ""}}
     assert facts(read([parts])[0]) == ["Description, cap: Whitish.", "Description, stem: Red."]
 
