@@ -129,18 +129,27 @@ def by_preference(value: Mapping[str, Any], languages: Sequence[str]) -> dict[st
 
 
 def in_one_language(value: Any, languages: Sequence[str], depth: int = 0) -> Any:
-    """Returns a value with one text for each object of the same text in several languages.
+    """Returns a value with one text for each object or list of the same text in several languages.
 
     Where no field of many rows is in several languages, objects with codes as keys say something else for each.
     """
-    if not languages or depth > _DEEPEST or not isinstance(value, dict | list):
+    if not isinstance(value, dict | list) or depth > _DEEPEST:
         return value
     if isinstance(value, list):
-        return [in_one_language(item, languages, depth + 1) for item in value]
-    if not has_languages(value):
+        spoken = {item[key]: item for item in value if isinstance(item, dict) and (key := _language_key(item))}
+        if not (len(spoken) == len(value) > 1 and all(map(is_language, spoken))):
+            return [in_one_language(item, languages, depth + 1) for item in value]
+        value = spoken
+    elif not languages or not has_languages(value):
         return {key: in_one_language(item, languages, depth + 1) for key, item in value.items()}
     text = next(iter(by_preference(value, languages).values()))
     return text[0] if isinstance(text, list) and len(text) == 1 else text
+
+
+def _language_key(item: Mapping[str, Any]) -> str:
+    """Returns the key of the language that an object says its only text is in, "" if it says none."""
+    is_text = len(item) == 2 and any(key in item for key in _TEXT_KEYS)
+    return next((key for key in _LANGUAGE_KEYS if is_text and isinstance(item.get(key), str)), "")
 
 
 def _literal(value: Any) -> Any:

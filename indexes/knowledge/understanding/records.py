@@ -18,9 +18,9 @@ from indexes.knowledge.image_names import words_of
 from indexes.knowledge.understanding.facts import label_of, scalar_of, texts_in, words_within
 from indexes.knowledge.understanding.fields import Names, field_of, folded, looks_like_image
 from indexes.knowledge.understanding.image_texts import pictures_in
+from indexes.knowledge.understanding.images import PARTS
 from indexes.knowledge.understanding.settings import local_name
 from indexes.knowledge.understanding.shapes import has_title
-from indexes.knowledge.understanding.value_images import PARTS
 from retriever.types import Entity
 
 Entry = tuple[str, Document | Entity | ValueError]

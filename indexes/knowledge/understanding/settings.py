@@ -9,8 +9,12 @@ from typing import Any
 
 from indexes.knowledge.understanding.fields import folded
 from indexes.knowledge.understanding.languages import words_of
-from indexes.knowledge.understanding.value_images import RIGHTS
 
+RIGHTS = re.compile(
+    r"licen[cs]es?(?:url|name|link|text)?|rights(?:url|statement)?|usagerights|copyright(?:notice)?|termsofuse"
+    r"|lizenz|licencia|licenza"
+)
+"""Names of fields about the data, not about the thing, as by `folded`."""
 _SETTINGS = re.compile(
     r"layout|(?:display)?template|slug|permalink|draft|sortorder|createdat|updatedat|lastmodified|modifiedat|filesize|mimetype"
 )

@@ -26,10 +26,10 @@ from indexes.knowledge.understanding.facts import (
 )
 from indexes.knowledge.understanding.fields import check_text, field_of, fields_listed, looks_like_image
 from indexes.knowledge.understanding.image_texts import OF_OTHERS
+from indexes.knowledge.understanding.images import PARTS, image_words, images_of
 from indexes.knowledge.understanding.languages import by_preference, has_languages, in_one_language, is_language
 from indexes.knowledge.understanding.settings import aliases_in, fields_of_system, no_fact, note_facts, without_links
 from indexes.knowledge.understanding.shapes import Row, Shape, lifted, shape_of, unwrapped
-from indexes.knowledge.understanding.value_images import PARTS, image_words, images_of
 
 __all__ = ["PARTS", "Shape", "Understood", "fields_listed", "shape_of", "understood"]
 
