@@ -35,12 +35,13 @@ _OF_POSTS = words_of(
 )
 """Fields of a post in exports of WordPress, as by `folded`, without the prefix of their namespace."""
 _FILE = re.compile(
-    r"(?:image|video|audio|application|model)/[\w.+-]+"
+    r"(?:image|video|audio|application|model)/[\w.+-]+|compound_?object"
     r"|(?:[^\s/\\]+(?:[ ][^\s/\\]+)*)?(?:[/\\][^/\\]+)+\.[A-Za-z][A-Za-z\d]{1,4}"
     r"|\S+\.(?:pdf|mp3|mp4|ogg|wav|webm|mov|zip|html?|md|json|csv|js|css|docx?|glb|obj|stl)",
     re.IGNORECASE,
 )
 """A path or a type of a file."""
+_SIGNS = (".", "/", "\\", "object")  # one of them is in each
 _WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|]*\|)?([^\[\]]*)\]\]")
 _NO_WORDS = re.compile(r"/\S*|\S+\.md|\d{4}-\d\d-\d\d[T ].*|<%.*|\w+://\S+|true|false")
 
@@ -53,8 +54,8 @@ def no_fact(name: str, value: Any, is_note: bool) -> str:
         key = folded(name)
         of_site = (key == "build" and isinstance(value, dict)) or (key in _NUMBERED and str(value).isdigit())
         return "settings" if of_site or isinstance(value, bool) else ""
-    if isinstance(value, str) and not ("." in value or "/" in value or "\\" in value):
-        return ""
+    if isinstance(value, str) and not any(sign in value for sign in _SIGNS):
+        return ""  # most values, in less time
     items = value if isinstance(value, list) else [value]
     is_files = items and all(isinstance(item, str) and _FILE.fullmatch(item.strip()) for item in items)
     return "names and types of files" if is_files else ""
