@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import html
-import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Literal
-from urllib.parse import unquote
 
 from indexes.knowledge.document import Block, Document, Heading, Table
-from indexes.knowledge.image_names import is_embedded, without_size
+from indexes.knowledge.image_names import is_embedded, picture_name
 from indexes.knowledge.sections import FACTS
 from indexes.knowledge.understanding.facts import LISTS, scalar_of
 from indexes.knowledge.understanding.fields import folded, looks_like_image
@@ -21,15 +19,13 @@ from retriever.types import Entity
 from retriever.unspaced import UNSPACED, count_words
 from retriever.wording import counted
 
-Unit = Literal["words", "furniture", "images", "files", "entities"]
-"""What is counted; furniture are words that are not of the text, see `FURNITURE`."""
+Unit = Literal["words", "furniture", "images", "files", "entities"]  # what is counted; see `FURNITURE`
 Account = Mapping[str, Any]  # a ledger as JSON, see `Ledger.to_json`
 Reason = tuple[str, str]  # why something is left out, a noun phrase, and its text or address
 
 OTHER = "other reasons"
 OTHER_WORDS, OTHER_IMAGES = "other words", "other images"
-MOST_REASONS = 1000
-"""Most reasons with a name; what is left out for further ones, such as titles of sections, counts as `OTHER`."""
+MOST_REASONS = 1000  # with a name; what is left out for further ones, such as titles of sections, counts as `OTHER`
 FURNITURE = frozenset(
     {"navigation", "forms and buttons", "advertisements", "comments", "notices", "text beside the main part"}
     | {"settings", "settings of notes", "settings of site generators", "settings of infoboxes", "template tags"}
@@ -145,7 +141,7 @@ class Ledger:
         if lost := _lost_pictures(pictures, entity):
             reasons = (*images, *((part.kind, picture.url) for part in labeled for picture in part.pictures))
             for reason, url in (*reasons, *((OTHER_IMAGES, url) for url in lost.values())):
-                if lost.pop(_picture_name(url), None) is not None:
+                if lost.pop(picture_name(url), None) is not None:
                     self._lose(reason, url, 1, place, "images")
 
     def _lose(self, reason: str, text: str, count: int, place: str, unit: Unit = "words") -> None:
@@ -257,24 +253,16 @@ def _leaves(values: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _lost_pictures(urls: Iterable[str], entity: Entity) -> dict[str, str]:
-    """Returns those addresses of pictures that are none of an entity's images, by `_picture_name`.
+    """Returns those addresses of pictures that are none of an entity's images, by `picture_name`.
 
     Sizes of one file are one picture. A picture that is contained in a text has no name: an entity has as many of them
     as images that nothing else names.
     """
     there = {image.url for image in entity.images} | ({entity.image} if entity.image else set())
-    lost = {_picture_name(url): url for url in urls if url not in there}
-    names = set(map(_picture_name, there)) if lost else set()
+    lost = {picture_name(url): url for url in urls if url not in there}
+    names = set(map(picture_name, there)) if lost else set()
     names.update([name for name in lost if is_embedded(lost[name])][: sum(map(is_embedded, there))])
     return {name: url for name, url in lost.items() if name not in names}
-
-
-def _picture_name(url: str) -> str:
-    """Returns the name of an image's file without its folders, extension and size; a text with the image is itself."""
-    if is_embedded(url):
-        return url
-    name = posixpath.basename(unquote(re.split(r"[?#]", url.strip())[0]).replace("\\", "/"))
-    return without_size(name, False) or url
 
 
 def summary_of(account: Account) -> str:

@@ -29,13 +29,12 @@ Column = tuple[str, str]  # the file and the name of a field
 Columns = dict[Column, dict[str, list[int]]]  # the numbers of the rows with each value of a field
 
 UNPUBLISHED = "drafts and records that are not published"
-_MOST_ROWS, _MOST_CHARACTERS = 200_000, 1 << 25
-"""Rows and their characters up to which they are held in memory to find references."""
+_MOST_ROWS, _MOST_CHARACTERS = 200_000, 1 << 25  # of rows that are held in memory to find references
 _KINDS = ("format", "type", "mimetype", "displaytemplate", "dcformat", "dctype", "mediatype")
 _IMAGE = re.compile(r"image/[\w.+-]+|(?:still\s?)?image|photo(?:graph)?|picture", re.IGNORECASE)
 _PUBLISHED = frozenset({"publish", "published", "inherit", "public", "live"})
 _STATES = _PUBLISHED | {"draft", "private", "trash", "trashed", "pending", "future", "auto-draft", "archived", "hidden"}
-_OF_STATE = frozenset({"posttype", "poststatus", "status", "draft"})  # names of fields, as by `local_name`
+_OF_STATE = ("posttype", "poststatus", "status", "draft")  # names of fields, as by `local_name`
 _INTERNAL = ("nav_menu", "wp_", "custom_css", "revision", "oembed_cache", "customize_changeset", "user_", "attachment")
 """Beginnings of the types of WordPress' records that are no articles."""
 _PARENTS = frozenset({"parentid", "parentobjectid", "parentidentifier", "parent", "coreid", "postparent"})
@@ -45,8 +44,8 @@ _REFERENCES = frozenset({"id", "ids", "ref", "refs", "key", "keys", "parent", "h
 _NOTHING = ("", "0", "-1")
 _KEY, _MOST_KEYS = re.compile(r"[^\s,;|]{1,64}"), 100
 _SENTENCE = 60  # fewest characters of a text that a record has of its own
-_MOST = 0.8  # share of records of one kind that must be alike
-_SHARED = 3  # most owners of a part on average; what more of them share is a category
+_MOST, _SHARED = 0.8, 3
+"""Share of records of one kind that must be alike; most owners of a part, on average: more share a category."""
 
 
 def related(entries: Iterable[Entry], names: Names) -> Iterator[Entry]:
@@ -60,15 +59,14 @@ def related(entries: Iterable[Entry], names: Names) -> Iterator[Entry]:
 
     Of larger sources than are held in memory, only rows that follow each other are merged.
     """
-    entries = iter(entries)
-    held, size = list[Entry](), 0
+    entries, held, size = iter(entries), list[Entry](), 0
     for where, entry in entries:
         held.append((where, entry))
         if isinstance(entry, Document) and entry.parts and any(not getattr(part, "kind", "") for part in entry.parts):
             break  # notes and pages are no records
         if isinstance(entry, Document):
-            texts = (value for value in entry.values.values() if isinstance(value, str))
-            size += 64 * len(entry.values) + sum(map(len, texts))  # a value takes some memory itself
+            # a value takes some memory itself
+            size += sum(64 + (len(value) if type(value) is str else 0) for value in entry.values.values())
         if isinstance(entry, Entity) or len(held) > _MOST_ROWS or size > _MOST_CHARACTERS:
             break
     else:
@@ -84,7 +82,7 @@ def _linked(entries: list[Entry], names: Names) -> Iterator[Entry]:
     """Yields the entries that are no parts of others, each with its parts."""
     rows = {number: entry.values for number, (_, entry) in enumerate(entries) if _is_row(entry)}
     fields = set(chain.from_iterable({tuple(row) for row in rows.values()}))
-    hidden = _unpublished(rows) if not _OF_STATE.isdisjoint(map(local_name, map(str, fields))) else set()
+    hidden = _unpublished(rows) if any(local_name(str(name)) in _OF_STATE for name in fields) else set()
     owners = _parts_by_reference([where for where, _ in entries], rows, names) if len(rows) > 1 else {}
     for number, parent in _parents(rows, fields, names):
         owners.setdefault(number, [parent])
@@ -97,8 +95,8 @@ def _linked(entries: list[Entry], names: Names) -> Iterator[Entry]:
         if all(owner in hidden for owner in above or [number]):
             values = rows[number]
             images = [url for value in values.values() if isinstance(value, str) for url, _ in pictures_in(value)]
-            pictures = tuple(map(Picture, dict.fromkeys(images)))
-            yield where, Document(parts=[Block(words_within(values), pictures, UNPUBLISHED)])
+            block = Block(words_within(values), tuple(map(Picture, dict.fromkeys(images))), UNPUBLISHED)
+            yield where, Document(parts=[block])
         elif number in parts and isinstance(entry, Document):
             yield where, replace(entry, values={**entry.values, PARTS: parts[number]})
         elif not above:
@@ -209,7 +207,7 @@ def _key_of(name: Column, column: Mapping[str, list[int]], keys: Columns) -> Col
     """Returns the key that a field refers to, `None` if it refers to none."""
     if all(map(str.isdigit, column)) and not _says_reference(name[1]):
         return None  # numbers that are keys by accident
-    first, *_ = column
+    first = next(iter(column))
     choices = [
         key
         for key, of in keys.items()
@@ -249,8 +247,7 @@ def _are_parts(parts: set[int], owners: set[int], rows: Rows, names: Names) -> b
     if with_image < _MOST * len(parts) or with_text > (1 - _MOST) * len(parts) or titled < _MOST * len(owners):
         return False
     own_title = sum(has_title(rows[number], names) for number in parts)
-    own_image = sum(_has_image(rows[number]) for number in owners)
-    return 2 * own_title < len(parts) or 2 * own_image < len(owners)
+    return 2 * own_title < len(parts) or 2 * sum(_has_image(rows[number]) for number in owners) < len(owners)
 
 
 def _has_image(row: Mapping[str, Any]) -> bool:
@@ -259,7 +256,7 @@ def _has_image(row: Mapping[str, Any]) -> bool:
 
 
 def _has_text(row: Mapping[str, Any]) -> bool:
-    texts = (value for value in row.values() if isinstance(value, str) and len(value) >= _SENTENCE)
+    texts = [value for value in row.values() if isinstance(value, str) and len(value) >= _SENTENCE]
     return any(len(text.split()) >= 8 for text in texts)  # unlike an address
 
 
@@ -281,17 +278,17 @@ def _goes_on(first: Mapping[str, Any], row: Mapping[str, Any], names: Names) -> 
     titles = [next(texts_in(field_of(values, "title", names)[1]), None) for values in (first, row)]
     if titles[0] is None or (titles[1] is not None and titles[0] != titles[1]):
         return False
-    ids = [scalar_of(field_of(values, "id", names)[1]) for values in (first, row)]
-    if any(ids):
-        return ids[0] == ids[1]
+    ids = {scalar_of(field_of(values, "id", names)[1]) for values in (first, row)}
+    if ids != {None}:
+        return len(ids) == 1
     new = [value for name, value in row.items() if value not in (None, "", [], first.get(name))]
     return titles[0] == titles[1] and bool(new) and all(looks_like_image(str(value)) for value in new)
 
 
 def _merged(rows: Sequence[tuple[str, Document]]) -> tuple[str, Document]:
     """Returns rows of one thing as one; a field with several values has a list of them."""
-    (where, first), *others = rows
-    if not others:
+    where, first = rows[0]
+    if len(rows) == 1:
         return where, first
     fields = defaultdict[str, dict[str, Any]](dict)
     for _, row in rows:
