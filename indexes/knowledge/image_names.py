@@ -225,6 +225,14 @@ def without_size(name: str, numbers: bool) -> str:
     return _joined(word for word in words if not (is_size(word) or (numbers and is_large(word)))) or _joined(words)
 
 
+def picture_name(url: str) -> str:
+    """Returns the name of an image's file without its folders, extension and size; a text with the image is itself."""
+    if is_embedded(url):
+        return url
+    name = posixpath.basename(unquote(re.split(r"[?#]", url.strip())[0]).replace("\\", "/"))
+    return without_size(name, False) or url
+
+
 def is_size(word: str) -> bool:
     """Returns whether a word says the size of an image: `thumb`, `300x200`, `2x`."""
     return word in _SIZES or (word[0] in _DIGITS and _SIZE.fullmatch(word) is not None)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from indexes.knowledge.document import Heading
 from indexes.knowledge.image_names import words_of
-from indexes.knowledge.languages import words_of as word_list
 from indexes.knowledge.understanding.facts import label_of, parsed, plain, text_in, texts_in
 from indexes.knowledge.understanding.fields import (
     GUESSES,
@@ -21,20 +22,11 @@ from indexes.knowledge.understanding.fields import (
     looks_like_image,
     usual_names,
 )
-from indexes.knowledge.understanding.image_texts import (
-    NO_IMAGE,
-    OF_OTHERS,
-    Fields,
-    IsImage,
-    images_in_html,
-    pictures_in,
-)
+from indexes.knowledge.understanding.image_texts import NO_IMAGE, OF_OTHERS, Fields, IsImage, pictures_in
+from indexes.knowledge.understanding.languages import words_of as word_list
+from indexes.knowledge.understanding.settings import RIGHTS
 
-RIGHTS = re.compile(
-    r"licen[cs]es?(?:url|name|link|text)?|rights(?:url|statement)?|usagerights|copyright(?:notice)?|termsofuse"
-    r"|lizenz|licencia|licenza"
-)
-"""Names of fields about the data, not about the thing, as by `folded`."""
+PARTS = "_parts"  # the key for the values of records that are parts of a record, such as its images
 _AGENTS = re.compile(r"(?:person|people|organi[sz]ation|group|agent|company)$", re.IGNORECASE)
 """Types of agents that made, own or publish a thing; their portraits and logos do not show it."""
 _OF_AGENTS = frozenset({"username", "login", "email", "firstname", "lastname", "familyname", "givenname", "surname"})
@@ -59,10 +51,6 @@ _BY_SIZE = (
 )
 """Words in names of fields, by the size of the image; one without such a word is between medium and large."""
 _NO_THING = word_list("url src path link file").union(*_BY_SIZE)
-PARTS = "_parts"  # the key for the values of records that are parts of a record, such as its images
-
-Pictures = dict[str, list[tuple[str, str]]]
-"""The images (path or URL, caption) by the path of the field that names them."""
 
 
 @dataclass(slots=True)
@@ -90,23 +78,23 @@ def images_of(values: Mapping[str, Any], where: str, names: Names, fields: Field
         ValueError: The value of the field in `names` has another type.
     """
     images = Images()
-    if "image" in names:
+    if is_given := "image" in names:
         main, value = field_of(values, "image", names)
         pictures = {main: [(url, alt) for name in images_in(value, where, main) for url, alt in _split(name, fields)]}
         images.fields.add(main if main in values else main.rpartition(".")[0] or main)
     else:
-        pictures = _by_field(values, where, fields, images)
+        pictures = _by_field(values, fields, images)
         main = next((name for name in usual_names("image", tuple(values)) if pictures.get(name)), "")
         main = "" if main in fields.others else main
     later = {name: _place(name, main, fields) for name in pictures}
     chosen = sorted((name for name in pictures if later[name] < 3), key=later.__getitem__) or list(pictures)
     for url, caption in (picture for name in chosen for picture in pictures[name]):
         images.captions[url] = images.captions.get(url) or caption
-    if len(images.captions) > 1 and "image" not in names:
+    if len(images.captions) > 1 and not is_given:
         several = {name: [url for url, _ in pictures[name]] for name in chosen}
         images.captions = _one_per_image(images.captions, several, fields.is_image)
     for name in (name for name in values if name in images.fields and pictures):
-        _describe(name, parsed(values[name]), where, images, fields)
+        _describe(name, parsed(values[name]), images, fields)
     return images
 
 
@@ -117,34 +105,39 @@ def _place(name: str, main: str, fields: Fields) -> int:
     return 0 if name == main else 2 if _size_of(name) < 1 or OF_OTHERS.search(name) else 1
 
 
-def _by_field(values: Mapping[str, Any], where: str, fields: Fields, images: Images) -> Pictures:
+def _by_field(values: Mapping[str, Any], fields: Fields, images: Images) -> dict[str, list[tuple[str, str]]]:
     """Returns fields and the images in them, and adds those that hold nothing else to `images.fields`."""
-    pictures: Pictures = {}
-    objects: list[tuple[str, Any]] = []
+    pictures, within = dict[str, list[tuple[str, str]]](), defaultdict[str, list[tuple[str, str]]](list)
     for name, value in values.items():
         value = parsed(value) if isinstance(value, str) and value[:1] == "[" else value
-        if name == PARTS:
-            continue
         if isinstance(value, str):
             named = _in_field(name, value, fields)
-            if not named:
-                pictures[name] = list(images_in_html(value))
-                continue
-        elif isinstance(value, dict | list):
-            named = [picture for text in _listed(name, value, where) for picture in _in_field(name, text, fields)]
-            objects += [] if named else [(name, value)]
+        elif isinstance(value, dict | list) and name != PARTS:
+            named = [picture for text in _listed(name, value) for picture in _in_field(name, text, fields)]
         else:
             continue
         if named:
             images.fields.add(name)
-            pictures[name] = named
-    for name, value in objects:
-        for path, url in _nested(name, value):
-            pictures.setdefault(path, []).append((url, ""))
-    pictures = {path: named for path, named in pictures.items() if named}
+        elif isinstance(value, dict):
+            for path, url in _nested(name, value):
+                within[path].append((url, ""))
+        elif isinstance(value, str) and "<" in value:
+            named = list(images_in_html(value))
+        pictures |= {name: named} if named else {}
+    pictures |= within
     if all(path.endswith(_PERSON) for path in pictures) and (url := _described(list(values.values()))):
         pictures[""] = [(url, "")]
     return pictures
+
+
+def images_in_html(value: str) -> Iterator[tuple[str, str]]:
+    """Yields the images in HTML with their captions."""
+    if "<img" in value.lower():
+        from indexes.knowledge.readers.html import parts_of_html  # needs an HTML parser, which other values do without
+
+        for part in parts_of_html(value):
+            for picture in () if isinstance(part, Heading) else part.pictures:
+                yield picture.url, picture.caption or picture.alt
 
 
 def _in_field(name: str, value: str, fields: Fields) -> list[tuple[str, str]]:
@@ -171,23 +164,24 @@ def _split(value: str, fields: Fields) -> list[tuple[str, str]]:
     return pictures_in(value, fields.is_image) or list(images_in_html(value)) or [(part, "") for part in _parts(value)]
 
 
-def _listed(name: str, value: Any, where: str) -> list[str]:
+def _listed(name: str, value: Any) -> list[str]:
     """Returns the images in a list or an object, a cover first, [] if it also holds others."""
     items = value if isinstance(value, list) else [value]
-    usual = folded(name) in _USUAL
+    is_usual = folded(name) in _USUAL
     if items and all(isinstance(item, str) for item in items):
-        return items if usual or all(map(pictures_in, items)) else []
+        return items if is_usual or all(map(pictures_in, items)) else []
     objects = [item for item in items if isinstance(item, dict) and not _is_person("", item)]
-    if not objects or not (usual or (len(objects) == len(items) and all(map(_is_file, objects)))):
+    if not objects or not (is_usual or (len(objects) == len(items) and all(map(_is_file, objects)))):
         return []
     objects.sort(key=lambda item: not re.search("cover|feature", str(item.get("name", "")), re.IGNORECASE))
     with suppress(ValueError):  # the value is something else
-        texts = [
-            [text for text in item.values() if isinstance(text, str) and len(text) > _SENTENCE] for item in objects
-        ]
-        coded = [[url for text in long for url, _ in pictures_in(text) if url.startswith("data:")] for long in texts]
-        return [url for item, code in zip(objects, coded, strict=True) for url in code or images_in(item, where, name)]
+        return [url for item in objects for url in _in_base64(item) or images_in(item, "", name)]
     return []
+
+
+def _in_base64(item: Mapping[str, Any]) -> list[str]:
+    texts = (text for text in item.values() if isinstance(text, str) and len(text) > _SENTENCE)
+    return [url for text in texts for url, _ in pictures_in(text) if url.startswith("data:")]
 
 
 def _is_file(item: Mapping[str, Any]) -> bool:
@@ -197,45 +191,43 @@ def _is_file(item: Mapping[str, Any]) -> bool:
     )
 
 
-def _nested(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
+def _nested(name: str, value: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yields the images in objects within objects, with their paths; lists hold parts, whose images are others."""
-    if not isinstance(value, dict) or depth > _DEEPEST:
-        return
     person = _PERSON if _is_person(name.rpartition(".")[2], value) else ""
-    for key, item in value.items():
+    for key, item in value.items() if depth <= _DEEPEST else ():
         path = f"{name}.{key}"
         if isinstance(item, dict):
             yield from ((inner.removesuffix(person) + person, url) for inner, url in _nested(path, item, depth + 1))
             continue
-        urls = [url for url, _ in pictures_in(item)] if isinstance(item, str) else _listed(str(key), item, "")
+        urls = [url for url, _ in pictures_in(item)] if isinstance(item, str) else _listed(str(key), item)
         yield from ((path + person, url) for url in urls)
 
 
 def _is_person(name: str, value: Mapping[str, Any]) -> bool:
-    kinds = [kind for key in _KINDS for kind in texts_in(value.get(key))]
+    kinds = (kind for key in _KINDS if key in value for kind in texts_in(value[key]))
     by_name = OF_OTHERS.search(name) is not None and any(folded(str(key)) in ("name", "title") for key in value)
-    return any(map(_AGENTS.search, kinds)) or by_name or any(folded(str(key)) in _OF_AGENTS for key in value)
+    return by_name or any(map(_AGENTS.search, kinds)) or any(folded(str(key)) in _OF_AGENTS for key in value)
 
 
 def _described(value: Any, depth: int = 0) -> str:
     """Returns the address of the first object whose type or format marks it as an image, as in IIIF and feeds."""
     if isinstance(value, list) and depth < _DEEPEST:
-        return next(filter(None, (_described(item, depth + 1) for item in value)), "")
-    if isinstance(value, str) or not isinstance(value, dict) or depth >= _DEEPEST:
+        return next(filter(None, (_described(item, depth + 1) for item in value if not isinstance(item, str))), "")
+    if not isinstance(value, dict) or depth >= _DEEPEST:
         return ""
-    kinds = [kind for name in _KINDS for kind in texts_in(value.get(name))]
+    kinds = [kind for name in _KINDS if name in value for kind in texts_in(value[name])]
     if any(map(_IMAGE_TYPE.fullmatch, kinds)):
         return next((text for name in _ADDRESSES for text in texts_in(value.get(name)) if re.search("[./]", text)), "")
     return "" if any(map(_AGENTS.search, kinds)) else _described(list(value.values()), depth + 1)
 
 
-def _describe(name: str, value: Any, where: str, images: Images, fields: Fields) -> None:
+def _describe(name: str, value: Any, images: Images, fields: Fields) -> None:
     """Adds the captions in the objects of a field, and what else they say."""
     said: list[Any] = []
     for item in value if isinstance(value, list) else [value]:
         if not isinstance(item, dict):
             continue
-        url = next((url for text in _listed("image", item, where) for url, _ in _split(text, fields)), "")
+        url = next((url for text in _listed("image", item) for url, _ in _split(text, fields)), "")
         caption, more = image_words(item)
         if url in images.captions:
             images.captions[url] = images.captions[url] or caption
