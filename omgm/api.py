@@ -12,7 +12,6 @@ from typing import Any, Self, Unpack
 
 from chat_models.background import BackgroundLoop
 from indexes.builder.report import encoder_warning, read_report
-from indexes.builder.summarizers import Summarizer
 from indexes.knowledge.bad_entries import MAX_BAD
 from indexes.progress import bars
 from indexes.store.index import Index
@@ -23,7 +22,7 @@ from omgm.settings import Profile
 from retriever.evidence import generation_request
 from retriever.images import ImageInput, load_image
 from retriever.pipeline import Retriever
-from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
+from retriever.protocols import DualEncoder, FusionEncoder, Generator, Summarizer, TextReranker
 from retriever.types import Options, Query, RetrievalResult, SearchParams
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from typing import Any
 from indexes.builder.build import build_index
 from indexes.builder.estimate import SAMPLE, Estimate, estimate_build
 from indexes.builder.plan import BuildPlan, IndexDesign
-from indexes.builder.summarizers import Summarizer
+from indexes.knowledge.article_source import KnowledgeArticles
 from indexes.knowledge.knowledge_base import KnowledgeBase, guess_format
 from indexes.knowledge.selection import ONLY, SKIP
 from indexes.knowledge.sources import given_images
@@ -23,7 +23,7 @@ from indexes.workers import LocalWorkers, ModelName, Workers
 from omgm import parts
 from omgm.self_calibration import calibrate_index
 from omgm.settings import Profile
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder, Summarizer
 
 
 def design_of(profile: Profile) -> IndexDesign:
@@ -49,8 +49,9 @@ def _plan(profile: Profile, kb: Path, images: Path | None, out: Path, **options:
     }
     options |= {name: build(profile) for name, build in models.items() if options.get(name) is None}
     reading = {name: options.pop(name) for name in ("kb_format", "names", "max_bad") if name in options}
+    knowledge = KnowledgeBase(kb=kb, images=images, **reading, **dict(profile.index))
     return BuildPlan(
-        knowledge=KnowledgeBase(kb=kb, images=images, **reading, **dict(profile.index)),
+        articles=KnowledgeArticles(knowledge, options.pop("image_table", None)),
         out=out,
         design=design_of(profile),
         **options,
@@ -101,7 +102,7 @@ def build(
 
 
 def _sections(profile: Profile) -> SectionEncoder | None:
-    return parts.build_sections(profile) if profile.sections.kind == "hybrid" else None
+    return parts.build_sections(profile) if parts.has_section_encoder(profile) else None
 
 
 @contextmanager

@@ -17,12 +17,17 @@ from omgm import parts
 from omgm.own_recognition import own_recognition
 from omgm.settings import Profile
 from retriever.image_cache import ImageCache
-from retriever.models.bm25 import BM25
-from retriever.models.feature_map import part_encoder
-from retriever.models.hybrid import HybridReranker
-from retriever.models.image_alignment import aligner
 from retriever.pipeline import Retriever
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder, Step, TextReranker
+from retriever.protocols import (
+    Align,
+    DualEncoder,
+    FusionEncoder,
+    LocalEncoder,
+    SectionEncoder,
+    Step,
+    TextReranker,
+    VectorReranker,
+)
 from retriever.recognition import SIGNS, Recognition, Signs
 from retriever.step1_search import EntitySearch, part_scores
 from retriever.step2_rerank import FusionRerank
@@ -107,7 +112,7 @@ def open_retriever(
     warn_of_pair(profile)
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
     reranker = reranker or _build_reranker(profile, folder)
-    sections = reranker.encoder if isinstance(reranker, HybridReranker) else None
+    sections = reranker.encoder if isinstance(reranker, VectorReranker) else None
     options = _index_options(profile, encoder, fusion, sections)
     opened = index or (LiveIndex.open if live else Index.open)(folder, **options)
     check_candidates(opened, profile.search.candidates)
@@ -115,8 +120,8 @@ def open_retriever(
     found = search_steps(profile, opened, encoder, fusion, recognition)
     steps = [*found, SectionRerank(reranker, opened, profile.sections.beta)]
     pin = opened.pinned if isinstance(opened, LiveIndex) else nullcontext
-    parts_of = part_encoder(encoder)
-    propose = None if parts_of is None else part_scores(parts_of, opened)
+    encode_parts = encoder.encode_parts if isinstance(encoder, LocalEncoder) else None
+    propose = None if encode_parts is None else part_scores(encode_parts, opened)
     trim = profile.search.trim_borders
     return Retriever(steps, opened, recognition, pin, trim, device=opened.device, propose=propose)
 
@@ -146,7 +151,7 @@ def search_steps(
     first = EntitySearch(encoder, index, profile.search.k, second_network=weights.lead_p != 0)
     second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode)
     if recognition is not None and weights.lead_a:
-        second.align, second.is_undecided = aligner(encoder), recognition.is_undecided
+        second.align, second.is_undecided = _align(encoder), recognition.is_undecided
     return [first, second]
 
 
@@ -156,12 +161,16 @@ def all_signs(retriever: Retriever[Index], encoder: DualEncoder) -> None:
         if isinstance(step, EntitySearch):
             step.second_network = True
         if isinstance(step, FusionRerank):
-            step.align, step.is_undecided = aligner(encoder), bool
+            step.align, step.is_undecided = _align(encoder), bool
+
+
+def _align(encoder: DualEncoder) -> Align | None:
+    return encoder.align if isinstance(encoder, LocalEncoder) else None
 
 
 def _build_reranker(profile: Profile, folder: Path) -> TextReranker:
-    """Returns step 3's model; a hybrid one compares words only if the index has no vectors of sections."""
-    if profile.sections.kind != "hybrid" or has_section_vectors(folder):
+    """Returns step 3's model; words alone are compared if it needs vectors of sections, and the index has none."""
+    if not parts.has_section_encoder(profile) or has_section_vectors(folder):
         return parts.build_text_reranker(profile)
     logger.warning(
         "%s: was built without vectors of sections, so step 3 compares words only; to compare meanings, build it "
@@ -169,7 +178,7 @@ def _build_reranker(profile: Profile, folder: Path) -> TextReranker:
         folder,
         profile.options,
     )
-    return BM25()
+    return parts.build_text_reranker(profile, "bm25")
 
 
 def has_section_vectors(folder: Path) -> bool:
@@ -187,7 +196,7 @@ def lacks_encoder(profile: Profile, folder: Path) -> bool:
     Raises:
         ValueError: The index is missing or damaged.
     """
-    return profile.sections.kind != "hybrid" and has_section_vectors(folder)
+    return not parts.has_section_encoder(profile) and has_section_vectors(folder)
 
 
 def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: FusionEncoder, doing: str) -> Editor:
@@ -224,8 +233,8 @@ def editor_of(profile: Profile, index: LiveIndex, encoder: DualEncoder, fusion: 
 
 
 def _sections_of(profile: Profile, folder: Path) -> SectionEncoder | None:
-    hybrid = profile.sections.kind == "hybrid" and has_section_vectors(folder)
-    return parts.build_sections(profile) if hybrid else None
+    needed = parts.has_section_encoder(profile) and has_section_vectors(folder)
+    return parts.build_sections(profile) if needed else None
 
 
 def _index_options(

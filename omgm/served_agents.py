@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from omgm.agent import LazyEngine, access_of, budget_of, wordings_of
-from omgm.parts import build_planner, build_proposer
+from omgm.kinds.chat import build_planner
+from omgm.regions import build_proposer
 from omgm.settings import AgentSettings, Profile
 from retriever.protocols import DualEncoder
 from search_agents.model import ChatPlanner, Planner

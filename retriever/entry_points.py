@@ -8,9 +8,9 @@ A package names them in its `pyproject.toml`, and an installed one is found with
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -46,3 +46,21 @@ def _loaded(point: EntryPoint, kind: type[T]) -> T:
             "package's pyproject.toml, and install it again"
         )
     return value
+
+
+def named(group: str, name: str, ours: Mapping[str, str]) -> Any:
+    """Loads the one value of a group that has a name, that of another package first.
+
+    Args:
+        group: The group of entry points, such as `omgm.encoders`.
+        name: The name.
+        ours: This project's values by their names, in the form of entry points: `module:NAME`.
+
+    Raises:
+        ValueError: No value has the name; or it cannot be imported, see `declared`.
+    """
+    points = [*entry_points(group=group, name=name)]
+    if not points and name not in ours:
+        others = {point.name for point in entry_points(group=group)}
+        raise ValueError(f"{name!r} is unknown; known are {', '.join(sorted(ours.keys() | others))}")
+    return _loaded(points[0] if points else EntryPoint(name, ours[name], group), object)

@@ -68,7 +68,9 @@ def run(args: argparse.Namespace) -> None:
 def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) -> None:
     from omgm.agent import Agent, access_of, budget_of
     from omgm.api import OMGM
-    from omgm.parts import build_encoder, build_planner, build_proposer, can_propose
+    from omgm.kinds.chat import build_planner
+    from omgm.parts import build_encoder
+    from omgm.regions import build_proposer, can_propose
     from search_agents.corpus import Corpus
     from search_agents.model import ChatPlanner
     from search_agents.policies import POLICIES
