@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 
 from generators.guard import GuardedGenerator
+from indexes.store.columns import ColumnModel, columns
 from omgm.downloads.hub import local_folder
 from omgm.kinds import SectionKind, kind_of
 from omgm.profile import device_of, sees_gpu
@@ -56,6 +57,21 @@ def build_sections(profile: Profile) -> SectionEncoder:
     if encoder is None:
         raise ValueError(f'profile {profile.name}: sections.kind = "{profile.sections.kind}" has no encoder')
     return encoder(profile)
+
+
+def build_columns(profile: Profile, names: Container[str] | None = None) -> dict[str, ColumnModel]:
+    """Loads the models of the columns that an index of a profile has, or of some of them."""
+    models = dict[str, ColumnModel]()
+    for name, column in columns().items():
+        if names is not None and name not in names:
+            continue
+        if column.open is not None:
+            model = column.open(profile)
+        else:
+            model = build_sections(profile) if has_section_encoder(profile) else None
+        if model is not None:
+            models[name] = model
+    return models
 
 
 def _sections(name: str) -> SectionKind:

@@ -133,14 +133,15 @@ class TableIndexes:
     def _open(self, kind: IndexKind) -> Index:
         parts = self._components
         fusion = None if kind.sees == "none" else self.seeing(kind.sees)
-        sections = parts.sections if kind == self.own else None  # only runs on the profile's own index have step 3
+        # only runs on the profile's own index have step 3
+        columns = {"sections": parts.sections} if kind == self.own and parts.sections is not None else {}
         given = self._questions.index if kind == self.own else None
-        folder = given or self._build(kind, fusion, sections)
+        folder = given or self._build(kind, fusion, columns)
         index = Index.open(
             folder,
             encoder=parts.encoder,
             fusion=fusion,
-            sections=sections,
+            columns=columns,
             device=parts.device,
             image_weight=parts.design.image_weight,
             gpu_search=parts.gpu_search,
@@ -148,7 +149,7 @@ class TableIndexes:
         check_candidates(index, kind.candidates)
         return index
 
-    def _build(self, kind: IndexKind, fusion: FusionEncoder | None, sections: SectionEncoder | None) -> Path:
+    def _build(self, kind: IndexKind, fusion: FusionEncoder | None, columns: Mapping[str, SectionEncoder]) -> Path:
         parts, folder, knowledge = self._components, self._out / kind.folder, self._questions.knowledge
         if knowledge is None:
             raise ValueError(f"the index {folder} has to be built: name the knowledge base (--kb)")
@@ -159,7 +160,7 @@ class TableIndexes:
             summarizer=parts.summarizer if kind.candidates in ("summary", "combined") else ExtractiveSummarizer(),
             encoder=parts.encoder,
             fusion=fusion,
-            sections=sections,
+            columns=columns,
             design=replace(parts.design, candidates=kind.candidates, tokens=kind.tokens or parts.design.tokens),
         )
         build_index(plan)
