@@ -10,11 +10,13 @@ from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any, Literal
 
+from indexes.image_paths import is_embedded
 from indexes.knowledge.document import Block, Document, Heading, Table
-from indexes.knowledge.image_names import is_embedded, picture_name
+from indexes.knowledge.image_names import picture_name
 from indexes.knowledge.sections import FACTS
 from indexes.knowledge.understanding.facts import LISTS, scalar_of
-from indexes.knowledge.understanding.fields import folded, looks_like_image
+from indexes.knowledge.understanding.fields import looks_like_image
+from indexes.labeled_values import folded
 from retriever.types import Entity
 from retriever.unspaced import UNSPACED, count_words
 

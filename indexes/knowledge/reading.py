@@ -20,8 +20,9 @@ from indexes.knowledge.sections import DROPPED, DROPPED_BY_REFERENCE, divided, t
 from indexes.knowledge.selection import Selection, without_selection
 from indexes.knowledge.sources import FolderImages, open_images
 from indexes.knowledge.understanding.entities import Meaning
-from indexes.knowledge.understanding.fields import Names, field_of, without_pattern
+from indexes.knowledge.understanding.fields import field_of, without_pattern
 from indexes.knowledge.understanding.shapes import Context
+from indexes.labeled_values import Names
 from retriever.types import Entity
 
 ENCYCLOPEDIAS = ("zim", "mediawiki", "wiki6m")

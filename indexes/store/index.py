@@ -37,6 +37,7 @@ from indexes.store.thumbnails import check_thumbnails
 from indexes.store.tokens import HostTokens, Residency, TokenStore
 from retriever.identity import is_hash
 from retriever.protocols import DualEncoder, FusionEncoder
+from retriever.token_codec import TokenCodec
 from retriever.types import Entity, FloatArray, IntArray, StoredTokens
 
 logger = logging.getLogger(__name__)
@@ -211,6 +212,16 @@ class Index:
     def name(self) -> str:
         """The name of the knowledge base that the index was built from."""
         return self.manifest.name
+
+    @property
+    def codec(self) -> TokenCodec | None:
+        """How the tokens of sections are stored; `None` if there are none."""
+        return self.manifest.inputs.codec if self.manifest.counts.token_sections else None
+
+    @property
+    def token_shape(self) -> tuple[int, int]:
+        """The number of token vectors of a section and their length, before they are stored."""
+        return self.manifest.token_shape
 
     @property
     def fingerprint(self) -> str:

@@ -26,7 +26,7 @@ from omgm.commands.numbers import positive
 
 if TYPE_CHECKING:
     from evaluation.datasets import Question
-    from evaluation.given import Found
+    from evaluation.given import Rankings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +69,9 @@ def add_inputs(parser: argparse.ArgumentParser, *, images: bool = True) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Evaluates retrieval and the generator, or an agent, and prints the main figures."""
-    if args.mode is not None or args.dataset in evaluate_agent.MODES:
+    from evaluation.datasets.dataset import dataset_named
+
+    if args.mode is not None or dataset_named(args.dataset).policy:
         if args.no_answers or args.bem is not None or args.step1 is not None:
             raise ValueError("--no-answers, --bem and --step1 do not apply to agents; remove them")
         evaluate_agent.run(args)
@@ -140,7 +142,7 @@ def run(args: argparse.Namespace) -> None:
     check_any(metrics)
 
 
-def _given(args: argparse.Namespace, questions: Sequence[Question]) -> tuple[Found, dict[str, Any]]:
+def _given(args: argparse.Namespace, questions: Sequence[Question]) -> tuple[Rankings, dict[str, Any]]:
     """Returns the candidates that `--step1` names, and a description of them for the run's note."""
     from evaluation.given import GOLD, gold_candidates
     from indexes.rankings import read_rankings

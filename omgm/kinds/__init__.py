@@ -60,7 +60,7 @@ def kind_of(group: str, name: str) -> Any:
     Raises:
         ValueError: There is none, or it cannot be imported.
     """
-    return named(group, name, _OURS[group])
+    return named(group, name, _OURS[group], object)
 
 
 def known_in(group: str) -> AfterValidator:

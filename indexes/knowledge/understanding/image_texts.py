@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from indexes.knowledge.image_names import IMAGE_SUFFIXES
+from indexes.image_paths import IMAGE_SUFFIXES
 from indexes.knowledge.understanding.fields import looks_like_image
 
 IsImage = Callable[[str], bool]

@@ -13,18 +13,11 @@ from typing import Any
 from indexes.knowledge.document import Heading
 from indexes.knowledge.image_names import words_of
 from indexes.knowledge.understanding.facts import label_of, parsed, plain, text_in, texts_in
-from indexes.knowledge.understanding.fields import (
-    GUESSES,
-    Names,
-    field_of,
-    folded,
-    images_in,
-    looks_like_image,
-    usual_names,
-)
+from indexes.knowledge.understanding.fields import GUESSES, field_of, images_in, looks_like_image, usual_names
 from indexes.knowledge.understanding.image_texts import NO_IMAGE, OF_OTHERS, Fields, IsImage, pictures_in
 from indexes.knowledge.understanding.languages import words_of as word_list
 from indexes.knowledge.understanding.settings import RIGHTS
+from indexes.labeled_values import Names, folded
 
 PARTS = "_parts"  # the key for the values of records that are parts of a record, such as its images
 _AGENTS = re.compile(r"(?:person|people|organi[sz]ation|group|agent|company)$", re.IGNORECASE)

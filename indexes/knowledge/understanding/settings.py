@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from indexes.knowledge.understanding.fields import folded
 from indexes.knowledge.understanding.languages import words_of
+from indexes.labeled_values import folded
 
 RIGHTS = re.compile(
     r"licen[cs]es?(?:url|name|link|text)?|rights(?:url|statement)?|usagerights|copyright(?:notice)?|termsofuse"

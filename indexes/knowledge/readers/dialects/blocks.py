@@ -19,7 +19,7 @@ from mdit_py_plugins.footnote import footnote_plugin
 from mdit_py_plugins.subscript import sub_plugin
 from mdit_py_plugins.superscript import superscript_plugin
 
-from indexes.knowledge.image_names import IMAGE_SUFFIXES
+from indexes.image_paths import IMAGE_SUFFIXES
 from indexes.knowledge.readers.dialects import label, rewrite
 from indexes.knowledge.readers.dialects.notes import included
 
