@@ -169,11 +169,11 @@ weights: .venv/base.stamp  ## retrain the embedded weights, in less than three h
 	$(BIN)/python -m pretraining.train_weights fusion
 	$(BIN)/python -m pretraining.train_weights publish
 
-# `make demo` takes few of the photographs.
+# `make demo` has few of the photographs.
 $(DATA)/kb_wiki.json: $(DATA)/complete.json ;
 
 $(DATA)/complete.json: .venv/base.stamp
-	$(BIN)/python -m omgm.demo.build --out $(DATA)
+	$(BIN)/python -m pretraining.demo.build --out $(DATA)
 
 # All extras that tests use, except ray, langchain and llamaindex, which few tests need.
 DEV := cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sentencepiece,zim,parquet,mediawiki,sql,svg,hf,bem,dynvqa,agents,milvus-lite,pdf,ocr,duckduckgo,mmsearch,otel

@@ -8,13 +8,12 @@ is compared with bfloat16 on the CPU. Needs no network and no package beyond tho
 
 from __future__ import annotations
 
+import csv
 import json
-import random
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,30 +22,22 @@ import torch
 from benchmarks.frame import arguments, recorder
 from evaluation.records import RECORDS
 from omgm.__main__ import main as omgm
-from omgm.demo.articles import articles
-from omgm.demo.build import write_rows
-from omgm.demo.draw import draw
-from omgm.demo.facts import countries, url_of
-from omgm.demo.flags import load_flags
-from omgm.demo.photo import photograph
-from omgm.demo.questions import questions
-from retriever.files import write_whole
+from omgm.demo import write_demo
 
 STEPS = ("step1", "step2")
 
 
 def write_world(folder: Path, count: int) -> None:
-    """Writes a knowledge base of some flags, and one question with a photograph about each."""
-    world = dict(islice(countries().items(), count))
-    entries = {url_of(country): articles()[url_of(country)] for country in world.values()}
-    (folder / "images/flag").mkdir(parents=True)
-    (folder / "queries").mkdir()
-    for code in world:
-        drawing = draw(load_flags()[code])
-        drawing.save(folder / "images/flag" / f"{code}.png")
-        photograph(drawing, random.Random(code)).save(folder / "queries" / f"{code}_0.jpg")
-    write_whole(folder / "kb.json", json.dumps(entries).encode())
-    write_rows(folder / "questions.csv", questions(random.Random(0), 1, ["test"], world, entries))
+    """Writes a knowledge base of some of the demo's flags, and one question with a photograph about each."""
+    write_demo(folder)
+    with (folder / "train.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["dataset_image_ids"].endswith("_0")][:count]
+    articles = json.loads((folder / "kb_wiki.json").read_text(encoding="utf-8"))
+    (folder / "kb.json").write_text(json.dumps({row["wikipedia_url"]: articles[row["wikipedia_url"]] for row in rows}))
+    with (folder / "questions.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, list(rows[0]))
+        table.writeheader()
+        table.writerows({**row, "encyclopedic_vqa_split": "test"} for row in rows)
 
 
 def run(folder: Path, device: str, dtype: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.zero_shot --run RUN [--json]
 
-The shipped encoder was trained on the drawings and summaries of the demo's countries (`omgm/demo/countries.csv`). A
+The shipped encoder was trained on the drawings and summaries of the demo's countries (`pretraining/demo/countries.csv`). A
 run of `omgm evaluate` over images of more flags shows how well it does on flags that it has never seen. The country
 is read from the image's id, `..._country_<ISO code>_<n>`; queries with other images are only counted.
 """
@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.frame import arguments
 from evaluation.metrics import percent, recall_at_k
 from evaluation.records import RECORDS, QueryRecord, read_records
-from omgm.demo.facts import countries
+from pretraining.demo.facts import countries
 
 CODE = re.compile(r"(?:^|_)country_([a-z0-9-]+)_\d+$")
 GROUPS = {True: "in the demo's knowledge base", False: "not in it (zero-shot)"}

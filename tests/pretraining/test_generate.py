@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import re
 
-from omgm.demo.draw import draw
-from omgm.demo.flags import parse
 from pretraining.charges import Studio
+from pretraining.demo.draw import draw
+from pretraining.demo.flags import parse
 from pretraining.generate import format_flag, random_flag, similar_flag
 from tests.paths import ROOT
 
