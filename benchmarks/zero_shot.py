@@ -2,7 +2,7 @@
 
     python -m benchmarks.zero_shot --run RUN [--json]
 
-The shipped encoder was trained on the drawings and summaries of the demo's countries (`pretraining/demo/countries.csv`). A
+The shipped encoder was trained on the drawings and summaries of the demo's countries. A
 run of `omgm evaluate` over images of more flags shows how well it does on flags that it has never seen. The country
 is read from the image's id, `..._country_<ISO code>_<n>`; queries with other images are only counted.
 """

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
         base_model(base.name)  # first: without it, nothing is written
     index = args.index or args.data / "index"
     print("1/3  Writing articles, images and photographs", flush=True)
-    write_demo(args.data, examples_only=True)
+    write_demo(args.data)
     print("2/3  Building the index", flush=True)
     profile = ["--profile", args.profile, *(part for value in args.overrides for part in ("--set", value))]
     build = ["--kb", args.data / "kb_wiki.json", "--images", args.data / "images", "--out", index, "--overwrite"]

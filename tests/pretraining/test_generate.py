@@ -11,7 +11,7 @@ from pretraining.demo.flags import parse
 from pretraining.generate import format_flag, random_flag, similar_flag
 from tests.paths import ROOT
 
-DOCUMENT = ROOT / "omgm" / "demo" / "README.md"
+DOCUMENT = ROOT / "pretraining" / "demo" / "README.md"
 
 
 def test_random_flags_survive_a_round_trip() -> None:
