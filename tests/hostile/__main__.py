@@ -1,8 +1,8 @@
-"""Sends 10,000 hostile requests to a real service and checks how it handles them; `make bench-hostile`.
+"""Sends 10,000 hostile requests to a real service and checks how it handles them; `make test-hostile`.
 
-    python -m benchmarks.hostile --index INDEX --out hostile.json
+    python -m tests.hostile --index INDEX --out hostile.json
 
-Schemathesis generates some of them from the service's own OpenAPI document (extra `dev`), `hostile_requests.py` the
+Schemathesis generates some of them from the service's own OpenAPI document (extra `dev`), `requests.py` the
 others. The service runs in a second process, on a copy of the index that it may change. It fails if a response is 5xx
 (other than 503 and 504, as documented), if a request gets neither a response nor a closed connection, or if a good
 request is not answered afterwards. Memory at the end is compared with memory after the first tenth of the requests.
@@ -31,9 +31,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.frame import arguments, write_report
-from benchmarks.hostile_requests import HostileRequest, good_request, hostile_requests
 from benchmarks.processes import Address, folders_of, service
 from omgm.commands.common import add_index, add_profile
+from tests.hostile.requests import HostileRequest, good_request, hostile_requests
 
 TIMEOUT_S = 60.0
 """How long a request may go without a response or a closed connection."""

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import hostile
-from benchmarks.hostile import faults, is_answered, schema_cases, send, send_all, send_cases
-from benchmarks.hostile_requests import HostileRequest, hostile_requests
 from serving.settings import ServingSettings
 from tests.fakes.connection import address_of
 from tests.fakes.service import served
+from tests.hostile import __main__ as hostile
+from tests.hostile.__main__ import faults, is_answered, schema_cases, send, send_all, send_cases
+from tests.hostile.requests import HostileRequest, hostile_requests
 
-# A pixel limit at which bombs are refused based on their headers: `make bench-hostile` decodes them.
+# A pixel limit at which bombs are refused based on their headers: `make test-hostile` decodes them.
 SETTINGS = ServingSettings(max_image_pixels=100_000)
 
 

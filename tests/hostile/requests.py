@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from benchmarks.hostile_images import hostile_image, whole_image
+from tests.hostile.images import hostile_image, whole_image
 
 Manner = Literal["whole", "half", "drip", "cut", "reset", "leave"]
 """How a request is sent: in one piece; in one piece, then the client's side is shut down; byte by byte, never finished;

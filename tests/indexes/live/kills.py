@@ -1,6 +1,6 @@
 """Kills builds and live updates at random moments (SIGKILL) and counts what is lost.
 
-    python -m benchmarks.kills --kills 50 --out kills.json
+    python -m tests.indexes.live.kills --kills 50 --out kills.json
 
 During updates, three threads of a process put and remove articles while a fourth repeatedly compacts the index. Each
 logs what it is about to do and what was acknowledged. After every kill, the index is opened with all checksums
@@ -271,7 +271,7 @@ def _killed(work: Callable[..., None], arguments: tuple[Any, ...], seconds: floa
 def _processes() -> Any:
     """Returns a context whose processes start quickly, because their parent has already imported everything."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmarks.kills"])
+    context.set_forkserver_preload(["tests.indexes.live.kills"])
     return context
 
 
@@ -294,6 +294,8 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    from benchmarks.kills import main as run  # under its real module name, so that child processes can import it
+    from tests.indexes.live.kills import (
+        main as run,  # under its real module name, so that child processes can import it
+    )
 
     run()

@@ -3,11 +3,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks import kills
+from tests.indexes.live import kills
 
 
 def test_nothing_is_lost_by_kills(tmp_path: Path) -> None:
-    """The short form of `benchmarks/kills.py`: real processes, killed with SIGKILL at random moments."""
+    """The short form of `kills.py`: real processes, killed with SIGKILL at random moments."""
     kills.main(["--kills", "4", "--out", str(tmp_path / "kills.json")])
     report = json.loads((tmp_path / "kills.json").read_text())
     updates, builds = report["updates"], report["builds"]
