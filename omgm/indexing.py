@@ -13,6 +13,7 @@ from indexes.builder.build import build_index
 from indexes.builder.estimate import SAMPLE, Estimate, estimate_build
 from indexes.builder.plan import BuildPlan, IndexDesign
 from indexes.builder.summarizers import Summarizer
+from indexes.knowledge.article_source import KnowledgeArticles
 from indexes.knowledge.knowledge_base import KnowledgeBase, guess_format
 from indexes.knowledge.selection import ONLY, SKIP
 from indexes.knowledge.sources import given_images
@@ -48,8 +49,9 @@ def _plan(profile: Profile, kb: Path, images: Path | None, out: Path, **options:
     }
     options |= {name: build(profile) for name, build in models.items() if options.get(name) is None}
     reading = {name: options.pop(name) for name in ("kb_format", "names", "max_bad") if name in options}
+    knowledge = KnowledgeBase(kb=kb, images=images, **reading, **dict(profile.index))
     return BuildPlan(
-        knowledge=KnowledgeBase(kb=kb, images=images, **reading, **dict(profile.index)),
+        articles=KnowledgeArticles(knowledge, options.pop("image_table", None)),
         out=out,
         design=design_of(profile),
         **options,

@@ -63,6 +63,15 @@ class JoinedEncoder(Protocol):
         """How many values at the end of a vector are the second network's; 0 without one."""
 
 
+@runtime_checkable
+class SmallEncoder(Protocol):
+    """An optional extension of a dual encoder that may know little beyond its training data."""
+
+    @property
+    def is_unadapted(self) -> bool:
+        """Whether it is small, and was not adapted to other images."""
+
+
 class FusionEncoder(Protocol):
     """The model of step 2: fuses an image and a text into a few token vectors (equation 3)."""
 

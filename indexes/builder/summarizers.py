@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain, islice, tee
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from indexes.growing import GrowingLines
 from indexes.progress import progress_bar
@@ -26,6 +26,18 @@ class Summarizer(Protocol):
 
     def stream(self, entities: Iterable[Entity]) -> Generator[str]:
         """Yields one summary per entity, in order; consumes entities only as needed."""
+
+
+@runtime_checkable
+class ServedSummarizer(Summarizer, Protocol):
+    """A summarizer whose texts depend on a server, too."""
+
+    @property
+    def settings(self) -> str:
+        """The settings that its `name` leaves out."""
+
+    def served(self) -> str:
+        """Returns a hash of what the server says of its model, "" if it says nothing."""
 
 
 def _stems(*lines: str) -> frozenset[str]:

@@ -16,7 +16,7 @@ from retriever.files import apply_umask
 from retriever.gpu import to_device
 from retriever.image_cache import ImageCache
 from retriever.models.encoder_folder import load_parts, read_config
-from retriever.models.folder import folder_fingerprint
+from retriever.models.folder import RECORD_NAME, folder_fingerprint
 from retriever.models.graphs import Forward, graphed
 from retriever.models.padding import known_padding
 from retriever.models.photo_tower import PhotoTower
@@ -162,6 +162,12 @@ class ClipEncoder(Published):
         config = self.model.config
         own = int(getattr(config, "projection_dim", None) or config.text_config.projection_size)
         return own + self.appended
+
+    @property
+    def is_unadapted(self) -> bool:
+        """Whether it is the small embedded model, and `train-encoder` did not adapt it."""
+        is_small = isinstance(self.model.config, SmallCLIPConfig)
+        return is_small and (self.folder is None or not (self.folder / RECORD_NAME).is_file())
 
     @property
     def appended(self) -> int:
