@@ -170,12 +170,12 @@ def check_coverage(
     known: Callable[[str], bool],
     *,
     partial_flag: str = "",
-    where: Literal["index", "knowledge base"] = "index",
+    training: bool = False,
 ) -> dict[str, int]:
     """Counts what of a file can be used, and logs what cannot.
 
-    The option `partial_flag` accepts less than half; it is "" if it is set. Candidates are looked up in an evaluation's
-    index, or in a training's knowledge base.
+    The option `partial_flag` accepts less than half; it is "" if it is set. A training leaves out questions without
+    candidates, an evaluation counts them as wrong.
 
     Returns:
         `candidates` and `candidates_in_index`, `questions` and `questions_with_candidates` (those with any that is
@@ -190,22 +190,22 @@ def check_coverage(
     usable = sum(id in there for candidates in found.values() for id in candidates)
     answered = sum(not there.isdisjoint(candidates) for candidates in found.values())
     unknown = next((id for id in ids if id not in there), "")
-    lacking = f"{counted(total - usable, 'candidate')} of {total:,} are not in the {where}, such as {unknown!r}"
-    silent = f"{counted(n_questions - answered, 'question')} of {n_questions:,} have no candidate in the {where}"
+    lacking = f"{counted(total - usable, 'candidate')} of {total:,} are not in the index, such as {unknown!r}"
+    silent = f"{counted(n_questions - answered, 'question')} of {n_questions:,} have no candidate in the index"
     if partial_flag and usable < LEAST * total:
-        advice = "Name an index of the same knowledge base" if where == "index" else "Name that knowledge base (--kb)"
         raise ValueError(
-            f"{path}: {lacking}; are its ids those of this {where}? {advice}, or accept it: {partial_flag}"
+            f"{path}: {lacking}; are its ids those of this index? Name an index of the same knowledge base, or accept "
+            f"it: {partial_flag}"
         )
     if partial_flag and answered < LEAST * n_questions:
-        options = "--queries, --only-split, --limit" if where == "index" else "--queries"
+        options = "--queries" if training else "--queries, --only-split, --limit"
         raise ValueError(
             f"{path}: {silent}; name the questions that the file is for ({options}), or accept it: {partial_flag}"
         )
     if usable < total:
         logger.warning("%s: %s; they are left out", path, lacking)
     if answered < n_questions:
-        logger.warning("%s: %s and %s", path, silent, "count as wrong" if where == "index" else "are left out")
+        logger.warning("%s: %s and %s", path, silent, "are left out" if training else "count as wrong")
     return {
         "candidates": total,
         "candidates_in_index": usable,
