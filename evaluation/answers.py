@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+from collections import Counter
 from collections.abc import Sequence
 
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -119,3 +120,25 @@ def _items(parts: Sequence[str]) -> set[str]:
 
 def _overlap(reference: set[str], given: set[str]) -> float:
     return len(reference & given) / len(reference | given) if reference else 0.0
+
+
+def answer_f1(answer: str, references: Sequence[str]) -> float:
+    """Returns the F1 of an answer's words against the best reference's, as MMSearch computes it.
+
+    Both are normalized by SQuAD's rule: lowercased, without punctuation and articles. A date becomes a single word.
+
+    Example:
+        >>> answer_f1("The United States", ["United States of America"])
+        0.6666666666666666
+        >>> answer_f1("2024-11-22", ["2024-11-23"])
+        0.0
+    """
+    given = normalize(answer).split()
+    return max((_f1(given, normalize(reference).split()) for reference in references), default=0.0)
+
+
+def _f1(given: list[str], wanted: list[str]) -> float:
+    if not given or not wanted:
+        return float(given == wanted)
+    common = (Counter(given) & Counter(wanted)).total()
+    return 2 * common / (len(given) + len(wanted))

@@ -7,19 +7,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from evaluation.datasets import Question, find_query_image
-from evaluation.judge import judge_all
+from evaluation.judge import LearnedJudge, judge_all
 from evaluation.recording import make_record
 from evaluation.records import QueryRecord
 from retriever.evidence import generation_request
 from retriever.images import load_image
 from retriever.protocols import QueryRetriever
 from retriever.types import Generation, GenerationRequest, Query
-
-if TYPE_CHECKING:
-    from evaluation.bem import Bem
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,7 +39,7 @@ class Asker:
     generate: Generate | None
     images: Path
 
-    def ask(self, batch: Sequence[Question], bem: Bem | None = None) -> list[QueryRecord]:
+    def ask(self, batch: Sequence[Question], bem: LearnedJudge | None = None) -> list[QueryRecord]:
         """Retrieves, answers and judges a batch.
 
         A query fails if its image is missing or unreadable, or if the retriever or generator raises for it alone.

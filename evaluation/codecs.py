@@ -20,10 +20,9 @@ from evaluation.datasets import Question, find_query_image
 from evaluation.metrics import Outcome, percent
 from evaluation.recording import make_record
 from evaluation.records import outcome_of
-from evaluation.replayed import ReencodedIndex, replayed
+from evaluation.replayed import ReencodedIndex, StoredIndex, replayed
 from evaluation.significance import difference, figure
 from indexes.progress import progress_bar
-from indexes.store.index import Index
 from retriever.codecs import decode_tokens, encode_tokens
 from retriever.images import load_image
 from retriever.pipeline import Retriever
@@ -50,7 +49,7 @@ class _CodecRun:
 
 
 def measure_codecs(
-    retriever: Retriever[Index],
+    retriever: Retriever[StoredIndex],
     questions: Sequence[Question],
     query_images: Path,
     *,
@@ -88,7 +87,7 @@ def measure_codecs(
         reached |= dict.fromkeys(_ask(retriever, batch, query_images, runs))
         bar.update(len(batch))
     bar.close()
-    shape, exact = retriever.index.manifest.token_shape, runs[EXACT].outcomes
+    shape, exact = retriever.index.token_shape, runs[EXACT].outcomes
     sample = _sample(retriever.index, list(reached))
     rows = [
         {
@@ -168,11 +167,10 @@ def as_markdown(measured: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _check(retriever: Retriever[Index], questions: Sequence[Question]) -> None:
+def _check(retriever: Retriever[StoredIndex], questions: Sequence[Question]) -> None:
     index = retriever.index
-    stored = index.manifest.inputs.tokens
-    if stored != EXACT or not index.manifest.counts.token_sections:
-        found = f"stores tokens as {stored}" if index.manifest.counts.token_sections else "has no tokens"
+    if index.codec is None or index.codec.name != EXACT:
+        found = "has no tokens" if index.codec is None else f"stores tokens as {index.codec.name}"
         raise ValueError(
             f"{index.folder}: {found}, but measuring codecs needs float16 tokens; build an index for it with "
             "`omgm build-index --set fusion.tokens=float16` and another --out"
@@ -182,7 +180,7 @@ def _check(retriever: Retriever[Index], questions: Sequence[Question]) -> None:
 
 
 def _ask(
-    retriever: Retriever[Index], batch: Sequence[Question], folder: Path, runs: Mapping[str, _CodecRun]
+    retriever: Retriever[StoredIndex], batch: Sequence[Question], folder: Path, runs: Mapping[str, _CodecRun]
 ) -> list[int]:
     """Adds the outcomes of a batch to every run and returns the rows of all its candidates."""
     queries = {question.id: query for question in batch if (query := _query(question, folder)) is not None}
@@ -215,7 +213,7 @@ def _query(question: Question, folder: Path) -> Query | None:
         return None
 
 
-def _sample(index: Index, rows: Sequence[int]) -> list[Tensor]:
+def _sample(index: StoredIndex, rows: Sequence[int]) -> list[Tensor]:
     """Returns the tokens of entities evenly spaced among `rows`, as stored, up to `_SAMPLE` sections."""
     blocks: list[Tensor] = []
     total = sum(len(index.token_rows(row)) for row in rows)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from evaluation.datasets import Question
-from indexes.rankings import Ranking, meant
+from indexes.ids import meant
 from retriever.protocols import EntityIndex, Finish
 from retriever.types import Candidate, Query
 
 GOLD = "gold"
 """Stands for the right entities instead of a file."""
 
-Found = Mapping[str, Ranking]
-"""Entities by question id, best first, with their scores if known."""
+Rankings = Mapping[str, Sequence[tuple[str, float | None]]]
+"""Entities by question id, best first, with their scores (higher is better) if known."""
 
 
 class GivenCandidates:
@@ -24,8 +24,8 @@ class GivenCandidates:
 
     name = "step1"
 
-    def __init__(self, found: Found, index: EntityIndex, k: int) -> None:
-        self.found, self.index, self.k = found, index, k
+    def __init__(self, rankings: Rankings, index: EntityIndex, k: int) -> None:
+        self.rankings, self.index, self.k = rankings, index, k
 
     def start(self, queries: Sequence[Query]) -> Finish:
         """Returns a function that returns the candidates."""
@@ -37,7 +37,7 @@ class GivenCandidates:
 
     def _candidates(self, question_id: str) -> list[Candidate]:
         rows: dict[int, float | None] = {}
-        for entity, score in self.found.get(question_id, ()):
+        for entity, score in self.rankings.get(question_id, ()):
             if (row := self.index.row_of(meant(entity, self.has))) is not None:
                 rows.setdefault(row, score)
         ranked = list(rows.items())[: self.k]
@@ -47,6 +47,6 @@ class GivenCandidates:
         ]
 
 
-def gold_candidates(questions: Sequence[Question]) -> Found:
+def gold_candidates(questions: Sequence[Question]) -> Rankings:
     """Returns the right entities of questions, without scores."""
     return {question.id: [(entity, None) for entity in question.entity_ids] for question in questions}

@@ -7,31 +7,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 from chat_models.thoughts import part
-from evaluation.answers import evqa_match, numeric_match, text_match
-from evaluation.overlap import can_segment, f1_recall, language_of, token_f1
-from evaluation.own_answers import own_contains, own_match
-from evaluation.search.scores import answer_f1
-from evaluation.vqa import relaxed_match, vqa_accuracy
+from evaluation.datasets.dataset import Scores, dataset_named
+from evaluation.datasets.question import Question
+from evaluation.own_answers import own_contains
 
-if TYPE_CHECKING:
-    from evaluation.bem import Bem
-    from evaluation.datasets import Question
 
-Scores = dict[str, float]
-"""Scores (0 to 1) of one answer by metric. The first is the data set's own metric, which `accuracy` reports."""
+class LearnedJudge(Protocol):
+    """A model that judges whether answers mean the same as references, such as `evaluation.bem.Bem`."""
 
-NOTES = {
-    "evqa_exact_match": "Measured without BEM: this is exact match alone, a lower bound of E-VQA's own metric.",
-    "infoseek_csv": "From the CSV alone: every answer is judged as text, without InfoSeek's ranges, aliases and "
-    "splits; for its own metric, put the official NAME.jsonl beside NAME.csv.",
-    "string_match": "No chat model judged the answers (--judge-url, --judge-model); this is string matching.",
-    "token_f1": "F1-Recall's tokenizers are not installed (pip install 'omgm[dynvqa]'); this is token F1 alone.",
-}
-"""Notes that a report shows beside a main metric."""
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the model, for reports."""
+
+    def equivalent(self, triples: Sequence[tuple[str, str, str]]) -> list[bool]:
+        """Returns for each (answer, reference, question) whether the two are equivalent."""
 
 
 def judge(question: Question, answer: str | None) -> Scores:
@@ -39,93 +32,42 @@ def judge(question: Question, answer: str | None) -> Scores:
 
     Of MMSearch, only a missing one does: in its published code, an empty answer equals a reference without words.
     """
-    scores = _RULES[question.style](question, answer or "")
-    given = answer is not None and (bool(answer.strip()) or question.style == "mmsearch")
-    return scores if given else dict.fromkeys(scores, 0.0)
+    dataset = dataset_named(question.style)
+    scores = dataset.judge(question, answer or "")
+    counts = answer is not None and (bool(answer.strip()) or dataset.judges_empty)
+    return scores if counts else dict.fromkeys(scores, 0.0)
 
 
-def judge_all(questions: Sequence[Question], answers: Sequence[str | None], bem: Bem | None = None) -> list[Scores]:
-    """Scores many answers; E-VQA's first metric is BEM's with `bem`, exact match without.
+def judge_all(
+    questions: Sequence[Question], answers: Sequence[str | None], learned: LearnedJudge | None = None
+) -> list[Scores]:
+    """Scores many answers; E-VQA's first metric is BEM's with a `learned` judge, exact match without.
 
-    BEM judges all answers without an exact match in one call, each against every reference; the best reference counts.
+    That judges all answers without an exact match in one call, each against every reference; the best reference counts.
     """
     scores = [judge(question, answer) for question, answer in zip(questions, answers, strict=True)]
-    if bem is None:
+    if learned is None:
         return scores
+    references = {}
+    for place, question in enumerate(questions):
+        if (references_of := dataset_named(question.style).learned) is not None:
+            references[place] = references_of(question)
     inputs = [
-        (place, answer, _bem_reference(question, reference), question.question)
-        for place, (question, answer) in enumerate(zip(questions, answers, strict=True))
-        if question.style == "evqa" and answer and answer.strip() and not scores[place]["evqa_exact_match"]
-        for reference in question.answers
+        (place, answer, reference, questions[place].question)
+        for place, accepted in references.items()
+        if (answer := answers[place]) and answer.strip() and not _main(scores[place])
+        for reference in accepted
     ]
-    verdicts = bem.equivalent([row[1:] for row in inputs])
+    verdicts = learned.equivalent([row[1:] for row in inputs])
     equivalent = {row[0] for row, verdict in zip(inputs, verdicts, strict=True) if verdict}
-    return [
-        {"evqa_bem": max(own["evqa_exact_match"], float(place in equivalent)), **own}
-        if "evqa_exact_match" in own
-        else own
-        for place, own in enumerate(scores)
-    ]
+    for place in references:
+        best = max(_main(scores[place]), float(place in equivalent))
+        scores[place] = {f"{questions[place].style}_bem": best, **scores[place]}
+    return scores
 
 
-def _bem_reference(question: Question, reference: str) -> str:
-    return reference.replace("&&", ",") if question.question_type == "multi_answer" else reference
-
-
-def _evqa(question: Question, answer: str) -> Scores:
-    multiple = question.question_type == "multi_answer"
-    return {"evqa_exact_match": float(evqa_match(answer, question.answers, multi_answer=multiple))}
-
-
-def _infoseek(question: Question, answer: str) -> Scores:
-    accepted = question.numeric_range
-    right = text_match(answer, question.answers) if accepted is None else numeric_match(answer, accepted)
-    return {"infoseek": float(right)}
-
-
-def _infoseek_csv(question: Question, answer: str) -> Scores:
-    return {"infoseek_csv": float(text_match(answer, question.answers))}
-
-
-def _okvqa(question: Question, answer: str) -> Scores:
-    return {"vqa_accuracy": vqa_accuracy(answer, question.answers)}
-
-
-def _dynvqa(question: Question, answer: str) -> Scores:
-    scores = {"token_f1": token_f1(answer, question.answers)}
-    if not can_segment():
-        return scores
-    return {"f1_recall": f1_recall(answer, question.answers, language_of(question.question))} | scores
-
-
-def _plain(question: Question, answer: str) -> Scores:
-    relaxed = any(relaxed_match(answer.strip(), reference) for reference in question.answers)
-    right = own_match(answer, question.answers)
-    return {"exact_match": float(right), "relaxed_accuracy": float(right or relaxed)}
-
-
-def _mmsearch(question: Question, answer: str) -> Scores:
-    return {"mmsearch_f1": answer_f1(answer, question.answers)}
-
-
-def _mmsearch_plus(question: Question, answer: str) -> Scores:
-    return {
-        "string_match": float(string_match(answer, question.answers)),
-        "exact_match": float(own_match(answer, question.answers)),
-        "max_f1": answer_f1(answer, question.answers),
-    }
-
-
-_RULES: Mapping[str, Callable[[Question, str], Scores]] = {
-    "evqa": _evqa,
-    "infoseek": _infoseek,
-    "infoseek-csv": _infoseek_csv,
-    "okvqa": _okvqa,
-    "dynvqa": _dynvqa,
-    "plain": _plain,
-    "mmsearch": _mmsearch,
-    "mmsearch-plus": _mmsearch_plus,
-}
+def _main(scores: Scores) -> float:
+    return next(iter(scores.values()))
 
 
 JUDGE = """\

@@ -10,19 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.judge import NOTES
+from evaluation.datasets.dataset import Dataset, dataset_named
 from retriever.types import Ending
 
 CUTOFFS = (1, 5, 10, 20)
-METRIC_NAMES = {
-    "evqa": "evqa_exact_match",
-    "infoseek": "infoseek",
-    "infoseek-csv": "infoseek_csv",
-    "okvqa": "vqa_accuracy",
-    "dynvqa": "f1_recall",
-    "plain": "exact_match",
-}
-"""The name of each data set's own metric, by its style, for runs without answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +153,10 @@ def summarize(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
 
     Args:
         outcomes: One per query.
-        style: The data set's style, a key of `METRIC_NAMES`.
+        style: The name of the data set whose rules judged the answers.
 
     Raises:
-        ValueError: There are no outcomes.
+        ValueError: There are no outcomes, or no such data set.
     """
     if not outcomes:
         raise ValueError("no queries to summarize: the question file has no usable question")
@@ -181,7 +172,7 @@ def summarize(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
         "n_queries": len(outcomes),
         **counts_of(outcomes),
         **steps,
-        "answer": _answers(outcomes, style),
+        "answer": _answers(outcomes, dataset_named(style)),
         **{f"by_{name}": _breakdown(outcomes, name) for name in ("question_type", "split", "category")},
         "failed": [{"id": o.id, "reason": o.failed} for o in outcomes if o.failed is not None],
         "unanswered": [o.id for o in outcomes if o.unanswered],
@@ -221,17 +212,17 @@ def _section_recalls(name: str, outcomes: Sequence[Outcome]) -> dict[str, float 
     return {f"{name}_recall@{k}": recall_at_k(ranks, k) if known else None for k in CUTOFFS}
 
 
-def _answers(outcomes: Sequence[Outcome], style: str) -> dict[str, Any]:
+def _answers(outcomes: Sequence[Outcome], dataset: Dataset) -> dict[str, Any]:
     names = metric_names(outcomes)
-    metric = names[0] if names else METRIC_NAMES.get(style, style)
+    metric = names[0] if names else dataset.metric
     figures: dict[str, Any] = {"metric": metric, "accuracy": _accuracy(outcomes)}
     figures |= {name: mean([o.answer_scores.get(name, 0.0) for o in outcomes]) for name in names[1:]}
-    if names and metric in NOTES:
-        figures["note"] = NOTES[metric]
+    if names and (note := dataset.note(metric)):
+        figures["note"] = note
     shown = [o for o in outcomes if not (o.failed or "").startswith("image:")]
     if names and len(shown) < len(outcomes):
         figures["with_image"] = {"n": len(shown), "accuracy": _accuracy(shown)}
-    if style != "infoseek":
+    if not dataset.unseen:
         return figures
     unseen_question = [o for o in outcomes if is_unseen_question(o)]
     unseen_entity = [o for o in outcomes if o.groups.get("split") and not is_unseen_question(o)]

@@ -7,24 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evaluation.judge import NOTES
-from evaluation.overlap import has_sentences
+from evaluation.datasets.dataset import datasets
 from retriever.files import write_json
 
-PUBLISHED = frozenset({"evqa", "evqa-all", "infoseek", "okvqa", "dynvqa", "mmsearch", "mmsearch-plus"})
-"""The data sets with a published protocol (docs/evaluation.md); others have only our own."""
-_TASKS = {"mmsearch": "mmsearch-end2end"}
-"""The names of tasks that are not those of their data sets."""
-_METRICS = {
-    "evqa_exact_match": "exact-match",
-    "infoseek_csv": "from-csv",
-    "string_match": "string-match",
-    "token_f1": "token-f1",
-}
-"""The deviations that metrics other than the published ones stand for; their sentences are in `NOTES`."""
-SENTENCES = (
-    "A rule of ours ended English sentences, since NLTK's model is not here (python -m nltk.downloader punkt_tab)."
-)
 RETRIEVAL = "retrieval"
 """The variant of a run that measures retrieval alone, to which no protocol of answers applies."""
 
@@ -51,10 +36,11 @@ class Protocol:
             >>> Protocol("mmsearch").name, Protocol("mmsearch", {"own-image-search": "…"}).name
             ('mmsearch-end2end/official', 'mmsearch-end2end/own-image-search')
         """
-        task = _TASKS.get(self.dataset, self.dataset)
+        dataset = datasets().get(self.dataset)
+        task = self.dataset if dataset is None else dataset.task or dataset.name
         if not self.answers:
             return f"{task}/{RETRIEVAL}"
-        unchanged = "official" if self.dataset in PUBLISHED else "own"
+        unchanged = "official" if dataset is not None and dataset.published else "own"
         return f"{task}/{'+'.join(sorted(self.deviations)) or unchanged}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -72,10 +58,11 @@ def protocol_of(dataset: str, metric: str | None, deviations: Mapping[str, str])
     """
     if metric is None:
         return Protocol(dataset, {}, answers=False)
-    own = {_METRICS[metric]: NOTES[metric]} if metric in _METRICS and dataset in PUBLISHED else {}
-    if metric == "f1_recall" and not has_sentences():
-        own["own-sentences"] = SENTENCES
-    return Protocol(dataset, {**own, **deviations})
+    known = datasets().get(dataset)
+    said = []
+    if known is not None and known.published:
+        said = [known.stand_ins.get(metric), known.lacking() if metric == known.metric else None]
+    return Protocol(dataset, dict(filter(None, said)) | dict(deviations))
 
 
 def comparable(names: Mapping[str, str | None]) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evaluation.datasets import Question
+from evaluation.datasets.dataset import Scores
 from evaluation.journal import Row, read_rows, repeated_lines
-from evaluation.judge import Scores, judge, judge_all
+from evaluation.judge import LearnedJudge, judge, judge_all
 from evaluation.metrics import rank_of
 from evaluation.records import CandidateRecord, GoldRecord, QueryRecord, SectionRecord
 from evaluation.trec import contains_answer, reading_order
@@ -18,9 +19,6 @@ from retriever.evidence import best_evidence
 from retriever.files import write_lines
 from retriever.protocols import EntityIndex
 from retriever.types import Candidate, Generation, RetrievalResult
-
-if TYPE_CHECKING:
-    from evaluation.bem import Bem
 
 _JUDGED_AT_ONCE = 256
 RIGHT = 0.5
@@ -87,7 +85,7 @@ def make_record(
     )
 
 
-def judge_again(path: Path, questions: Sequence[Question], bem: Bem | None) -> None:
+def judge_again(path: Path, questions: Sequence[Question], bem: LearnedJudge | None) -> None:
     """Judges recorded answers again, with or without `bem`, in `queries.jsonl` and in the file that repeats some rows.
 
     No question is asked again. Each file is replaced atomically, so killing the process loses nothing.

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
 
-from evaluation.judge import Scores
+from evaluation.datasets.dataset import Scores
 from evaluation.metrics import Outcome
 from evaluation.own_answers import own_contains
 from retriever.types import Ending, Evidence

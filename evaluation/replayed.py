@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,17 +14,35 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from indexes.store.index import Index
 from retriever.borders import without_border
 from retriever.codecs import EncodedTokens, encode_tokens, unpack_tokens
 from retriever.pipeline import Retriever
-from retriever.protocols import Finish, FusionEncoder, Step, TextReranker, VectorReranker
+from retriever.protocols import EntityIndex, Finish, FusionEncoder, Step, TextReranker, VectorIndex, VectorReranker
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.token_codec import TokenCodec
-from retriever.types import Candidate, FloatArray, Query, StoredTokens
+from retriever.types import Candidate, FloatArray, IntArray, Query, StoredTokens
 
 _CACHED_ENTITIES = 512
+
+
+class StoredIndex(EntityIndex, VectorIndex, Protocol):
+    """An index that says how its tokens are stored, and decodes them."""
+
+    @property
+    def folder(self) -> Path:
+        """Its folder."""
+
+    @property
+    def codec(self) -> TokenCodec | None:
+        """How its tokens are stored; `None` if it has none."""
+
+    @property
+    def token_shape(self) -> tuple[int, int]:
+        """The number of token vectors of a section and their length, before they are stored."""
+
+    def tokens(self, rows: IntArray) -> Tensor:
+        """Returns stored tokens, decoded, float32 [len(rows), tokens, H], normalized over H up to rounding."""
 
 
 class ReencodedIndex:
@@ -33,7 +53,7 @@ class ReencodedIndex:
         codec: The codec.
     """
 
-    def __init__(self, index: Index, codec: TokenCodec) -> None:
+    def __init__(self, index: StoredIndex, codec: TokenCodec) -> None:
         self._index, self._codec = index, codec
         self._encoded = lru_cache(_CACHED_ENTITIES)(self._encode)
         self.name, self.search = index.name, index.search
@@ -88,7 +108,7 @@ class Replay:
         return Retriever(steps, index, trim_borders=self.trim_borders, splits=False, device=self.device)
 
 
-def replayed(retriever: Retriever[Index], queries: Sequence[Query]) -> Replay:
+def replayed(retriever: Retriever[StoredIndex], queries: Sequence[Query]) -> Replay:
     """Runs step 1; with the result, the other steps can run several times on different tokens.
 
     Raises:

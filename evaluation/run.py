@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chat_models.background import BackgroundLoop
 from evaluation.ask import Asker
@@ -18,6 +18,7 @@ from evaluation.commit import commit
 from evaluation.datasets import Question, find_query_image, forget_listings
 from evaluation.datasets.coverage import unknown_entities
 from evaluation.journal import fill, repeated_lines, warn_of_failures
+from evaluation.judge import LearnedJudge
 from evaluation.metrics import Outcome, latency_of, summarize
 from evaluation.protocol import protocol_of, write_scores
 from evaluation.recording import judge_again
@@ -29,9 +30,6 @@ from retriever.files import write_whole
 from retriever.identity import Items, agree, files_as_items
 from retriever.protocols import EntityIndex, Generator, QueryRetriever
 from retriever.types import Generation, GenerationRequest
-
-if TYPE_CHECKING:
-    from evaluation.bem import Bem
 
 _LATENCY_SAMPLE = 100
 _WARM_UP = 2  # first calls pay for lazy initialization
@@ -52,7 +50,7 @@ def evaluate(
     index_info: Mapping[str, Any] | None = None,
     batch_size: int = 16,
     progress: bool = True,
-    bem: Bem | None = None,
+    bem: LearnedJudge | None = None,
     entity_image: Callable[[str], Path | None] | None = None,
     depends_on: Mapping[str, Any] = MappingProxyType({}),
     deviations: Mapping[str, str] = MappingProxyType({}),
@@ -144,7 +142,9 @@ def _loop() -> BackgroundLoop:
     return loop
 
 
-def _ask_all(asker: Asker, questions: Sequence[Question], bem: Bem | None, path: Path, batch_size: int) -> None:
+def _ask_all(
+    asker: Asker, questions: Sequence[Question], bem: LearnedJudge | None, path: Path, batch_size: int
+) -> None:
     fill(
         path,
         lambda: questions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from unicodedata import normalize
 from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit
@@ -200,3 +200,8 @@ class WantedIds:
                 if row is not None:
                     rows.setdefault(wanted, row)
         return rows
+
+
+def meant(id: str, known: Callable[[str], bool]) -> str:
+    """Returns an id as it is known: as written, or else percent-decoded, since many write a blank as `%20`."""
+    return id if "%" not in id or known(id) or not known(decoded := unquote(id)) else decoded

@@ -11,12 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import unquote
 
 from indexes.decoding import opened
-from indexes.ids import from_column
+from indexes.ids import from_column, meant
 from indexes.json_streams import has_lines, read_items, read_members, read_values, starts_with
-from indexes.knowledge.understanding.fields import folded, kind
+from indexes.labeled_values import folded, kind
 from retriever.wording import counted
 
 logger = logging.getLogger(__name__)
@@ -102,11 +101,6 @@ def read_rankings(
     if order is None:
         check_order(path, lists, flag)
     return in_order(lists, order)
-
-
-def meant(id: str, known: Callable[[str], bool]) -> str:
-    """Returns an id as it is known: as written, or else percent-decoded, since many write a blank as `%20`."""
-    return id if "%" not in id or known(id) or not known(decoded := unquote(id)) else decoded
 
 
 def check_order(path: Path, lists: Mapping[str, RankedList], flag: str = "") -> None:

@@ -17,7 +17,8 @@ from indexes.knowledge.article_source import KnowledgeArticles
 from indexes.knowledge.knowledge_base import KnowledgeBase, guess_format
 from indexes.knowledge.selection import ONLY, SKIP
 from indexes.knowledge.sources import given_images
-from indexes.knowledge.understanding.fields import GUESSES, Names
+from indexes.knowledge.understanding.fields import GUESSES
+from indexes.labeled_values import Names
 from indexes.store.index import Index
 from indexes.workers import LocalWorkers, ModelName, Workers
 from omgm import parts

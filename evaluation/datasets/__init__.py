@@ -3,49 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
-from evaluation.datasets.dynvqa import read_dynvqa
-from evaluation.datasets.evqa import EVQA_COLUMNS, EVQA_TYPES, read_evqa
-from evaluation.datasets.images import EXTENSIONS, find_query_image, forget_listings, locate
-from evaluation.datasets.infoseek import INFOSEEK_TYPES, read_infoseek
-from evaluation.datasets.okvqa import read_okvqa
-from evaluation.datasets.plain import read_plain
-from evaluation.datasets.plain_rows import NO_NAMES
-from evaluation.datasets.question import Item, Loader, Question, SkippedRow, Style
-from indexes.knowledge.understanding.fields import Names
+from evaluation.datasets.dataset import datasets
+from evaluation.datasets.images import find_query_image, forget_listings, locate
+from evaluation.datasets.question import Item, Question, SkippedRow
+from indexes.labeled_values import NO_NAMES, Names
 
-__all__ = [
-    "EVQA_COLUMNS",
-    "EVQA_TYPES",
-    "EXTENSIONS",
-    "INFOSEEK_TYPES",
-    "LOADERS",
-    "Item",
-    "Question",
-    "SkippedRow",
-    "Style",
-    "find_query_image",
-    "forget_listings",
-    "load",
-    "locate",
-    "read",
-]
-
-LOADERS: dict[str, Loader] = {
-    "evqa": read_evqa,
-    "evqa-all": partial(read_evqa, two_hop=True),
-    "infoseek": read_infoseek,
-    "okvqa": read_okvqa,
-    "dynvqa": read_dynvqa,
-    "plain": read_plain,
-}
-"""The loader of each data set's question file."""
+__all__ = ["Item", "Question", "SkippedRow", "find_query_image", "forget_listings", "load", "locate", "read"]
 
 
 def load(dataset: str, path: Path | str, names: Names = NO_NAMES) -> list[Question]:
-    """Loads the questions of a file in the format of `dataset`, a key of `LOADERS`; `names` is as in `read`.
+    """Loads the questions of a file in the format of a data set; arguments are as in `read`.
 
     Raises:
         ValueError: The data set is unknown, or a row is invalid; the message names the file, line and field.
@@ -63,17 +32,20 @@ def read(dataset: str, path: Path | str, names: Names = NO_NAMES) -> Iterator[It
     """Reads a file row by row: yields the question of each row, the reason to skip the row, or its error.
 
     Args:
-        dataset: The format of the file, a key of `LOADERS`.
+        dataset: The name of the data set.
         path: The file.
-        names: Of `plain`, what fields are called in the file, where they do not have one of the usual names.
+        names: What fields are called in the file, where they do not have one of the usual names, if the data set has no
+            fixed ones.
 
     Raises:
         ValueError: The data set is unknown, or the rest of the file cannot be read.
     """
-    if names and dataset != "plain":
-        raise ValueError(f"--query-map: is for --dataset plain; the fields of {dataset} have fixed names")
-    if names:
-        return read_plain(Path(path), names)
-    if dataset not in LOADERS:
-        raise ValueError(f"unknown data set {dataset!r}; must be one of {', '.join(LOADERS)}")
-    return LOADERS[dataset](Path(path))
+    known = {name: value for name, value in datasets().items() if value.read is not None}
+    if dataset not in known:
+        raise ValueError(f"unknown data set {dataset!r}; must be one of {', '.join(known)}")
+    reader, named = known[dataset].read, known[dataset].read_named
+    if names and named is None:
+        free = ", ".join(name for name, value in known.items() if value.read_named is not None)
+        raise ValueError(f"--query-map: is for --dataset {free}; the fields of {dataset} have fixed names")
+    assert reader is not None
+    return named(Path(path), names) if names and named is not None else reader(Path(path))

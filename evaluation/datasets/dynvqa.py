@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from evaluation.datasets.dataset import Dataset, Deviation, Scores
 from evaluation.datasets.question import Item, Question, SkippedRow
 from evaluation.datasets.rows import Row, json_lines, name, questions, text, texts
+from evaluation.overlap import can_segment, f1_recall, has_sentences, language_of, token_f1
 
 
 def read_dynvqa(path: Path) -> Iterator[Item]:
@@ -48,3 +50,33 @@ def _flat(answer: Any) -> Any:
     if not isinstance(answer, list):
         return answer
     return [value for part in answer for value in (part if isinstance(part, list) else [part])]
+
+
+def _judge(question: Question, answer: str) -> Scores:
+    scores = {"token_f1": token_f1(answer, question.answers)}
+    if not can_segment():
+        return scores
+    return {"f1_recall": f1_recall(answer, question.answers, language_of(question.question))} | scores
+
+
+def _lacking() -> Deviation | None:
+    sentence = (
+        "A rule of ours ended English sentences, since NLTK's model is not here (python -m nltk.downloader punkt_tab)."
+    )
+    return None if has_sentences() else ("own-sentences", sentence)
+
+
+DYNVQA = Dataset(
+    "dynvqa",
+    "f1_recall",
+    _judge,
+    read_dynvqa,
+    published=True,
+    stand_ins={
+        "token_f1": (
+            "token-f1",
+            "F1-Recall's tokenizers are not installed (pip install 'omgm[dynvqa]'); this is token F1 alone.",
+        )
+    },
+    lacking=_lacking,
+)

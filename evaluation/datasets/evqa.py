@@ -1,10 +1,14 @@
-"""Encyclopedic VQA: a CSV file, read by its header, or the same rows as JSON."""
+"""Encyclopedic VQA: a CSV file, read by its header, or the same rows as JSON; exact match, and BEM's references."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
+from evaluation.answers import evqa_match
+from evaluation.datasets.dataset import Dataset, Scores
 from evaluation.datasets.question import Item, Question, SkippedRow
 from evaluation.datasets.rows import alternatives, image_ids, questions, table_rows, text
 
@@ -57,3 +61,31 @@ def _question(row: Mapping[str, str], question_id: str, where: str) -> Question:
         style="evqa",
         other_image_ids=tuple(others),
     )
+
+
+def _judge(question: Question, answer: str) -> Scores:
+    multiple = question.question_type == "multi_answer"
+    return {"evqa_exact_match": float(evqa_match(answer, question.answers, multi_answer=multiple))}
+
+
+def _references(question: Question) -> tuple[str, ...]:
+    multiple = question.question_type == "multi_answer"
+    return tuple(answer.replace("&&", ",") if multiple else answer for answer in question.answers)
+
+
+EVQA = Dataset(
+    "evqa",
+    "evqa_exact_match",
+    _judge,
+    read_evqa,
+    published=True,
+    stand_ins={
+        "evqa_exact_match": (
+            "exact-match",
+            "Measured without BEM: this is exact match alone, a lower bound of E-VQA's own metric.",
+        )
+    },
+    learned=_references,
+)
+EVQA_ALL = replace(EVQA, name="evqa-all", read=partial(read_evqa, two_hop=True))
+"""E-VQA with its two-hop questions."""

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from indexes.knowledge.sources import find_image
+from indexes.image_paths import find_image
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".webp")
 SOURCES = ("inaturalist", "landmarks")

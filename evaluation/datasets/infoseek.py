@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evaluation.answers import numeric_match, text_match
+from evaluation.datasets.dataset import Dataset, Scores
 from evaluation.datasets.question import Item, Question
 from evaluation.datasets.rows import Row, alternatives, csv_rows, image_ids, json_lines, name, questions, text, texts
 
@@ -147,3 +149,30 @@ def _of(column: Mapping[str, str], data_id: str, where: str, path: Path) -> str:
     if data_id not in column:
         raise ValueError(f"{where}: field data_id: {data_id!r} has no line in {path.name}")
     return column[data_id]
+
+
+def _judge(question: Question, answer: str) -> Scores:
+    accepted = question.numeric_range
+    right = text_match(answer, question.answers) if accepted is None else numeric_match(answer, accepted)
+    return {"infoseek": float(right)}
+
+
+def _judge_csv(question: Question, answer: str) -> Scores:
+    return {"infoseek_csv": float(text_match(answer, question.answers))}
+
+
+_CSV_ALONE = (
+    "From the CSV alone: every answer is judged as text, without InfoSeek's ranges, aliases and splits; for its own "
+    "metric, put the official NAME.jsonl beside NAME.csv."
+)
+INFOSEEK = Dataset(
+    "infoseek",
+    "infoseek",
+    _judge,
+    read_infoseek,
+    published=True,
+    stand_ins={"infoseek_csv": ("from-csv", _CSV_ALONE)},
+    unseen=True,
+)
+INFOSEEK_CSV = Dataset("infoseek-csv", "infoseek_csv", _judge_csv, stand_ins=INFOSEEK.stand_ins)
+"""The rules for questions that `read_infoseek` finds in a CSV file alone."""

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from evaluation.datasets.dataset import Dataset, Scores
 from evaluation.datasets.question import Item, Question
 from evaluation.datasets.rows import Row, json_file, name, optional_text, questions, text
+from evaluation.vqa import vqa_accuracy
 
 PEOPLE = 10  # number of answers per question that VQA accuracy is defined for
 
@@ -82,3 +84,10 @@ def _answers(given: Any, where: str) -> tuple[str, ...]:
     if len(said) != PEOPLE or len(listed) != PEOPLE or not any(said):  # some of the answers may be empty
         raise ValueError(f'{where}: field answers must be {PEOPLE} objects with an "answer", got {given!r}')
     return tuple(said)
+
+
+def _judge(question: Question, answer: str) -> Scores:
+    return {"vqa_accuracy": vqa_accuracy(answer, question.answers)}
+
+
+OKVQA = Dataset("okvqa", "vqa_accuracy", _judge, read_okvqa, published=True)

@@ -9,10 +9,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluation.datasets.plain_rows import NO_NAMES, OTHERS, plain_rows, renamed
+from evaluation.datasets.dataset import Dataset, Scores
+from evaluation.datasets.plain_rows import OTHERS, plain_rows, renamed
 from evaluation.datasets.question import Item, Question
 from evaluation.datasets.rows import Row, name, optional_text, questions, text, texts
-from indexes.knowledge.understanding.fields import Names
+from evaluation.own_answers import own_match
+from evaluation.vqa import relaxed_match
+from indexes.labeled_values import NO_NAMES, Names
 from retriever.wording import counted
 
 logger = logging.getLogger(__name__)
@@ -247,3 +250,12 @@ def plain_question(row: Row, where: str) -> Question:
         category=optional_text(row, "category", where),
         style="plain",
     )
+
+
+def _judge(question: Question, answer: str) -> Scores:
+    relaxed = any(relaxed_match(answer.strip(), reference) for reference in question.answers)
+    right = own_match(answer, question.answers)
+    return {"exact_match": float(right), "relaxed_accuracy": float(right or relaxed)}
+
+
+PLAIN = Dataset("plain", "exact_match", _judge, read_plain, read_named=read_plain)

@@ -8,7 +8,7 @@ from typing import Any
 
 from evaluation.datasets.rows import Row, csv_rows, json_file, json_lines, split_cell
 from indexes.json_streams import has_lines, read_items, starts_with
-from indexes.knowledge.understanding.fields import Names, field_of, folded
+from indexes.labeled_values import NO_NAMES, Names, folded, value_at
 
 OTHERS = {
     "id": ("question_id", "data_id", "sample_id", "qid", "uid"),
@@ -23,7 +23,6 @@ OTHERS = {
     "entity": ("entity_id", "entity_ids", "wikidata_id", "wikidata_ids", "qids", "wikipedia_url", "wiki_url"),
 }
 """Names that fields have in question files of others, without case, spaces, `_` and `-`; the first one counts."""
-NO_NAMES: Names = {}
 
 
 def plain_rows(path: Path, names: Names) -> Iterator[tuple[str, Any]]:
@@ -94,7 +93,7 @@ def _split(row: Row, names: Names) -> Row:
 def renamed(row: Row, names: Names = NO_NAMES) -> Row:
     """Returns a row with its fields renamed to ours, by `names` or else from the usual names."""
     given = {folded(key): key for key in reversed(row)}
-    mapped = {field: value for field in names if (value := field_of(row, field, names)[1]) is not None}
+    mapped = {field: value for field in names if (value := value_at(row, names[field])) is not None}
     named = row | mapped
     for field, others in OTHERS.items():
         found = next((given[folded(other)] for other in (field, *others) if folded(other) in given), None)

@@ -1,13 +1,10 @@
-"""A question of any data set, with its image, answers and evidence."""
+"""A question of any data set, with its image, answers and evidence, and a task of agents made from one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
-
-Style = Literal["evqa", "infoseek", "infoseek-csv", "okvqa", "dynvqa", "plain", "mmsearch", "mmsearch-plus"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +39,7 @@ class Question:
     data_split: str = ""
     category: str = ""
     numeric_range: tuple[float, float] | None = None
-    style: Style = "evqa"
+    style: str = "evqa"
     other_image_ids: tuple[str, ...] = ()
     # Not part of what identifies a run, so that runs made before this field existed still resume.
     reference: str = field(default="", repr=False, compare=False)
@@ -60,5 +57,38 @@ class SkippedRow:
 Item = Question | SkippedRow | ValueError
 """The result of reading one row; a `ValueError` names the file, line and field."""
 
-Loader = Callable[[Path], Iterator[Item]]
-"""Yields one item per row. Raises `ValueError` if the rest of the file cannot be read."""
+ImageFile = bytes | Path  # an image as the content of a file, or its path
+
+
+@dataclass(frozen=True, slots=True)
+class RowImages:
+    """The images of a row that were found, and the names of those that were not."""
+
+    found: tuple[ImageFile, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+NO_IMAGES = RowImages()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTask:
+    """A question for an agent, with its images.
+
+    Attributes:
+        question: The question with its answers.
+        images: Its images, the main one first; none for a text-only question, or if images were not requested.
+        requery: The search query that a human wrote for it; empty if unknown.
+        groups: The group of the question in each breakdown.
+        image_search: The published screenshot of the results of a search for its image.
+    """
+
+    question: Question
+    images: RowImages = NO_IMAGES
+    requery: str = ""
+    groups: Mapping[str, str] | None = None
+    image_search: RowImages = NO_IMAGES
+
+
+TaskReader = Callable[[bool], Iterator[SearchTask]]
+"""Yields all tasks, with their images if the argument is true. Raises `ValueError`."""

@@ -8,7 +8,8 @@ from types import MappingProxyType
 from typing import Any
 
 from evaluation.commit import commit
-from evaluation.judge import NOTES, agreement, string_match
+from evaluation.datasets.dataset import dataset_named
+from evaluation.judge import agreement, string_match
 from evaluation.metrics import mean, percent, percentile
 from evaluation.protocol import lines_of, protocol_of
 from evaluation.search.scores import can_score_requeries, final_score, requery_score
@@ -48,7 +49,7 @@ def search_metrics(
         "n_without_reference": sum(not record["answers"] for record in records),
         "n_unanswered": sum(record["answer"] is None for record in records),
         **{f"n_{ending}": sum(ending in _endings(trail) for trail in trails) for ending in _ENDINGS},
-        "answer": _answers(records, scores, verdicts),
+        "answer": _answers(header["dataset"], records, scores, verdicts),
     }
     if verdicts is not None:
         metrics["judge"] = _judge_figures(records, verdicts)
@@ -89,7 +90,9 @@ def main_scores(records: Sequence[Record], verdicts: Sequence[Record] | None) ->
     return [float(next(iter(record["scores"].values()))) for record in records]
 
 
-def _answers(records: Sequence[Record], scores: Sequence[float], verdicts: Sequence[Record] | None) -> dict[str, Any]:
+def _answers(
+    dataset: str, records: Sequence[Record], scores: Sequence[float], verdicts: Sequence[Record] | None
+) -> dict[str, Any]:
     names = list(records[0]["scores"])
     main = "llm_judge" if verdicts is not None else names[0]
     figures: dict[str, Any] = {"metric": main, "accuracy": mean(scores)}
@@ -98,7 +101,8 @@ def _answers(records: Sequence[Record], scores: Sequence[float], verdicts: Seque
     shown = [score for record, score in pairs if not (record["failed"] or "").startswith("its image")]
     if len(shown) < len(records):
         figures["with_image"] = {"n": len(shown), "accuracy": mean(shown)}
-    return figures | ({"note": NOTES[main]} if main in NOTES else {})
+    note = dataset_named(dataset).note(main)
+    return figures | ({"note": note} if note else {})
 
 
 def _judge_figures(records: Sequence[Record], verdicts: Sequence[Record]) -> dict[str, Any]:

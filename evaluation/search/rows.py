@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evaluation.datasets.question import ImageFile, RowImages
 from evaluation.datasets.rows import Row, json_lines
 from indexes.extras import optional
-from indexes.knowledge.sources import find_image
-
-ImageFile = bytes | Path  # an image as the content of a file, or its path
-
-
-@dataclass(frozen=True, slots=True)
-class RowImages:
-    """The images of a row that were found, and the names of those that were not."""
-
-    found: tuple[ImageFile, ...] = ()
-    missing: tuple[str, ...] = ()
-
-
-NO_IMAGES = RowImages()
+from indexes.image_paths import find_image
 
 
 def images_of(folder: Path, *fields: Any) -> RowImages:

@@ -10,17 +10,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evaluation.datasets.question import Question
+from evaluation.answers import answer_f1
+from evaluation.datasets.question import Question, RowImages, SearchTask, TaskReader
 from evaluation.journal import fill, read_rows, warn_of_failures
 from evaluation.judge import judge
 from evaluation.protocol import write_scores
 from evaluation.run import check_ids, claim
 from evaluation.search.figures import Record, Trail, main_scores, search_metrics
 from evaluation.search.report import write_report
-from evaluation.search.rows import RowImages
-from evaluation.search.scores import answer_f1, rerank_score
+from evaluation.search.scores import rerank_score
 from evaluation.search.steps import StepTask
-from evaluation.search.tasks import SearchTask, TaskReader
 from retriever.files import write_whole
 from retriever.identity import Items, files_as_items
 

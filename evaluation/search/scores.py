@@ -4,36 +4,12 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from evaluation.answers import normalize
 from indexes.extras import optional
 
 WEIGHTS = {"end_to_end": 0.75, "requery": 0.05, "rerank": 0.10, "summarization": 0.10}
 """Weights of the final score (equation 1)."""
-
-
-def answer_f1(answer: str, references: Sequence[str]) -> float:
-    """Returns the F1 of an answer's words against the best reference's, as MMSearch computes it.
-
-    Both are normalized by SQuAD's rule: lowercased, without punctuation and articles. A date becomes a single word.
-
-    Example:
-        >>> answer_f1("The United States", ["United States of America"])
-        0.6666666666666666
-        >>> answer_f1("2024-11-22", ["2024-11-23"])
-        0.0
-    """
-    given = normalize(answer).split()
-    return max((_f1(given, normalize(reference).split()) for reference in references), default=0.0)
-
-
-def _f1(given: list[str], wanted: list[str]) -> float:
-    if not given or not wanted:
-        return float(given == wanted)
-    common = (Counter(given) & Counter(wanted)).total()
-    return 2 * common / (len(given) + len(wanted))
 
 
 def requery_score(requery: str, reference: str) -> float:

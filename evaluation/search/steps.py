@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.datasets.question import Question
+from evaluation.datasets.question import NO_IMAGES, Question, RowImages
 from evaluation.datasets.rows import Row, name, text
-from evaluation.search.rows import NO_IMAGES, RowImages, images_of, rows_of
-from evaluation.search.tasks import mmsearch_answers
+from evaluation.search.mmsearch import mmsearch_answers
+from evaluation.search.rows import images_of, rows_of
 
 WEBSITES = 8  # k of the paper
 

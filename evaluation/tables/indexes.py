@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evaluation.bem import Bem
 from evaluation.datasets import Question
+from evaluation.judge import LearnedJudge
 from evaluation.tables.variants import BlindedEncoder
 from indexes.builder.build import build_index
 from indexes.builder.plan import BuildPlan, IndexDesign
@@ -48,7 +48,7 @@ class Components:
     trim_borders: bool = False
     device: str = "cpu"
     gpu_search: GpuSearch = "torch"
-    bem: Bem | None = None
+    bem: LearnedJudge | None = None
     deviations: Mapping[str, str] = field(default_factory=dict)
     sections: SectionEncoder | None = None
 

@@ -11,7 +11,7 @@ import faiss
 import numpy as np
 
 from indexes.json_streams import read_values, starts_with
-from indexes.knowledge.understanding.fields import kind
+from indexes.labeled_values import kind
 from retriever.digests import digests_of
 from retriever.types import Entity, FloatArray, IntArray
 from retriever.wording import counted

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from indexes.image_paths import is_inside
+
 _SYSTEM = frozenset({"@eadir", "__macosx", "$recycle.bin", "system volume information", "lost+found", "#recycle"})
 """Folders of operating systems and file managers, in lower case; hidden ones need not be listed."""
 _PACKAGES = frozenset({"node_modules", "bower_components", "vendor", "__pycache__", "venv", "_sources"})
@@ -26,11 +28,6 @@ Refused = Callable[[str, OSError | None], object]
 def is_hidden(name: str) -> bool:
     """Returns whether a file or folder is hidden, or made by a system, a file manager or a package manager."""
     return name.startswith(".") or name.lower() in _SYSTEM or name in _PACKAGES
-
-
-def is_inside(path: str, root: str) -> bool:
-    """Returns whether a path, its links resolved, is under a folder given by its real path."""
-    return os.path.realpath(path).startswith(os.path.join(root, ""))
 
 
 def files_under(

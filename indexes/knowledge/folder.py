@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from indexes.decoding import opened, plain_name
+from indexes.image_paths import IMAGE_SUFFIXES
 from indexes.knowledge.file_names import sorted_files, unread_folders
-from indexes.knowledge.image_names import IMAGE_SUFFIXES
 from indexes.knowledge.readers import Reader
 from indexes.knowledge.readers.registry import BEGINNING, beginning_of, reader_named, readers
 from indexes.knowledge.readers.source_file import settings_in

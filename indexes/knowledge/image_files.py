@@ -7,27 +7,24 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import takewhile
-from mimetypes import guess_type
 from pathlib import Path
 from threading import RLock
 from typing import NamedTuple
 from unicodedata import normalize
 
-from indexes.knowledge.embedded import PREFIX
-from indexes.knowledge.file_names import KeyTable, files_under, is_inside
-from indexes.knowledge.image_names import (
+from indexes.image_paths import (
     IMAGE_SUFFIXES,
     Parts,
-    fold,
+    files_at,
     is_embedded,
+    is_inside,
     is_remote,
-    loose_key,
-    names_of,
     paths_of,
     plain_path,
-    split_name,
-    stem_of,
 )
+from indexes.knowledge.embedded import PREFIX
+from indexes.knowledge.file_names import KeyTable, files_under
+from indexes.knowledge.image_names import fold, loose_key, split_name, stem_of
 
 _SMALL = frozenset({"thumb", "thumbs", "thumbnail", "thumbnails", "small", "mini", "preview", "previews", "cache"})
 """Names of folders for smaller copies of images."""
@@ -72,12 +69,10 @@ class ImageFiles:
         if is_embedded(written):
             return Lookup(None, "embedded in the text")
         link = ""
-        for name in names_of(written, own_file):
-            path = os.path.join(self._root, name)
-            if os.path.isfile(path) and not _is_other(name):
-                if is_inside(path, self._root):
-                    return Lookup(name)
-                link = link or name
+        for name in files_at(self._root, written, own_file):
+            if is_inside(os.path.join(self._root, name), self._root):
+                return Lookup(name)
+            link = link or name
         if not self.listed:
             return Lookup(None, self._of_link(link) if link else "no file at any suffix of its path")
         alike = self._alike(written, own_file)
@@ -163,12 +158,6 @@ class ImageFiles:
     def _are_copies(self, names: Sequence[str]) -> bool:
         first, *others = (os.path.join(self._root, name) for name in names)
         return len(names) <= _LISTED and all(filecmp.cmp(first, other, shallow=False) for other in others)
-
-
-def _is_other(name: str) -> bool:
-    """Returns whether a file is no image by its name: macOS made it, or it is a sound, a text or a program."""
-    kind = guess_type(name)[0] or "image"
-    return name.rpartition("/")[2].startswith("._") or not kind.startswith("image")
 
 
 def _listed(names: Sequence[str]) -> str:

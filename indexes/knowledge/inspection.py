@@ -27,7 +27,8 @@ from indexes.knowledge.ledger import Ledger
 from indexes.knowledge.matching import MatchReport, rule_lines, with_matched_images
 from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.sections import FACTS
-from indexes.knowledge.understanding.fields import Names, image_pattern
+from indexes.knowledge.understanding.fields import image_pattern
+from indexes.labeled_values import Names
 from indexes.progress import progress_bar
 from retriever.files import is_pointer
 from retriever.images import ImageError

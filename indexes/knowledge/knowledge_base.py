@@ -19,7 +19,7 @@ from indexes.knowledge.readers import Folder, Reader
 from indexes.knowledge.readers.zim import zim_parts
 from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.sources import given_images, open_images
-from indexes.knowledge.understanding.fields import Names
+from indexes.labeled_values import Names
 from retriever.files import as_line, sha256_of
 from retriever.types import Entity
 

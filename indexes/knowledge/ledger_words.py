@@ -12,10 +12,12 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
 
+from indexes.image_paths import is_embedded
 from indexes.knowledge.document import Block, Document, Heading, Table
-from indexes.knowledge.image_names import is_embedded, without_size
+from indexes.knowledge.image_names import without_size
 from indexes.knowledge.sections import FACTS
-from indexes.knowledge.understanding.fields import folded, looks_like_image
+from indexes.knowledge.understanding.fields import looks_like_image
+from indexes.labeled_values import folded
 from retriever.types import Entity
 from retriever.unspaced import UNSPACED, count_words
 

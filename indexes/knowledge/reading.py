@@ -21,7 +21,8 @@ from indexes.knowledge.selection import Selection, without_selection
 from indexes.knowledge.sources import FolderImages, open_images
 from indexes.knowledge.understanding.articles import Context
 from indexes.knowledge.understanding.entities import Meaning
-from indexes.knowledge.understanding.fields import Names, field_of, without_pattern
+from indexes.knowledge.understanding.fields import field_of, without_pattern
+from indexes.labeled_values import Names
 from retriever.types import Entity
 
 ENCYCLOPEDIAS = ("zim", "mediawiki", "wiki6m")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from shlex import quote
 
-from indexes.knowledge.understanding.fields import Names
+from indexes.labeled_values import Names
 
 ONLY, SKIP = "only", "skip"
 """The keys of `Names` for patterns, one per line, of the ids and files to read and to leave out."""

@@ -8,9 +8,9 @@ from threading import Lock
 
 from PIL import Image
 
+from indexes.image_paths import is_inside
 from indexes.image_source import ImageSource
 from indexes.knowledge.embedded import PREFIX, EmbeddedImages
-from indexes.knowledge.file_names import is_inside
 from indexes.knowledge.image_files import ImageFiles
 from indexes.knowledge.readers.zim import is_zim, open_zim
 from indexes.svg import load_any
@@ -196,9 +196,3 @@ def listings(source: ImageSource) -> list[tuple[str, ImageFiles]]:
         others = ((f"{_OTHER}{prefix}", files) for prefix, files in listings(source.other))
         return [*own, *(pair for pair in others if not any(is_inside(str(pair[1].folder), root) for root in inside))]
     return [("", source.files)] if isinstance(source, FolderImages) and source.files.listed else []
-
-
-def find_image(folder: Path, url: str) -> Path | None:
-    """Returns the file under `folder` at the longest suffix of the URL's path, or `None`; see `ImageFiles.find`."""
-    name = ImageFiles(folder, listed=False).find(url).name
-    return None if name is None else folder / name

@@ -34,6 +34,7 @@ from indexes.store.thumbnails import check_thumbnails
 from indexes.store.tokens import HostTokens, Residency, TokenStore
 from retriever.identity import is_hash
 from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.token_codec import TokenCodec
 from retriever.types import FloatArray, IntArray, StoredTokens
 
 logger = logging.getLogger(__name__)
@@ -196,6 +197,16 @@ class Index(Contents):
     def _published(self) -> Index:
         """Returns the index whose files are published."""
         return self
+
+    @property
+    def codec(self) -> TokenCodec | None:
+        """How the tokens of sections are stored; `None` if there are none."""
+        return self.manifest.inputs.codec if self.manifest.counts.token_sections else None
+
+    @property
+    def token_shape(self) -> tuple[int, int]:
+        """The number of token vectors of a section and their length, before they are stored."""
+        return self.manifest.token_shape
 
     @property
     def fingerprint(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from omgm.settings import Profile
 
 logger = logging.getLogger(__name__)
-
-DATASETS = "evqa, evqa-all, infoseek, okvqa, dynvqa or plain"
-"""The keys of `LOADERS`, whose modules would be slow to import for a help text; a test compares them."""
 
 
 def add_index(parser: argparse.ArgumentParser) -> None:
@@ -92,17 +89,30 @@ def _kb_formats() -> str:
     """Returns the names of all readers of knowledge bases, those of other packages among them."""
     from indexes.knowledge.readers.registry import readers
 
-    *names, last = dict.fromkeys(reader.name for reader in readers())
-    return f"{', '.join(names)} or {last}"
+    return _listed(reader.name for reader in readers())
+
+
+def datasets_listed(*, agents: bool = False) -> str:
+    """Returns the names of the data sets of questions, or of those that only agents can be evaluated on."""
+    from evaluation.datasets.dataset import datasets
+
+    known = datasets().values()
+    return _listed(value.name for value in known if (value.tasks if agents else value.read) is not None)
+
+
+def _listed(names: Iterable[str]) -> str:
+    *others, last = dict.fromkeys(names)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def reading_of(args: argparse.Namespace) -> dict[str, Any]:
     """Returns the options for reading the knowledge base: format, field names and tolerated share of bad entries."""
     from indexes.knowledge.selection import ONLY, SKIP
-    from indexes.knowledge.understanding.fields import parse_names
+    from indexes.knowledge.understanding.fields import GUESSES
+    from indexes.labeled_values import parse_names
 
     chosen = {key: "\n".join(getattr(args, key)) for key in (ONLY, SKIP) if getattr(args, key)}
-    given = {"kb_format": args.kb_format, "names": parse_names(args.names) | chosen}
+    given = {"kb_format": args.kb_format, "names": parse_names(args.names, GUESSES) | chosen}
     max_bad = getattr(args, "max_bad", None)
     return given if max_bad is None else given | {"max_bad": max_bad}
 
@@ -120,7 +130,8 @@ def add_questions(
         "--dataset",
         default="evqa",
         metavar="NAME",
-        help=f"{DATASETS} (%(default)s)" + ("" if images else "; for agents also mmsearch or mmsearch-plus"),
+        help=f"{datasets_listed()} (%(default)s)"
+        + ("" if images else f"; for agents also {datasets_listed(agents=True)}"),
     )
     parser.add_argument("--queries", type=Path, required=required, metavar="FILE", help="the file of questions")
     add_query_map(parser)
@@ -147,7 +158,7 @@ def add_query_map(parser: argparse._ActionsContainer) -> None:
 def question_names(args: argparse.Namespace) -> dict[str, str]:
     """Returns the names of the questions' fields in their file, from `--query-map`."""
     from evaluation.datasets.plain import FIELDS
-    from indexes.knowledge.understanding.fields import parse_names
+    from indexes.labeled_values import parse_names
 
     return parse_names(args.query_map, FIELDS, "--query-map")
 

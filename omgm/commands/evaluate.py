@@ -26,7 +26,7 @@ from omgm.commands.numbers import positive
 
 if TYPE_CHECKING:
     from evaluation.datasets import Question
-    from evaluation.given import Found
+    from evaluation.given import Rankings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -140,7 +140,7 @@ def run(args: argparse.Namespace) -> None:
     check_any(metrics)
 
 
-def _given(args: argparse.Namespace, questions: Sequence[Question]) -> tuple[Found, dict[str, Any]]:
+def _given(args: argparse.Namespace, questions: Sequence[Question]) -> tuple[Rankings, dict[str, Any]]:
     """Returns the candidates that `--step1` names, and a description of them for the run's note."""
     from evaluation.given import GOLD, gold_candidates
     from indexes.rankings import read_rankings

@@ -15,7 +15,7 @@ from omgm.commands.common import describe, existing, profile_of, query_images_of
 from omgm.commands.numbers import positive
 
 if TYPE_CHECKING:
-    from evaluation.search.tasks import SearchTask
+    from evaluation.datasets.question import SearchTask
     from omgm.settings import Profile
 
 MODES = {"mmsearch": "mmsearch", "mmsearch-plus": "mmsearch-plus"}

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omgm.commands.common import (
-    DATASETS,
     add_json,
     add_max_bad,
     add_query_map,
     add_reading,
+    datasets_listed,
     existing,
     query_images_of,
     question_names,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
-    parser.add_argument("--dataset", required=True, metavar="NAME", help=DATASETS)
+    parser.add_argument("--dataset", required=True, metavar="NAME", help=datasets_listed())
     parser.add_argument("--queries", type=Path, required=True, metavar="FILE", help="its question file")
     add_query_map(parser)
     parser.add_argument("--query-images", type=Path, metavar="DIR", help="their images; else not checked")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PIL import Image
 
-from evaluation.given import Found, GivenCandidates, gold_candidates
+from evaluation.given import GivenCandidates, Rankings, gold_candidates
 from retriever.types import Query
 from tests.fakes.questions import QUESTIONS
 from tests.fakes.world import FakeIndex
@@ -13,7 +13,7 @@ RED, GREEN, BLUE = (f"https://kb/{color}" for color in ("red", "green", "blue"))
 
 
 def test_the_step_looks_entities_up_once_in_the_given_order() -> None:
-    found: Found = {
+    found: Rankings = {
         "a": [(BLUE, 0.5), ("https://kb/nowhere", 0.4), (BLUE, 0.3), (RED, 0.2), (GREEN, 0.1)],
         "b": [(RED, None)],
     }

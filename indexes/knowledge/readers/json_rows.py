@@ -16,7 +16,8 @@ from indexes.decoding import PACKED, begins_with, decoded, not_utf8, opened, ope
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers import rows as common
-from indexes.knowledge.understanding.fields import GUESSES, field_of, kind, looks_like_image
+from indexes.knowledge.understanding.fields import GUESSES, field_of, looks_like_image
+from indexes.labeled_values import kind
 from indexes.yaml_values import yaml_value
 
 Row = Mapping[str, Any]

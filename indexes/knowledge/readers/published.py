@@ -14,17 +14,8 @@ from indexes.json_streams import read_members, unreadable_value, value_in
 from indexes.knowledge.bad_entries import attempt
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.sections import split_article, split_text
-from indexes.knowledge.understanding.fields import (
-    Names,
-    check_position,
-    check_text,
-    field_of,
-    images_in,
-    items,
-    kind,
-    text,
-    texts,
-)
+from indexes.knowledge.understanding.fields import check_position, check_text, field_of, images_in, items, text, texts
+from indexes.labeled_values import Names, kind
 from retriever.types import ArticleImage, Entity
 from retriever.wording import counted
 

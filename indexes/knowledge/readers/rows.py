@@ -11,7 +11,8 @@ from typing import Any
 
 from indexes.knowledge.document import Block, Document
 from indexes.knowledge.readers import Entry, Folder
-from indexes.knowledge.understanding.fields import GUESSES, field_of, folded
+from indexes.knowledge.understanding.fields import GUESSES, field_of
+from indexes.labeled_values import folded
 
 _IMAGE = re.compile(
     rb"\x89PNG|\xff\xd8\xff|GIF8|RIFF.{4}WEBP|BM.{4}\0{4}|II\*\0|MM\0\*|.{4}ftyp(?:avi|hei|mif)|\s*<(?:svg|\?xml|!--)",

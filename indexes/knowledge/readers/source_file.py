@@ -14,7 +14,8 @@ from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.parquet import content_of, holds_images, image_names
 from indexes.knowledge.readers.rows import json_value
-from indexes.knowledge.understanding.fields import parse_names
+from indexes.knowledge.understanding.fields import GUESSES
+from indexes.labeled_values import parse_names
 
 HELP = (
     'a knowledge base in TOML has url = "sqlite:///animals.db" and query = "SELECT …", or dataset = "owner/name"; '
@@ -58,7 +59,7 @@ def settings_in(file: Path) -> dict[str, Any]:
     if not isinstance(names, dict):
         raise ValueError(f"{file}: map: expected a table, FIELD = NAME")
     try:
-        return settings | {"map": parse_names(f"{field}={name}" for field, name in names.items())}
+        return settings | {"map": parse_names((f"{field}={name}" for field, name in names.items()), GUESSES)}
     except ValueError as error:
         raise ValueError(f"{file}: {str(error).removeprefix('--')}") from error
 

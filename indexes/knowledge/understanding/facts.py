@@ -13,8 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 from indexes.knowledge.sections import FACTS
-from indexes.knowledge.understanding.fields import field_of, folded, looks_like_image
+from indexes.knowledge.understanding.fields import field_of, looks_like_image
 from indexes.knowledge.understanding.translations import is_language
+from indexes.labeled_values import folded
 
 EMPTY = frozenset({"", "\\N", "[]", "{}"})
 """Spellings of a missing value in tables; words such as "None" and "NA" are names and codes."""

@@ -6,11 +6,12 @@ A missing field or a value of another type is a `ValueError` that names the plac
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
-from indexes.knowledge.image_names import IMAGE_SUFFIXES
+from indexes.image_paths import IMAGE_SUFFIXES
+from indexes.labeled_values import Names, folded, kind, value_at
 
 _GUESSES = {
     "id": "id _id @id pk object_id uuid guid slug handle accession_number object_number",
@@ -42,30 +43,8 @@ _IMAGE_NAME = re.compile(rf"[^<>\"\n]+(?:{'|'.join(map(re.escape, IMAGE_SUFFIXES
 _BYTES = ("data:image/", "embedded:")  # beginnings of the addresses of images that are in a file themselves
 _LONGEST_LIST, _DEEPEST = 30, 10  # fields that a message lists, and levels of objects that it looks into
 
-Names = Mapping[str, str]
-"""The names of an entity's fields in a knowledge base, as far as they are given; dots lead into objects.
-
-For `image`, this may also be a rule of `indexes.knowledge.image_rules`, or `NO_IMAGES`.
-"""
 NO_IMAGES = "none"
 """The value for `--map image=…` with which entities have only the images that they name, even if there are none."""
-
-
-def parse_names(pairs: Iterable[str], fields: Collection[str] = GUESSES, flag: str = "--map") -> dict[str, str]:
-    """Parses the `field=name` pairs of a flag; `fields` are those that may be named, by default an entity's.
-
-    Raises:
-        ValueError: A pair is malformed, or there is no such field.
-    """
-    names = {}
-    for pair in pairs:
-        field, equals, name = pair.partition("=")
-        if not equals or not name.strip():
-            raise ValueError(f"{flag}: expected FIELD=NAME, such as {next(iter(fields))}=name, got {pair!r}")
-        if field.strip() not in fields:
-            raise ValueError(f"{flag}: unknown field {field.strip()!r}; fields are {', '.join(fields)}")
-        names[field.strip()] = name.strip()
-    return names
 
 
 def image_pattern(names: Names) -> str:
@@ -87,7 +66,7 @@ def field_of(values: Mapping[str, Any], field: str, names: Names) -> tuple[str, 
     """
     if field in names:
         name = names[field]
-        return name, values[name] if name in values else _inside(values, name.split("."))
+        return name, value_at(values, name)
     filled = [name for name in usual_names(field, tuple(values)) if values.get(name) not in (None, "", [], {})]
     if not filled:
         return field, None
@@ -96,22 +75,6 @@ def field_of(values: Mapping[str, Any], field: str, names: Names) -> tuple[str, 
         if isinstance(title, str) and isinstance(name, str) and not _is_code(name, title):
             return filled[1], name
     return filled[0], values[filled[0]]
-
-
-def _inside(value: Any, path: list[str]) -> Any:
-    """Returns the value at a path of field names, or `None`; for a list, that of the first item with a value there.
-
-    List items may skip leading names of the path, because `<titles><title>` in XML is read as a list named `titles`.
-    """
-    if not path:
-        return value
-    if isinstance(value, dict):
-        return _inside(value.get(path[0]), path[1:])
-    if not isinstance(value, list | tuple):
-        return None
-    rests = (path[start:] for start in range(len(path) + 1))
-    inner = (_inside(item, rest) for rest in rests for item in value if rest or isinstance(item, str | int | float))
-    return next((item for item in inner if item is not None), None)
 
 
 def _is_code(name: str, title: str) -> bool:
@@ -132,12 +95,6 @@ def usual_names(field: str, keys: tuple[str, ...]) -> tuple[str, ...]:
     by_name |= {folded(key): key for key in reversed(keys)}
     names = (guess if guess in keys else by_name.get(folded(guess)) for guess in GUESSES[field])
     return tuple(dict.fromkeys(name for name in names if name is not None))
-
-
-@lru_cache(maxsize=4096)
-def folded(name: str) -> str:
-    """Normalizes the name of a field: ignores case, spaces, `_` and `-`."""
-    return re.sub(r"[\s_-]+", "", name).casefold()
 
 
 def looks_like_image(value: str) -> bool:
@@ -223,12 +180,6 @@ def check_position(value: object, where: str, field: str) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
         raise ValueError(f"{where}: field {field!r}: expected a whole number, but found {kind(value)}")
     return value
-
-
-def kind(value: object) -> str:
-    """Describes the type of a JSON value in words."""
-    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
 
 
 def _field(row: object, field: str, where: str, required: bool) -> Any:

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from indexes.image_paths import IMAGE_SUFFIXES
 from indexes.knowledge.document import Heading
-from indexes.knowledge.image_names import IMAGE_SUFFIXES
 from indexes.knowledge.understanding.fields import looks_like_image
 
 IsImage = Callable[[str], bool]

@@ -16,11 +16,12 @@ from typing import Any, TypeGuard
 from indexes.knowledge.document import Block, Document, Picture
 from indexes.knowledge.image_names import words_of
 from indexes.knowledge.understanding.facts import label_of, scalar_of, texts_in, words_within
-from indexes.knowledge.understanding.fields import Names, field_of, folded, looks_like_image
+from indexes.knowledge.understanding.fields import field_of, looks_like_image
 from indexes.knowledge.understanding.image_texts import pictures_in
 from indexes.knowledge.understanding.settings import local_name
 from indexes.knowledge.understanding.shapes import has_title
 from indexes.knowledge.understanding.value_images import PARTS
+from indexes.labeled_values import Names, folded
 from retriever.types import Entity
 
 Entry = tuple[str, Document | Entity | ValueError]

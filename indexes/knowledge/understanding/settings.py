@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from indexes.knowledge.languages import words_of
-from indexes.knowledge.understanding.fields import folded
 from indexes.knowledge.understanding.value_images import RIGHTS
+from indexes.labeled_values import folded
 
 _SETTINGS = re.compile(
     r"layout|(?:display)?template|slug|permalink|draft|sortorder|createdat|updatedat|lastmodified|modifiedat|filesize|mimetype"

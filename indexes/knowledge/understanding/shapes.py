@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from indexes.knowledge.understanding.facts import EMPTY, LONGEST_FACT, facts_of, literal_of, scalar_of, texts_in
-from indexes.knowledge.understanding.fields import GUESSES, Names, field_of, folded, looks_like_image
+from indexes.knowledge.understanding.fields import GUESSES, field_of, looks_like_image
 from indexes.knowledge.understanding.image_texts import Fields, IsImage, image_fields, never
 from indexes.knowledge.understanding.translations import Columns, columns_of, joined, languages_of
+from indexes.labeled_values import Names, folded
 
 Row = Mapping[str, Any]
 

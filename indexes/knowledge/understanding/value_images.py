@@ -12,15 +12,7 @@ from typing import Any
 from indexes.knowledge.image_names import words_of
 from indexes.knowledge.languages import words_of as word_list
 from indexes.knowledge.understanding.facts import label_of, parsed, plain, text_in, texts_in
-from indexes.knowledge.understanding.fields import (
-    GUESSES,
-    Names,
-    field_of,
-    folded,
-    images_in,
-    looks_like_image,
-    usual_names,
-)
+from indexes.knowledge.understanding.fields import GUESSES, field_of, images_in, looks_like_image, usual_names
 from indexes.knowledge.understanding.image_texts import (
     NO_IMAGE,
     OF_OTHERS,
@@ -29,6 +21,7 @@ from indexes.knowledge.understanding.image_texts import (
     images_in_html,
     pictures_in,
 )
+from indexes.labeled_values import Names, folded
 
 RIGHTS = re.compile(
     r"licen[cs]es?(?:url|name|link|text)?|rights(?:url|statement)?|usagerights|copyright(?:notice)?|termsofuse"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.datasets import LOADERS, Question, SkippedRow, find_query_image, load, read
+from evaluation.datasets import Question, SkippedRow, find_query_image, load, read
 from tests.fakes.question_files import DYNVQA, EVQA, INFOSEEK, NUMBER, PLAIN, TWO_HOPS, write_infoseek
 from tests.fakes.rows import write_csv, write_jsonl
 from tests.paths import SHARED
@@ -345,8 +345,9 @@ def test_plain_bad_rows_are_named(tmp_path: Path, change: dict[str, Any], messag
 
 
 def test_load_knows_its_data_sets(tmp_path: Path) -> None:
-    assert set(LOADERS) == {"evqa", "evqa-all", "infoseek", "okvqa", "dynvqa", "plain"}
-    with pytest.raises(ValueError, match="unknown data set 'vqav2'; must be one of evqa, evqa-all, infoseek"):
+    with pytest.raises(
+        ValueError, match="unknown data set 'vqav2'; must be one of evqa, evqa-all, infoseek, okvqa, dynvqa, plain"
+    ):
         load("vqav2", tmp_path / "val.csv")
 
 

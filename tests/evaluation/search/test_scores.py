@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from evaluation.search.scores import answer_f1, final_score, requery_score, rerank_score, rouge_l
+from evaluation.answers import answer_f1
+from evaluation.search.scores import final_score, requery_score, rerank_score, rouge_l
 
 
 @pytest.mark.parametrize(

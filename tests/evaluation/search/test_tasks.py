@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.search.rows import RowImages
+from evaluation.datasets.question import RowImages
+from evaluation.search.mmsearch import subset
 from evaluation.search.steps import read_rerank, read_summarization
-from evaluation.search.tasks import read_tasks, subset
+from evaluation.search.tasks import read_tasks
 from tests.fakes.question_files import DYNVQA
 from tests.fakes.rows import write_jsonl
 from tests.fakes.search_sets import jpeg, mmsearch_rows, plus_rows, write_mmsearch, write_parquet

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from markdown_it import MarkdownIt
 from markdown_it.utils import EnvType
 
-from indexes.knowledge.image_names import IMAGE_SUFFIXES
+from indexes.image_paths import IMAGE_SUFFIXES
 from indexes.knowledge.readers import Folder
 from indexes.knowledge.readers.dialects import CODE, label, rewrite
 from indexes.knowledge.readers.front_matter import read_note

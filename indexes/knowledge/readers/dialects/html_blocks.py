@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
-from indexes.knowledge.image_names import IMAGE_SUFFIXES
+from indexes.image_paths import IMAGE_SUFFIXES
 from indexes.knowledge.readers.dialects import rewrite
 
 _CUT = (

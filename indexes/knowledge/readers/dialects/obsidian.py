@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
 from markdown_it.utils import EnvType
 
-from indexes.knowledge.image_names import IMAGE_SUFFIXES
+from indexes.image_paths import IMAGE_SUFFIXES
 from indexes.knowledge.readers.dialects import label, rewrite
 from indexes.knowledge.readers.dialects.embeds import note_name, notes_of
 

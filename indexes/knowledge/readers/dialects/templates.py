@@ -9,7 +9,7 @@ from urllib.parse import quote
 from markdown_it import MarkdownIt
 from markdown_it.utils import EnvType
 
-from indexes.knowledge.image_names import IMAGE_SUFFIXES
+from indexes.image_paths import IMAGE_SUFFIXES
 from indexes.knowledge.readers.dialects import label, rewrite
 
 _TAGS = (  # what only looks like a tag; tags, and macros with arguments; texts and variables

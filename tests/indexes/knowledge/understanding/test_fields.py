@@ -9,7 +9,8 @@ import pytest
 
 from indexes.knowledge.understanding import fields
 from indexes.knowledge.understanding.facts import as_sections, facts_of, plain, text_in, words_within
-from indexes.knowledge.understanding.fields import image_pattern, parse_names, without_pattern
+from indexes.knowledge.understanding.fields import GUESSES, image_pattern, without_pattern
+from indexes.labeled_values import parse_names
 
 
 @pytest.mark.parametrize(
@@ -22,14 +23,14 @@ from indexes.knowledge.understanding.fields import image_pattern, parse_names, w
 )
 def test_bad_maps(pair: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        parse_names([pair])
+        parse_names([pair], GUESSES)
 
 
 def test_maps_name_fields_or_rules_for_images() -> None:
-    names = parse_names(["title=display_name", "image=a.b=c"])
+    names = parse_names(["title=display_name", "image=a.b=c"], GUESSES)
     assert names == {"title": "display_name", "image": "a.b=c"} == without_pattern(names) and not image_pattern(names)
     for rule in ("{id}*", "none"):
-        names = parse_names(["id=key", f"image={rule}"])
+        names = parse_names(["id=key", f"image={rule}"], GUESSES)
         assert image_pattern(names) == rule and without_pattern(names) == {"id": "key"}
 
 
