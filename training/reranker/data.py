@@ -8,7 +8,7 @@ from pathlib import Path
 
 from indexes.article_images import MAIN_ONLY, ImageUse
 from indexes.image_source import ImageSource
-from indexes.rankings import Order
+from indexes.ranked_lists import Order
 from indexes.store.contents import ArticleImages, Contents
 from retriever.maxsim import ScoreMode
 from training.questions import TrainingQuestion

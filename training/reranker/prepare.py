@@ -16,7 +16,7 @@ import numpy as np
 from indexes.article_images import ImageUse, MainImage, choose_further, keys_with_tokens
 from indexes.image_source import main_candidates
 from indexes.progress import progress_bar
-from indexes.rankings import check_coverage
+from indexes.ranked_lists import check_coverage
 from indexes.store.contents import ArticleImages
 from retriever.files import write_lines
 from retriever.models.text_tokenizer import AnyTokenizer
