@@ -15,14 +15,14 @@ from fastapi.security import HTTPBearer
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from indexes.live.editor import Editor
 from retriever.image_cache import ImageCache
 from retriever.protocols import Generator, QueryRetriever
 from serving import intake
 from serving.access import AccessMiddleware, with_cors
 from serving.agents import AgentFactory, AgentRuns, PendingRun
 from serving.chat import add_chat_routes
-from serving.entities import OpenEditor, add_entity_routes
+from serving.editing import Editor, OpenEditor
+from serving.entities import add_entity_routes
 from serving.errors import ApiError, Responses, errors, install_error_handlers
 from serving.events import EVENTS, agent_events, answer_events, event_stream, retrieval_events
 from serving.fields import CheckedRequest

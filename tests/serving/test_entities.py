@@ -21,6 +21,7 @@ import torch
 
 from chat_models.chat import ChatError
 from indexes import svg
+from indexes.live.drafts import DraftEditor
 from indexes.live.editor import Editor
 from omgm.client import AsyncClient, Client, ServiceError
 from retriever.images import encoded, load_image
@@ -93,7 +94,7 @@ def served_world(folder: Path, settings: ServingSettings, **options: Any) -> Ite
     ]
     retriever = Retriever(steps, index, pin=index.pinned)
     editor.models = retriever.models
-    app = create_app(retriever, FakeGenerator(), settings, editor)
+    app = create_app(retriever, FakeGenerator(), settings, DraftEditor(editor))
     with listening(app) as url:
         yield Live(world, editor, url)
     index.close()

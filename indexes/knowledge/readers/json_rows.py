@@ -18,6 +18,7 @@ from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers import rows as common
 from indexes.knowledge.understanding.fields import GUESSES, field_of, kind, looks_like_image
 from indexes.yaml_values import yaml_value
+from retriever.json_keys import unique_keys
 
 Row = Mapping[str, Any]
 
@@ -89,7 +90,7 @@ def _value_of(file: Path, folder: Folder) -> Any:
     if is_yaml:
         return yaml_value(decoded(data, str(file)), str(file))
     try:
-        return json.loads(decoded(data, str(file)), object_pairs_hook=json_streams.unique_keys)
+        return json.loads(decoded(data, str(file)), object_pairs_hook=unique_keys)
     except (ValueError, RecursionError):  # a stream says where
         return None
 
