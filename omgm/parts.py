@@ -29,15 +29,11 @@ from retriever.image_cache import ImageCache
 from retriever.models.bm25 import BM25
 from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
 from retriever.models.encoder import ClipEncoder
-from retriever.models.feature_map import feature_map
-from retriever.models.grounding import load_grounding
 from retriever.models.hybrid import HybridReranker
 from retriever.models.precision import fastest_dtype
 from retriever.models.qformer import QFormerFusion
 from retriever.models.section_encoder import SectionEncoder
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
-from search_agents.proposals import detected_regions, map_regions
-from search_agents.regions import ProposeRegions
 
 if TYPE_CHECKING:
     from chat_models.chat import ChatClient  # needs httpx, which builds and evaluations on a GPU machine do without
@@ -202,37 +198,6 @@ def placement(profile: Profile) -> tuple[str, torch.dtype]:
     if device != "cpu":
         prepare_gpu()
     return device, fastest_dtype(device) if profile.dtype == "auto" else getattr(torch, profile.dtype)
-
-
-def can_propose(profile: Profile, encoder: DualEncoder) -> bool:
-    """Returns whether regions can be proposed: with the profile's detector, or from the encoder's feature map."""
-    return bool(profile.regions.model) or isinstance(encoder, ClipEncoder)
-
-
-def build_proposer(profile: Profile, encoder: DualEncoder) -> ProposeRegions:
-    """Loads the region proposer for agents.
-
-    Args:
-        profile: The profile.
-        encoder: Its model of step 1, whose feature map is used if `regions.model` is not set.
-
-    Raises:
-        ValueError: The model is missing, or the encoder has no feature map.
-    """
-    settings, (device, dtype) = profile.regions, placement(profile)
-    if not settings.model:
-        if not isinstance(encoder, ClipEncoder):
-            raise ValueError("this encoder has no feature map to propose regions from; set regions.model")
-        return map_regions(feature_map(encoder), settings.most)
-    detect = load_grounding(
-        model_folder(profile, "regions"),
-        settings.labels,
-        box_threshold=settings.box_threshold,
-        text_threshold=settings.text_threshold,
-        device=device,
-        dtype=dtype,
-    )
-    return detected_regions(detect, settings.most)
 
 
 def build_planner(profile: Profile) -> ChatClient:

@@ -73,8 +73,8 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     # Imported here because they import PyTorch, which counts the cores of the process on import.
     from indexes.live.drafts import DraftEditor
     from indexes.live.editor import Editor
+    from omgm.modes import modes_of
     from omgm.parts import build_encoder, build_generator, placement
-    from omgm.served_agents import agents_of
     from retriever.image_cache import ImageCache
     from serving.app import create_app
     from serving.logs import log_json
@@ -87,9 +87,9 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     shared = cache if settings.cache_mib else None
     encoder = build_encoder(profile, shared)
     retriever, editor = open_service(profile, index, encoder, shared, read_only=read_only)
-    agents, tracer = agents_of(profile, encoder), tracer_of_environment()
+    modes, tracer = modes_of(profile, encoder), tracer_of_environment()
     changes = DraftEditor(editor) if isinstance(editor, Editor) else editor
-    app = create_app(retriever, build_generator(profile, apart=True), settings, changes, cache, agents, tracer)
+    app = create_app(retriever, build_generator(profile, apart=True), settings, changes, cache, modes, tracer)
     warm_up(retriever, 1 if placement(profile)[0] == "cpu" else settings.max_batch)
     return app, editor
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from omgm.parts import build_encoder, build_proposer
+from omgm.parts import build_encoder
 from omgm.profile import load_profile
+from omgm.proposer import build_proposer
 from retriever.models.encoder import ClipEncoder
 from retriever.models.feature_map import feature_map
 from retriever.models.grounding import load_grounding
