@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, runtime_checkable
 
+from omgm.entries import entries, load
+
 if TYPE_CHECKING:
     from omgm.settings import Profile
     from retriever.protocols import DualEncoder, Searcher
@@ -70,8 +72,6 @@ class ModeContext:
 
 def mode_names() -> Sequence[str]:
     """Returns the names of all modes; imports none of them."""
-    from omgm.entries import entries
-
     return tuple(entries(GROUP))
 
 
@@ -82,8 +82,6 @@ def open_mode(name: str, context: ModeContext) -> Mode:
         ValueError: Its entry point is broken, or a setting is missing.
         ModeUnavailable: The mode needs something that is not here.
     """
-    from omgm.entries import load
-
     mode: Mode = load(GROUP, name)(name, context)
     return mode
 

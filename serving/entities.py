@@ -94,7 +94,7 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
     async def opened() -> Editor:
         if callable(editor):
             current = await anyio.to_thread.run_sync(editor, limiter=threads)
-            reason = f"now: {current}"
+            reason = f" now: {current}"
         else:
             current, reason = editor, f": {editor}"
         if isinstance(current, str):

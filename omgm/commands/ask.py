@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 from contextlib import AsyncExitStack
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from omgm.commands.agents import add_agent, refuse_without_mode
 from omgm.commands.common import add_index, add_json, add_profile, existing, print_json, profile_of
+from omgm.modes import mode_names
 
 if TYPE_CHECKING:
     from omgm.results import Answer
@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("image", metavar="IMAGE", help="the image: a file or an http(s) URL")
     parser.add_argument("question", metavar="QUESTION", help="the question about it")
     parser.add_argument("--thoughts", action="store_true", help="show what a reasoning model thought, too")
-    modes = "auto, mmsearch-plus, omnisearch, mmsearch or vsa"
-    agent = add_agent(parser, modes, "replay searches, pages and replies recorded here")
+    *modes, last = mode_names()
+    agent = add_agent(parser, f"{', '.join(modes)} or {last}", "replay searches, pages and replies recorded here")
     agent.add_argument("--region", action="append", default=[], metavar="X1,Y1,X2,Y2", help="a region; may be repeated")
     agent.add_argument("--record", action="store_true", help="record results that the corpus lacks")
     agent.add_argument("--trail", type=Path, metavar="FILE", help="write the trail of the answer: .json or .svg")
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _ask_mode(args: argparse.Namespace, profile: Profile, image: Path | bytes) -> None:
-    from omgm.modes import mode_names
+    import asyncio
 
     if args.mode not in mode_names():
         raise ValueError(f"--mode must be one of {', '.join(mode_names())}; got {args.mode!r}")
