@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.frame import Row, arguments, as_markdown, recorder
+from indexes.image_source import ImageSource, find_main
 from indexes.knowledge.matching import with_matched_images
 from indexes.knowledge.sections import FACTS
-from indexes.knowledge.sources import ImageSource, find_main, images_beside, open_images
+from indexes.knowledge.sources import images_beside, open_images
 from retriever.types import Entity
 
 LIST = Path(__file__).with_suffix(".toml")

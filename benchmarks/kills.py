@@ -38,6 +38,7 @@ from indexes.builder.build import build_index
 from indexes.builder.plan import BuildPlan, IndexDesign
 from indexes.builder.report import read_report
 from indexes.builder.summarizers import ExtractiveSummarizer
+from indexes.knowledge.article_source import KnowledgeArticles
 from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.knowledge.sources import FolderImages
 from indexes.labeled_images import LabeledImage
@@ -128,7 +129,7 @@ def build(articles: Sequence[Entity], folder: Path, out: Path, labeled: Sequence
 
 def _build(kb: Path, images: Path, out: Path, labeled: Sequence[LabeledImage] = ()) -> None:
     plan = BuildPlan(
-        knowledge=KnowledgeBase(kb=kb, images=images),
+        articles=KnowledgeArticles(KnowledgeBase(kb=kb, images=images)),
         out=out,
         summarizer=ExtractiveSummarizer(),
         encoder=StandInEncoder(),

@@ -48,6 +48,7 @@ from indexes.article_images import MainImage
 from indexes.builder import build as building
 from indexes.builder.plan import BuildPlan
 from indexes.growing import release
+from indexes.knowledge.article_source import KnowledgeArticles
 from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.live.articles import Article
 from indexes.live.editor import Editor
@@ -145,7 +146,8 @@ def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]
     with meter.stage("start"):
         pass
     models_of: dict[str, Any] = {"summarizer": models, "encoder": models, "fusion": models}
-    plan = BuildPlan(knowledge=KnowledgeBase(kb=kb, images=images), out=out, batch_size=256, **models_of)
+    articles = KnowledgeArticles(KnowledgeBase(kb=kb, images=images))
+    plan = BuildPlan(articles=articles, out=out, batch_size=256, **models_of)
     started = time.perf_counter()
     with ExitStack() as patches:
         for function, name in STAGES.items():

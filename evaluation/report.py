@@ -14,7 +14,7 @@ from evaluation.datasets import find_query_image
 from evaluation.metrics import Outcome, percent, recall_at_k, recall_curve
 from evaluation.records import RECORDS, QueryRecord, outcome_of, read_records
 from evaluation.summary import counts_line
-from indexes.knowledge.sources import thumbnail
+from indexes.image_source import thumbnail
 from retriever.files import write_whole
 from retriever.images import load_image
 

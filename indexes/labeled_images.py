@@ -15,7 +15,7 @@ from PIL import Image
 
 from indexes.article_images import LABELED
 from indexes.ids import WantedIds
-from indexes.knowledge.sources import ImageSource
+from indexes.image_source import ImageSource
 from retriever.borders import load_query_image
 from retriever.digests import digests_of
 from retriever.files import as_line

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from omgm.agent import LazyEngine, access_of, budget_of, wordings_of
+from omgm.kinds.chat import build_planner
 from omgm.modes import ModeContext, ModeUnavailable
-from omgm.parts import build_planner
-from omgm.proposer import build_proposer, can_propose
+from omgm.regions import build_proposer, can_propose
 from omgm.settings import AgentSettings
 from retriever.trail_views import Watch
 from search_agents.corpus import Corpus

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -12,17 +13,21 @@ from typing import Any
 from indexes.builder.build import build_index
 from indexes.builder.estimate import SAMPLE, Estimate, estimate_build
 from indexes.builder.plan import BuildPlan, IndexDesign
-from indexes.builder.summarizers import Summarizer
+from indexes.builder.report import encoder_warning, read_report
+from indexes.knowledge.article_source import KnowledgeArticles
 from indexes.knowledge.knowledge_base import KnowledgeBase, guess_format
 from indexes.knowledge.selection import ONLY, SKIP
 from indexes.knowledge.sources import given_images
 from indexes.knowledge.understanding.fields import GUESSES, Names
+from indexes.progress import bars
 from indexes.store.index import Index
 from indexes.workers import LocalWorkers, ModelName, Workers
 from omgm import parts
 from omgm.self_calibration import calibrate_index
 from omgm.settings import Profile
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder, Summarizer
+
+logger = logging.getLogger(__name__)
 
 
 def design_of(profile: Profile) -> IndexDesign:
@@ -48,8 +53,9 @@ def _plan(profile: Profile, kb: Path, images: Path | None, out: Path, **options:
     }
     options |= {name: build(profile) for name, build in models.items() if options.get(name) is None}
     reading = {name: options.pop(name) for name in ("kb_format", "names", "max_bad") if name in options}
+    knowledge = KnowledgeBase(kb=kb, images=images, **reading, **dict(profile.index))
     return BuildPlan(
-        knowledge=KnowledgeBase(kb=kb, images=images, **reading, **dict(profile.index)),
+        articles=KnowledgeArticles(knowledge, options.pop("image_table", None)),
         out=out,
         design=design_of(profile),
         **options,
@@ -99,8 +105,16 @@ def build(
     return index
 
 
+def build_with_progress(profile: Profile, kb: Path, out: Path, *, progress: bool, **options: Any) -> None:
+    """Builds as `build` does, with progress bars or without, and warns if the encoder does not suit the images."""
+    with bars(progress):
+        build(profile, kb, out, **options)
+    if warning := encoder_warning(read_report(out)):
+        logger.warning("%s", warning)
+
+
 def _sections(profile: Profile) -> SectionEncoder | None:
-    return parts.build_sections(profile) if profile.sections.kind == "hybrid" else None
+    return parts.build_sections(profile) if parts.has_section_encoder(profile) else None
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from indexes.knowledge.sources import thumbnail
+from indexes.image_source import thumbnail
 from retriever.evidence import answer_span, best_evidence
 from retriever.protocols import EntityIndex
 from retriever.types import Candidate, Crop, Entity, Evidence, Generation, Query, RetrievalResult

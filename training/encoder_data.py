@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from indexes.builder.summarizers import Summarizer
 from indexes.ids import WantedIds
+from indexes.image_source import find_main
 from indexes.knowledge.knowledge_base import KnowledgeBase
-from indexes.knowledge.sources import find_main
 from indexes.labeled_images import LabeledImage, with_known_entities
 from retriever.identity import short_hash
+from retriever.protocols import Summarizer
 from retriever.types import Entity, IntArray
 from training.augment import SLIGHT, vary
 from training.batch import Batch, Targets

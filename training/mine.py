@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from indexes.image_source import ImageSource, main_candidates
 from indexes.json_streams import read_members
-from indexes.knowledge.sources import ImageSource, main_candidates
 from indexes.progress import progress_bar
 from retriever.borders import load_query_image
 from retriever.identity import Items, agree, files_as_items

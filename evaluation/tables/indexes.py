@@ -12,13 +12,14 @@ from evaluation.datasets import Question
 from evaluation.tables.variants import BlindedEncoder
 from indexes.builder.build import build_index
 from indexes.builder.plan import BuildPlan, IndexDesign
-from indexes.builder.summarizers import ExtractiveSummarizer, Summarizer
+from indexes.builder.summarizers import ExtractiveSummarizer
+from indexes.knowledge.article_source import KnowledgeArticles
 from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.store.index import Index, check_candidates
 from indexes.store.manifest import Candidates
 from indexes.store.search import GpuSearch
 from retriever.maxsim import ScoreMode
-from retriever.protocols import DualEncoder, FusionEncoder, Generator, SectionEncoder, TextReranker
+from retriever.protocols import DualEncoder, FusionEncoder, Generator, SectionEncoder, Summarizer, TextReranker
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class TableIndexes:
         if knowledge is None:
             raise ValueError(f"the index {folder} has to be built: name the knowledge base (--kb)")
         plan = BuildPlan(
-            knowledge=knowledge,
+            articles=KnowledgeArticles(knowledge),
             out=folder,
             # Only summaries that are searched are worth asking a server for.
             summarizer=parts.summarizer if kind.candidates in ("summary", "combined") else ExtractiveSummarizer(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import logging
 import shutil
@@ -10,7 +9,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from indexes.builder.chat_summarizer import ChatSummarizer
 from indexes.builder.claim import PARTS, UNKNOWN, claim, publish, resumable
 from indexes.builder.existing import existing_index, with_images
 from indexes.builder.image_records import ImageRecords
@@ -24,11 +22,6 @@ from indexes.builder.self_retrieval import measure_self_retrieval
 from indexes.builder.stages import ARTICLE_FILES, BuildRun, write_articles
 from indexes.builder.summarizers import summarize_all
 from indexes.growing import save_array
-from indexes.knowledge.bad_entries import SkippedEntries
-from indexes.knowledge.groups import Groups
-from indexes.knowledge.ledger import Ledger
-from indexes.knowledge.matching import MatchReport
-from indexes.knowledge.reading import dropped_titles
 from indexes.lines import Articles, offsets_path, save_offsets
 from indexes.store.entity_index import write_entity_index
 from indexes.store.generations import is_live
@@ -49,6 +42,7 @@ from indexes.store.manifest import (
 from indexes.store.search_kinds import choose_kind
 from indexes.store.thumbnails import Hashes, checksum, hash_thumbnails, plain_images, shared_images
 from retriever.files import write_whole
+from retriever.protocols import ServedSummarizer
 from retriever.types import Entity
 
 logger = logging.getLogger(__name__)
@@ -86,13 +80,13 @@ def build_index(plan: BuildPlan) -> Index:
 
 def _inputs(plan: BuildPlan) -> Inputs:
     """Returns the inputs that identify the index; `with_images` adds the images that articles name."""
-    knowledge, design, summarizer, table = plan.knowledge, plan.design, plan.summarizer, plan.image_table
-    chat, digest = summarizer if isinstance(summarizer, ChatSummarizer) else None, knowledge.digest
+    articles, design, summarizer = plan.articles, plan.design, plan.summarizer
+    served = summarizer if isinstance(summarizer, ServedSummarizer) else None
     return Inputs(
-        knowledge_base=digest if table is None else hashlib.sha256(f"{digest}{table.digest}".encode()).hexdigest(),
-        kb_format=knowledge.format,
-        drop_sections=dropped_titles(knowledge.format, knowledge.drop_sections),
-        keep_navigation=knowledge.keep_navigation,
+        knowledge_base=articles.digest,
+        kb_format=articles.format,
+        drop_sections=articles.drop_sections,
+        keep_navigation=articles.keep_navigation,
         pictures=UNKNOWN,
         summarizer=summarizer.name + ("" if plan.vectors is None else f", vectors {plan.vectors.digest}"),
         candidates=design.candidates,
@@ -104,8 +98,8 @@ def _inputs(plan: BuildPlan) -> Inputs:
         section_images=plan.use.sections,
         labeled="none" if plan.labels is None else plan.labels.digest,
         sections=None if plan.sections is None else plan.sections.fingerprint,
-        summarizer_settings=UNKNOWN if chat is None else chat.settings,
-        summarizer_server=UNKNOWN if chat is None else chat.served(),
+        summarizer_settings=UNKNOWN if served is None else served.settings,
+        summarizer_server=UNKNOWN if served is None else served.served(),
     )
 
 
@@ -137,14 +131,14 @@ def _nothing_to_do(out: Path) -> None:
 
 def _read_articles(plan: BuildPlan, parts: Path) -> Articles:
     """Writes the articles to `parts` and returns them; leaves nothing behind if the knowledge base is unusable."""
-    skipped, ledger, matched = SkippedEntries(plan.knowledge.max_bad), Ledger(str(plan.knowledge.kb)), MatchReport()
-    groups = Groups()
 
     def entities() -> Iterator[Entity]:
-        yield from plan.entities(skipped, ledger, matched, groups)
-        ledger.images |= matched.counts()
-        ledger.notes += [*groups.notes(), *matched.notes()]
-        write_reading(parts, skipped, ledger)  # before the articles count as complete
+        notes = list[str]()
+        yield from plan.entities(notes)
+        account = dict(plan.articles.account())
+        if notes := [*account.get("notes", ()), *notes]:
+            account["notes"] = notes
+        write_reading(parts, account)  # before the articles count as complete
 
     try:
         articles = write_articles(entities(), parts)
@@ -154,7 +148,7 @@ def _read_articles(plan: BuildPlan, parts: Path) -> Articles:
         raise
     try:
         if not len(articles):
-            raise ValueError(f"{plan.knowledge.kb}: contains no entities; check the file and --kb-format")
+            raise ValueError(f"{plan.articles.place}: contains no entities; check the file and --kb-format")
         choose_kind(plan.design.search, len(articles))
     except ValueError:
         shutil.rmtree(parts)
@@ -181,7 +175,9 @@ def _run_stages(plan: BuildPlan, parts: Path, articles: Articles, inputs: Inputs
     save_offsets(parts / "summaries.jsonl")
     readable = len(images.readable_rows())
     if run.candidates == "image" and not readable:
-        raise ValueError(f"{plan.knowledge.kb}: no entity has a readable main image, which candidates = 'image' needs")
+        raise ValueError(
+            f"{plan.articles.place}: no entity has a readable main image, which candidates = 'image' needs"
+        )
     keys = write_keys(run, images)
     labeled_tokens, image_tokens = _save_owners(run, keys, images, has_tokens=plan.fusion is not None)
     counts = Counts(

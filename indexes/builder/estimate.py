@@ -20,7 +20,6 @@ from indexes.builder.plan import BuildPlan
 from indexes.builder.section_vectors import write_section_vectors
 from indexes.builder.stages import BuildRun, write_articles
 from indexes.builder.summarizers import summarize_all
-from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.lines import Lines, save_offsets
 from indexes.progress import bars, progress_bar
 from indexes.store.manifest import THUMBNAILS, SearchKind
@@ -81,7 +80,7 @@ def estimate_build(plan: BuildPlan, sample: int = SAMPLE) -> Estimate:
     """
     started = time.perf_counter()
     encoder, fusion, sections, summarizer = plan.encoder, plan.fusion, plan.sections, plan.summarizer
-    drawn, count, total = _draw(plan.entities(SkippedEntries(plan.knowledge.max_bad)), sample)
+    drawn, count, total = _draw(plan.entities([]), sample)
     reading = time.perf_counter() - started
     if not count:
         raise ValueError("the knowledge base contains no entities; check the file and --kb-format")

@@ -10,7 +10,7 @@ from itertools import tee
 from indexes.article_images import MAIN_ONLY
 from indexes.builder.claim import UNKNOWN, check_inputs
 from indexes.builder.plan import BuildPlan
-from indexes.knowledge.sources import ImageSource, find_main
+from indexes.image_source import ImageSource, find_main
 from indexes.lines import Articles
 from indexes.store.generations import current_files
 from indexes.store.index import Index

@@ -29,7 +29,7 @@ from indexes.builder.grounds import has_no_ground, key_vectors, on_grounds, sect
 from indexes.builder.image_records import IMAGES, ImageRecord, ImageRecords, read_records
 from indexes.builder.stages import BuildRun, section_texts
 from indexes.growing import GrowingLines, GrowingRows, save_array
-from indexes.knowledge.sources import ImageSource, find_main, main_candidates, thumbnail, why_missing
+from indexes.image_source import ImageSource, find_main, main_candidates, thumbnail, why_missing
 from indexes.lines import Articles, save_offsets
 from indexes.store.manifest import THUMBNAILS, keys_are_images
 from indexes.workers import ModelName, in_batches

@@ -2,33 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import get_args
+from typing import Any, Protocol, get_args
 
 from indexes.article_images import ImageUse, note_unsearched
 from indexes.builder.given_vectors import GivenVectors
-from indexes.builder.summarizers import Summarizer
-from indexes.knowledge.bad_entries import SkippedEntries
-from indexes.knowledge.folder import UNION
-from indexes.knowledge.groups import Groups
-from indexes.knowledge.knowledge_base import KnowledgeBase, name_of
-from indexes.knowledge.ledger import Ledger
-from indexes.knowledge.matching import MatchReport, with_matched_images
-from indexes.knowledge.readers.registry import reader_named
-from indexes.knowledge.sources import ImageSource, open_images
-from indexes.knowledge.understanding.fields import image_pattern
-from indexes.labeled_images import ImageTable, LabeledImage, LabeledSource
+from indexes.image_source import ImageSource
+from indexes.labeled_images import LabeledImage, LabeledSource
 from indexes.store.index import Index
 from indexes.store.keys import IMAGE_WEIGHT
 from indexes.store.manifest import Candidates, keys_are_images
 from indexes.store.search_kinds import SearchChoice
 from indexes.workers import LocalWorkers, Workers
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder, Summarizer
 from retriever.token_codec import TokenCodec
 from retriever.types import Entity
+
+
+class ArticleSource(Protocol):
+    """Where the articles of an index come from, with the images that belong to each.
+
+    `indexes.knowledge.article_source` reads them from files.
+    """
+
+    @property
+    def name(self) -> str:
+        """The index's name unless the build has another."""
+
+    @property
+    def place(self) -> str:
+        """Where they are, for messages."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of everything that is read."""
+
+    @property
+    def format(self) -> str:
+        """The format of the files."""
+
+    @property
+    def drop_sections(self) -> tuple[str, ...]:
+        """The titles of sections that are left out."""
+
+    @property
+    def keep_navigation(self) -> bool:
+        """Whether lists of links and the like are kept."""
+
+    @property
+    def images(self) -> ImageSource | None:
+        """The images that articles name."""
+
+    def articles(self) -> Iterator[Entity]:
+        """Yields the articles, as often as needed, with the images that they name themselves."""
+
+    def entities(self, *, requires_images: bool = True) -> Iterator[Entity]:
+        """Yields the articles with all their images.
+
+        Raises:
+            ValueError: They cannot be read; or, if `requires_images`, there are images, but none is of an entity.
+        """
+
+    def account(self) -> Mapping[str, Any]:
+        """Returns what the last complete reading kept and left out, for `report.json`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +114,8 @@ class BuildPlan:
     """What a build is told.
 
     Attributes:
-        knowledge: The knowledge base. Bad entries and images that are missing or unreadable are listed with their
-            reasons in `report.json` and `image_problems.jsonl`.
+        articles: The articles and their images. Bad entries and images that are missing or unreadable are listed with
+            their reasons in `report.json` and `image_problems.jsonl`.
         out: The index folder: absent, empty, or an index.
         summarizer: Writes the summaries.
         encoder: Step 1's model.
@@ -84,9 +123,8 @@ class BuildPlan:
         sections: Step 3's encoder of sections, if it has one; `None` stores no vectors of sections.
         design: The settings.
         labeled: Images that show an entity but are not in its article; they become further image keys of the entity.
-        image_table: Says which image of an entity is its main image, in place of the knowledge base.
         vectors: The vectors of summaries, if another system computed them, for `candidates` "summary" only.
-        name: The index's name; by default the knowledge base's file name without extension.
+        name: The index's name; by default that of the articles' source.
         overwrite: Whether to replace another index or its unfinished build. If only `search` differs, the entity index
             is rebuilt from the stored vectors, and everything else is kept; if only the encoder of sections differs,
             only their vectors are made again.
@@ -94,7 +132,7 @@ class BuildPlan:
         workers: Creates the workers that run the models: in this process, or on a cluster (`indexes.builder.cluster`).
     """
 
-    knowledge: KnowledgeBase
+    articles: ArticleSource
     out: Path
     summarizer: Summarizer
     encoder: DualEncoder
@@ -102,7 +140,6 @@ class BuildPlan:
     sections: SectionEncoder | None = None
     design: IndexDesign = IndexDesign()
     labeled: Sequence[LabeledImage] = ()
-    image_table: ImageTable | None = None
     vectors: GivenVectors | None = None
     name: str | None = None
     overwrite: bool = False
@@ -110,7 +147,7 @@ class BuildPlan:
     workers: Callable[[DualEncoder, FusionEncoder | None, SectionEncoder | None], Workers] = LocalWorkers
 
     def check(self) -> None:
-        """Checks what can be checked before the knowledge base is read.
+        """Checks what can be checked before the articles are read.
 
         Raises:
             ValueError: A setting is invalid, or the given vectors or the tokens' codec do not suit the models.
@@ -123,8 +160,6 @@ class BuildPlan:
             self._check_vectors(self.vectors)
         if self.fusion is not None:
             codec.stored_shape(self.fusion.token_shape)
-        if self.knowledge.format != UNION:
-            reader_named(self.knowledge.format)
 
     def _check_vectors(self, vectors: GivenVectors) -> None:
         if self.design.candidates != "summary":
@@ -140,7 +175,7 @@ class BuildPlan:
     @cached_property
     def index_name(self) -> str:
         """The index's name."""
-        return self.name or name_of(self.knowledge.kb)
+        return self.name or self.articles.name
 
     @cached_property
     def codec(self) -> TokenCodec:
@@ -148,21 +183,16 @@ class BuildPlan:
         return TokenCodec.parse(self.design.tokens)
 
     @cached_property
-    def own_images(self) -> ImageSource | None:
-        """The images of the knowledge base."""
-        return open_images(self.knowledge.images, self.knowledge.kb, self.knowledge.format)
-
-    @cached_property
     def labels(self) -> LabeledSource | None:
         """The labeled images beside those of the knowledge base, if there are any and step 1 searches images."""
         if not self.labeled or not keys_are_images(self.design.candidates):
             return None
-        return LabeledSource(self.labeled, self.own_images, self.design.trim_borders)
+        return LabeledSource(self.labeled, self.articles.images, self.design.trim_borders)
 
     @property
     def source(self) -> ImageSource | None:
         """All images."""
-        return self.labels or self.own_images
+        return self.labels or self.articles.images
 
     @property
     def use(self) -> ImageUse:
@@ -171,32 +201,11 @@ class BuildPlan:
         sections = self.design.section_images and self.fusion is not None
         return ImageUse(keys, sections, self.labels is not None)
 
-    def entities(
-        self,
-        skipped: SkippedEntries,
-        ledger: Ledger | None = None,
-        matched: MatchReport | None = None,
-        groups: Groups | None = None,
-    ) -> Iterator[Entity]:
-        """Reads the knowledge base, with the images that belong to each entity.
-
-        Args:
-            skipped: Counts bad entries.
-            ledger: Counts what is left out.
-            matched: Gets how images were matched with entities.
-            groups: Gets the group of each entity, and whether it has an image.
-        """
-        found = self.knowledge.articles(skipped, ledger, groups)
-        found = found if self.image_table is None else self.image_table.applied(found)
-        pattern, required = image_pattern(self.knowledge.names or {}), self.labels is None
-        entities = with_matched_images(found, self.own_images, pattern, matched, required=required)
-        if groups is not None:
-            entities = groups.counting(entities)
-        if ledger is not None:
-            entities = note_unsearched(entities, self.use.keys, ledger.notes)
-        if self.labels is None:
-            return entities
-        return self.labels.attach(entities, self.knowledge.articles)
+    def entities(self, notes: list[str]) -> Iterator[Entity]:
+        """Reads the articles, with the images that belong to each; `notes` gets sentences about images not used."""
+        entities = self.articles.entities(requires_images=self.labels is None)
+        entities = note_unsearched(entities, self.use.keys, notes)
+        return entities if self.labels is None else self.labels.attach(entities, self.articles.articles)
 
     def open_workers(self) -> Workers:
         """Returns the workers that run the models."""

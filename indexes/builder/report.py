@@ -10,11 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
+from indexes.account import Account, warning_of
 from indexes.article_images import ImageProblem, MainImage
 from indexes.builder.image_records import ImageRecords
-from indexes.knowledge.bad_entries import LISTED, SkippedEntries
-from indexes.knowledge.ledger import Ledger, warning_of
-from indexes.knowledge.sources import advice_on
+from indexes.image_source import advice_on
 from indexes.store.manifest import IMAGE_PROBLEMS, REPORT
 from retriever.files import as_line, replacing, write_json, write_whole
 from retriever.types import Entity
@@ -23,12 +22,13 @@ from retriever.wording import counted
 logger = logging.getLogger(__name__)
 
 Report = dict[str, Any]
-"""`words`, `pictures` and `left_out`: see `Ledger.to_json`. `skipped`: entries of the knowledge base; `missing` and
-`unreadable`: main images; all three are counted, and the first ones are listed. `shared_images`: main images shared by
-several entities; `self_retrieval`: whether the encoder can tell images apart."""
+"""`words`, `pictures` and `left_out`: see `indexes.knowledge.ledger`. `skipped`: entries of the knowledge base;
+`missing` and `unreadable`: main images; all three are counted, and the first ones are listed. `shared_images`: main
+images shared by several entities; `self_retrieval`: whether the encoder can tell images apart."""
 
 PROBLEMS = get_args(ImageProblem)
 """Possible problems with a main image."""
+_LISTED = 1000  # most images of a kind of problem that the report lists
 _REASONS = 3
 _MOST_REASONS = 100
 READING = "reading.json"
@@ -68,7 +68,7 @@ class ImageSummary:
         problem = entry["problem"]
         reason = entry.get("reason", "no reason recorded")
         self._reasons[problem][reason.partition(": ")[0] if problem == "missing" else reason] += 1  # without examples
-        if len(self._entries[problem]) < LISTED:
+        if len(self._entries[problem]) < _LISTED:
             self._entries[problem].append(entry)
 
     def to_json(self) -> Report:
@@ -116,10 +116,9 @@ def _listed(report: Report) -> Iterator[dict[str, Any]]:
     return ({"problem": problem} | entry for problem in PROBLEMS for entry in report[problem])
 
 
-def write_reading(parts: Path, skipped: SkippedEntries, ledger: Ledger) -> None:
+def write_reading(parts: Path, account: Account) -> None:
     """Writes what was not read to a file; a resumed build may only get to `write_report` in another run."""
-    entries = {"count": skipped.count, "of": skipped.total, "entries": skipped.listed}
-    write_whole(parts / READING, json.dumps({"skipped": entries} | ledger.to_json(), ensure_ascii=False).encode())
+    write_whole(parts / READING, json.dumps(account, ensure_ascii=False).encode())
 
 
 def read_reading(parts: Path, found: int) -> Report:

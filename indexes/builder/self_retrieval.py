@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from indexes.store.manifest import THUMBNAILS
 from retriever.images import encoded, load_image
-from retriever.protocols import DualEncoder
+from retriever.protocols import DualEncoder, SmallEncoder
 from retriever.types import IntArray
 
 SAMPLE = 100
@@ -78,7 +78,8 @@ def measure_self_retrieval(folder: Path, rows: IntArray, encoder: DualEncoder) -
     recall = float((nearest == torch.arange(len(own))).float().mean())
     pairs = own @ own.T
     spread = float((pairs.sum() - pairs.trace()) / (len(own) * (len(own) - 1)))
-    warning = _warning(recall, spread, len(images), is_unadapted(encoder))
+    is_unadapted = isinstance(encoder, SmallEncoder) and encoder.is_unadapted
+    warning = _warning(recall, spread, len(images), is_unadapted)
     return SelfRetrieval(len(images), round(recall, 3), round(spread, 3), warning)
 
 
@@ -92,18 +93,6 @@ def slightly_changed(image: Image.Image, rng: random.Random) -> Image.Image:
     image = image.resize(size, Image.Resampling.BILINEAR, box=(left, top, left + width, top + height))
     image = image.rotate(rng.uniform(-10, 10), Image.Resampling.BICUBIC, expand=True, fillcolor=(255, 255, 255))
     return load_image(encoded(image, "JPEG", quality=rng.randint(50, 90)))
-
-
-def is_unadapted(encoder: DualEncoder) -> bool:
-    """Returns whether an encoder is a small one, which knows little beyond its training data, and was not adapted."""
-    # Imported here because most uses of an index need no model.
-    from retriever.models.encoder import ClipEncoder
-    from retriever.models.folder import RECORD_NAME
-    from retriever.models.small_clip import SmallCLIPConfig
-
-    if not isinstance(encoder, ClipEncoder) or not isinstance(encoder.model.config, SmallCLIPConfig):
-        return False
-    return encoder.folder is None or not (encoder.folder / RECORD_NAME).is_file()  # `train-encoder` writes one
 
 
 def _encoded(encoder: DualEncoder, images: Iterable[Image.Image]) -> torch.Tensor:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from indexes.image_source import ImageSource
 from indexes.knowledge.image_names import (
     is_drawing,
     is_large,
@@ -19,7 +20,6 @@ from indexes.knowledge.image_names import (
     words_of,
 )
 from indexes.knowledge.image_rules import home_of, last_name
-from indexes.knowledge.sources import ImageSource
 from indexes.svg import size_of
 from retriever.images import ImageError
 from retriever.types import ArticleImage, Entity

@@ -14,17 +14,19 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from indexes import image_source
+from indexes.account import summary_of, table_of
 from indexes.ids import SeenHashes, hash_id
+from indexes.image_source import ImageSource, thumbnail
 from indexes.knowledge import sources
 from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.folder import contents_of
 from indexes.knowledge.groups import Groups
 from indexes.knowledge.languages import is_foreign
-from indexes.knowledge.ledger import Ledger, summary_of, table_of
+from indexes.knowledge.ledger import Ledger
 from indexes.knowledge.matching import MatchReport, rule_lines, with_matched_images
 from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.sections import FACTS
-from indexes.knowledge.sources import ImageSource, thumbnail
 from indexes.knowledge.understanding.fields import Names, image_pattern
 from indexes.progress import progress_bar
 from retriever.files import is_pointer
@@ -182,7 +184,7 @@ def _summary_lines(result: Inspection) -> Iterator[str]:
         few = counted(result.not_english, "entity")
         yield f"{few} not in English: the extractive reader answers English questions only (docs/models.md#languages)"
     if result.missing:
-        hint = sources.advice_on(result.missing)
+        hint = image_source.advice_on(result.missing)
         yield f"{counted(result.named - result.found, 'image')} missing, such as {'; '.join(result.missing)}{hint}"
     yield from rule_lines(result.matched)
     if result.skipped.count:
@@ -208,9 +210,9 @@ def html_page(result: Inspection) -> bytes:
 
 def _look_up(entity: Entity, source: ImageSource | None, result: Inspection) -> None:
     """Counts the main image of an entity."""
-    first = next(iter(sources.main_candidates(entity)), None)
+    first = next(iter(image_source.main_candidates(entity)), None)
     result.named += first is not None
-    name = None if source is None or first is None else sources.find_main(source, entity)
+    name = None if source is None or first is None else image_source.find_main(source, entity)
     if source is not None and name is not None:
         result.found += 1
         with suppress(OSError):  # a build reports it
@@ -219,13 +221,13 @@ def _look_up(entity: Entity, source: ImageSource | None, result: Inspection) -> 
                 reason = "Git LFS pointers instead of images; run git lfs pull"
                 result.ledger.leave_out(reason, f"{entity.id}: {name}", 1, "images")
     elif first is not None and len(result.missing) < LISTED:
-        why = "" if source is None else f" ({sources.why_missing(source, entity)})"
+        why = "" if source is None else f" ({image_source.why_missing(source, entity)})"
         result.missing.append(f"{first} of {entity.id}{why}")
 
 
 def _specimen(entity: Entity, source: ImageSource | None) -> Specimen:
-    first = next(iter(sources.main_candidates(entity)), None)
-    name = None if source is None or first is None else sources.find_main(source, entity)
+    first = next(iter(image_source.main_candidates(entity)), None)
+    name = None if source is None or first is None else image_source.find_main(source, entity)
     if source is None or name is None:
         return Specimen(entity, first, problem=None if first is None else "missing")
     try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from indexes.image_source import ImageSource
 from indexes.knowledge.bad_entries import MAX_BAD, SkippedEntries
 from indexes.knowledge.document import Document
 from indexes.knowledge.embedded import PREFIX, EmbeddedImages
@@ -17,7 +18,7 @@ from indexes.knowledge.ledger import Ledger
 from indexes.knowledge.readers import Folder, Reader
 from indexes.knowledge.readers.zim import zim_parts
 from indexes.knowledge.reading import read_knowledge_base
-from indexes.knowledge.sources import ImageSource, given_images, open_images
+from indexes.knowledge.sources import given_images, open_images
 from indexes.knowledge.understanding.fields import Names
 from retriever.files import as_line, sha256_of
 from retriever.types import Entity

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -12,11 +12,9 @@ from indexes.knowledge.ledger_words import compared, content_of, lost_pictures, 
 from indexes.knowledge.ledger_words import texts_of as texts_of
 from indexes.knowledge.ledger_words import words_in as words_in
 from retriever.types import Entity
-from retriever.wording import counted
 
 Unit = Literal["words", "furniture", "images", "files", "entities"]
 """What is counted; furniture are words that are not of the text, see `FURNITURE`."""
-Account = Mapping[str, Any]  # a ledger as JSON, see `Ledger.to_json`
 Reason = tuple[str, str]  # why something is left out, a noun phrase, and its text or address
 
 OTHER = "other reasons"
@@ -32,8 +30,7 @@ FURNITURE = frozenset(
     | {"embedded notes that are missing or repeat"}
 )
 """Reasons for which words are left out that no reader takes for the text: they are listed, but not of the source."""
-SPOKEN = 0.02  # share of the words from which a build says what it left out; of images and entities, each one counts
-_EXAMPLE, _SHOWN = 80, 10
+_EXAMPLE = 80
 
 
 @dataclass(slots=True)
@@ -146,37 +143,3 @@ class Ledger:
 def _labeled(document: Document) -> Iterator[Block | Table]:
     """Yields the parts that are said to be something else than text."""
     return (part for part in document.parts if not isinstance(part, Heading) and part.kind)
-
-
-def summary_of(account: Account) -> str:
-    """Summarizes in one sentence how many words were kept, and the largest losses."""
-    source, kept = account["words"]["source"], account["words"]["kept"]
-    share = (1000 * kept // source) / 10 if source else 100.0  # rounded down: 100 % is all of them
-    listed = "; ".join(_shown(loss) for loss in account["left_out"][:_SHOWN])
-    more = len(account["left_out"]) - _SHOWN
-    others = f"; and for {counted(more, 'more reason')}" if more > 0 else ""
-    text = f"kept {share:.1f} % of {counted(source, 'word')}"
-    return text + (f"; left out: {listed}{others}" if listed else "")
-
-
-def warning_of(account: Account) -> str:
-    """Returns the sentence that a build prints, "" if it left out few words, and no image and no entity."""
-    source, kept = account["words"]["source"], account["words"]["kept"]
-    whole = any(loss["unit"] in ("images", "entities") for loss in account["left_out"])
-    return summary_of(account) if whole or source - kept > SPOKEN * source else ""
-
-
-def table_of(account: Account) -> Iterator[str]:
-    """Yields the lines of a table of what was left out, for a terminal."""
-    if losses := account["left_out"]:
-        width = min(max(len(loss["reason"]) for loss in losses), _EXAMPLE // 2)
-        yield f"{'left out':<{width}}  {'count':>9}  {'unit':<8}  {'places':>8}  first"
-        for loss in losses:
-            count, places = f"{loss['count']:,}", f"{loss['places']:,}"
-            yield f"{loss['reason']:<{width}}  {count:>9}  {loss['unit']:<8}  {places:>8}  {loss['example']}"
-
-
-def _shown(loss: Mapping[str, Any]) -> str:
-    nouns = {"words": "word", "furniture": "word", "images": "image", "files": "file", "entities": "entity"}
-    places = f" in {counted(loss['places'], 'place')}" if loss["unit"] in ("words", "furniture") else ""
-    return f"{loss['reason']} {counted(loss['count'], nouns[loss['unit']])}{places}, e.g. {loss['example']}"

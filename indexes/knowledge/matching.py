@@ -14,10 +14,11 @@ from typing import IO, Any
 
 import numpy as np
 
+from indexes.image_source import ImageSource, main_candidates
 from indexes.knowledge.image_names import is_drawing, is_icon, loose_key, standing, stem_of
 from indexes.knowledge.image_owners import Claim, claims_of, losers, without_copies, without_images
 from indexes.knowledge.image_rules import EntityKeys, Rows, Rule, home_of, match_files
-from indexes.knowledge.sources import ImageSource, listings, main_candidates
+from indexes.knowledge.sources import listings
 from indexes.knowledge.understanding.fields import NO_IMAGES
 from indexes.lines import from_row, to_row
 from retriever.files import as_line

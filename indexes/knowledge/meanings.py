@@ -10,6 +10,7 @@ from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import NamedTuple
 
+from indexes.image_source import ImageSource
 from indexes.knowledge.bad_entries import unreadable
 from indexes.knowledge.document import Document
 from indexes.knowledge.identity import common_names, is_whole_file
@@ -17,7 +18,7 @@ from indexes.knowledge.image_names import is_remote, plain_path
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.published import own_entity
 from indexes.knowledge.selection import split_language
-from indexes.knowledge.sources import FolderImages, ImageSource
+from indexes.knowledge.sources import FolderImages
 from indexes.knowledge.understanding.articles import Context
 from indexes.knowledge.understanding.catalogs import describe_things, things_in
 from indexes.knowledge.understanding.entities import Meaning, meaning_of

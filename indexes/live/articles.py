@@ -12,7 +12,7 @@ from PIL import Image
 
 from indexes.article_images import LABELED, MAIN_ONLY, ImageUse, MainImage, choose_further
 from indexes.ids import unicode_forms
-from indexes.knowledge.sources import ImageSource, find_main, main_candidates, why_missing
+from indexes.image_source import ImageSource, find_main, main_candidates, why_missing
 from indexes.live.index import LiveIndex
 from retriever.images import ImageError
 from retriever.types import ArticleImage, Entity

@@ -26,15 +26,14 @@ from indexes.builder.image_stage import FURTHER_KEYS, MAIN_KEYS, SCALES, TOKENS,
 from indexes.builder.key_stage import candidate_text
 from indexes.builder.section_vectors import encode_sections
 from indexes.builder.stages import finite, section_texts
-from indexes.builder.summarizers import Summarizer
+from indexes.image_source import thumbnail
 from indexes.knowledge.sections import title_rule, without_lists
-from indexes.knowledge.sources import thumbnail
 from indexes.live.articles import Article, called_as_indexed, own_row, unlabeled
 from indexes.live.changes import Addition, Removal
 from indexes.live.index import LiveIndex
 from indexes.store.manifest import keys_are_images
 from indexes.store.section_files import EncodedSections, no_vectors
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder, Summarizer
 from retriever.types import Entity, FloatArray
 
 logger = logging.getLogger(__name__)

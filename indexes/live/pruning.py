@@ -10,9 +10,9 @@ from os import scandir
 from pathlib import Path
 from unicodedata import normalize
 
+from indexes.account import Account
 from indexes.knowledge.folder import POINTERS
 from indexes.knowledge.knowledge_base import name_of
-from indexes.knowledge.ledger import Account
 from indexes.knowledge.readers.registry import readers
 from indexes.live.articles import SERVICE
 from indexes.live.index import LiveIndex

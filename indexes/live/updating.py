@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from indexes.article_images import note_unsearched
 from indexes.builder.report import ImageSummary, image_problem
+from indexes.image_source import ImageSource, find_main, main_candidates
 from indexes.knowledge.knowledge_base import name_of
-from indexes.knowledge.sources import ImageSource, find_main, main_candidates
 from indexes.live.articles import Article, article_of, called_as_indexed, keeping_images, own_row
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex

@@ -58,8 +58,9 @@ def run(args: argparse.Namespace) -> None:
     from omgm.agent_evaluation import Conduct, ask, judging, single_steps
     from omgm.api import OMGM
     from omgm.identity import reported, used
-    from omgm.parts import build_encoder, build_planner, model_folder
-    from omgm.proposer import build_proposer, can_propose
+    from omgm.kinds.chat import build_planner
+    from omgm.parts import build_encoder, model_folder
+    from omgm.regions import build_proposer, can_propose
     from retriever.identity import files_as_items
     from retriever.models.folder import folder_fingerprint
     from search_agents.corpus import Corpus

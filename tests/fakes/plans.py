@@ -8,6 +8,7 @@ from typing import Any
 
 from indexes.builder import build
 from indexes.builder.plan import BuildPlan, IndexDesign
+from indexes.knowledge.article_source import KnowledgeArticles
 from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.store.index import Index
 
@@ -18,8 +19,8 @@ def plan(kb: Path, images: Path | None, out: Path, **options: Any) -> BuildPlan:
     """Returns a plan; `options` are attributes of `BuildPlan`, `IndexDesign` and `KnowledgeBase`."""
     design = {name: options.pop(name) for name in _SETTINGS & options.keys()}
     reading = {name: options.pop(name) for name in _READING & options.keys()}
-    knowledge = KnowledgeBase(kb=kb, images=images, **reading)
-    return BuildPlan(knowledge=knowledge, out=out, design=IndexDesign(**design), **options)
+    articles = KnowledgeArticles(KnowledgeBase(kb=kb, images=images, **reading))
+    return BuildPlan(articles=articles, out=out, design=IndexDesign(**design), **options)
 
 
 def build_index(kb: Path, images: Path | None, out: Path, **options: Any) -> Index:

@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 from safetensors.numpy import load_file
 
+from indexes.image_source import find_main
 from indexes.knowledge.knowledge_base import image_source
 from indexes.knowledge.reading import read_knowledge_base
-from indexes.knowledge.sources import find_main
 from omgm.__main__ import parser
 from omgm.commands.common import labeled_of
 from retriever.images import load_image

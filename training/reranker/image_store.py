@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from indexes.image_source import ImageSource
 from indexes.knowledge.knowledge_base import image_source
-from indexes.knowledge.sources import ImageSource
 from retriever.borders import load_query_image
 from retriever.identity import Items, files_as_items
 

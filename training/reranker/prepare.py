@@ -15,7 +15,7 @@ import numpy as np
 
 from indexes.article_images import ImageUse, MainImage, choose_further, keys_with_tokens
 from indexes.ids import WantedIds
-from indexes.knowledge.sources import ImageSource, find_main, main_candidates
+from indexes.image_source import ImageSource, find_main, main_candidates
 from indexes.progress import progress_bar
 from indexes.rankings import check_coverage
 from retriever.files import write_lines

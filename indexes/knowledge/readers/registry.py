@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from indexes.decoding import opened
 from indexes.knowledge.readers import Reader
+from retriever.entry_points import declared
 
 GROUP = "omgm.readers"
 """The group of entry points that name the readers of other packages."""
@@ -30,15 +30,7 @@ def readers() -> tuple[Reader, ...]:
     Raises:
         ValueError: An entry point does not name a `Reader`.
     """
-    points = [*entry_points(group=GROUP), *(EntryPoint(name, f"{__package__}.{name}", GROUP) for name in _OWN)]
-    return tuple(map(_loaded, points))
-
-
-def _loaded(point: EntryPoint) -> Reader:
-    reader = point.load()
-    if not isinstance(reader, Reader):
-        raise ValueError(f"entry point {point.name!r} of {GROUP}: expected a Reader, got {type(reader).__name__}")
-    return reader
+    return declared(GROUP, Reader, (f"{__package__}.{name}" for name in _OWN))
 
 
 def reader_named(name: str) -> Reader:

@@ -1,13 +1,13 @@
 """Reads wikitext with mwparserfromhell as HTML, which is read like that of pages, and the values of infoboxes.
 
-Templates are not evaluated. A few have words that follow from their arguments (`wiki_templates`); the others become
-blocks of their own kind. A ZIM file or the pages of a wiki in HTML have every template expanded.
+Templates are not evaluated. A few have words that follow from their arguments: quantities, lists, quotations, marked-up
+words. The others become blocks of their own kind. A ZIM file or a wiki's pages in HTML have every template expanded.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from html import escape, unescape
 from typing import Any
 
@@ -15,7 +15,6 @@ from indexes.extras import optional
 from indexes.knowledge.document import Block, Heading, Part
 from indexes.knowledge.readers.html import parts_of_html
 from indexes.knowledge.readers.html_parts import line_of
-from indexes.knowledge.readers.wiki_templates import words_of_template
 
 _IMAGE = re.compile(r"\.(?:jpe?g|png|gif|webp|tiff?|svg|bmp|avif|heic)$", re.IGNORECASE)
 _FILE = re.compile(r"(?:\[\[)?(?:[^:\[\]|{}]+:)?\s*([^\[\]|<>{}\n]+\.\w{3,4})(?:\s*\|.*|\]\])?", re.DOTALL)
@@ -25,8 +24,6 @@ _OPTION = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """An option of an image that is not its caption."""
-_MAIN = frozenset({"image", "image_name", "photo", "picture", "logo", "cover", "image_file", "image_skyline", "img"})
-"""Parameters of an infobox that name its image."""
 _NO_FACT = re.compile(
     r"(?:image|img|photo|picture|logo|cover|map|pushpin|embed|module|child|class|name|title|website|url|flag|signature"
     r"|coord\w*|lat|long|label|caption|alt|width|size|bg|background)(?:[_ ].*|\d*)|.*(?:image|caption|alt|size|width"
@@ -37,24 +34,60 @@ _NO_FACT = re.compile(
 _REFERENCES = "footnote marks and references"
 _REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b.*?</ref\s*>", re.IGNORECASE | re.DOTALL)
 """References; the parser misses those that are nested in other markup or malformed."""
-_NAVIGATION = re.compile(
-    r".*(?:navbox|sidebar|\btoc\b|metadata|noprint|mbox|authority control|portal|commons cat|stub$)"
+_NAVIGATION = re.compile(r".*(?:navbox|sidebar|\btoc\b|metadata|noprint|mbox)")
+_KEPT = frozenset(
+    [
+        "table",
+        "caption",
+        "tr",
+        "td",
+        "th",
+        "thead",
+        "tbody",
+        "ul",
+        "ol",
+        "li",
+        "dl",
+        "dt",
+        "dd",
+        "pre",
+        "sup",
+        "sub",
+        "div",
+        "center",
+        "p",
+        "blockquote",
+        "br",
+        "hr",
+    ]
 )
-_KINDS = (
-    (_REFERENCES, re.compile(r"(?:efn|refn?|sfnp?|harv\w*|rp?|note|cn|reflist|notelist|webarchive|isbn|doi|cite .*)$")),
-    ("navigation", _NAVIGATION),
-    ("coordinates", re.compile("coord")),
-    ("notices", re.compile(r"short description|use .* (?:dates|english)|about$|other uses|distinguish|redirect|main$")),
-)
-"""Templates without words of the article, by what they are."""
-_KEPT = frozenset({"table", "caption", "tr", "td", "th", "thead", "tbody", "ul", "ol", "li", "dl", "dt", "dd", "pre"})
-_KEPT |= {"sup", "sub", "div", "center", "p", "blockquote", "br", "hr"}
 """Tags that are not the same as their content."""
 _UNSEEN = frozenset({"style", "templatestyles", "section", "includeonly", "noinclude", "references"})
 _EMPHASIS = re.compile(r"(?:'{5}|'{2,3})(?!')")  # emphasis marks; the first of four apostrophes is an apostrophe
 _OPEN = re.compile(r"\s*</?(?:div|center|span|small|font|d[ltd]|[ou]l|li)\b[^<>]*>", re.IGNORECASE)  # unclosed
 _EMPTY = re.compile(r"[ \t]*\([\s,;:]*\)|(?<=\()[\s,;:]+|[,;]\s*(?=[,;)])|__[A-Z]+__")
 """Signs around templates without words, and switches."""
+
+_SIGNS = {"snd": " \u2013 ", "spaced ndash": " \u2013 ", "ndash": "\u2013", "mdash": "\u2014", "nbsp": " ", "!": "|"}
+_SIGNS |= {"=": "=", "·": " · ", "dot": " · "}
+_BEFORE = {"circa": "c. ", "c.": "c. ", "as of": "As of ", "usd": "US$", "us$": "US$", "€": "€", "£": "£"}
+_FIRST = re.compile(
+    r"nowrap|nobr|small(?:er)?|big|abbr|tooltip|flag(?:u|country)?|ill|interlanguage link|marriage|nihongo"
+)
+_LAST = re.compile(r"lang|langx|lang-[a-z-]+|transl\w*|script|font ?color|colou?r")
+_LISTS = re.compile(
+    r"ubl|(?:unbulleted|bulleted|br|plain|flat|collapsible|ordered) list|(?:plain|flat|h)list"
+    r"|(?:block|c)?quote|quotation|quote box"
+)
+_DATES = re.compile(r"(?:birth|death|start|end|film|release|founding)[ -]?(?:date|year)\b.*|date|dts")
+_NUMBER = r"[+\-\u2212\u2013]?(?:\d[\d,.\s\u00a0]*|\.\d+)(?:[+/]\d+(?:/\d+)?)?"
+_BETWEEN = {"-": "\u2013", "\u2013": "\u2013", "x": " \u00d7 ", "by": " \u00d7 ", "to": " to ", "and": " and "}
+"""What stands between the values of a range, and how it is written."""
+_MEASURE = re.compile(rf"({_NUMBER}(?:\|(?:{'|'.join(_BETWEEN)})\|{_NUMBER})*)\|([^|\d][^|]*)(?:\||$)")
+"""A quantity and its unit, in arguments that are joined by bars."""
+_UNITS = {"c": "°C", "f": "°F", "sqkm": "km^2", "sqmi": "sq mi", "sqft": "sq ft", "sqm": "m^2", "ftin": "ft"}
+_UNITS |= {"lbs": "lb", "kn": "knots", "foot": "ft", "inch": "in", "mile": "mi"}
+"""Units that are not written as their codes."""
 
 
 def read_wikitext(
@@ -160,8 +193,7 @@ class _Page:
                 named[key] = value
         words = words_of_template(name, values, named)
         if words is None:
-            kind = next((kind for kind, pattern in _KINDS if pattern.match(name)), "templates")
-            self.others.append((kind, " ".join((*values, *named.values()))))
+            self.others.append(("templates", " ".join((*values, *named.values()))))
         return (words or "").replace("\n", "<br>")
 
     def _infobox(self, box: Any) -> None:
@@ -169,7 +201,7 @@ class _Page:
             label, value = str(parameter.name).strip(), parameter.value
             file = _FILE.fullmatch(str(value).strip())
             if file is not None and _IMAGE.search(file[1]):
-                is_main = label.lower() in _MAIN or ("image" in label.lower() and "map" not in label.lower())
+                is_main = re.search("image|photo|picture|logo|cover|img", label.lower()) and "map" not in label.lower()
                 address = self._address(file[1])
                 self.values = ({"image": address} if is_main else {}) | {label: address} | self.values
             elif (text := self._line(value)) and not _NO_FACT.fullmatch(label):
@@ -208,6 +240,51 @@ def _divided(code: Any) -> Iterator[str]:
             yield part
             part = other
     yield part
+
+
+def words_of_template(name: str, values: Sequence[str], named: Mapping[str, str]) -> str | None:
+    """Returns the words of a template, `None` if they are unknown: `6 ft` for `convert` with `6`, `ft` and `m`.
+
+    The name is in lower case and has spaces, that of a parser function ends with a colon; values are words.
+    """
+    if name in ("convert", "cvt", "height", "weight"):
+        measure = " ".join(f"{named[unit]} {unit}" for unit in ("m", "cm", "ft", "in", "kg", "lb") if named.get(unit))
+        return measure or _quantity("|".join(values))
+    if _LISTS.fullmatch(name):
+        texts = (named.get(key, "") for key in ("title", "text", "quote", "author", "sign", "source"))
+        return "\n".join(("", *values, *filter(None, texts), "")) if "quot" in name else "\n".join(values)
+    if not values or name in _SIGNS:
+        return _SIGNS.get(name)
+    if name in ("sub", "sup"):
+        return f"<{name}>{values[0]}</{name}>"
+    if name == "val":
+        power = f"\u00d710^{named['e']}" if named.get("e") else ""
+        return f"{values[0]}{power} {_unit(named.get('u', ''))}".strip()
+    if name in ("frac", "fraction", "sfrac"):
+        return f"{' '.join(values[:-2])} {'/'.join(values[-2:])}".strip()
+    if _DATES.fullmatch(name):
+        return "-".join(value.zfill(2) for value in values[:3] if value.isdecimal()) or " ".join(values)
+    if name.startswith("nihongo") and values[1:]:
+        return f"{values[0]} ({', '.join(filter(None, values[1:3]))})"
+    if name in ("formatnum:", "number"):
+        return f"{int(values[0]):,}" if values[0].isdecimal() else values[0]
+    if name in _BEFORE:
+        return _BEFORE[name] + values[0]
+    return values[0] if _FIRST.fullmatch(name) else values[-1] if _LAST.fullmatch(name) else None
+
+
+def _quantity(text: str) -> str | None:
+    """Returns the quantity to convert, without its conversion: ranges, compounds such as 6 ft 2 in, and fractions."""
+    parts, place = list[str](), 0
+    while match := _MEASURE.match(text, place):
+        amount = re.sub(r"\|(.+?)\|", lambda sign: _BETWEEN[sign[1]], match[1])
+        parts.append(f"{amount.replace('+', ' ') if '/' in amount else amount} {_unit(match[2])}")
+        place = match.end()
+    return " ".join(parts) or None
+
+
+def _unit(code: str) -> str:
+    return _UNITS.get(code.lower()) or re.sub(r"(?<=[A-Za-z])([23])(?!\d)", r"^\1", code)
 
 
 def _parsed(source: str) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.robotparser import RobotFileParser
 from weakref import WeakValueDictionary
 
-from indexes.knowledge.sources import thumbnail
+from indexes.image_source import thumbnail
 from indexes.progress import progress_bar
 from indexes.svg import load_any
 from omgm.downloads.images.journal import Journal, WantedImage, unfinished

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from indexes.image_source import ImageSource, find_main, main_candidates
 from indexes.knowledge.image_names import names_of
-from indexes.knowledge.sources import ImageSource, find_image, find_main, main_candidates
+from indexes.knowledge.sources import find_image
 from omgm.downloads.images.journal import FOLDER, Journal
 from omgm.downloads.images.reasons import Failure
 from omgm.downloads.images.web import parse, place_of

@@ -11,8 +11,8 @@ from PIL import Image
 
 from indexes.builder import self_retrieval
 from indexes.builder.report import problem_lines
-from indexes.builder.self_retrieval import FEWEST, is_unadapted, measure_self_retrieval, slightly_changed
-from indexes.knowledge.sources import thumbnail
+from indexes.builder.self_retrieval import FEWEST, measure_self_retrieval, slightly_changed
+from indexes.image_source import thumbnail
 from retriever.models.encoder import ClipEncoder
 from tests.fakes.models import FakeEncoder
 
@@ -70,22 +70,22 @@ def test_an_encoder_that_confuses_them(folder: Path) -> None:
 
 def test_images_far_from_what_a_small_encoder_knows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_retrieval, "SPREAD", -0.5)
-    assert not is_unadapted(Hue())
     general = measure_self_retrieval(folder, ROWS, Hue())
     assert general is not None and not general.warning  # other encoders have other cosines
-    monkeypatch.setattr(self_retrieval, "is_unadapted", lambda encoder: True)
-    small = measure_self_retrieval(folder, ROWS, Hue())
+    unadapted = Hue()
+    unadapted.is_unadapted = True  # type: ignore[attr-defined]
+    small = measure_self_retrieval(folder, ROWS, unadapted)
     assert small is not None
     assert f"the mean cosine of two main images is {small.spread:.2f} (usually up to -0.5)" in small.warning
 
 
 def test_an_encoder_that_was_adapted_need_not_be_adapted(tmp_path: Path) -> None:
     shipped = ClipEncoder.load(WEIGHTS / "encoder")
-    assert is_unadapted(shipped)
+    assert shipped.is_unadapted
     shipped.save(tmp_path)
-    assert is_unadapted(ClipEncoder.load(tmp_path))
+    assert ClipEncoder.load(tmp_path).is_unadapted
     (tmp_path / "training.json").write_text("{}")  # as `omgm train-encoder` leaves it
-    assert not is_unadapted(ClipEncoder.load(tmp_path))
+    assert not ClipEncoder.load(tmp_path).is_unadapted
 
 
 def test_few_images_say_nothing(folder: Path) -> None:

@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from indexes.image_source import advice_on, thumbnail
 from indexes.knowledge.file_names import is_hidden
 from indexes.knowledge.image_files import ImageFiles, Lookup
 from indexes.knowledge.image_names import names_of
-from indexes.knowledge.sources import advice_on, find_image, thumbnail
+from indexes.knowledge.sources import find_image
 
 
 def folder_with(folder: Path, *names: str, content: str = "") -> ImageFiles:

@@ -13,8 +13,9 @@ import pytest
 from PIL import Image, ImageCms
 
 from evaluation.datasets import find_query_image, forget_listings
+from indexes.image_source import find_main
 from indexes.knowledge.reading import read_knowledge_base
-from indexes.knowledge.sources import find_image, find_main, open_images
+from indexes.knowledge.sources import find_image, open_images
 from omgm.__main__ import main
 from omgm.downloads.images.fetch import as_jpeg, fetch_images, scaled
 from omgm.downloads.images.settings import DownloadSettings

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from indexes.image_source import find_main
 from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.reading import read_knowledge_base
-from indexes.knowledge.sources import find_main, open_images
+from indexes.knowledge.sources import open_images
 from tests.fakes.reading import read
 from tests.paths import ROOT
 

@@ -58,7 +58,7 @@ def test_a_new_format_is_one_new_file(package: Path, tmp_path: Path) -> None:
 
 def test_an_entry_point_that_is_no_reader_is_named(package: Path) -> None:
     (package / "sayings-1.0.dist-info/entry_points.txt").write_text("[omgm.readers]\nsay = sayings_reader:read\n")
-    with pytest.raises(ValueError, match=r"entry point 'say' of omgm\.readers: expected a Reader, got function"):
+    with pytest.raises(ValueError, match=r"'say' of omgm\.readers \(sayings 1\.0\): expected a Reader, got function"):
         readers()
 
 

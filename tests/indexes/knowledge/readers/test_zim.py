@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from indexes.image_source import find_main
 from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.document import Block, Document, Heading
 from indexes.knowledge.readers import Entry, Folder
 from indexes.knowledge.readers.zim import MAGIC, ZIM, is_zim, zim_parts
 from indexes.knowledge.reading import read_knowledge_base
-from indexes.knowledge.sources import find_main, open_images
+from indexes.knowledge.sources import open_images
 from tests.fakes.images import image_bytes as draw
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.plans import build_index

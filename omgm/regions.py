@@ -1,20 +1,18 @@
-"""What proposes regions of an image to agents, as a profile says."""
+"""Makes what proposes regions of an image to agents: a detector, or the encoder's feature map."""
 
 from __future__ import annotations
 
 from omgm.parts import model_folder, placement
 from omgm.settings import Profile
-from retriever.models.encoder import ClipEncoder
-from retriever.models.feature_map import feature_map
 from retriever.models.grounding import load_grounding
-from retriever.protocols import DualEncoder
+from retriever.protocols import DualEncoder, LocalEncoder
 from search_agents.proposals import detected_regions, map_regions
 from search_agents.regions import ProposeRegions
 
 
 def can_propose(profile: Profile, encoder: DualEncoder) -> bool:
     """Returns whether regions can be proposed: with the profile's detector, or from the encoder's feature map."""
-    return bool(profile.regions.model) or isinstance(encoder, ClipEncoder)
+    return bool(profile.regions.model) or isinstance(encoder, LocalEncoder)
 
 
 def build_proposer(profile: Profile, encoder: DualEncoder) -> ProposeRegions:
@@ -27,11 +25,13 @@ def build_proposer(profile: Profile, encoder: DualEncoder) -> ProposeRegions:
     Raises:
         ValueError: The model is missing, or the encoder has no feature map.
     """
-    settings, (device, dtype) = profile.regions, placement(profile)
+    settings = profile.regions
     if not settings.model:
-        if not isinstance(encoder, ClipEncoder):
+        cells_of = encoder.feature_map if isinstance(encoder, LocalEncoder) else None
+        if cells_of is None:
             raise ValueError("this encoder has no feature map to propose regions from; set regions.model")
-        return map_regions(feature_map(encoder), settings.most)
+        return map_regions(cells_of, settings.most)
+    device, dtype = placement(profile)
     detect = load_grounding(
         model_folder(profile, "regions"),
         settings.labels,
