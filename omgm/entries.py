@@ -27,7 +27,7 @@ def entries(group: str) -> Mapping[str, str]:
     named.pop("", None)
     if not named:
         raise ValueError(f"no installed package has entry points {group}, not even omgm; install omgm again")
-    return {name: value for name, (value, _) in named.items()}
+    return {name: named[name][0] for name in sorted(named)}
 
 
 def _tables() -> Iterator[tuple[str, str]]:

@@ -33,6 +33,15 @@ class Draft(Protocol):
     def add(self, url: str, image: Image.Image) -> None:
         """Adds a further image."""
 
+    def put(self) -> None:
+        """Adds it to the index, or replaces the one with its id; on return, it is on disk and searchable.
+
+        Raises:
+            ChatError: The model that writes summaries failed.
+            OSError: The article could not be written; nothing has changed.
+            ValueError: The index cannot be changed with these models.
+        """
+
 
 class Editor(Protocol):
     """Changes an index. Its methods are called in threads, and several at a time."""
@@ -53,22 +62,13 @@ class Editor(Protocol):
             ValueError: A field is missing or wrong.
         """
 
-    def put(self, draft: Draft) -> None:
-        """Adds an article, or replaces the one with its id; on return, it is on disk and searchable.
-
-        Raises:
-            ChatError: The model that writes summaries failed.
-            OSError: The article could not be written; nothing has changed.
-            ValueError: The index cannot be changed with these models.
-        """
-
     def remove(self, ids: Sequence[str]) -> None:
         """Removes entities; on return, the removal is on disk and they are no longer found.
 
         Raises:
             KeyError: One of them is not in the index; none is removed.
-            OSError: As for `put`.
-            ValueError: As for `put`.
+            OSError: As for `Draft.put`.
+            ValueError: As for `Draft.put`.
         """
 
 

@@ -166,7 +166,7 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
 
         draft, skipped = await intake.receive(service, request, read)
         created = service.index.row_of(draft.id) is None
-        await changed(lambda: changes.put(draft))
+        await changed(draft.put)
         return ChangeOut(id=draft.id, created=created, notes=[*draft.notes, *skipped], index=service.view.about())
 
     @app.delete("/entities/{entity_id:path}", response_model=ChangeOut, responses=_DELETE_ERRORS)

@@ -122,7 +122,8 @@ class ModeRuns:
         self._service = service
         self._closing = AsyncExitStack()
         self._modes = {} if modes is None else modes.open(service, self._closing)
-        self._limits, self._most = (None, 0) if modes is None else (modes.limits, modes.runs)
+        self._limits = None if modes is None else modes.limits
+        self._most = 0 if modes is None else modes.runs
         self._running = 0
         self._seconds: deque[float] = deque(maxlen=_REMEMBERED)
 

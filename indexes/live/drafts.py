@@ -58,6 +58,11 @@ class Draft:
         names, further = {**self.article.names, url: url}, {**self.article.further, url: image}
         self.article = self.article._replace(names=names, further=further)
 
+    def put(self) -> None:
+        """Puts it into the index, unless the index has exactly this article; raises as `Editor.put`."""
+        if self.article.further or not self._editor.holds(self.article):
+            self._editor.put([self.article])
+
 
 class DraftEditor:
     """Changes an index by drafts; see `serving.editing.Editor`.
@@ -81,11 +86,6 @@ class DraftEditor:
         if isinstance(entity, ValueError):
             raise entity
         return Draft(entity, named, self.editor)
-
-    def put(self, draft: Draft) -> None:
-        """Puts an article into the index, unless the index has exactly this one; raises as `Editor.put`."""
-        if draft.article.further or not self.editor.holds(draft.article):
-            self.editor.put([draft.article])
 
     def remove(self, ids: Sequence[str]) -> None:
         """Removes entities; raises as `Editor.remove`."""

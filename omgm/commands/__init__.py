@@ -44,7 +44,7 @@ def modules() -> Mapping[str, str]:
     order = [word for group in GROUPS.values() for name in group for word in _with_actions(name)]
     named = {name.replace(".", " "): module for name, module in entries(GROUP).items()}
     known = [name for name in order if name in named]
-    return {name: named[name] for name in [*known, *sorted(named.keys() - set(known))]}
+    return {name: named[name] for name in dict.fromkeys([*known, *named])}
 
 
 def _with_actions(name: str) -> list[str]:

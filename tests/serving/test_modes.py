@@ -78,7 +78,7 @@ def asking(folder: Path, modes: Modes | None, **settings: Any) -> Iterator[tuple
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    settings = {"tokens": 50_000, "seconds": 60, "money": 2}
+    settings: dict[str, Any] = {"tokens": 50_000, "seconds": 60, "money": 2}
     with asking(tmp_path_factory.mktemp("agents"), agents(play, **settings)) as (_, client):
         yield client
 
