@@ -1,4 +1,4 @@
-"""Evaluate every step and the answers on the questions of a data set."""
+"""Evaluate every step and the answers, or a search agent, on the questions of a data set."""
 
 from __future__ import annotations
 

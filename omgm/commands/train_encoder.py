@@ -1,4 +1,4 @@
-"""Adapt step 1 to a knowledge base with its images and, optionally, labeled images of questions."""
+"""Adapt step 1 to a knowledge base and labeled images, or with --sections step 3 to questions."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexes import json_streams
-from indexes.json_streams import has_lines, read_items, read_members, read_value, read_values, unique_keys
+from indexes.json_streams import has_lines, read_items, read_members, read_value, read_values
+from retriever.json_keys import unique_keys
 
 numbers = st.integers() | st.floats(allow_nan=False) | st.just(10**40)
 values = st.recursive(

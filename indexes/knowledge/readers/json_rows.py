@@ -20,6 +20,7 @@ from indexes.knowledge.readers.rows import Row
 from indexes.knowledge.understanding.fields import GUESSES, field_of, looks_like_image
 from indexes.labeled_values import kind
 from indexes.yaml_values import yaml_value
+from retriever.json_keys import unique_keys
 
 _LARGE = 1 << 24
 """Bytes of a file from which it is read as a stream; in a compressed file, each counts as ten."""
@@ -84,7 +85,7 @@ def _value_of(file: Path, folder: Folder) -> Any:
     if is_yaml:
         return yaml_value(decoded(data, str(file)), str(file))
     try:
-        return json.loads(decoded(data, str(file)), object_pairs_hook=json_streams.unique_keys)
+        return json.loads(decoded(data, str(file)), object_pairs_hook=unique_keys)
     except (ValueError, RecursionError):  # a stream says where
         return None
 
