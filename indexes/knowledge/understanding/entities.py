@@ -104,7 +104,8 @@ def _of_page(document: Document, context: Context) -> Understood:
     named = {field: document.settings.get(name, "") for field, name in context.shape.names.items()}
     facts = [fact for name, value in document.values.items() for fact in facts_of(name, value)]
     images = [(named["image"], "")] if named.get("image") else []
-    return Understood(*(named.get(field, "") for field in ("id", "title", "url")), facts=facts, images=images)
+    id, title, url = (named.get(field, "") for field in ("id", "title", "url"))
+    return Understood(id, title, url, facts=facts, images=images)
 
 
 def _own_parts(document: Document, is_page: bool, context: Context, words: list[Reason]) -> list[Part]:
