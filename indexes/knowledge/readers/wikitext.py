@@ -36,7 +36,7 @@ _REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b.*?</ref\s*>", re.IGNORECASE | re
 """References; the parser misses those that are nested in other markup or malformed."""
 _NAVIGATION = re.compile(r".*(?:navbox|sidebar|\btoc\b|metadata|noprint|mbox)")
 _KEPT = frozenset(
-    ["table", "caption", "tr", "td", "th", "thead", "tbody", "ul", "ol", "li", "dl", "dt", "dd", "pre", "sup", "sub", "div", "center", "p", "blockquote", "br", "hr"]
+    "table caption tr td th thead tbody ul ol li dl dt dd pre sup sub div center p blockquote br hr".split()
 )
 """Tags that are not the same as their content."""
 _UNSEEN = frozenset({"style", "templatestyles", "section", "includeonly", "noinclude", "references"})
