@@ -20,7 +20,7 @@ class EncoderSettings(_Table):
     """Step 1's model: a folder, or `org/name` or `org/name@revision` on the hub.
 
     Attributes:
-        kind: `clip`.
+        kind: `clip`, or a kind of another package.
         model: The dual encoder: CLIP, SigLIP, EVA-CLIP, open_clip or the embedded one.
         long_texts: `cut` drops the end of a text that is too long for the model, `windows` averages the vectors of its
             pieces.
@@ -84,7 +84,7 @@ class FusionSettings(_Table):
     """Step 2: its model, how tokens are stored and compared, and the weight of step 1.
 
     Attributes:
-        kind: `qformer`.
+        kind: `qformer`, or a kind of another package.
         model: The fusion encoder, a BLIP-2 Q-Former.
         tokens: Token codec: `float16`, `int8`, `int4` or `bit1` (in `embedded`). A prefix `poolN+`, as in `pool8+int4`,
             first merges a section's tokens into N.
