@@ -20,7 +20,7 @@ from evaluation.datasets import Question, find_query_image
 from evaluation.metrics import Outcome, percent
 from evaluation.recording import make_record
 from evaluation.records import outcome_of
-from evaluation.replayed import ReencodedIndex, StoredIndex, replayed
+from evaluation.replayed import ReencodedIndex, StoredIndex, StoredT, replayed
 from evaluation.significance import difference, figure
 from indexes.progress import progress_bar
 from retriever.codecs import decode_tokens, encode_tokens
@@ -49,7 +49,7 @@ class _CodecRun:
 
 
 def measure_codecs(
-    retriever: Retriever[StoredIndex],
+    retriever: Retriever[StoredT],
     questions: Sequence[Question],
     query_images: Path,
     *,
@@ -77,7 +77,7 @@ def measure_codecs(
         ValueError: The index has no float16 tokens, the pipeline is not steps 1, 2 and 3, a codec is unknown, or no
             question names an entity or section.
     """
-    _check(retriever, questions)
+    _check(retriever.index, questions)
     parsed = {codec.name: codec for codec in map(TokenCodec.parse, (EXACT, *codecs))}
     runs = {name: _CodecRun(ReencodedIndex(retriever.index, codec)) for name, codec in parsed.items()}
     reached: dict[int, None] = {}
@@ -167,8 +167,7 @@ def as_markdown(measured: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _check(retriever: Retriever[StoredIndex], questions: Sequence[Question]) -> None:
-    index = retriever.index
+def _check(index: StoredIndex, questions: Sequence[Question]) -> None:
     if index.codec is None or index.codec.name != EXACT:
         found = "has no tokens" if index.codec is None else f"stores tokens as {index.codec.name}"
         raise ValueError(
@@ -180,7 +179,7 @@ def _check(retriever: Retriever[StoredIndex], questions: Sequence[Question]) -> 
 
 
 def _ask(
-    retriever: Retriever[StoredIndex], batch: Sequence[Question], folder: Path, runs: Mapping[str, _CodecRun]
+    retriever: Retriever[StoredT], batch: Sequence[Question], folder: Path, runs: Mapping[str, _CodecRun]
 ) -> list[int]:
     """Adds the outcomes of a batch to every run and returns the rows of all its candidates."""
     queries = {question.id: query for question in batch if (query := _query(question, folder)) is not None}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -43,6 +43,9 @@ class StoredIndex(EntityIndex, VectorIndex, Protocol):
 
     def tokens(self, rows: IntArray) -> Tensor:
         """Returns stored tokens, decoded, float32 [len(rows), tokens, H], normalized over H up to rounding."""
+
+
+StoredT = TypeVar("StoredT", bound=StoredIndex)
 
 
 class ReencodedIndex:
@@ -108,7 +111,7 @@ class Replay:
         return Retriever(steps, index, trim_borders=self.trim_borders, splits=False, device=self.device)
 
 
-def replayed(retriever: Retriever[StoredIndex], queries: Sequence[Query]) -> Replay:
+def replayed(retriever: Retriever[StoredT], queries: Sequence[Query]) -> Replay:
     """Runs step 1; with the result, the other steps can run several times on different tokens.
 
     Raises:
@@ -192,7 +195,7 @@ class _VectorsScoredOnce(_ScoredOnce):
 
     def __init__(self, reranker: VectorReranker) -> None:
         super().__init__(reranker)
-        self._comparing = reranker
+        self._comparing, self.encoder = reranker, reranker.encoder
 
     def encode(self, questions: Sequence[str]) -> FloatArray:
         """Returns the vectors of questions."""

@@ -1,0 +1,149 @@
+"""What a stranger adds is one new file of a package of theirs: it is installed here, and used by the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexes.knowledge.reading import read_knowledge_base
+from omgm.__main__ import main
+from tests.fakes.inputs import planner
+from tests.fakes.packages import Install, installing
+from tests.fakes.scripted_server import ScriptedServer
+
+FORMAT = '''
+"""Sayings: a line per animal, `Fox = It is red.`"""
+
+from indexes.knowledge.document import Block, Document, Heading
+from indexes.knowledge.readers import Reader
+
+
+def read(file, folder):
+    for number, line in enumerate(file.read_text().splitlines(), start=1):
+        name, _, text = line.partition(" = ")
+        yield f"{file}: line {number}", Document(parts=[Heading(1, name), Block(text)], id=name)
+
+
+SAYINGS = Reader("sayings", (".say",), lambda path, start: b" = " in start, read)
+'''
+DATASET = '''
+"""Quizzes: a line per question, `image | question | answer`; half a point for the first letter."""
+
+from evaluation.datasets.dataset import Dataset
+from evaluation.datasets.question import Question
+
+
+def read(path):
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        if line.count(" | ") == 2:
+            image, question, answer = line.split(" | ")
+            yield Question(str(number), question, image, (answer,), (), style="quiz")
+        else:
+            yield ValueError(f"{path}: line {number}: expected image | question | answer, got {line!r}")
+
+
+def judge(question, answer):
+    return {"points": sum(0.5 for right in question.answers if right[0] == answer[0])}
+
+
+QUIZ = Dataset("quiz", "points", judge, read)
+'''
+POLICY = '''
+"""Asks the index twice, and answers with what it says the second time."""
+
+from search_agents.policies.kinds import PolicyKind
+from search_agents.records import Call, Decision
+
+PROMPT = "Say it shortly: "
+
+
+class Twice:
+    name = "twice"
+    rounds = 3
+
+    def __init__(self, words):
+        self.words = words
+
+    async def decide(self, run):
+        if len(run.rounds) < 3:
+            return Decision("Ask again.", (Call("text_search", {"queries": [f"{run.question} {len(run.rounds)}"]}),))
+        reply = await run.ask("answer", [{"role": "user", "content": self.words + run.question}])
+        return Decision("Now I know.", answer=reply.text)
+
+    async def conclude(self, run):
+        return None
+
+
+TWICE = PolicyKind(lambda conditions: Twice(PROMPT))
+'''
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Installs packages for one test."""
+    with installing(tmp_path / "site", monkeypatch) as install:
+        yield install
+
+
+def printed(capsys: pytest.CaptureFixture[str], *command: object) -> Any:
+    """Returns the JSON that a command prints."""
+    capsys.readouterr()
+    assert main([*map(str, command), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_format(install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    install("sayings", FORMAT, "omgm.readers", "sayings = sayings:SAYINGS")
+    (tmp_path / "kb").mkdir()
+    (tmp_path / "kb/animals.say").write_text("Fox = It is red.\nHare = It is brown.\n")
+    (tmp_path / "kb/owl.md").write_text("# Owl\n\nIt is gray.\n")
+    assert printed(capsys, "kb", "inspect", tmp_path / "kb")["entities"] == 3
+    assert [(one.id, one.title, one.sections[0].text) for one in read_knowledge_base(tmp_path / "kb")] == [
+        ("Fox", "Fox", "It is red."),
+        ("Hare", "Hare", "It is brown."),
+        ("owl", "Owl", "It is gray."),
+    ]
+    assert printed(capsys, "kb", "inspect", tmp_path / "kb/animals.say", "--kb-format", "sayings")["entities"] == 2
+    with pytest.raises(SystemExit):
+        main(["build-index", "--help"])
+    assert "sayings, zim, epub" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_data_set(examples: Path, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    install("quizzes", DATASET, "omgm.datasets", "quiz = quizzes:QUIZ")
+    with pytest.raises(SystemExit):
+        main(["evaluate", "--help"])
+    assert "quiz, evqa, evqa-all, infoseek, okvqa, dynvqa or plain (evqa)" in " ".join(capsys.readouterr().out.split())
+    rows = ["jp_0 | What is the capital of this country? | Kyoto", "fr_0 | What is its capital? | Paris"]
+    (tmp_path / "quiz.txt").write_text("\n".join(rows))
+    questions = ("--dataset", "quiz", "--queries", tmp_path / "quiz.txt", "--query-images", examples / "queries")
+    checked = printed(capsys, "kb", "check", *questions)
+    assert (checked["usable"], checked["questions"], checked["images"]) == (True, 2, {"flat": 2})
+    with ScriptedServer(lambda _: "Kobe") as server:
+        model = (f"--set=generator.base_url={server.url}", "--set=generator.kind=openai", "--set=generator.model=m")
+        out = ("--out", tmp_path / "out")
+        metrics = printed(capsys, "evaluate", "--index", examples / "index", *questions, *model, *out)
+    # "Kobe" begins as "Kyoto" does, and not as "Paris"
+    assert (metrics["answer"]["metric"], metrics["answer"]["accuracy"]) == ("points", 0.25)
+    assert metrics["protocol"] == "quiz/own"
+
+
+def test_a_policy(examples: Path, install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    install("two_looks", POLICY, "omgm.policies", "twice = two_looks:TWICE")
+    with pytest.raises(SystemExit):
+        main(["evaluate", "--help"])
+    assert "auto, mmsearch-plus, omnisearch, mmsearch, vsa, twice, or a" in " ".join(capsys.readouterr().out.split())
+    (tmp_path / "q.jsonl").write_text('{"image": "jp_0", "question": "What is its capital?", "answers": ["Tokyo"]}\n')
+    questions = ("--dataset", "plain", "--queries", tmp_path / "q.jsonl", "--query-images", examples / "queries")
+    replies = {"Say it shortly: What is its capital?": "Tokyo"}
+    with ScriptedServer(lambda messages: replies[messages[0]["content"]]) as server:
+        command = ("--index", examples / "index", *planner(server.url), "--mode", "twice")
+        metrics = printed(capsys, "evaluate", *command, *questions, "--out", tmp_path / "out")
+        answer = printed(capsys, "ask", *command, examples / "photo.jpg", "What is its capital?")
+    assert (metrics["mode"], metrics["answer"]["accuracy"]) == ("twice", 1.0)
+    assert metrics["trajectories"]["calls"] == {"text_search": 2}
+    assert (answer["answer"], len(answer["rounds"])) == ("Tokyo", 3)
