@@ -31,8 +31,8 @@ gpu_ready = $(if $(filter $(BIN)/python,$(GPU_PYTHON)),.venv/$(1).stamp)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lock demo test test-wheel test-ways test-archives test-gpu test-lavis test-engine lint build-index train-encoder train-sections mine-negatives train-reranker \
-	train-generator eval sweep calibrate serve bench gpu-day bench-gpu bench-load bench-hostile bench-scale bench-train bench-maxsim weights
+.PHONY: help setup lock demo test test-hostile test-wheel test-ways test-archives test-gpu test-lavis test-engine lint build-index train-encoder train-sections mine-negatives train-reranker \
+	train-generator eval sweep calibrate serve gpu-day bench-gpu bench-load bench-scale bench-train weights
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -130,16 +130,12 @@ tables:  ## reproduce the paper's tables on QUERIES; a single one with table2 ..
 serve: index  ## serve INDEX at HOST and PORT
 	$(OMGM) serve --profile $(PROFILE) --index $(INDEX) --host $(HOST) --port $(PORT) $(ARGS)
 
-bench: index  ## time retrieval on INDEX, and step 2 with stored tokens against recomputing them
-	$(BIN)/python -m benchmarks.retrieval --profile $(PROFILE) --index $(INDEX) --queries $(QUERIES) \
-		--query-images $(QUERY_IMAGES) $(ARGS)
-
 bench-load: index  ## load the service at 0.5 to 10 times its capacity; writes artifacts/load.json (ARGS="--seconds 10")
 	$(BIN)/python -m benchmarks.load --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) --queries $(QUERIES) \
 		--query-images $(QUERY_IMAGES) --out artifacts/load.json $(ARGS)
 
-bench-hostile: index .venv/dev.stamp  ## send the service 10,000 hostile requests; writes artifacts/hostile.json (ARGS="--requests 1000")
-	$(BIN)/python -W ignore -m benchmarks.hostile --profile $(PROFILE) --index $(INDEX) --out artifacts/hostile.json $(ARGS)
+test-hostile: index .venv/dev.stamp  ## send the service 10,000 hostile requests; writes artifacts/hostile.json (ARGS="--requests 1000")
+	$(BIN)/python -W ignore -m tests.hostile --profile $(PROFILE) --index $(INDEX) --out artifacts/hostile.json $(ARGS)
 
 gpu-day: PARTS ?= 1 2 3
 gpu-day: $(call gpu_ready,dev)  ## test and measure all on a GPU, in parts of nine minutes (PARTS=1); tiny without a GPU
@@ -147,17 +143,12 @@ gpu-day: $(call gpu_ready,dev)  ## test and measure all on a GPU, in parts of ni
 
 bench-gpu: $(call gpu_ready,base)  ## measure the paper's models at full size on one GPU, with random weights
 	$(GPU_PYTHON) -m benchmarks.gpu --out $(OUT) $(ARGS)
-	$(GPU_PYTHON) -m benchmarks.gpu_search --out $(OUT)/search.json
-	$(GPU_PYTHON) -m benchmarks.maxsim --out $(OUT)/maxsim.json
 
 bench-train: $(call gpu_ready,base)  ## time step 2's training against the published loop (ARGS="--size full --device cuda" on a GPU)
 	$(GPU_PYTHON) -m benchmarks.train --out $(BENCH_OUT)/$@.json $(ARGS)
 
 bench-scale: .venv/base.stamp  ## build and search generated indexes with stand-in models (ARGS="--entities 10000 100000")
 	$(BIN)/python -m benchmarks.scale --folder artifacts/$@ --out artifacts/scale.json $(ARGS)
-
-bench-maxsim: .venv/base.stamp  ## time MaxSim against padded products, and on a CPU against maxsim-cpu if it is installed
-	$(BIN)/python -m benchmarks.maxsim --out artifacts/$@.json $(ARGS)
 
 weights: export OMP_NUM_THREADS = 2
 # Else glibc gives the memory of large tensors back after every operation, a fifth of the time of a step.
@@ -169,11 +160,11 @@ weights: .venv/base.stamp  ## retrain the embedded weights, in less than three h
 	$(BIN)/python -m pretraining.train_weights fusion
 	$(BIN)/python -m pretraining.train_weights publish
 
-# `make demo` takes few of the photographs.
+# `make demo` has few of the photographs.
 $(DATA)/kb_wiki.json: $(DATA)/complete.json ;
 
 $(DATA)/complete.json: .venv/base.stamp
-	$(BIN)/python -m omgm.demo.build --out $(DATA)
+	$(BIN)/python -m pretraining.demo.build --out $(DATA)
 
 # All extras that tests use, except ray, langchain and llamaindex, which few tests need.
 DEV := cpu,dev,serve,mcp,openclip,flag,peft,tensorboard,reference,interpret,sentencepiece,zim,parquet,mediawiki,sql,svg,hf,bem,dynvqa,agents,milvus-lite,pdf,ocr,duckduckgo,mmsearch,otel

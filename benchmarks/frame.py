@@ -11,7 +11,6 @@ import importlib.metadata
 import json
 import os
 import platform
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 from evaluation.commit import commit as commit_of_checkout
 from retriever.files import write_json
 
-PACKAGES = ("torch", "triton", "transformers", "numpy", "pillow", "faiss-cpu", "faiss-gpu", "pydantic", "maxsim-cpu")
+PACKAGES = ("torch", "triton", "transformers", "numpy", "pillow", "faiss-cpu", "faiss-gpu", "pydantic")
 Row = dict[str, Any]
 Record = Callable[[Mapping[str, Any]], None]
 
@@ -70,11 +69,6 @@ def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = [[name.replace("_", " ") for name in names], ["---"] * len(names)]
     lines += [[str(row[name]) for name in names] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def command_line(script: str, argv: Sequence[str] | None) -> str:
-    """Returns the command that runs a benchmark with these arguments, or with those of this process."""
-    return " ".join(["python", "-m", f"benchmarks.{script}", *(sys.argv[1:] if argv is None else argv)])
 
 
 def default_device() -> str:

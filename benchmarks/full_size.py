@@ -116,9 +116,9 @@ class SyntheticIndex:
 
     def __init__(self, sizes: Sizes, token_shape: tuple[int, int], device: str) -> None:
         self._sizes, self._entities = sizes, sizes.entities
-        vectors = torch.empty(sizes.entities, sizes.encoder.projection_dim, dtype=torch.float16, device=device)
-        vectors.normal_(std=sizes.encoder.projection_dim**-0.5)
-        self.search_on_device = DeviceSearch(vectors, torch.arange(sizes.entities, device=device))
+        self.vectors = torch.empty(sizes.entities, sizes.encoder.projection_dim, dtype=torch.float16, device=device)
+        self.vectors.normal_(std=sizes.encoder.projection_dim**-0.5)
+        self.search_on_device = DeviceSearch(self.vectors, torch.arange(sizes.entities, device=device))
         shape = (sizes.stored, *token_shape)
         self.values = torch.randint(-127, 128, shape, dtype=torch.int8, device=device)
         self.scales = torch.full(shape[:2], token_shape[1] ** -0.5 / 64, dtype=torch.float16, device=device)

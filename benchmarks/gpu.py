@@ -2,6 +2,7 @@
 
     python -m benchmarks.gpu --out artifacts/bench-gpu             on an 80 GB GPU
     python -m benchmarks.gpu --size tiny --out artifacts/bench     the same code anywhere, in seconds
+    python -m benchmarks.gpu --trace --batches 1 --out DIR         which kernels take the time, and when none runs
 
 The GPU's peak is measured in the same run, with one large matrix product and one large copy. Each part is timed alone,
 with a synchronization before and after, and then the whole retrieval: one batch alone, and batch after batch as in a
@@ -20,11 +21,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import faiss
 import torch
 from PIL import Image
+from torch.profiler import DeviceType, ProfilerActivity, profile
 
 from benchmarks.device_timer import DeviceTimer, Row
-from benchmarks.frame import arguments, default_device, device_name, machine, recorder
+from benchmarks.frame import arguments, as_markdown, commit, default_device, device_name, machine, recorder
 from benchmarks.full_size import (
     PAPER,
     TINY,
@@ -38,6 +41,7 @@ from benchmarks.full_size import (
     words,
 )
 from indexes.progress import progress_bar
+from indexes.store.search_faiss_gpu import FaissGpuVectors
 from retriever.files import write_json, write_whole
 from retriever.gpu import prepare_gpu
 from retriever.maxsim import max_sim_spans
@@ -49,9 +53,13 @@ from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.texts import section_passage
-from retriever.types import Query
+from retriever.types import IntArray, Query
 
 BATCHES = "1,8,16,32"
+TRACED = 4
+"""Batches in a trace."""
+COPIES = ("Memcpy", "Memset")
+"""How the names of copies begin, which are traced like kernels but keep no multiprocessor busy."""
 
 
 class FullSize:
@@ -109,6 +117,8 @@ def measure(
             yield timer.row("2 tower and Q-Former, graph", batch, partial(models.fusion.encode, images, questions))
             yield from measure_retrieval(timer, models, batch, "retrieval, graphs", parts[batch])
     yield from sections_alone(timer, models)
+    if timer.device == "cuda" and hasattr(faiss, "StandardGpuResources"):
+        yield from measure_faiss(timer, models, batches)
     if not fp8:
         return
     models.use_fp8()
@@ -215,6 +225,22 @@ def sections_alone(timer: DeviceTimer, models: FullSize) -> Iterator[Row]:
         yield timer.row(f"3 cross-encoder, {count} sections", 1, score)
 
 
+def measure_faiss(timer: DeviceTimer, models: FullSize, batches: Sequence[int]) -> Iterator[Row]:
+    """Measures FAISS's search over the same vectors on the GPU, and the share of the same results that it finds."""
+    index = models.index
+    search = FaissGpuVectors.of(index.vectors)
+    for batch in batches:
+        vectors = models.encoder.encode_images([query.image for query in queries(batch)])
+        row = timer.row("1 search, FAISS", batch, partial(search.search, vectors, 20), index.vectors.nbytes)
+        yield row | {"overlap": overlap(search.search(vectors, 20)[1], index.search(vectors, 20)[1])}
+
+
+def overlap(rows: IntArray, expected: IntArray) -> float:
+    """Returns the share of expected rows [B, K] that were found, in any order."""
+    pairs = zip(rows.tolist(), expected.tolist(), strict=True)
+    return sum(len(set(one) & set(other)) for one, other in pairs) / expected.size
+
+
 def has_fp8(device: str, dtype: torch.dtype) -> bool:
     """Returns whether a device computes in FP8, and says why not."""
     try:
@@ -225,27 +251,52 @@ def has_fp8(device: str, dtype: torch.dtype) -> bool:
     return True
 
 
-def as_markdown(report: Row) -> str:
-    """Returns a report as a Markdown table."""
-    peaks, driver, memory = report["peaks"], report["machine"]["driver"], report["peak_memory_gb"]
-    lines = [
-        f"{report['device']}{f', driver {driver}' if driver else ''}, PyTorch {report['torch']}, {report['dtype']}, "
-        f"commit {report['commit']}, `{report['command']}`. In this run the device reaches {peaks['tflops']} TFLOP/s "
-        f"(square matrix product, side {peaks['matmul_side']}) and {peaks['copy_gbps']} GB/s (copy)"
-        f"{f'; peak memory {memory} GB' if memory else ''}.",
-        "",
-        "| part | batch | p50 ms | p95 ms | queries/s | of the bound | TFLOP/s (share) | GB/s (share) | memory, GB |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for row in report["rows"]:
-        flops = f"{row['tflops']} ({row['of_peak_flops']:.0%})" if row["gflop"] else "-"
-        moved = f"{row['gbps']} ({row['of_peak_bytes']:.0%})" if row["read_mb"] else "-"
-        bound = f"{row['of_bound']:.0%} of {row['bound_queries_per_s']}" if "of_bound" in row else "-"
-        lines.append(
-            f"| {row['part']} | {row['batch']} | {row['p50_ms']} | {row['p95_ms']} | {row['queries_per_s']} "
-            f"| {bound} | {flops} | {moved} | {row.get('memory_gb', '-')} |"
-        )
-    return "\n".join(lines) + "\n"
+def as_text(report: Row) -> str:
+    """Returns a report as a sentence and a Markdown table."""
+    where = f"{report['device']}, driver {report['machine']['driver']}, PyTorch {report['torch']}, {report['dtype']}"
+    columns = ("part", "batch", "p50_ms", "p95_ms", "queries_per_s", "of_bound", "tflops", "gbps", "memory_gb")
+    table = as_markdown([{name: row.get(name, "-") for name in columns} for row in report["rows"]])
+    return f"{where}, commit {report['commit']}, `{report['command']}`, {report['peaks']}\n\n{table}\n"
+
+
+def trace(models: FullSize, batch: int, out: Path) -> Row:
+    """Traces batches that follow each other as in a busy service; on a CPU, operators take the place of kernels.
+
+    Writes `trace.json.gz`, for chrome://tracing or https://ui.perfetto.dev, and `kernels.md`, PyTorch's table of
+    kernels and of the host's calls.
+
+    Returns:
+        The milliseconds per batch, those without any kernel, and the number of kernels.
+    """
+    retriever, photographs, cuda = models.retriever, queries(batch), models.device == "cuda"
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
+    with ThreadPoolExecutor(retriever.in_flight) as threads:
+        retrieve_all(retriever, photographs, 3 * retriever.in_flight, threads)
+        with profile(activities=activities, record_shapes=True) as profiler:
+            retrieve_all(retriever, photographs, TRACED, threads)
+            if cuda:
+                torch.cuda.synchronize()
+    kind = DeviceType.CUDA if cuda else DeviceType.CPU
+    outermost = [e for e in profiler.events() if e.device_type == kind and e.cpu_parent is None]
+    kernels = [e for e in outermost if not (cuda and e.is_user_annotation) and not e.name.startswith(COPIES)]
+    spans = [(event.time_range.start / 1000, event.time_range.end / 1000) for event in kernels]
+    row = {"batch": batch, "in_flight": retriever.in_flight, **idle_time(spans, TRACED)}
+    table = profiler.key_averages().table(sort_by=f"self_{models.device}_time_total", row_limit=40)
+    write_whole(out / "kernels.md", f"{device_name()}, commit {commit()}: {row}\n\n```\n{table}\n```\n".encode())
+    profiler.export_chrome_trace(str(out / "trace.json.gz"))
+    return row
+
+
+def idle_time(kernels: Sequence[tuple[float, float]], batches: int) -> dict[str, float]:
+    """Returns milliseconds per batch from the first kernel's start to the last one's end, and those without any."""
+    ordered = sorted(kernels)
+    first = last = ordered[0][0] if ordered else 0.0
+    idle = 0.0
+    for start, end in ordered:
+        idle += max(start - last, 0.0)
+        last = max(last, end)
+    per_batch = {"span_ms": last - first, "idle_ms": idle, "kernels": len(ordered)}
+    return {name: round(value / batches, 3) for name, value in per_batch.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -254,7 +305,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--size", choices=("paper", "tiny"), default="paper", help="sizes of the models (%(default)s)")
     parser.add_argument("--batches", default=BATCHES, metavar="N,N", help="batch sizes (%(default)s)")
     parser.add_argument("--runs", type=int, default=30, metavar="N", help="timed calls of each part (%(default)s)")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where gpu.json and gpu.md go")
+    parser.add_argument("--trace", action="store_true", help="trace batches of the last size, instead of measuring")
+    parser.add_argument("--graphs", action="store_true", help="trace them with the image towers as CUDA graphs")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the results go")
     args = parser.parse_args(argv)
     device = default_device()
     if device == "cpu" and args.size == "paper":
@@ -263,12 +316,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     if device == "cuda":
         prepare_gpu()
     torch.manual_seed(0)
-    large, record = args.size == "paper", recorder(args.lines, benchmark="gpu")
+    args.out.mkdir(parents=True, exist_ok=True)
+    large = args.size == "paper"
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    timer = DeviceTimer(device, args.runs)
-    peaks = timer.find_peaks(8192 if large else 512, 4 << 30 if large else 1 << 24, dtype)
-    record({"size": args.size, "dtype": str(dtype).removeprefix("torch."), "peaks": peaks})
     batches = [int(batch) for batch in args.batches.split(",")]
+    if args.trace:
+        models = FullSize(PAPER if large else TINY, device, dtype)
+        if args.graphs:
+            models.encoder.use_cuda_graphs()
+            models.fusion.use_cuda_graphs()
+        traced = trace(models, batches[-1], args.out)
+        recorder(args.lines, benchmark="trace")({"graphs": args.graphs, **traced})
+        print(traced)
+        return 0
+    timer, record = DeviceTimer(device, args.runs), recorder(args.lines, benchmark="gpu")
+    peaks = timer.find_peaks(8192 if large else 512, 4 << 30 if large else 1 << 24, dtype)  # before memory is full
+    record({"size": args.size, "dtype": str(dtype).removeprefix("torch."), "peaks": peaks})
     models = FullSize(PAPER if large else TINY, device, dtype)
     rows: list[Row] = []
     for row in measure(timer, models, batches, graphs=device == "cuda", fp8=has_fp8(device, dtype)):
@@ -286,10 +349,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         "peak_memory_gb": max(row["memory_gb"] for row in rows) if device == "cuda" else None,
         "rows": rows,
     }
-    args.out.mkdir(parents=True, exist_ok=True)
     write_json(args.out / "gpu.json", report)
-    write_whole(args.out / "gpu.md", as_markdown(report).encode())
-    print(as_markdown(report))
+    write_whole(args.out / "gpu.md", as_text(report).encode())
+    print(as_text(report))
     return 0
 
 

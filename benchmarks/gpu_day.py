@@ -1,7 +1,7 @@
 """Runs what a machine with a GPU is borrowed for, in three parts of at most nine minutes, without a network.
 
-    benchmarks/gpu_day.sh 1     versions, GPU tests, the embedded profile on both devices, every benchmark at tiny sizes
-    benchmarks/gpu_day.sh 2     the paper's models at full size, entity search over 2 million vectors, MaxSim
+    benchmarks/gpu_day.sh 1     versions, GPU tests (embedded models on both devices too), every benchmark at tiny sizes
+    benchmarks/gpu_day.sh 2     the paper's models at full size, entity search over 2 million vectors
     benchmarks/gpu_day.sh 3     a training at full size, and a trace of retrievals of 16
 
 Without a GPU, parts 2 and 3 take tiny sizes, so that `make gpu-day` tries everything anywhere. Environment variables:
@@ -42,13 +42,11 @@ GRACE = 5.0
 """Seconds between asking a step to end and killing it."""
 TINY = (
     "--size tiny --batches 2 --runs 1",
-    "--vectors 2000 --length 64 --batches 1 2 --runs 1",
-    "--batches 2 --lengths 64 --rows 40 --most 5 --sets 2 --rounds 1",
     "--size tiny --few --batch 1 --rounds 1 --steps 1",
-    "--size tiny --batch 2 --batches 1",
+    "--size tiny --batches 2",
 )
-PAPER = ("--size paper", "", "", "--size full", "--size paper --batch 16")
-"""Sizes for the models, entity search, MaxSim, training and the trace."""
+PAPER = ("--size paper", "--size full", "--size paper --batches 16")
+"""Sizes for the models, training and the trace."""
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PIP_NO_INDEX": "1", "PYTHONUNBUFFERED": "1"}
 
 
@@ -154,25 +152,17 @@ def steps(number: int, out: Path, work: Path, card: bool, size: str) -> list[Ste
     """
     lines = ("--lines", str(out / "gpu-day.jsonl"))
     if number == 1:
-        embedded = ("--folder", str(work / "embedded"), "--countries", "196" if card else "2")
-        whole = [
-            Step("tests", ("-m", "pytest", "-m", "gpu", "-W", "default", "-vv", "tests/gpu"), 20, 300),
-            Step("embedded profile", ("-m", "benchmarks.gpu_embedded", *embedded, *lines), 20, 180),
-        ]
+        whole = [Step("tests", ("-m", "pytest", "-m", "gpu", "-W", "default", "-vv", "tests/gpu"), 20, 300)]
         if size == "paper":  # else parts 2 and 3 are just these
             whole += [one for part in (2, 3) for one in steps(part, out, work, card, "tiny")]
         return whole
-    models, search, maxsim, training, trace = (command.split() for command in (TINY if size == "tiny" else PAPER))
+    models, training, trace = (command.split() for command in (TINY if size == "tiny" else PAPER))
     if number == 2:
-        return [
-            Step("models", ("-m", "benchmarks.gpu", *models, "--out", f"{work}/models", *lines), 15, 360),
-            Step("entity search", ("-m", "benchmarks.gpu_search", *search, *lines), 10, 120),
-            Step("MaxSim", ("-m", "benchmarks.maxsim", *maxsim, *lines), 10, 100),
-        ]
+        return [Step("models", ("-m", "benchmarks.gpu", *models, "--out", f"{work}/models", *lines), 15, 480)]
     folders = ("--folder", f"{work}/training-{size}", "--out", f"{work}/train.json")
     return [
         Step("training", ("-m", "benchmarks.train", *training, *folders, *lines), 15, 300),
-        Step("trace", ("-m", "benchmarks.gpu_trace", *trace, "--out", str(out), *lines), 15, 200),
+        Step("trace", ("-m", "benchmarks.gpu", "--trace", *trace, "--out", str(out), *lines), 15, 200),
     ]
 
 
@@ -209,17 +199,7 @@ def main(argv: Sequence[str]) -> int:
         for number in map(int, argv):
             part = Part(number, out, environment, seconds)
             if not facts:
-                told = part.run(
-                    Step(
-                        "versions",
-                        (
-                            "-m",
-                            "benchmarks.frame",
-                        ),
-                        5,
-                        60,
-                    )
-                )
+                told = part.run(Step("versions", ("-m", "benchmarks.frame"), 5, 60))
                 if part.failed:
                     return 1
                 facts = json.loads(last_lines(told, 1)[0])

@@ -1,4 +1,4 @@
-"""A made-up knowledge base of any size, and models that cost nothing, to measure everything but the models."""
+"""A made-up knowledge base of any size, and models that cost little, to measure everything but the models."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import torch
 from PIL import Image
 
 from retriever.files import replace_with
-from retriever.types import Entity
+from retriever.types import Entity, FloatArray, IntArray
 
 _IMAGE_EVERY = 10
-_DIMENSION, _TOKENS = 64, (32, 8)
+_PER_CLUSTER, _PER_GROUP = 50, 20
 
 
 def write_knowledge_base(folder: Path, entities: int, sections: tuple[int, int]) -> tuple[Path, Path]:
@@ -66,11 +66,51 @@ def _entries(words: Sequence[str], entities: int, sections: tuple[int, int]) -> 
         )
 
 
-class FreeModels:
-    """Summarizer, dual encoder and fusion encoder that cost nothing; vectors depend on the text length."""
+class ClusteredVectors:
+    """Unit vectors of made-up entities, the same on every call."""
+
+    def __init__(self, entities: int, dimension: int) -> None:
+        draw = np.random.default_rng(0)
+        self.entities, self.dimension = entities, dimension
+        self._spread = ((1 + np.arange(dimension)) ** -0.5).astype(np.float32)
+        clusters = entities // _PER_CLUSTER + 1
+        groups = self._noise(draw, clusters // _PER_GROUP + 1)
+        own = self._noise(draw, clusters)
+        self._centers = (groups[draw.integers(0, len(groups), clusters)] + 0.7 * own).astype(np.float16)
+
+    def stored(self, rows: IntArray | range | Sequence[int]) -> FloatArray:
+        """Returns the vectors of entities, float32 [len(rows), dimension]."""
+        return self._unit(rows, 0.6, 1)
+
+    def queries(self, rows: IntArray | range | Sequence[int]) -> FloatArray:
+        """Returns a query for each of the entities, float32 [len(rows), dimension]."""
+        vectors = self.stored(rows)
+        noise = np.concatenate([self._noise(np.random.default_rng([2, row]), 1) for row in rows])
+        mixed = vectors + 0.5 * noise / np.linalg.norm(noise, axis=1, keepdims=True)
+        unit: FloatArray = (mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float32)
+        return unit
+
+    def _unit(self, rows: IntArray | range | Sequence[int], spread: float, seed: int) -> FloatArray:
+        draws = [np.random.default_rng([seed, row]) for row in rows]
+        centers = self._centers[[int(draw.integers(0, len(self._centers))) for draw in draws]].astype(np.float32)
+        vectors = centers + spread * np.concatenate([self._noise(draw, 1) for draw in draws])
+        unit: FloatArray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return unit
+
+    def _noise(self, draw: np.random.Generator, count: int) -> FloatArray:
+        noise: FloatArray = draw.standard_normal((count, self.dimension), np.float32) * self._spread
+        return noise
+
+
+class StandIn:
+    """Summarizer and encoders that cost little: titles, ones as tokens, and a made-up vector for each entity."""
 
     name = fingerprint = "free"
-    dimension, token_shape = _DIMENSION, _TOKENS
+    token_shape = (32, 8)
+
+    def __init__(self, vectors: ClusteredVectors) -> None:
+        self._vectors = vectors
+        self.dimension = vectors.dimension
 
     def stream(self, entities: Iterable[Entity]) -> Generator[str]:
         """Yields the titles."""
@@ -78,18 +118,18 @@ class FreeModels:
             yield entity.title
 
     def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
-        """Returns a vector that depends on each text's length."""
-        drawn = [np.random.default_rng(len(text)).normal(size=_DIMENSION) for text in texts]
-        return torch.nn.functional.normalize(torch.tensor(np.array(drawn), dtype=torch.float32), dim=-1)
+        """Returns the vectors of the entities whose number is the second word of a title."""
+        return torch.from_numpy(self._vectors.stored([int(text.split()[1]) for text in texts]))
 
     def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
-        """Returns the same vector for all images."""
-        return self.encode_texts(["image"] * len(images))
+        """Returns the query for an entity that the first pixel determines."""
+        pixels = [int.from_bytes(image.convert("RGB").crop((0, 0, 1, 1)).tobytes()) for image in images]
+        return torch.from_numpy(self._vectors.queries([pixel % self._vectors.entities for pixel in pixels]))
 
     def encode(self, images: Sequence[Image.Image], texts: Sequence[str]) -> torch.Tensor:
         """Returns ones."""
-        return torch.ones(len(texts), *_TOKENS)
+        return torch.ones(len(texts), *self.token_shape)
 
     def encode_sections(self, images: Sequence[Image.Image], texts: Sequence[Sequence[str]]) -> torch.Tensor:
         """Returns ones."""
-        return torch.ones(sum(map(len, texts)), *_TOKENS)
+        return torch.ones(sum(map(len, texts)), *self.token_shape)

@@ -103,15 +103,6 @@ class Meter:
         self.peak_mb[name] = max(self.peak_mb.get(name, 0), peak_mb())
         self.peak_anon_mb[name] = max(self.peak_anon_mb.get(name, 0), *anonymous)
 
-    def around(self, function: Callable[..., Any], name: str) -> Callable[..., Any]:
-        """Returns `function` wrapped so that every call is measured."""
-
-        def measured(*args: Any, **options: Any) -> Any:
-            with self.stage(name):
-                return function(*args, **options)
-
-        return measured
-
 
 def forget_peak() -> None:
     """Resets this process's peak memory to its current value; no effect where the system does not support it."""

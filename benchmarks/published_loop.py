@@ -41,15 +41,13 @@ class PublishedLoop:
         precision: str,
         workers: int,
         batch_size: int,
-        learning_rate: float = 1e-5,
-        steps: int = 1_000_000,
     ):
         self.model = Reranker(fusion, False).to(device).train()
         self.layers = their_layers(fusion)
         self.device, self.precision = device, getattr(torch, precision)
         self.optimizer = adamw(self.model)
         self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimizer, max_lr=learning_rate, pct_start=0.3, div_factor=100.0, total_steps=steps
+            self.optimizer, max_lr=1e-5, pct_start=0.3, div_factor=100.0, total_steps=1_000_000
         )
         dataset = PublishedSamples(data, samples, fusion)
         batches = Order(samples.training, batch_size, 1, 1, 0)

@@ -9,11 +9,11 @@ like those of trained encoders (one cluster per 50 entities: species of a genus,
 of hundreds of dimensions, all neighbors would be almost equally far away: the best 20 would be a matter of chance, and
 approximate search could not work. A query is an entity's vector plus noise, at a cosine of about 0.9.
 
-For every number of entities, two parts run, each in its own process: `build` (`build_index` by stages, then opening
-with all checksums verified) and `search` (each kind of entity index over the same vectors, without articles).
+For every number of entities, two parts run, each in its own process: `build` (`build_index`, then opening with all
+checksums verified) and `search` (each kind of entity index over the same vectors, without articles).
 `scale.json` has, per number of entities:
 
-- `build_s`, `peak_rss_mb`: seconds and peak resident memory per stage, including pages of mapped files
+- `build_s`, `peak_rss_mb`: seconds and peak resident memory of both stages, including pages of mapped files
 - `peak_anon_mb`: without these pages, which the system can reclaim (sampled every 10 ms)
 - `index_bytes`: size of the index
 - `search`: per kind `build_s`, `peak_rss_mb`, `peak_anon_mb`, `beyond_index_mb` (of the latter, what is left without
@@ -32,20 +32,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
 from PIL import Image
 
 from benchmarks.frame import arguments, commit, write_report
-from benchmarks.made_up import FreeModels, write_knowledge_base
+from benchmarks.made_up import ClusteredVectors, StandIn, write_knowledge_base
 from benchmarks.processes import Meter
 from indexes.article_images import MainImage
-from indexes.builder import build as building
+from indexes.builder.build import build_index
 from indexes.builder.plan import BuildPlan
 from indexes.growing import release
 from indexes.knowledge.article_source import KnowledgeArticles
@@ -59,78 +58,10 @@ from indexes.store.keys import Keys
 from indexes.store.manifest import SEARCH, SearchKind
 from indexes.store.recall import ExactSearch, HeldOutQueries, mixed_queries
 from indexes.store.search_kinds import write_search
-from retriever.types import Entity, FloatArray, IntArray, Section
+from retriever.types import Entity, FloatArray, Section
 
 KINDS: tuple[SearchKind, ...] = ("flat", "sq8", "hnsw", "ivf-pq")
-STAGES = {
-    "_inputs": "hash",
-    "write_articles": "read",
-    "with_images": "find images",
-    "store_images": "images",
-    "summarize_all": "summaries",
-    "write_keys": "keys",
-    "_entity_index": "entity index",
-    "write_report": "report",
-    "hash_thumbnails": "thumbnails",
-    "shared_images": "shared images",
-    "describe_files": "checksums",
-}
-"""The functions that `build_index` calls, and the names of their stages."""
 _QUERIES = 500
-_PER_CLUSTER, _PER_GROUP = 50, 20
-
-
-class ClusteredVectors:
-    """Unit vectors of made-up entities, the same on every call."""
-
-    def __init__(self, entities: int, dimension: int) -> None:
-        draw = np.random.default_rng(0)
-        self.entities, self.dimension = entities, dimension
-        self._spread = ((1 + np.arange(dimension)) ** -0.5).astype(np.float32)
-        clusters = entities // _PER_CLUSTER + 1
-        groups = self._noise(draw, clusters // _PER_GROUP + 1)
-        own = self._noise(draw, clusters)
-        self._centers = (groups[draw.integers(0, len(groups), clusters)] + 0.7 * own).astype(np.float16)
-
-    def stored(self, rows: IntArray | range | Sequence[int]) -> FloatArray:
-        """Returns the vectors of entities, float32 [len(rows), dimension]."""
-        return self._unit(rows, 0.6, 1)
-
-    def queries(self, rows: IntArray | range | Sequence[int]) -> FloatArray:
-        """Returns a query for each of the entities, float32 [len(rows), dimension]."""
-        vectors = self.stored(rows)
-        noise = np.concatenate([self._noise(np.random.default_rng([2, row]), 1) for row in rows])
-        mixed = vectors + 0.5 * noise / np.linalg.norm(noise, axis=1, keepdims=True)
-        unit: FloatArray = (mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float32)
-        return unit
-
-    def _unit(self, rows: IntArray | range | Sequence[int], spread: float, seed: int) -> FloatArray:
-        draws = [np.random.default_rng([seed, row]) for row in rows]
-        centers = self._centers[[int(draw.integers(0, len(self._centers))) for draw in draws]].astype(np.float32)
-        vectors = centers + spread * np.concatenate([self._noise(draw, 1) for draw in draws])
-        unit: FloatArray = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-        return unit
-
-    def _noise(self, draw: np.random.Generator, count: int) -> FloatArray:
-        noise: FloatArray = draw.standard_normal((count, self.dimension), np.float32) * self._spread
-        return noise
-
-
-class StandIn(FreeModels):
-    """Cheap models: titles as summaries, ones as tokens, and a made-up vector for each entity."""
-
-    def __init__(self, vectors: ClusteredVectors) -> None:
-        self._vectors = vectors
-        self.dimension = vectors.dimension
-
-    def encode_texts(self, texts: Sequence[str]) -> torch.Tensor:
-        """Returns the vectors of the entities whose number is the second word of a title."""
-        return torch.from_numpy(self._vectors.stored([int(text.split()[1]) for text in texts]))
-
-    def encode_images(self, images: Sequence[Image.Image]) -> torch.Tensor:
-        """Returns the query for an entity that the first pixel determines."""
-        pixels = [int.from_bytes(image.convert("RGB").crop((0, 0, 1, 1)).tobytes()) for image in images]
-        return torch.from_numpy(self._vectors.queries([pixel % self._vectors.entities for pixel in pixels]))
 
 
 def size_of(folder: Path) -> int:
@@ -143,23 +74,16 @@ def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]
     kb, images = write_knowledge_base(folder, entities, (2, 7))
     meter, models, out = Meter(), StandIn(ClusteredVectors(entities, dimension)), folder / "index"
     shutil.rmtree(out, ignore_errors=True)
-    with meter.stage("start"):
-        pass
     models_of: dict[str, Any] = {"summarizer": models, "encoder": models, "fusion": models}
     articles = KnowledgeArticles(KnowledgeBase(kb=kb, images=images))
     plan = BuildPlan(articles=articles, out=out, batch_size=256, **models_of)
-    started = time.perf_counter()
-    with ExitStack() as patches:
-        for function, name in STAGES.items():
-            measured = meter.around(getattr(building, function), name)
-            patches.enter_context(mock.patch.object(building, function, measured))
-        index = building.build_index(plan)
-    total = round(time.perf_counter() - started, 2)
+    with meter.stage("all"):
+        index = build_index(plan)
     with meter.stage("verify"):
         Index.open(out, verify=True)
     record = index.manifest.search
     return {
-        "build_s": meter.seconds | {"all": total},
+        "build_s": meter.seconds,
         "peak_rss_mb": meter.peak_mb,
         "peak_anon_mb": meter.peak_anon_mb,
         "index_bytes": size_of(out),

@@ -3,7 +3,6 @@
     python -m benchmarks.train --out artifacts/bench-train.json                  embedded sizes, on a CPU
     python -m benchmarks.train --size full --device cuda --out ...               BLIP-2's sizes, random weights, one GPU
     python -m benchmarks.train --size tiny --few --out ...                       the same code anywhere, in seconds
-    python -m benchmarks.train --size tiny --curves --out ...                    do both loops learn alike?
 
 Both loops use the same weights, samples, text limit and precision, and take turns in one run.
 `benchmarks/published_loop.py` describes the published one.
@@ -11,11 +10,6 @@ Both loops use the same weights, samples, text limit and precision, and take tur
 `samples_per_s` is the trainer's rate once features and token ids are on disk; `hours_191k` is the time of one epoch of
 the paper's 191,000 samples at that rate, plus the time to encode 200,000 images and tokenize the articles of 200,000
 entities at the rates measured here.
-
-`--curves` trains both from the same weights on the same samples for 200 steps, with recipe `paper` and a learning rate
-of 1e-3, at which a small random model learns something; texts are truncated to 64 tokens. Dropout makes any two runs
-differ: the published loop runs twice, and the difference between these two, in means over 10 steps, is the noise that
-the trainer's curve is compared with.
 """
 
 from __future__ import annotations
@@ -35,7 +29,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.frame import arguments, default_device, machine, recorder, write_report
@@ -46,11 +39,8 @@ from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIPConfig, SmallVision
 from training.batch import Feeder
-from training.config import Optimization
-from training.loop import train
 from training.processes import Processes
 from training.reranker.batches import BatchMaker, Order
-from training.reranker.config import RECIPES
 from training.reranker.data import RerankerData
 from training.reranker.features import compute_features
 from training.reranker.image_store import FeatureStore
@@ -61,7 +51,7 @@ from training.reranker.samples import SampleSet
 
 EPOCH, IMAGES, ENTITIES = 191_000, 200_000, 200_000
 TOKENS = 8192
-CURVE_RATE, CURVE_TOKENS = 1e-3, 64
+FEW_TOKENS = 64
 SIZES = DataSizes(questions=2000, entities=3000, query_images=1000, side=1024, image_files=200)
 FEW = DataSizes(questions=24, entities=30, query_images=12, side=48, image_files=3)
 PEAK_FLOPS = 989e12
@@ -78,7 +68,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--precision", choices=["bfloat16", "float32"], help=about)
     parser.add_argument("--batch", type=int, default=8, metavar="N", help="samples per step (%(default)s)")
     parser.add_argument("--few", action="store_true", help="few questions, small images, short texts: to try the code")
-    parser.add_argument("--curves", action="store_true", help="compare loss curves instead of speed")
     parser.add_argument("--rounds", type=int, default=3, help="turns of each loop")
     parser.add_argument("--steps", type=int, default=4, help="steps a turn")
     parser.add_argument("--workers", type=int, help="of the published loader; by default 4 beside a GPU, else none")
@@ -90,8 +79,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.workers is None:
         args.workers = 4 if args.device == "cuda" else 0
     with tempfile.TemporaryDirectory() as temporary:
-        measure = compare_curves if args.curves else run
-        report = measure(args, args.folder or Path(temporary))
+        report = run(args, args.folder or Path(temporary))
     report["machine"] = machine()
     write_report(args.out, report)
     print(json.dumps(report, indent=2))
@@ -102,7 +90,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     device = torch.device(args.device)
     record = recorder(args.lines, benchmark="train")
     data = write_data(folder, FEW if args.few else SIZES)
-    longest = CURVE_TOKENS if args.few else 512
+    longest = FEW_TOKENS if args.few else 512
     fusion = build(args.size, device, longest)
     samples, texts, store, rates = prepared(fusion, data, folder, device)
     record({"size": args.size, "precision": args.precision, **rates})
@@ -151,49 +139,6 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         }
     record(report)
     return report
-
-
-def compare_curves(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Trains with both loops; returns how far apart their losses are."""
-    device, steps = torch.device(args.device), 200
-    data = write_data(
-        folder, replace(FEW if args.few else SIZES, side=64)
-    )  # small images: their size affects only speed
-    samples, texts, store, _ = prepared(build(args.size, device, CURVE_TOKENS), data, folder, device)
-    losses: dict[str, list[float]] = {"ours": [], "published": [], "published again": []}
-    trainer = Trainer(build(args.size, device, CURVE_TOKENS), samples, texts, store, device, args.precision, args.batch)
-
-    def loss_of(step: int, part: int) -> Tensor:
-        loss: Tensor = trainer.model(trainer.feeder(step).to(device))
-        losses["ours"].append(float(loss.detach()))
-        return loss
-
-    recipe = RECIPES["paper"]
-    optimization = Optimization(
-        steps=steps,
-        learning_rate=CURVE_RATE,
-        schedule=recipe.schedule,
-        eps=recipe.eps,
-        clip=recipe.clip,
-        decay_vectors=recipe.decay_vectors,
-    )
-    train(trainer.model, loss_of, out=folder / "run", optimization=optimization)
-    for seed, name in ((1, "published"), (2, "published again")):
-        model = build(args.size, device, CURVE_TOKENS)
-        torch.manual_seed(seed)
-        loop = PublishedLoop(model, data, samples, device, args.precision, args.workers, args.batch, CURVE_RATE, steps)
-        losses[name] = [loop.step() for _ in range(steps)]
-    means = {name: np.array(values).reshape(-1, 10).mean(1) for name, values in losses.items()}
-    reference = (means["published"] + means["published again"]) / 2
-    return {
-        "size": args.size,
-        "steps": steps,
-        "mean_difference": round(float(np.abs(means["ours"] - reference).mean()), 4),
-        "mean_noise": round(float(np.abs(means["published"] - means["published again"]).mean()), 4),
-        "first": {name: round(float(values[0]), 3) for name, values in means.items()},
-        "last": {name: round(float(values[-1]), 3) for name, values in means.items()},
-        "losses": {name: [round(float(value), 4) for value in values] for name, values in means.items()},
-    }
 
 
 def build(size: str, device: torch.device, longest: int = 512) -> QFormerFusion:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain, islice
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from indexes.ahead import map_ahead
 from indexes.progress import progress_bar
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-ModelName = Literal["encoder", "fusion", "sections"]
+ModelName = str  # "encoder", "fusion", or the name of a column
 
 _READ_AHEAD = 16
 """Entities to read ahead: enough for every thread, but not more, since decoded images are large."""
@@ -36,13 +36,12 @@ class Workers(Protocol):
     Attributes:
         encoder: Step 1's model, also used directly for its dimension and for a few vectors.
         fusion: Step 2's model, also used directly for the shape of its tokens; `None` for an index without tokens.
-        sections: Step 3's encoder, also used directly for its dimension; `None` for an index without vectors of
-            sections.
+        columns: The models of columns by their names, also used directly for their dimensions.
     """
 
     encoder: DualEncoder
     fusion: FusionEncoder | None
-    sections: SectionEncoder | None
+    columns: Mapping[str, Any]
 
     def run(
         self, make: Callable[..., Work[R]], models: Sequence[ModelName], batches: Sequence[range]
@@ -60,15 +59,16 @@ class LocalWorkers:
     """Runs work in this process, with the models loaded here."""
 
     def __init__(
-        self, encoder: DualEncoder, fusion: FusionEncoder | None, sections: SectionEncoder | None = None
+        self, encoder: DualEncoder, fusion: FusionEncoder | None, columns: Mapping[str, Any] | None = None
     ) -> None:
-        self.encoder, self.fusion, self.sections = encoder, fusion, sections
+        self.encoder, self.fusion, self.columns = encoder, fusion, columns or {}
 
     def run(
         self, make: Callable[..., Work[R]], models: Sequence[ModelName], batches: Sequence[range]
     ) -> Generator[R, None, None]:
         """Yields the result of each batch, in order."""
-        return run_ahead(make(**{name: getattr(self, name) for name in models}), batches)
+        every = {"encoder": self.encoder, "fusion": self.fusion, **self.columns}
+        return run_ahead(make(**{name: every[name] for name in models}), batches)
 
 
 def run_ahead(work: Work[R], batches: Sequence[range]) -> Generator[R, None, None]:

@@ -23,7 +23,7 @@ from search_agents.budget import Budget
 from search_agents.corpus import Corpus
 from search_agents.engine import Engine, Policy
 from search_agents.model import Planner
-from search_agents.policies import POLICIES, SOURCES, is_published, policy_of
+from search_agents.policies import policy_kind, policy_names, policy_of
 from search_agents.records import Call, Observation, Watch
 from search_agents.regions import BoxSetting, ProposeRegions, boxes_of
 from search_agents.state import CONTEXT_TOKENS
@@ -58,14 +58,14 @@ def wordings_of(mode: str, prompts: str, *, evaluation: bool = False) -> Wording
     Raises:
         ValueError: The published prompts are required and were not downloaded.
     """
-    source = SOURCES.get(mode)
-    if source is None or prompts == "own" or (not prompts and not evaluation):
+    kind = policy_kind(mode)
+    if kind.prompts is None or prompts == "own" or (not prompts and not evaluation):
         return None
-    found = stored(source)
-    if prompts == "paper" and not is_published(mode, found):
+    found = stored(kind.prompts)
+    if prompts == "paper" and not kind.is_published(found):
         raise ValueError(
-            f"agents.prompts: the published prompts of {mode} are not here; run `omgm download --prompts {source}` "
-            "(docs/evaluation.md says which are only in a paper)"
+            f"agents.prompts: the published prompts of {mode} are not here; run `omgm download "
+            f"--prompts {kind.prompts.name}` (docs/evaluation.md says which are only in a paper)"
         )
     return found
 
@@ -165,7 +165,7 @@ class LazyEngine:
 
 
 class Agent:
-    """Answers questions that need more than one retrieval, with one of `search_agents.policies.POLICIES`.
+    """Answers questions that need more than one retrieval, with one of `search_agents.policies`.
 
     It is thread-safe; all threads share a cache of searches.
 
@@ -273,8 +273,8 @@ class Agent:
 
     def _submit(self, image: ImageInput, question: str, mode: str, options: RunOptions) -> Future[AgentAnswer]:
         _refuse_unknown(options, RunOptions)
-        if mode not in POLICIES:
-            raise ValueError(f"mode must be one of {', '.join(POLICIES)}; got {mode!r}")
+        if mode not in policy_names():
+            raise ValueError(f"mode must be one of {', '.join(policy_names())}; got {mode!r}")
         if not self._plans:
             raise ValueError(NO_MODEL)
         if not (question := question.strip()):

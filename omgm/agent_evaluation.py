@@ -26,11 +26,9 @@ from search_agents.budget import Budget
 from search_agents.corpus import Corpus, decode_reply, encode_reply
 from search_agents.engine import Policy
 from search_agents.model import ChatPlanner
-from search_agents.policies import SOURCES, is_published, policy_of
-from search_agents.policies.baselines import GoldenBaseline
-from search_agents.policies.mmsearch import MMSearch, MMSearchRerank, MMSearchSummarize
+from search_agents.policies import policy_kind, policy_of
+from search_agents.policies.mmsearch import MMSearchRerank, MMSearchSummarize
 from search_agents.policies.mmsearch_stages import SeenWebsite, Stages
-from search_agents.policies.vsa import VisionSearchAssistant
 from search_agents.tools.page import slices
 from search_agents.wordings import Wordings, as_text
 
@@ -59,14 +57,13 @@ class Conduct:
         Raises:
             ValueError: The question lacks what the policy needs.
         """
-        if self.mode == GoldenBaseline.name:
-            if not question.golden_query:
-                raise ValueError("the question has no golden query")
-            return GoldenBaseline(question.golden_query, self.wordings, official=self.official)
-        if self.mode == MMSearch.name:
-            given = () if self.own_image_search else image_search
-            return MMSearch(self.wordings, official=self.official, image_search=given)
-        return policy_of(self.mode, self.wordings, official=self.official)
+        return policy_of(
+            self.mode,
+            self.wordings,
+            official=self.official,
+            golden_query=question.golden_query,
+            image_search=() if self.own_image_search else image_search,
+        )
 
     def identity(self) -> dict[str, Any]:
         """Returns the settings that determine the answers; a run resumes only if they are the same."""
@@ -84,13 +81,13 @@ class Conduct:
         `proposes` says whether regions are proposed for images without any.
         """
         said = {}
-        if not is_published(self.mode, self.wordings):
-            source = SOURCES.get(self.mode)
-            hint = f" (omgm download --prompts {source})" if source and self.wordings is None else ""
+        kind = policy_kind(self.mode)
+        if not kind.is_published(self.wordings):
+            hint = f" (omgm download --prompts {kind.prompts.name})" if kind.prompts and self.wordings is None else ""
             said["own-prompts"] = f"The wording of the prompts is ours, not the paper's{hint}."
         if not self.official:
             said["tolerant-parser"] = "Replies were read in any form; the published code reads them literally."
-        if self.mode == VisionSearchAssistant.name and not self.regions and not proposes:
+        if kind.needs_regions and not self.regions and not proposes:
             said["no-regions"] = "Without a region detector (regions.model), the whole image is the only region."
         return said
 

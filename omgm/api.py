@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,22 +10,18 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from chat_models.background import BackgroundLoop
-from indexes.builder.report import encoder_warning, read_report
-from indexes.builder.summarizers import Summarizer
 from indexes.knowledge.bad_entries import MAX_BAD
-from indexes.progress import bars
 from indexes.store.index import Index
-from omgm import indexing, opening, parts
+from omgm import opening, parts
+from omgm.kinds import kind_of
 from omgm.profile import load_profile
 from omgm.results import Answer, CandidateRow, Retrieval, make_answer, make_retrieval
 from omgm.settings import Profile
 from retriever.evidence import generation_request
 from retriever.images import ImageInput, load_image
 from retriever.pipeline import Retriever
-from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
+from retriever.protocols import DualEncoder, FusionEncoder, Generator, Summarizer, TextReranker
 from retriever.types import Options, Query, RetrievalResult, SearchParams
-
-logger = logging.getLogger(__name__)
 
 Pair = tuple[ImageInput, str]
 """An image and a question about it."""
@@ -135,23 +130,22 @@ class OMGM:
         """
         loaded = _profile(profile, settings)
         encoder, fusion = encoder or parts.build_encoder(loaded), fusion or parts.build_fusion(loaded)
-        with bars(progress):
-            indexing.build(
-                loaded,
-                Path(kb),
-                Path(out),
-                images=None if images is None else Path(images),
-                kb_format=kb_format,
-                names=names,
-                max_bad=max_bad,
-                name=name,
-                overwrite=overwrite,
-                summarizer=summarizer,
-                encoder=encoder,
-                fusion=fusion,
-            )
-        if warning := encoder_warning(read_report(Path(out))):
-            logger.warning("%s", warning)
+        # found by its name: who only asks needs neither readers nor stages
+        kind_of("omgm.builders", "files")(
+            loaded,
+            Path(kb),
+            Path(out),
+            progress=progress,
+            images=None if images is None else Path(images),
+            kb_format=kb_format,
+            names=names,
+            max_bad=max_bad,
+            name=name,
+            overwrite=overwrite,
+            summarizer=summarizer,
+            encoder=encoder,
+            fusion=fusion,
+        )
         return cls.open(out, loaded, encoder=encoder, fusion=fusion, reranker=reranker, generator=generator)
 
     @property

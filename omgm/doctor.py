@@ -193,6 +193,7 @@ def server_finding(profile: Profile, section: Literal["summarizer", "generator"]
 
 def index_findings(profile: Profile, folder: Path) -> list[Finding]:
     """Checks that an index is complete and was built with the profile's models and settings. Loads no model."""
+    from indexes.store.columns import column_files
     from indexes.store.generations import current_files
     from indexes.store.manifest import check_files, read_manifest
     from retriever.models.encoder import encoder_fingerprint
@@ -202,7 +203,7 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
     try:
         folder = current_files(folder)
         manifest = read_manifest(folder)
-        check_files(folder, manifest, verify=False)
+        check_files(folder, manifest, column_files(manifest), verify=False)
     except ValueError as error:
         return [Finding("index", "fail", str(error), rebuild)]
     inputs, counts = manifest.inputs, manifest.counts
@@ -212,7 +213,7 @@ def index_findings(profile: Profile, folder: Path) -> list[Finding]:
     found = f"{manifest.name}: {entities}, {sections} with tokens; "
     findings = [Finding("index", "ok", f"{found}vectors {gigabytes(vectors)}, tokens {gigabytes(tokens)}")]
     if profile.sections.kind == "hybrid":
-        findings.append(_sections_finding(profile, inputs.sections))
+        findings.append(_sections_finding(profile, inputs.columns.get("sections")))
     compared: list[tuple[str, object, object]] = [
         ("search.candidates", inputs.candidates, profile.search.candidates),
         ("fusion.tokens", inputs.tokens, profile.fusion.tokens),

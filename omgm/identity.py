@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from indexes.store.index import Index
-from omgm.parts import build_planner, model_folder, placement
+from omgm.kinds.chat import build_planner
+from omgm.parts import model_folder, placement
 from omgm.profile import is_folder
 from omgm.settings import Profile
 from retriever.base_models import find_base

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -12,20 +13,24 @@ from typing import Any
 from indexes.builder.build import build_index
 from indexes.builder.estimate import SAMPLE, Estimate, estimate_build
 from indexes.builder.plan import BuildPlan, IndexDesign
-from indexes.builder.summarizers import Summarizer
+from indexes.builder.report import encoder_warning, read_report
 from indexes.knowledge.article_source import KnowledgeArticles
 from indexes.knowledge.knowledge_base import KnowledgeBase, guess_format
 from indexes.knowledge.selection import ONLY, SKIP
 from indexes.knowledge.sources import given_images
 from indexes.knowledge.understanding.fields import GUESSES
 from indexes.labeled_values import Names
+from indexes.progress import bars
+from indexes.store.columns import ColumnModel, columns
 from indexes.store.index import Index
 from indexes.workers import LocalWorkers, ModelName, Workers
 from omgm import parts
 from omgm.originals import note_originals
 from omgm.self_calibration import calibrate_index
 from omgm.settings import Profile
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, Summarizer
+
+logger = logging.getLogger(__name__)
 
 
 def design_of(profile: Profile) -> IndexDesign:
@@ -47,7 +52,7 @@ def _plan(profile: Profile, kb: Path, images: Path | None, out: Path, **options:
     models: dict[str, Callable[[Profile], Any]] = {
         "encoder": parts.build_encoder,
         "fusion": parts.build_fusion,
-        "sections": _sections,
+        "columns": parts.build_columns,
     }
     tokens = options.pop("tokens", True)
     for name, load in models.items():
@@ -108,14 +113,18 @@ def build(
     return index
 
 
-def _sections(profile: Profile) -> SectionEncoder | None:
-    return parts.build_sections(profile) if profile.sections.kind == "hybrid" else None
+def build_with_progress(profile: Profile, kb: Path, out: Path, *, progress: bool, **options: Any) -> None:
+    """Builds as `build` does, with progress bars or without, and warns if the encoder does not suit the images."""
+    with bars(progress):
+        build(profile, kb, out, **options)
+    if warning := encoder_warning(read_report(out)):
+        logger.warning("%s", warning)
 
 
 @contextmanager
 def _workers(
     profile: Profile, cluster: str | None, shared: Sequence[Path]
-) -> Iterator[Callable[[DualEncoder, FusionEncoder | None, SectionEncoder | None], Workers]]:
+) -> Iterator[Callable[[DualEncoder, FusionEncoder | None, Mapping[str, ColumnModel]], Workers]]:
     """Yields a factory for the workers of a build; if there is a cluster, stays connected to it during the block."""
     if cluster is None:
         yield LocalWorkers
@@ -130,9 +139,13 @@ def _workers(
         loaders: dict[ModelName, Callable[[], Any]] = {
             "encoder": partial(parts.build_encoder, profile),
             "fusion": partial(parts.build_fusion, profile),
-            "sections": partial(parts.build_sections, profile),
+            **{name: partial(_column_model, profile, name) for name in columns()},
         }
         yield partial(RayWorkers, loaders, shared)
+
+
+def _column_model(profile: Profile, name: str) -> ColumnModel:
+    return parts.build_columns(profile, [name])[name]
 
 
 def estimate(profile: Profile, kb: Path, *, images: Path | None = None, **options: Any) -> Estimate:

@@ -37,7 +37,7 @@ from omgm.mcp_results import (
 )
 from omgm.settings import AgentSettings
 from retriever.wording import counted
-from search_agents.policies import POLICIES
+from search_agents.policies import policy_names
 from search_agents.tools.index import as_list
 from serving.errors import ApiError
 from serving.images import decode_image
@@ -65,8 +65,8 @@ WhatIsThis = Annotated[Question, _or("What is this?")]
 Mode = Annotated[
     str,
     Field(
-        description=f"`retrieve`, or a search agent for questions that need several searches: {', '.join(POLICIES)} "
-        "(auto is the best choice). An agent takes seconds to minutes"
+        description=f"`retrieve`, or a search agent for questions that need several searches: "
+        f"{', '.join(policy_names())} (auto is the best choice). An agent takes seconds to minutes"
     ),
     _or("retrieve"),
 ]

@@ -1,15 +1,16 @@
-"""Opens an index with a profile's models, for retrieval or for changes."""
+"""Opens an index with a profile's models, for retrieval."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 
-from indexes.live.editor import Editor
-from indexes.live.index import LiveIndex
+from indexes.live.following import FollowingIndex
+from indexes.store.columns import ColumnModel
 from indexes.store.generations import current_files
 from indexes.store.index import Index, OpenOptions, check_candidates
 from indexes.store.manifest import read_manifest
@@ -17,12 +18,16 @@ from omgm import parts
 from omgm.own_recognition import own_recognition
 from omgm.settings import Profile
 from retriever.image_cache import ImageCache
-from retriever.models.bm25 import BM25
-from retriever.models.feature_map import part_encoder
-from retriever.models.hybrid import HybridReranker
-from retriever.models.image_alignment import aligner
 from retriever.pipeline import Retriever
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder, Step, TextReranker
+from retriever.protocols import (
+    Align,
+    DualEncoder,
+    FusionEncoder,
+    LocalEncoder,
+    Step,
+    TextReranker,
+    VectorReranker,
+)
 from retriever.recognition import SIGNS, Recognition, Signs
 from retriever.step1_search import EntitySearch, part_scores
 from retriever.step2_rerank import FusionRerank
@@ -85,7 +90,7 @@ def open_retriever(
     fusion: FusionEncoder | None = None,
     reranker: TextReranker | None = None,
     live: bool = False,
-    index: LiveIndex | None = None,
+    index: FollowingIndex | None = None,
     cache: ImageCache | None = None,
 ) -> Retriever[Index]:
     """Opens an index for the three retrieval steps, with a profile's models or the given ones instead.
@@ -107,16 +112,16 @@ def open_retriever(
     warn_of_pair(profile)
     encoder, fusion = encoder or parts.build_encoder(profile, cache), fusion or parts.build_fusion(profile, cache)
     reranker = reranker or _build_reranker(profile, folder)
-    sections = reranker.encoder if isinstance(reranker, HybridReranker) else None
-    options = _index_options(profile, encoder, fusion, sections)
-    opened = index or (LiveIndex.open if live else Index.open)(folder, **options)
+    columns = {"sections": reranker.encoder} if isinstance(reranker, VectorReranker) else {}
+    options = index_options(profile, encoder, fusion, columns)
+    opened = index or (FollowingIndex.open if live else Index.open)(folder, **options)
     check_candidates(opened, profile.search.candidates)
     recognition = _build_recognition(profile, folder, opened, encoder, fusion)
     found = search_steps(profile, opened, encoder, fusion, recognition)
     steps = [*found, SectionRerank(reranker, opened, profile.sections.beta)]
-    pin = opened.pinned if isinstance(opened, LiveIndex) else nullcontext
-    parts_of = part_encoder(encoder)
-    propose = None if parts_of is None else part_scores(parts_of, opened)
+    pin = opened.pinned if isinstance(opened, FollowingIndex) else nullcontext
+    encode_parts = encoder.encode_parts if isinstance(encoder, LocalEncoder) else None
+    propose = None if encode_parts is None else part_scores(encode_parts, opened)
     trim = profile.search.trim_borders
     return Retriever(steps, opened, recognition, pin, trim, device=opened.device, propose=propose)
 
@@ -146,7 +151,7 @@ def search_steps(
     first = EntitySearch(encoder, index, profile.search.k, second_network=weights.lead_p != 0)
     second = FusionRerank(fusion, index, profile.fusion.alpha, profile.fusion.score_mode)
     if recognition is not None and weights.lead_a:
-        second.align, second.is_undecided = aligner(encoder), recognition.is_undecided
+        second.align, second.is_undecided = _align(encoder), recognition.is_undecided
     return [first, second]
 
 
@@ -156,12 +161,16 @@ def all_signs(retriever: Retriever[Index], encoder: DualEncoder) -> None:
         if isinstance(step, EntitySearch):
             step.second_network = True
         if isinstance(step, FusionRerank):
-            step.align, step.is_undecided = aligner(encoder), bool
+            step.align, step.is_undecided = _align(encoder), bool
+
+
+def _align(encoder: DualEncoder) -> Align | None:
+    return encoder.align if isinstance(encoder, LocalEncoder) else None
 
 
 def _build_reranker(profile: Profile, folder: Path) -> TextReranker:
-    """Returns step 3's model; a hybrid one compares words only if the index has no vectors of sections."""
-    if profile.sections.kind != "hybrid" or has_section_vectors(folder):
+    """Returns step 3's model; words alone are compared if it needs vectors of sections, and the index has none."""
+    if not parts.has_section_encoder(profile) or has_section_vectors(folder):
         return parts.build_text_reranker(profile)
     logger.warning(
         "%s: was built without vectors of sections, so step 3 compares words only; to compare meanings, build it "
@@ -169,7 +178,7 @@ def _build_reranker(profile: Profile, folder: Path) -> TextReranker:
         folder,
         profile.options,
     )
-    return BM25()
+    return parts.build_text_reranker(profile, "bm25")
 
 
 def has_section_vectors(folder: Path) -> bool:
@@ -178,64 +187,18 @@ def has_section_vectors(folder: Path) -> bool:
     Raises:
         ValueError: The index is missing or damaged.
     """
-    return read_manifest(current_files(folder)).inputs.sections is not None
+    return "sections" in read_manifest(current_files(folder)).inputs.columns
 
 
-def lacks_encoder(profile: Profile, folder: Path) -> bool:
-    """Returns whether an index has vectors of sections that the profile cannot compute, so that it cannot be changed.
-
-    Raises:
-        ValueError: The index is missing or damaged.
-    """
-    return profile.sections.kind != "hybrid" and has_section_vectors(folder)
-
-
-def open_editor(profile: Profile, folder: Path, encoder: DualEncoder, fusion: FusionEncoder, doing: str) -> Editor:
-    """Opens an index for changes.
-
-    Args:
-        profile: The profile that it was built with.
-        folder: The index's folder.
-        encoder: The profile's model for step 1.
-        fusion: The profile's model for step 2.
-        doing: What this process does with the index; see `LiveIndex.open`.
-
-    Raises:
-        ValueError: As for `open_retriever`, or another process has the index open for changes (`LockedError`).
-        OSError: The folder is read-only.
-    """
-    options = _index_options(profile, encoder, fusion, _sections_of(profile, folder))
-    index = LiveIndex.open(folder, **options, write=True, doing=doing)
-    try:
-        return editor_of(profile, index, encoder, fusion)
-    except ValueError:
-        index.close()
-        raise
-
-
-def editor_of(profile: Profile, index: LiveIndex, encoder: DualEncoder, fusion: FusionEncoder) -> Editor:
-    """Returns the editor of an open index; takes the models of `open_editor`.
-
-    Raises:
-        ValueError: The index has vectors of sections, and the profile has no encoder for them.
-    """
-    sections = _sections_of(profile, index.root)
-    return Editor(index, lambda: parts.build_summarizer(profile), encoder, fusion, sections=sections)
-
-
-def _sections_of(profile: Profile, folder: Path) -> SectionEncoder | None:
-    hybrid = profile.sections.kind == "hybrid" and has_section_vectors(folder)
-    return parts.build_sections(profile) if hybrid else None
-
-
-def _index_options(
-    profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, sections: SectionEncoder | None
+def index_options(
+    profile: Profile, encoder: DualEncoder, fusion: FusionEncoder, columns: Mapping[str, ColumnModel]
 ) -> OpenOptions:
+    """Returns how to open an index: for which models, where, and with which search."""
     device, search = parts.placement(profile)[0], profile.search
     return OpenOptions(
         encoder=encoder,
         fusion=fusion,
-        sections=sections,
+        columns=columns,
         device=device,
         image_weight=search.image_weight,
         gpu_search=search.gpu,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from indexes.live.index import LiveIndex
+from indexes.live.following import FollowingIndex
 from indexes.live.version import count
 from indexes.store.index import Index
 from indexes.store.manifest import RECOGNITION
@@ -92,4 +92,4 @@ def outdated_recognition(folder: Path, index: Index) -> str | None:
 
 def images_in(index: Index) -> int:
     """Returns the number of entities with an image, including changes that are not yet compacted."""
-    return (count(index.version) if isinstance(index, LiveIndex) else index.manifest.counts).with_image
+    return (count(index.version) if isinstance(index, FollowingIndex) else index.manifest.counts).with_image

@@ -1,105 +1,84 @@
-"""Builds the models and clients that a profile describes."""
+"""Makes the models and clients that a profile describes, each of its kind (`omgm.kinds`)."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
-from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import torch
 from safetensors import SafetensorError
 
-from chat_models.context import Cut, cut_characters, token_cut
-from chat_models.prompts import style_for
 from generators.guard import GuardedGenerator
-from generators.reader.process import ReaderProcess
-from generators.reader.reader import ExtractiveReader
-from indexes.builder.chat_summarizer import ChatSummarizer
-from indexes.builder.summarizers import ExtractiveSummarizer, Summarizer
-from indexes.builder.summary_cache import SummaryCache, default_cache
+from indexes.store.columns import ColumnModel, columns
 from omgm.downloads.hub import local_folder
-from omgm.profile import device_of, is_folder, sees_gpu
-from omgm.settings import GeneratorSettings, Profile, SummarizerSettings
+from omgm.kinds import SectionKind, kind_of
+from omgm.profile import device_of, sees_gpu
+from omgm.settings import Profile
 from retriever.gpu import prepare_gpu
 from retriever.image_cache import ImageCache
-from retriever.models.bm25 import BM25
-from retriever.models.cross_encoder import CrossEncoderReranker, FlagReranker
-from retriever.models.encoder import ClipEncoder
-from retriever.models.feature_map import feature_map
-from retriever.models.grounding import load_grounding
-from retriever.models.hybrid import HybridReranker
 from retriever.models.precision import fastest_dtype
-from retriever.models.qformer import QFormerFusion
-from retriever.models.section_encoder import SectionEncoder
-from retriever.protocols import DualEncoder, FusionEncoder, Generator, TextReranker
-from search_agents.proposals import detected_regions, map_regions
-from search_agents.regions import ProposeRegions
-
-if TYPE_CHECKING:
-    from chat_models.chat import ChatClient  # needs httpx, which builds and evaluations on a GPU machine do without
+from retriever.protocols import DualEncoder, FusionEncoder, Generator, SectionEncoder, Summarizer, TextReranker
 
 Model = TypeVar("Model")
 
 
 def build_encoder(profile: Profile, cache: ImageCache | None = None) -> DualEncoder:
     """Loads the model of step 1, which caches what it computes from images in `cache`."""
-    device, dtype = placement(profile)
-    settings = profile.encoder
-    load = partial(
-        ClipEncoder.load, long_texts=settings.long_texts, key_sizes=settings.key_sizes, fused=True, fp8=settings.fp8
-    )
-    encoder = _loaded(profile, "encoder", load, device, dtype)
-    encoder.cache = cache
-    if profile.cuda_graphs:
-        encoder.use_cuda_graphs()
+    encoder: DualEncoder = kind_of("omgm.encoders", profile.encoder.kind)(profile, cache)
     return encoder
 
 
 def build_fusion(profile: Profile, cache: ImageCache | None = None) -> FusionEncoder:
     """Loads the model of step 2, which caches what it computes from images in `cache`."""
-    fusion = _loaded(profile, "fusion", partial(QFormerFusion.load, fused=True), *placement(profile))
-    fusion.cache = cache
-    if profile.cuda_graphs:
-        fusion.use_cuda_graphs()
+    fusion: FusionEncoder = kind_of("omgm.fusions", profile.fusion.kind)(profile, cache)
     return fusion
 
 
-def build_text_reranker(profile: Profile) -> TextReranker:
-    """Loads the model of step 3."""
-    if profile.sections.kind == "bm25":
-        return BM25()
-    if profile.sections.kind == "hybrid":
-        return HybridReranker(build_sections(profile), profile.sections.cosine_weight)
-    cross = profile.sections.kind == "cross_encoder"
-    load: Callable[..., TextReranker] = CrossEncoderReranker.load if cross else FlagReranker.load
-    device, dtype = placement(profile)
-    chosen = dtype if profile.sections.dtype == "auto" else getattr(torch, profile.sections.dtype)
-    return _loaded(profile, "sections", load, device, chosen, profile.sections.max_tokens)
+def build_text_reranker(profile: Profile, kind: str = "") -> TextReranker:
+    """Loads the model of step 3, that of the profile or of another kind."""
+    return _sections(kind or profile.sections.kind).reranker(profile)
+
+
+def has_section_encoder(profile: Profile) -> bool:
+    """Returns whether step 3 compares vectors of sections, which an index stores."""
+    return _sections(profile.sections.kind).encoder is not None
 
 
 def build_sections(profile: Profile) -> SectionEncoder:
-    """Loads the encoder of a hybrid step 3, whose vectors of sections an index stores."""
-    if not profile.sections.model:
-        raise ValueError(f'profile {profile.name}: sections.model is not set; sections.kind = "hybrid" needs it')
-    return _load_sections(profile.name, profile.sections.model, *placement(profile))
+    """Loads the encoder of sections of step 3.
+
+    Raises:
+        ValueError: It has none, or the model is missing.
+    """
+    encoder = _sections(profile.sections.kind).encoder
+    if encoder is None:
+        raise ValueError(f'profile {profile.name}: sections.kind = "{profile.sections.kind}" has no encoder')
+    return encoder(profile)
 
 
-@lru_cache(maxsize=2)  # whoever searches an index and changes it needs it twice
-def _load_sections(profile: str, model: str, device: str, dtype: torch.dtype) -> SectionEncoder:
-    try:
-        return SectionEncoder.load(Path(model).expanduser() if is_folder(model) else model, device, dtype)
-    except (SafetensorError, json.JSONDecodeError) as error:
-        raise ValueError(
-            f"profile {profile}: sections.model: {model}: a file is damaged ({error}); fetch or train it again"
-        ) from error
-    except ValueError as error:
-        raise ValueError(
-            f"profile {profile}: sections.model: {error}; without it, --set sections.kind=bm25 compares words only"
-        ) from error
+def build_columns(profile: Profile, names: Container[str] | None = None) -> dict[str, ColumnModel]:
+    """Loads the models of the columns that an index of a profile has, or of some of them."""
+    models = dict[str, ColumnModel]()
+    for name, column in columns().items():
+        if names is not None and name not in names:
+            continue
+        if column.open is not None:
+            model = column.open(profile)
+        else:
+            model = build_sections(profile) if has_section_encoder(profile) else None
+        if model is not None:
+            models[name] = model
+    return models
+
+
+def _sections(name: str) -> SectionKind:
+    kind = kind_of("omgm.steps", name)
+    if not isinstance(kind, SectionKind):
+        raise ValueError(f"sections.kind: {name!r}: expected an omgm.kinds.SectionKind, got {type(kind).__name__}")
+    return kind
 
 
 def build_summarizer(profile: Profile) -> Summarizer:
@@ -108,13 +87,13 @@ def build_summarizer(profile: Profile) -> Summarizer:
     Raises:
         ValueError: It is a chat model, and its `base_url` or `model` is not set.
     """
-    settings = profile.summarizer
-    if settings.kind == "openai":
-        client, cut = _client(settings, "summarizer"), _cut(profile, "summarizer")
-        path = default_cache() if settings.cache == "auto" else Path(settings.cache)
-        cache = None if settings.cache == "none" else SummaryCache(path)
-        return ChatSummarizer(client, settings.max_tokens, settings.max_context_tokens, cut, cache)
-    return ExtractiveSummarizer(settings.max_words)
+    summarizer: Summarizer = kind_of("omgm.summarizers", profile.summarizer.kind)(profile)
+    return summarizer
+
+
+@runtime_checkable
+class _Closable(Protocol):
+    def close(self) -> None: ...
 
 
 @contextmanager
@@ -124,7 +103,7 @@ def opened_summarizer(profile: Profile) -> Iterator[Summarizer]:
     try:
         yield summarizer
     finally:
-        if isinstance(summarizer, ChatSummarizer):
+        if isinstance(summarizer, _Closable):
             summarizer.close()
 
 
@@ -138,25 +117,8 @@ def build_generator(profile: Profile, apart: bool = False) -> Generator:
     Raises:
         ValueError: It is a chat model, and its `base_url` or `model` is not set.
     """
-    generator = _answering(profile, apart)
+    generator: Generator = kind_of("omgm.generators", profile.generator.kind)(profile, apart)
     return GuardedGenerator(generator, profile.recognition.threshold) if profile.recognition.fitted_to else generator
-
-
-def _answering(profile: Profile, apart: bool) -> Generator:
-    settings = profile.generator
-    if settings.kind == "openai":
-        from generators.chat import ChatGenerator
-
-        client, cut = _client(settings, "generator"), _cut(profile, "generator")
-        return ChatGenerator(
-            client,
-            style_for(settings.style),
-            settings.multimodal,
-            settings.max_tokens,
-            settings.max_context_tokens,
-            cut,
-        )
-    return ReaderProcess() if apart else ExtractiveReader()
 
 
 def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sections", "regions"]) -> Path:
@@ -171,7 +133,7 @@ def model_folder(profile: Profile, section: Literal["encoder", "fusion", "sectio
         raise ValueError(f"profile {profile.name}: {section}.model: {error}") from error
 
 
-def _loaded(
+def loaded(
     profile: Profile, section: Literal["encoder", "fusion", "sections"], load: Callable[..., Model], *arguments: Any
 ) -> Model:
     """Loads the model of a step from its folder with `load`.
@@ -202,75 +164,3 @@ def placement(profile: Profile) -> tuple[str, torch.dtype]:
     if device != "cpu":
         prepare_gpu()
     return device, fastest_dtype(device) if profile.dtype == "auto" else getattr(torch, profile.dtype)
-
-
-def can_propose(profile: Profile, encoder: DualEncoder) -> bool:
-    """Returns whether regions can be proposed: with the profile's detector, or from the encoder's feature map."""
-    return bool(profile.regions.model) or isinstance(encoder, ClipEncoder)
-
-
-def build_proposer(profile: Profile, encoder: DualEncoder) -> ProposeRegions:
-    """Loads the region proposer for agents.
-
-    Args:
-        profile: The profile.
-        encoder: Its model of step 1, whose feature map is used if `regions.model` is not set.
-
-    Raises:
-        ValueError: The model is missing, or the encoder has no feature map.
-    """
-    settings, (device, dtype) = profile.regions, placement(profile)
-    if not settings.model:
-        if not isinstance(encoder, ClipEncoder):
-            raise ValueError("this encoder has no feature map to propose regions from; set regions.model")
-        return map_regions(feature_map(encoder), settings.most)
-    detect = load_grounding(
-        model_folder(profile, "regions"),
-        settings.labels,
-        box_threshold=settings.box_threshold,
-        text_threshold=settings.text_threshold,
-        device=device,
-        dtype=dtype,
-    )
-    return detected_regions(detect, settings.most)
-
-
-def build_planner(profile: Profile) -> ChatClient:
-    """Creates the client of the chat model that plans for agents: the generator's server and model.
-
-    Raises:
-        ValueError: `generator.base_url` or `generator.model` is not set.
-    """
-    return _client(profile.generator, "generator", "an agent")
-
-
-def _client(
-    settings: GeneratorSettings | SummarizerSettings, section: str, user: str = 'a kind of "openai"'
-) -> ChatClient:
-    for key in ("base_url", "model"):
-        if not getattr(settings, key):
-            raise ValueError(f"{section}.{key} is not set; {user} needs it")
-    from chat_models.chat import ChatClient
-
-    return ChatClient(
-        settings.base_url,
-        settings.model,
-        os.environ.get("OPENAI_API_KEY"),
-        timeout=settings.timeout_s,
-        retries=settings.retries,
-        concurrency=settings.concurrency,
-        system_role=settings.system_role,
-        reasoning_effort=settings.reasoning_effort,
-        setting=f"{section}.timeout_s",
-        omit=settings.omit,
-    )
-
-
-def _cut(profile: Profile, section: Literal["summarizer", "generator"]) -> Cut:
-    tokenizer = getattr(profile, section).tokenizer
-    if not tokenizer:
-        return cut_characters
-    try:
-        return token_cut(local_folder(tokenizer, weights=False, options=profile.options))
-    except ValueError as error:
-        raise ValueError(f"{section}.tokenizer: {error}") from error

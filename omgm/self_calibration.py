@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 
 from evaluation.recognition import CROP, FOLDS, Trial, fit, logit, probability
-from indexes.live.index import LiveIndex
+from indexes.live.following import FollowingIndex
 from indexes.progress import progress_bar
 from indexes.store.index import Index
 from indexes.store.manifest import RECOGNITION
@@ -77,7 +77,7 @@ def calibrate_index(profile: Profile, folder: Path, index: Index, encoder: DualE
     made_for = {
         "fitted_to": recognition_key(profile, encoder, fusion, inputs.image_keys, inputs.tokens),
         "content": index.fingerprint,
-        "changes": index.changes if isinstance(index, LiveIndex) else 0,
+        "changes": index.changes if isinstance(index, FollowingIndex) else 0,
         "threshold": AT,
         "shares": [DECLINED, KEPT, LEAST],
         "signs": [*SIGNS],  # of a file without them, the signs it lacks have no weight
@@ -133,7 +133,7 @@ def _caching(*models: object) -> Iterator[None]:
 
 def _rows(index: Index) -> Iterator[int]:
     """Yields rows of entities in an order drawn once, changes included."""
-    if not isinstance(index, LiveIndex):
+    if not isinstance(index, FollowingIndex):
         yield from _sample(len(index))
         return
     version = index.version

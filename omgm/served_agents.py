@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from omgm.agent import LazyEngine, access_of, budget_of, wordings_of
-from omgm.parts import build_planner, build_proposer
+from omgm.kinds.chat import build_planner
+from omgm.regions import build_proposer
 from omgm.settings import AgentSettings, Profile
 from retriever.protocols import DualEncoder
 from search_agents.model import ChatPlanner, Planner
-from search_agents.policies import POLICIES, policy_of
+from search_agents.policies import policy_names, policy_of
 from search_agents.records import Watch
 from search_agents.regions import ProposeRegions
 from search_agents.tools.index import Searcher
@@ -38,7 +39,7 @@ class ServedAgents:
         self._engine = LazyEngine(searcher, planner, propose=propose, **access_of(settings))
         self._budget = budget_of(settings)
         self._prompts = settings.prompts
-        self.modes: Sequence[str] = tuple(mode for mode in POLICIES if _has_prompts(mode, settings.prompts))
+        self.modes: Sequence[str] = tuple(mode for mode in policy_names() if _has_prompts(mode, settings.prompts))
         self.model = planner.name
         self.limits = AgentBudget(
             rounds=settings.rounds, tokens=settings.tokens, seconds=settings.seconds, money=settings.money

@@ -120,21 +120,23 @@ def open_service(
         ValueError: As for `omgm.opening.open_retriever`.
     """
     from indexes.store.lock import LockedError
-    from omgm.opening import lacks_encoder, open_editor, open_retriever
+    from omgm.editing import lacks_models, open_editor, open_later
+    from omgm.opening import open_retriever
     from omgm.parts import build_fusion
 
     fusion = build_fusion(profile, cache)
     if read_only:
         return open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True), READ_ONLY
-    if lacks_encoder(profile, folder):
-        logger.warning("%s cannot be changed: its vectors of sections need sections.kind = hybrid", folder)
+    if lacks_models(profile, folder):
+        logger.warning("%s cannot be changed: this profile lacks models of its columns", folder)
         retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True)
-        return retriever, "this service cannot compute its vectors of sections"
+        return retriever, "this service cannot compute its columns"
     try:
         editor = open_editor(profile, folder, encoder, fusion, "serves it")
     except (LockedError, OSError) as error:
         logger.warning("%s cannot be changed here, but changes by other processes are followed: %s", folder, error)
-        retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, live=True)
+        later = open_later(profile, folder, encoder, fusion)
+        retriever = open_retriever(profile, folder, encoder=encoder, fusion=fusion, index=later)
         if isinstance(error, LockedError):
             return retriever, LateEditor(retriever, lambda: take_over(profile, retriever, encoder, fusion))
         return retriever, "its files cannot be written"  # clients see this, so it names no path; the log does
@@ -151,7 +153,7 @@ def take_over(profile: Profile, retriever: Retriever[Index], encoder: DualEncode
         OSError: As from `LiveIndex.take_over`.
     """
     from indexes.live.index import LiveIndex
-    from omgm.opening import editor_of
+    from omgm.editing import editor_of
 
     index = retriever.index
     assert isinstance(index, LiveIndex)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
+from omgm.kinds import known_in
 from retriever.token_codec import TokenCodec
 from serving.settings import ServingSettings
 
@@ -19,6 +20,7 @@ class EncoderSettings(_Table):
     """Step 1's model: a folder, or `org/name` or `org/name@revision` on the hub.
 
     Attributes:
+        kind: `clip`, or a kind of another package.
         model: The dual encoder: CLIP, SigLIP, EVA-CLIP, open_clip or the embedded one.
         long_texts: `cut` drops the end of a text that is too long for the model, `windows` averages the vectors of its
             pieces.
@@ -28,6 +30,7 @@ class EncoderSettings(_Table):
             higher; may differ between the build of an index and its use.
     """
 
+    kind: Annotated[str, known_in("omgm.encoders")] = "clip"
     model: str = Field(min_length=1)
     long_texts: Literal["cut", "windows"] = "cut"
     key_sizes: tuple[Annotated[int, Field(ge=16)], ...] = ()
@@ -81,6 +84,7 @@ class FusionSettings(_Table):
     """Step 2: its model, how tokens are stored and compared, and the weight of step 1.
 
     Attributes:
+        kind: `qformer`, or a kind of another package.
         model: The fusion encoder, a BLIP-2 Q-Former.
         tokens: Token codec: `float16`, `int8`, `int4` or `bit1` (in `embedded`). A prefix `poolN+`, as in `pool8+int4`,
             first merges a section's tokens into N.
@@ -94,6 +98,7 @@ class FusionSettings(_Table):
             several may be searched or some are labeled, else over its sections.
     """
 
+    kind: Annotated[str, known_in("omgm.fusions")] = "qformer"
     model: str = Field(min_length=1)
     tokens: str = "float16"
     section_images: bool = False
@@ -154,7 +159,7 @@ class SectionsSettings(_Table):
         beta: Weight of step 2, 0 to 1: a section scores `beta * sim_m + (1 - beta) * sim_t`.
     """
 
-    kind: Literal["bm25", "hybrid", "cross_encoder", "flag"] = "bm25"
+    kind: Annotated[str, known_in("omgm.steps")] = "bm25"
     model: str = ""
     max_tokens: int = Field(default=1024, ge=16)
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -215,7 +220,6 @@ class _ChatModelSettings(_Table):
         concurrency: Number of requests in flight; 64 for vLLM, 1 on a laptop.
     """
 
-    kind: Literal["extractive", "openai"] = "extractive"
     base_url: str = ""
     model: str = ""
     tokenizer: str = ""
@@ -240,6 +244,7 @@ class SummarizerSettings(_ChatModelSettings):
             path on a local disk, or `none`.
     """
 
+    kind: Annotated[str, known_in("omgm.summarizers")] = "extractive"
     max_words: int = Field(default=64, ge=1)
     max_tokens: int = Field(default=256, ge=1)
     max_context_tokens: int = Field(default=6144, ge=1)
@@ -254,6 +259,7 @@ class GeneratorSettings(_ChatModelSettings):
         multimodal: Whether the image is sent too; needs a multimodal model.
     """
 
+    kind: Annotated[str, known_in("omgm.generators")] = "extractive"
     style: Literal["auto", "evqa", "infoseek"] = "auto"
     multimodal: bool = False
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from omgm.demo.background import background
-from omgm.demo.photo import compose, draw_poses, light, to_pixels
+from pretraining.demo.background import background
+from pretraining.demo.photo import compose, draw_poses, light, to_pixels
 
 FRAME = 1.25  # width over height of the photograph
 SMALLEST = 0.45  # minimum factor by which `small` drawings are scaled down

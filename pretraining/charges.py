@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from omgm.demo.colors import COLORS
+from pretraining.demo.colors import COLORS
 
 COLOR_WEIGHTS = {
     "red": 30, "white": 27, "blue": 14, "green": 16, "yellow": 13, "gold": 6, "black": 9, "darkblue": 6, "navy": 5,

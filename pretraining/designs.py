@@ -13,9 +13,9 @@ from PIL import Image, ImageDraw
 from torch import Tensor
 from torch.nn import functional
 
-from omgm.demo.colors import RGB
-from omgm.demo.photo import to_pixels
 from pretraining.camera import Camera
+from pretraining.demo.colors import RGB
+from pretraining.demo.photo import to_pixels
 from pretraining.ink import Sheet
 from pretraining.layers import FIGURES, GROUNDS, LETTERING, Painter, plain
 from training.augment import vary

@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.data import Dataset
 
-from omgm.demo.describe import describe
-from omgm.demo.draw import draw
-from omgm.demo.flags import load_flags
-from omgm.demo.photo import photograph
 from pretraining.camera import Camera, resized
+from pretraining.demo.describe import describe
+from pretraining.demo.draw import draw
+from pretraining.demo.flags import load_flags
+from pretraining.demo.photo import photograph
 from pretraining.designs import DesignBatch, DesignBatches, joined
 from pretraining.flag_batches import FlagBatch, FlagBatches
 from pretraining.generate import random_flag, similar_flag

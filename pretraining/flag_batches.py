@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from omgm.demo.describe import describe
-from omgm.demo.draw import draw
-from omgm.demo.facts import countries
-from omgm.demo.flags import Flag, load_flags
-from omgm.demo.photo import to_pixels
 from pretraining.camera import Camera
+from pretraining.demo.describe import describe
+from pretraining.demo.draw import draw
+from pretraining.demo.facts import countries
+from pretraining.demo.flags import Flag, load_flags
+from pretraining.demo.photo import to_pixels
 from pretraining.generate import random_flag, similar_flag
 
 HEIGHT, WIDTH = 104, 156  # of a drawing before it is photographed

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from omgm.demo.articles import ArticleEntry, articles
-from omgm.demo.facts import countries, url_of
-from omgm.demo.questions import Row, questions
 from pretraining.camera import Camera
+from pretraining.demo.articles import ArticleEntry, articles
+from pretraining.demo.facts import countries, url_of
+from pretraining.demo.questions import Row, questions
 from pretraining.designs import DesignBatches, joined
 from pretraining.flag_batches import FlagBatches, made_up_name
 from pretraining.stickers import StickerBatches

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from omgm.demo.colors import COLORS
-from omgm.demo.flags import Flag, Layer, parse
 from pretraining.charges import EMBLEM_WEIGHTS, Studio, charge
+from pretraining.demo.colors import COLORS
+from pretraining.demo.flags import Flag, Layer, parse
 from pretraining.layouts import LAYOUTS
 
 RATIOS = {1.5: 46, 2.0: 24, 5 / 3: 16, 1.9: 4, 1.75: 4, 1.6: 4, 1.4: 4, 1.25: 2, 4 / 3: 3, 1.0: 2}

@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from omgm.demo.articles import articles
-from omgm.demo.build import write_rows
-from omgm.demo.draw import draw
-from omgm.demo.facts import Country, countries, url_of
-from omgm.demo.flags import Flag, load_flags
-from omgm.demo.questions import questions
 from pretraining.camera import Camera
+from pretraining.demo.articles import articles
+from pretraining.demo.build import write_rows
+from pretraining.demo.draw import draw
+from pretraining.demo.facts import Country, countries, url_of
+from pretraining.demo.flags import Flag, load_flags
+from pretraining.demo.questions import questions
 from pretraining.designs import CUT_OUT, Design, cut_out, paint, photograph_designs, random_design, with_twins
 from pretraining.flag_batches import made_up_name, photograph_flags
 from pretraining.generate import random_flag, similar_flag

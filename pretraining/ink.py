@@ -13,8 +13,8 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from omgm.demo.colors import RGB
-from omgm.demo.shapes import Point
+from pretraining.demo.colors import RGB
+from pretraining.demo.shapes import Point
 
 FONT_FOLDER = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 FONTS = (

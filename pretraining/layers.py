@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 from PIL import Image, ImageDraw
 
-from omgm.demo.background import background
-from omgm.demo.pen import Pen
-from omgm.demo.shapes import Point, arc, placed, star
-from omgm.demo.things import EMBLEMS
+from pretraining.demo.background import background
+from pretraining.demo.pen import Pen
+from pretraining.demo.shapes import Point, arc, placed, star
+from pretraining.demo.things import EMBLEMS
 from pretraining.ink import FONTS, SYMBOLS, Sheet, blob, curve, font, gradient, stripes, word
 
 Painter = Callable[[Sheet], None]

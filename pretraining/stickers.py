@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from indexes.builder.grounds import COLORS
-from omgm.demo.photo import to_pixels
 from pretraining.camera import Camera, soften
+from pretraining.demo.photo import to_pixels
 from pretraining.designs import (
     Design,
     DesignBatch,

@@ -25,11 +25,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from indexes.builder.summarizers import ExtractiveSummarizer
 from indexes.knowledge.reading import read_knowledge_base
-from omgm.demo.articles import articles
-from omgm.demo.facts import countries, url_of
-from omgm.demo.questions import questions
 from pretraining import encoder_batches, fusion_batches
 from pretraining.camera import resized
+from pretraining.demo.articles import articles
+from pretraining.demo.facts import countries, url_of
+from pretraining.demo.questions import questions
 from pretraining.encoder_batches import EncoderBatches, encoder_loss, encoder_validation
 from pretraining.flag_batches import corpus
 from pretraining.fusion_batches import FusionBatches

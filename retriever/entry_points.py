@@ -8,7 +8,7 @@ A package names them in its `pyproject.toml`, and an installed one is found with
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
 
@@ -46,3 +46,26 @@ def _loaded(point: EntryPoint, kind: type[T]) -> T:
             "package's pyproject.toml, and install it again"
         )
     return value
+
+
+def names(group: str, ours: Iterable[str] = ()) -> tuple[str, ...]:
+    """Returns the names in a group, this project's first; imports none of the values."""
+    return tuple(dict.fromkeys((*ours, *sorted(point.name for point in entry_points(group=group)))))
+
+
+def named(group: str, name: str, ours: Mapping[str, str], kind: type[T]) -> T:
+    """Loads the one value of a group that has a name, that of another package first.
+
+    Args:
+        group: The group of entry points, such as `omgm.encoders`.
+        name: The name.
+        ours: This project's values by their names, in the form of entry points: `module:NAME`.
+        kind: The type of the value.
+
+    Raises:
+        ValueError: No value has the name; or it cannot be imported, see `declared`.
+    """
+    points = [*entry_points(group=group, name=name)]
+    if not points and name not in ours:
+        raise ValueError(f"{name!r} is unknown; known are {', '.join(names(group, ours))}")
+    return _loaded(points[0] if points else EntryPoint(name, ours[name], group), kind)

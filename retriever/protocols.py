@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import abc
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from retriever.types import (
     Candidate,
+    Crop,
     Entity,
     FloatArray,
     Generation,
@@ -63,6 +65,31 @@ class JoinedEncoder(Protocol):
         """How many values at the end of a vector are the second network's; 0 without one."""
 
 
+Align = Callable[[Sequence[Image.Image], Sequence[tuple[int, int]]], list[float]]
+"""Returns for pairs of images, by their positions, how well the second agrees with the first; at most 1."""
+EncodeParts = Callable[[Image.Image, Sequence[Crop]], Tensor]
+"""Returns a vector per part of an image, L2-normalized, [N, dimension]."""
+FeatureMap = Callable[[Image.Image], FloatArray]
+"""Returns the feature map of an image, float32 [H, W, width]."""
+
+
+@runtime_checkable
+class LocalEncoder(Protocol):
+    """An optional extension of a dual encoder that knows what is where in an image, as far as its model does."""
+
+    @property
+    def feature_map(self) -> FeatureMap | None:
+        """Computes the feature map of an image."""
+
+    @property
+    def encode_parts(self) -> EncodeParts | None:
+        """Encodes parts of an image about as if each were an image."""
+
+    @property
+    def align(self) -> Align | None:
+        """Lays images on others."""
+
+
 @runtime_checkable
 class SmallEncoder(Protocol):
     """An optional extension of a dual encoder that may know little beyond its training data."""
@@ -101,6 +128,10 @@ class TextReranker(Protocol):
 class VectorReranker(TextReranker, Protocol):
     """An optional extension of a text reranker that scores with vectors of passages, which an index can hold."""
 
+    @property
+    def encoder(self) -> SectionEncoder:
+        """The model that computes them."""
+
     def encode(self, questions: Sequence[str]) -> FloatArray:
         """Returns the vectors of questions, float32 [N, dimension]."""
 
@@ -130,6 +161,29 @@ class SectionEncoder(Protocol):
 
     def encode_passages(self, passages: Sequence[str]) -> list[NDArray[np.int8]]:
         """Returns the vectors of each passage's windows, int8 [windows, dimension]; only their directions count."""
+
+
+class Summarizer(Protocol):
+    """Writes the short texts that step 1 searches."""
+
+    @property
+    def name(self) -> str:
+        """Identifies the summarizer and its settings: summarizers with the same name write the same summaries."""
+
+    def stream(self, entities: Iterable[Entity]) -> abc.Generator[str]:
+        """Yields one summary per entity, in order; consumes entities only as needed."""
+
+
+@runtime_checkable
+class ServedSummarizer(Summarizer, Protocol):
+    """A summarizer whose texts depend on a server, too."""
+
+    @property
+    def settings(self) -> str:
+        """The settings that its `name` leaves out."""
+
+    def served(self) -> str:
+        """Returns a hash of what the server says of its model, "" if it says nothing."""
 
 
 class TokenIndex(Protocol):

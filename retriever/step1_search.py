@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
-from PIL import Image
 from torch import Tensor
 
 from retriever.crops import Propose
-from retriever.protocols import DualEncoder, EntityIndex, Finish, JoinedEncoder
+from retriever.protocols import DualEncoder, EncodeParts, EntityIndex, Finish, JoinedEncoder
 from retriever.types import Candidate, Crop, Query
 
 
@@ -75,11 +74,11 @@ def _last(vectors: Tensor, values: int) -> Tensor:
     return torch.cat([torch.zeros_like(vectors[:, :-values]), vectors[:, -values:]], dim=1)
 
 
-def part_scores(encode: Callable[[Image.Image, Sequence[Crop]], Tensor], index: EntityIndex) -> Propose:
+def part_scores(encode: EncodeParts, index: EntityIndex) -> Propose:
     """Returns a function that scores parts of a query's image as this step would, without cutting them out.
 
     Args:
-        encode: Encodes parts of an image, as `retriever.models.feature_map.part_encoder` returns it.
+        encode: Encodes parts of an image.
         index: The index to search.
     """
 

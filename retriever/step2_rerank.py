@@ -14,14 +14,12 @@ from PIL import Image
 from retriever.fusion import fuse
 from retriever.images import load_small
 from retriever.maxsim import ScoreMode, max_sim_spans
-from retriever.protocols import EntityIndex, Finish, FusionEncoder, TokenIndex
+from retriever.protocols import Align, EntityIndex, Finish, FusionEncoder, TokenIndex
 from retriever.texts import blip_caption
 from retriever.types import Candidate, Query, ScoredSection
 
 logger = logging.getLogger(__name__)
 
-Align = Callable[[Sequence[Image.Image], Sequence[tuple[int, int]]], list[float]]
-"""Returns for pairs of images, by their positions, how well the second agrees with the first; at most 1."""
 COMPARED = 3
 """How many of the best candidates' images are laid on the query's."""
 _LEAST = 128

@@ -10,6 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
@@ -22,33 +23,22 @@ Wordings = Mapping[str, str]
 Value = str | Sequence[str | Image.Image]
 """What stands in a place: a text, or texts and images in their order."""
 
-REQUIRED: Mapping[str, Mapping[str, frozenset[str]]] = {
-    "mmsearch": {
-        f"{kind}_{stage}": frozenset(places | ({"image_search_result"} if kind == "image" else set()))
-        for kind in ("text", "image")
-        for stage, places in (
-            ("stage1", {"question"}),
-            ("stage2", {"question", "website_information", "brief_result_num", "rerank_num", "incontext_example"}),
-            ("stage3", {"question", "website_information", "rerank_num"}),
-        )
-    },
-    "omnisearch": {
-        "planner": frozenset({"question"}),
-        **{name: frozenset() for name in ("retrieved_images", "retrieved_documents", "input_image", "solved")},
-        "sub_question": frozenset({"sub_question"}),
-        "description": frozenset({"description"}),
-    },
-    "vsa": {
-        "caption": frozenset({"label", "text"}),
-        "correlate": frozenset({"caption", "other_captions"}),
-        "answer": frozenset({"text", "contexts"}),
-    },
-    "mmsearch-plus": {"system": frozenset()},
-}
-"""The templates that each source must have, with the places that each must have."""
-OPTIONAL: Mapping[str, frozenset[str]] = {"omnisearch": frozenset({"planner_zh", "heuristic", "heuristic_zh"})}
-"""Templates that only the paper has, so that a source may lack them."""
 _PLACE = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedPrompts:
+    """The published prompts of a paper, which are not part of this project.
+
+    Attributes:
+        name: What `omgm download --prompts` calls them.
+        required: The templates that there must be, with the places that each must have.
+        optional: Templates that only the paper has, so that they may be missing.
+    """
+
+    name: str
+    required: Mapping[str, frozenset[str]]
+    optional: frozenset[str] = frozenset()
 
 
 def fill(template: str, values: Mapping[str, Value]) -> Message:
@@ -80,18 +70,18 @@ def fill(template: str, values: Mapping[str, Value]) -> Message:
     return {"role": "user", "content": content}
 
 
-def check(source: str, found: Wordings, where: str) -> Wordings:
-    """Returns the wordings of a source if they are whole.
+def check(prompts: PublishedPrompts, found: Wordings, where: str) -> Wordings:
+    """Returns wordings if they are all of the published ones.
 
     Raises:
         ValueError: A template or one of its places is missing; the message names it.
     """
-    for name, places in REQUIRED[source].items():
+    for name, places in prompts.required.items():
         if not found.get(name, "").strip():
             raise ValueError(f"{where}: the prompt {name!r} is missing; there are {', '.join(sorted(found)) or 'none'}")
         if missing := sorted(places - set(_PLACE.findall(found[name]))):
             raise ValueError(f"{where}: the prompt {name!r} lacks the place {{{missing[0]}}}")
-    known = {*REQUIRED[source], *OPTIONAL.get(source, ())}
+    known = {*prompts.required, *prompts.optional}
     if unknown := sorted(found.keys() - known):
         raise ValueError(f"{where}: unknown prompt {unknown[0]!r}; known are {', '.join(sorted(known))}")
     return found
@@ -102,19 +92,19 @@ def folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "omgm" / "prompts"
 
 
-def stored(source: str) -> Wordings | None:
-    """Returns the published wordings of a source, `None` if they were not downloaded.
+def stored(prompts: PublishedPrompts) -> Wordings | None:
+    """Returns the published wordings, `None` if they were not downloaded.
 
     Raises:
         ValueError: The file is damaged.
     """
-    path = folder() / f"{source}.json"
+    path = folder() / f"{prompts.name}.json"
     if not path.is_file():
         return None
     found = read_object(path).get("prompts")
     if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
-        raise ValueError(f"{path}: not what `omgm download --prompts {source}` wrote; run it again")
-    return check(source, found, str(path))
+        raise ValueError(f"{path}: not what `omgm download --prompts {prompts.name}` wrote; run it again")
+    return check(prompts, found, str(path))
 
 
 def as_text(found: Wordings) -> str:

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from omgm.__main__ import main
-from omgm.demo.articles import articles
-from omgm.demo.build import write_rows
-from omgm.demo.draw import draw
-from omgm.demo.facts import countries, url_of
-from omgm.demo.flags import load_flags
-from omgm.demo.photo import photograph
-from omgm.demo.questions import questions
 from omgm.downloads.hub import base_models
 from omgm.profile import load_profile
+from pretraining.demo.articles import articles
+from pretraining.demo.build import write_rows
+from pretraining.demo.draw import draw
+from pretraining.demo.facts import countries, url_of
+from pretraining.demo.flags import load_flags
+from pretraining.demo.photo import photograph
+from pretraining.demo.questions import questions
 
 COUNTRIES = ("br", "ca", "fr", "jp", "ke", "np")
 

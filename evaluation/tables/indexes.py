@@ -12,14 +12,14 @@ from evaluation.judge import LearnedJudge
 from evaluation.tables.variants import BlindedEncoder
 from indexes.builder.build import build_index
 from indexes.builder.plan import BuildPlan, IndexDesign
-from indexes.builder.summarizers import ExtractiveSummarizer, Summarizer
+from indexes.builder.summarizers import ExtractiveSummarizer
 from indexes.knowledge.article_source import KnowledgeArticles
 from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.store.index import Index, check_candidates
 from indexes.store.manifest import Candidates
 from indexes.store.search import GpuSearch
 from retriever.maxsim import ScoreMode
-from retriever.protocols import DualEncoder, FusionEncoder, Generator, SectionEncoder, TextReranker
+from retriever.protocols import DualEncoder, FusionEncoder, Generator, SectionEncoder, Summarizer, TextReranker
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +133,15 @@ class TableIndexes:
     def _open(self, kind: IndexKind) -> Index:
         parts = self._components
         fusion = None if kind.sees == "none" else self.seeing(kind.sees)
-        sections = parts.sections if kind == self.own else None  # only runs on the profile's own index have step 3
+        # only runs on the profile's own index have step 3
+        columns = {"sections": parts.sections} if kind == self.own and parts.sections is not None else {}
         given = self._questions.index if kind == self.own else None
-        folder = given or self._build(kind, fusion, sections)
+        folder = given or self._build(kind, fusion, columns)
         index = Index.open(
             folder,
             encoder=parts.encoder,
             fusion=fusion,
-            sections=sections,
+            columns=columns,
             device=parts.device,
             image_weight=parts.design.image_weight,
             gpu_search=parts.gpu_search,
@@ -148,7 +149,7 @@ class TableIndexes:
         check_candidates(index, kind.candidates)
         return index
 
-    def _build(self, kind: IndexKind, fusion: FusionEncoder | None, sections: SectionEncoder | None) -> Path:
+    def _build(self, kind: IndexKind, fusion: FusionEncoder | None, columns: Mapping[str, SectionEncoder]) -> Path:
         parts, folder, knowledge = self._components, self._out / kind.folder, self._questions.knowledge
         if knowledge is None:
             raise ValueError(f"the index {folder} has to be built: name the knowledge base (--kb)")
@@ -159,7 +160,7 @@ class TableIndexes:
             summarizer=parts.summarizer if kind.candidates in ("summary", "combined") else ExtractiveSummarizer(),
             encoder=parts.encoder,
             fusion=fusion,
-            sections=sections,
+            columns=columns,
             design=replace(parts.design, candidates=kind.candidates, tokens=kind.tokens or parts.design.tokens),
         )
         build_index(plan)

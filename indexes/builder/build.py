@@ -10,19 +10,20 @@ from contextlib import suppress
 from pathlib import Path
 
 from indexes.builder.claim import PARTS, UNKNOWN, claim, publish, resumable
+from indexes.builder.column_stage import write_column
 from indexes.builder.existing import existing_index, with_images
 from indexes.builder.image_records import ImageRecords
 from indexes.builder.image_stage import store_images
 from indexes.builder.key_stage import write_keys
 from indexes.builder.plan import BuildPlan
-from indexes.builder.reindex import change_search, change_sections
+from indexes.builder.reindex import change_columns, change_search
 from indexes.builder.report import image_problems, log_problems, read_reading, write_reading, write_report
-from indexes.builder.section_vectors import write_section_vectors
 from indexes.builder.self_retrieval import measure_self_retrieval
 from indexes.builder.stages import ARTICLE_FILES, BuildRun, write_articles
-from indexes.builder.summarizers import ServedSummarizer, summarize_all
+from indexes.builder.summarizers import summarize_all
 from indexes.growing import save_array
 from indexes.lines import Articles, offsets_path, save_offsets
+from indexes.store.columns import columns
 from indexes.store.entity_index import write_entity_index
 from indexes.store.generations import is_live
 from indexes.store.index import Index
@@ -42,6 +43,7 @@ from indexes.store.manifest import (
 from indexes.store.search_kinds import choose_kind
 from indexes.store.thumbnails import Hashes, checksum, hash_thumbnails, plain_images, shared_images
 from retriever.files import write_whole
+from retriever.protocols import ServedSummarizer
 from retriever.types import Entity
 
 logger = logging.getLogger(__name__)
@@ -96,28 +98,28 @@ def _inputs(plan: BuildPlan) -> Inputs:
         image_keys=plan.use.keys,
         section_images=plan.use.sections,
         labeled="none" if plan.labels is None else plan.labels.digest,
-        sections=None if plan.sections is None else plan.sections.fingerprint,
+        columns={name: model.fingerprint for name, model in plan.columns.items()},
         summarizer_settings=UNKNOWN if served is None else served.settings,
         summarizer_server=UNKNOWN if served is None else served.served(),
     )
 
 
 def _with_changes(plan: BuildPlan, index: Index, inputs: Inputs) -> Index:
-    """Returns a complete index, with another entity index or other vectors of sections if only these differ."""
+    """Returns a complete index, with another entity index or other columns if only these differ."""
     built, out, design = index.manifest.inputs, plan.out, plan.design
-    other_search, other_sections = inputs.search not in ("", built.search), inputs.sections != built.sections
-    if not other_search and not other_sections:
+    other_search, other_columns = inputs.search not in ("", built.search), inputs.columns != built.columns
+    if not other_search and not other_columns:
         _nothing_to_do(out)
         return index
     if is_live(out):
-        what = "the kind of its entity index" if other_search else "its encoder of sections"
+        what = "the kind of its entity index" if other_search else "the models of its columns"
         raise ValueError(f"{out}: has live changes, so {what} cannot change; build another index")
     with resumable(out), locked(out, "builds it"):
         if other_search:
             kind = choose_kind(design.search, index.manifest.counts.searchable)
             change_search(out, kind, design.image_weight, plan.encoder, design.search_uri)
-        if other_sections:
-            change_sections(out, plan.open_workers(), plan.batch_size)
+        if other_columns:
+            change_columns(out, plan.open_workers(), plan.batch_size)
     return plan.open()
 
 
@@ -188,7 +190,7 @@ def _run_stages(plan: BuildPlan, parts: Path, articles: Articles, inputs: Inputs
         token_sections=int(offsets[-1]) - labeled_tokens - image_tokens,
         labeled_tokens=labeled_tokens,
         image_tokens=image_tokens,
-        section_windows=0 if plan.sections is None else write_section_vectors(run, articles, plan.sections),
+        columns={name: write_column(run, articles, columns()[name]) for name in plan.columns},
     )
     record = _entity_index(plan, parts, keys, inputs)
     hashes = hash_thumbnails(parts, len(articles))
@@ -202,7 +204,7 @@ def _run_stages(plan: BuildPlan, parts: Path, articles: Articles, inputs: Inputs
         token_shape=(0, 0) if plan.fusion is None else plan.fusion.token_shape,
         thumbnails=checksum(hashes),
         search=record,
-        files=describe_files(parts),
+        files=describe_files(parts, (file for name in plan.columns for file in columns()[name].files)),
     )
 
 

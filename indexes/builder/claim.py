@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from indexes.store.columns import all_files
 from indexes.store.generations import LIVE, discard
 from indexes.store.lock import LOCK
-from indexes.store.manifest import ALL_FILES, MANIFEST, THUMBNAILS, Inputs, read_manifest
+from indexes.store.manifest import MANIFEST, THUMBNAILS, Inputs, read_inputs, read_manifest
 from retriever.files import write_whole
 from retriever.identity import difference
 
@@ -25,12 +26,12 @@ UNKNOWN = ""
 """Placeholder for the hash of the images until the articles, which name them, have been read."""
 
 _NOTE = "inputs.json"
+_COLUMN = "model of column "
 _WORDS = {
     "knowledge_base": "knowledge base",
     "pictures": "images",
     "labeled": "labeled images",
     "fusion": "fusion encoder",
-    "sections": "encoder of sections",
     "summarizer_settings": "the summarizer's settings",
     "summarizer_server": "what the summarizer's server says of its model",
 }
@@ -61,16 +62,23 @@ def check_inputs(found: Inputs, given: Inputs, what: str, overwrite: bool) -> No
         ValueError: They differ; the message calls the earlier build `what`, lists the differences and, without
             `overwrite`, advises to use it.
     """
-    pairs = zip(found.model_dump().items(), given.model_dump().values(), strict=True)
-    different = [(field, old, new) for (field, old), new in pairs if old != new and UNKNOWN not in (old, new)]
+    before, now = _flat(found), _flat(given)
+    values = [(field, before.get(field), now.get(field)) for field in {**before, **now}]
+    different = [(field, old, new) for field, old, new in values if old != new and UNKNOWN not in (old, new)]
     if different:
         listed = "; ".join(
             difference(_WORDS.get(field, field), _given(old), _given(new)) for field, old, new in different
         )
         advice = "" if overwrite else "; choose another folder, or replace it with `omgm build-index --overwrite`"
-        if advice and {field for field, _, _ in different} == {"sections"}:
-            advice += ", which makes only the vectors of sections again"
+        if advice and all(field.startswith(_COLUMN) for field, _, _ in different):
+            advice += ", which makes only these columns again"
         raise ValueError(f"{what} of other inputs ({listed}){advice}")
+
+
+def _flat(inputs: Inputs) -> dict[str, object]:
+    """Returns the fields of inputs, with a field for the model of each column."""
+    fields = inputs.model_dump()
+    return fields | {f"{_COLUMN}{name}": model for name, model in fields.pop("columns").items()}
 
 
 def _given(value: object) -> object:
@@ -94,7 +102,7 @@ def claim(out: Path, inputs: Inputs, overwrite: bool, keep: Sequence[str] = ()) 
     if not (out / MANIFEST).exists() and not parts.exists() and {one.name for one in out.iterdir()} - {LOCK, LIVE}:
         raise ValueError(f"{out} is neither empty nor an index; choose another folder")
     if note.exists():
-        found = Inputs.model_validate_json(note.read_bytes())
+        found = read_inputs(note)
         try:
             check_inputs(found, inputs, f"{out} is an unfinished build", overwrite)
         except ValueError as error:
@@ -126,13 +134,13 @@ def publish(out: Path) -> None:
     parts = out / PARTS
     (out / MANIFEST).unlink(missing_ok=True)
     discard(out)
-    for name in ALL_FILES:
+    for name in all_files():
         if (parts / name).exists():
             os.replace(parts / name, out / name)
     if (parts / THUMBNAILS).exists():
         shutil.rmtree(out / THUMBNAILS, ignore_errors=True)
         os.replace(parts / THUMBNAILS, out / THUMBNAILS)
-    for name in set(ALL_FILES) - set(read_manifest(parts).files):
+    for name in set(all_files()) - set(read_manifest(parts).files):
         (out / name).unlink(missing_ok=True)  # left over from another index
     os.replace(parts / MANIFEST, out / MANIFEST)
     shutil.rmtree(parts)

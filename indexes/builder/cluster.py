@@ -18,7 +18,7 @@ from ray.exceptions import RayError
 
 from indexes.builder.ray_address import connect, last_line
 from indexes.workers import ModelName, R, Work, run_ahead
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder
 
 _BATCHES = 16
 """Batches sent to a worker at once: enough that the model's wait for the first one hardly matters."""
@@ -53,7 +53,7 @@ class RayWorkers:
         shared: Files and folders that must be at the same path on every node.
         encoder: Step 1's model.
         fusion: Step 2's model, or `None`.
-        sections: Step 3's encoder, or `None`.
+        columns: The models of columns by their names.
     """
 
     def __init__(
@@ -62,9 +62,9 @@ class RayWorkers:
         shared: Sequence[Path],
         encoder: DualEncoder,
         fusion: FusionEncoder | None,
-        sections: SectionEncoder | None = None,
+        columns: Mapping[str, Any] | None = None,
     ) -> None:
-        self.encoder, self.fusion, self.sections = encoder, fusion, sections
+        self.encoder, self.fusion, self.columns = encoder, fusion, columns or {}
         self._loaders, self._shared = loaders, shared
 
     def run(
@@ -85,7 +85,8 @@ class RayWorkers:
         )
         rows.context.execution_options.preserve_order = True
         rows.context.enable_progress_bars = False  # the build has its own
-        needed = {name: (self._loaders[name], getattr(self, name).fingerprint) for name in models}
+        every = {"encoder": self.encoder, "fusion": self.fusion, **self.columns}
+        needed = {name: (self._loaders[name], every[name].fingerprint) for name in models}
         results = rows.map_batches(
             _Worker,
             fn_constructor_args=(make, needed, self._shared),

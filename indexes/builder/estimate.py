@@ -6,22 +6,25 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
+import numpy as np
 from PIL import Image
 
 from chat_models.context import CHARACTERS_PER_TOKEN
 from indexes.builder.chat_summarizer import ChatSummarizer
+from indexes.builder.column_stage import write_column
 from indexes.builder.image_stage import store_images
 from indexes.builder.key_stage import write_keys
 from indexes.builder.plan import BuildPlan
-from indexes.builder.section_vectors import write_section_vectors
 from indexes.builder.stages import BuildRun, write_articles
 from indexes.builder.summarizers import summarize_all
 from indexes.lines import Lines, save_offsets
 from indexes.progress import bars, progress_bar
+from indexes.store.columns import columns
 from indexes.store.manifest import THUMBNAILS, SearchKind
 from indexes.store.search_kinds import bytes_per_key, choose_kind
 from indexes.workers import LocalWorkers
@@ -79,7 +82,7 @@ def estimate_build(plan: BuildPlan, sample: int = SAMPLE) -> Estimate:
         ValueError: There are no entities, or too few for the kind of entity index.
     """
     started = time.perf_counter()
-    encoder, fusion, sections, summarizer = plan.encoder, plan.fusion, plan.sections, plan.summarizer
+    encoder, fusion, summarizer = plan.encoder, plan.fusion, plan.summarizer
     drawn, count, total = _draw(plan.entities([]), sample)
     reading = time.perf_counter() - started
     if not count:
@@ -99,7 +102,7 @@ def estimate_build(plan: BuildPlan, sample: int = SAMPLE) -> Estimate:
         articles = write_articles(drawn, folder)
         run = BuildRun(
             folder=folder,
-            workers=LocalWorkers(encoder, fusion, sections),
+            workers=LocalWorkers(encoder, fusion, plan.columns),
             candidates=plan.design.candidates,
             use=plan.use,
             codec=codec,
@@ -119,9 +122,11 @@ def estimate_build(plan: BuildPlan, sample: int = SAMPLE) -> Estimate:
         save_offsets(path)
         summaries = Lines(path)
         keys = timed("keys", lambda: write_keys(run, images))
-        windows = 0
-        if sections is not None:
-            windows = timed("sections", lambda: write_section_vectors(run, articles, sections))
+        of_columns = dict[str, int]()
+        for name, model in plan.columns.items():
+            rows = timed(name, partial(write_column, run, articles, columns()[name]))
+            row_bytes = model.dimension * np.dtype(columns()[name].dtype).itemsize + 8
+            of_columns[f"column {name}"] = round(scale * rows) * row_bytes
         shown = len(images.readable_rows())
         thumbnails = sum(file.stat().st_size for file in (folder / THUMBNAILS).iterdir())
         image_rows = len(images.labeled_keys()) + len(images.image_owners()) if fusion is not None else 0
@@ -134,7 +139,7 @@ def estimate_build(plan: BuildPlan, sample: int = SAMPLE) -> Estimate:
             "summaries": round(scale * path.stat().st_size) + 8 * count,
             "entity index": round(scale * len(keys.rows) * bytes_per_key(kind, count, keys.length)),
             "tokens": with_tokens * section,
-            "section vectors": round(scale * windows) * (0 if sections is None else sections.dimension + 8),
+            **of_columns,
             "images": round(scale * thumbnails),
         }
         answered = [summaries.read(row)["summary"] for row in asked]

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 def existing_index(plan: BuildPlan, inputs: Inputs) -> Index | None:
     """Returns the index in the folder of a build, or `None` if there is none or it should be replaced.
 
-    With `overwrite`, an index that differs only in the kind of its entity index or in its encoder of sections is
+    With `overwrite`, an index that differs only in the kind of its entity index or in the models of its columns is
     returned, too: only that part must be rebuilt.
 
     Raises:
@@ -37,7 +37,7 @@ def existing_index(plan: BuildPlan, inputs: Inputs) -> Index | None:
             return None
         found = read_manifest(folder).inputs
         if overwrite:
-            inputs = inputs.model_copy(update={"search": UNKNOWN, "sections": UNKNOWN})
+            inputs = inputs.model_copy(update={"search": UNKNOWN, "columns": found.columns})
         check_inputs(found, inputs, f"{out} is an index", overwrite)
         index = Index.open_files(
             folder, encoder=plan.encoder, fusion=plan.fusion, image_weight=weight, verify=overwrite

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
 from indexes.article_images import ImageUse, note_unsearched
 from indexes.builder.given_vectors import GivenVectors
-from indexes.builder.summarizers import Summarizer
 from indexes.image_source import ImageSource
 from indexes.labeled_images import LabeledImage, LabeledSource
+from indexes.store.columns import ColumnModel
 from indexes.store.index import Index
 from indexes.store.keys import IMAGE_WEIGHT
 from indexes.store.manifest import Candidates, keys_are_images
 from indexes.store.search_kinds import SearchChoice
 from indexes.workers import LocalWorkers, Workers
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, Summarizer
 from retriever.token_codec import TokenCodec
 from retriever.types import Entity
 
@@ -121,14 +121,14 @@ class BuildPlan:
         summarizer: Writes the summaries.
         encoder: Step 1's model.
         fusion: Step 2's model; `None` leaves the token store empty, to measure step 1 alone.
-        sections: Step 3's encoder of sections, if it has one; `None` stores no vectors of sections.
+        columns: The models of the index's columns, by the names of these (`indexes.store.columns`).
         design: The settings.
         labeled: Images that show an entity but are not in its article; they become further image keys of the entity.
         vectors: The vectors of summaries, if another system computed them, for `candidates` "summary" only.
         name: The index's name; by default that of the articles' source.
         overwrite: Whether to replace another index or its unfinished build. If only `search` differs, the entity index
-            is rebuilt from the stored vectors, and everything else is kept; if only the encoder of sections differs,
-            only their vectors are made again.
+            is rebuilt from the stored vectors, and everything else is kept; if only models of columns differ,
+            only these columns are computed again.
         batch_size: Entities per batch; a kill loses at most one batch, or only the unfinished summaries.
         workers: Creates the workers that run the models: in this process, or on a cluster (`indexes.builder.cluster`).
     """
@@ -138,14 +138,14 @@ class BuildPlan:
     summarizer: Summarizer
     encoder: DualEncoder
     fusion: FusionEncoder | None
-    sections: SectionEncoder | None = None
+    columns: Mapping[str, ColumnModel] = field(default_factory=dict)
     design: IndexDesign = IndexDesign()
     labeled: Sequence[LabeledImage] = ()
     vectors: GivenVectors | None = None
     name: str | None = None
     overwrite: bool = False
     batch_size: int = 32
-    workers: Callable[[DualEncoder, FusionEncoder | None, SectionEncoder | None], Workers] = LocalWorkers
+    workers: Callable[[DualEncoder, FusionEncoder | None, Mapping[str, ColumnModel]], Workers] = LocalWorkers
 
     def check(self) -> None:
         """Checks what can be checked before the articles are read.
@@ -210,7 +210,7 @@ class BuildPlan:
 
     def open_workers(self) -> Workers:
         """Returns the workers that run the models."""
-        return self.workers(self.encoder, self.fusion, self.sections)
+        return self.workers(self.encoder, self.fusion, self.columns)
 
     def open(self) -> Index:
         """Opens the finished index.

@@ -1,4 +1,4 @@
-"""Changes one part of a finished index: the kind of its entity index, or the vectors of its sections."""
+"""Changes one part of a finished index: the kind of its entity index, or its columns."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from indexes.builder.claim import claim, publish
-from indexes.builder.section_vectors import write_section_vectors
+from indexes.builder.column_stage import write_column
 from indexes.builder.stages import BuildRun
 from indexes.lines import Articles
+from indexes.store.columns import all_files, columns
 from indexes.store.entity_index import write_entity_index
 from indexes.store.keys import Keys, load_owners
 from indexes.store.manifest import (
-    ALL_FILES,
     FORMAT_VERSION,
     KEY_IDS,
     MANIFEST,
     SEARCH,
-    SECTION_VECTORS,
-    SECTION_WINDOWS,
     VECTORS,
     SearchKind,
     describe_file,
@@ -58,45 +56,44 @@ def change_search(out: Path, kind: SearchKind, image_weight: float, encoder: Dua
         "format_version": FORMAT_VERSION,
         "inputs": inputs,
         "search": record,
-        "files": {name: files[name] for name in ALL_FILES if name in files},
+        "files": {name: files[name] for name in all_files() if name in files},
     }
     write_whole(parts / MANIFEST, manifest.model_copy(update=changed).to_json())
     publish(out)
 
 
-def change_sections(out: Path, workers: Workers, batch: int) -> None:
-    """Replaces the vectors of sections in `out` with those of the workers' encoder, or removes them if it has none.
+def change_columns(out: Path, workers: Workers, batch: int) -> None:
+    """Computes the columns in `out` that have other models than the workers', and removes those that these lack.
 
-    The files are those of a build with that encoder. A kill leaves the old index, the new one, or a resumable build.
+    The files are those of a build with these models. A kill leaves the old index, the new one, or a resumable build.
     """
-    manifest, encoder = read_manifest(out), workers.sections
-    sections = None if encoder is None else encoder.fingerprint
-    inputs = manifest.inputs.model_copy(update={"sections": sections})
-    logger.warning(
-        "%s: only the encoder of sections changes; %s, and everything else is kept",
-        out,
-        "their vectors are removed" if encoder is None else "making their vectors again",
+    manifest = read_manifest(out)
+    models = {name: model.fingerprint for name, model in workers.columns.items()}
+    inputs = manifest.inputs.model_copy(update={"columns": models})
+    names = [name for name in models if models[name] != manifest.inputs.columns.get(name)]
+    gone = [name for name in manifest.inputs.columns if name not in models]
+    done = [f"{', '.join(names)} computed" if names else "", f"{', '.join(gone)} removed" if gone else ""]
+    logger.warning("%s: only columns change: %s; everything else is kept", out, " and ".join(filter(None, done)))
+    parts, counts = claim(out, inputs, overwrite=True), dict(manifest.counts.columns)
+    run = BuildRun(
+        folder=parts,
+        workers=workers,
+        candidates=inputs.candidates,
+        use=inputs.image_use,
+        codec=inputs.codec,
+        batch=batch,
     )
-    parts = claim(out, inputs, overwrite=True)
-    windows = 0
-    if encoder is not None:
-        run = BuildRun(
-            folder=parts,
-            workers=workers,
-            candidates=inputs.candidates,
-            use=inputs.image_use,
-            codec=inputs.codec,
-            batch=batch,
-        )
-        windows = write_section_vectors(run, Articles(out / "entities.jsonl"), encoder)
-    own = (SECTION_VECTORS, SECTION_WINDOWS)
-    files = {name: file for name, file in manifest.files.items() if name not in own}
-    files |= {name: describe_file(parts / name) for name in own if (parts / name).is_file()}
+    articles = Articles(out / "entities.jsonl")
+    for name in names:
+        counts[name] = write_column(run, articles, columns()[name])
+    changed_files = {file for name in (*names, *gone) for file in columns()[name].files}
+    files = {name: file for name, file in manifest.files.items() if name not in changed_files}
+    files |= {name: describe_file(parts / name) for name in sorted(changed_files) if (parts / name).is_file()}
     changed = {
         "format_version": FORMAT_VERSION,
         "inputs": inputs,
-        "counts": manifest.counts.model_copy(update={"section_windows": windows}),
-        "files": {name: files[name] for name in ALL_FILES if name in files},
+        "counts": manifest.counts.model_copy(update={"columns": {name: counts[name] for name in models}}),
+        "files": {name: files[name] for name in all_files() if name in files},
     }
     write_whole(parts / MANIFEST, manifest.model_copy(update=changed).to_json())
     publish(out)

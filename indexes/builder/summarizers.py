@@ -8,36 +8,13 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from itertools import chain, islice, tee
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from indexes.growing import GrowingLines
 from indexes.progress import progress_bar
 from retriever.lexical import words
+from retriever.protocols import Summarizer
 from retriever.types import Entity
 from retriever.unspaced import first_words
-
-
-class Summarizer(Protocol):
-    """Writes the short texts that step 1 searches."""
-
-    @property
-    def name(self) -> str:
-        """Identifies the summarizer and its settings: summarizers with the same name write the same summaries."""
-
-    def stream(self, entities: Iterable[Entity]) -> Generator[str]:
-        """Yields one summary per entity, in order; consumes entities only as needed."""
-
-
-@runtime_checkable
-class ServedSummarizer(Summarizer, Protocol):
-    """A summarizer whose texts depend on a server, too."""
-
-    @property
-    def settings(self) -> str:
-        """The settings that its `name` leaves out."""
-
-    def served(self) -> str:
-        """Returns a hash of what the server says of its model, "" if it says nothing."""
 
 
 def _stems(*lines: str) -> frozenset[str]:

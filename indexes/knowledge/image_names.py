@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import accumulate
 from unicodedata import normalize
+from urllib.parse import unquote
 
-from indexes.image_paths import IMAGE_SUFFIXES
+from indexes.image_paths import IMAGE_SUFFIXES, is_embedded
 
 NAME, BEGINS, ENDS = "{%s}", "{%s}*", "*{%s}"
 """What a key is of a file's name: all of it but for a number, size or view; its beginning; its end."""
@@ -131,6 +132,14 @@ def without_size(name: str, numbers: bool) -> str:
     """
     words = words_of(split_name(name)[0])
     return _joined(word for word in words if not (is_size(word) or (numbers and is_large(word)))) or _joined(words)
+
+
+def picture_name(url: str) -> str:
+    """Returns the name of an image's file without its folders, extension and size; a text with the image is itself."""
+    if is_embedded(url):
+        return url
+    name = posixpath.basename(unquote(re.split(r"[?#]", url.strip())[0]).replace("\\", "/"))
+    return without_size(name, False) or url
 
 
 def is_size(word: str) -> bool:

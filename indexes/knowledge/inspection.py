@@ -22,12 +22,12 @@ from indexes.knowledge import sources
 from indexes.knowledge.bad_entries import SkippedEntries
 from indexes.knowledge.folder import contents_of
 from indexes.knowledge.groups import Groups
-from indexes.knowledge.languages import is_foreign
 from indexes.knowledge.ledger import Ledger
 from indexes.knowledge.matching import MatchReport, rule_lines, with_matched_images
 from indexes.knowledge.reading import read_knowledge_base
 from indexes.knowledge.sections import FACTS
 from indexes.knowledge.understanding.fields import image_pattern
+from indexes.knowledge.understanding.languages import is_foreign
 from indexes.labeled_values import Names
 from indexes.progress import progress_bar
 from retriever.files import is_pointer

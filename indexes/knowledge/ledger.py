@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import Any, Literal
 
+from indexes.image_paths import is_embedded
 from indexes.knowledge.document import Block, Document, Heading, Table
-from indexes.knowledge.ledger_words import compared, content_of, lost_pictures, part_texts, picture_name, word_keys
-from indexes.knowledge.ledger_words import texts_of as texts_of
-from indexes.knowledge.ledger_words import words_in as words_in
+from indexes.knowledge.image_names import picture_name
+from indexes.knowledge.sections import FACTS
+from indexes.knowledge.understanding.facts import LISTS, scalar_of
+from indexes.knowledge.understanding.fields import looks_like_image
+from indexes.labeled_values import folded
 from retriever.types import Entity
+from retriever.unspaced import UNSPACED, count_words
 
-Unit = Literal["words", "furniture", "images", "files", "entities"]
-"""What is counted; furniture are words that are not of the text, see `FURNITURE`."""
+Unit = Literal["words", "furniture", "images", "files", "entities"]  # what is counted; see `FURNITURE`
 Reason = tuple[str, str]  # why something is left out, a noun phrase, and its text or address
 
 OTHER = "other reasons"
 OTHER_WORDS, OTHER_IMAGES = "other words", "other images"
-MOST_REASONS = 1000
-"""Most reasons with a name; what is left out for further ones, such as titles of sections, counts as `OTHER`."""
+MOST_REASONS = 1000  # with a name; what is left out for further ones, such as titles of sections, counts as `OTHER`
 FURNITURE = frozenset(
     {"navigation", "forms and buttons", "advertisements", "comments", "notices", "text beside the main part"}
     | {"settings", "settings of notes", "settings of site generators", "settings of infoboxes", "template tags"}
@@ -31,16 +36,26 @@ FURNITURE = frozenset(
 )
 """Reasons for which words are left out that no reader takes for the text: they are listed, but not of the source."""
 _EXAMPLE = 80
+_LONG, _AHEAD = 16, 20_000
+"""Characters from which a text that an entity has as it is was kept, and not found by chance; how far it is sought."""
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
+_MARKUP = re.compile(
+    r"<(script|style)\b.*?</\1\s*>|<!--.*?-->|</?[a-z][^<>]*>|\]\([^()\s]*\)", re.DOTALL | re.IGNORECASE
+)
+"""Tags of HTML, and the addresses of links in Markdown."""
+_ADDRESS = re.compile(r"(?:[a-z][a-z0-9+.-]*://|mailto:|data:)\S+", re.IGNORECASE)
+_BLOB = re.compile(r"[A-Za-z0-9+/_=-]{60}\s*[A-Za-z0-9+/_=-]{60}")  # the beginning of a file in base64
+_SIZES = frozenset({"width", "height", "filesize", "size", "bytes"})  # fields, as by `folded`, beside an image
 
 
 @dataclass(slots=True)
 class Loss:
-    """What was left out for one reason."""
+    """What was left out for one reason: how many, in how many lines, tables or entries, and the first one."""
 
-    unit: Unit  # what is counted
-    count: int  # how many of them
-    places: int  # in how many places, such as lines, tables or templates
-    example: str  # the first one, with its file and its entry
+    unit: Unit
+    count: int
+    places: int
+    example: str
 
 
 class Ledger:
@@ -79,26 +94,16 @@ class Ledger:
             images: Why pictures were left out, and their addresses.
             place: The place of the entry, for examples.
         """
-        if isinstance(source, Document):
-            texts, pictures = content_of(source, entity)
-            if entity is None:
-                missing = word_keys("\n".join(texts))
-                self._lose(next((reason for reason, _ in words), OTHER_WORDS), " ".join(missing), len(missing), place)
-                return
-            total, lacking = compared(texts, entity)
-            self._kept += total - lacking.total()
-            if lacking:
-                labeled = ((part.kind, "\n".join(part_texts(part))) for part in _labeled(source))
-                self._explain(lacking, [*words, *labeled], place)
-            if lost := lost_pictures(pictures, entity) if pictures else {}:
-                labeled_images = ((part.kind, picture.url) for part in _labeled(source) for picture in part.pictures)
-                for reason, url in (*images, *labeled_images, *((OTHER_IMAGES, url) for url in lost.values())):
-                    if lost.pop(picture_name(url), None) is not None:
-                        self._lose(reason, url, 1, place, "images")
-        elif source is not None and entity is None:
+        if entity is None:
             reason = next((reason for reason, _ in words), OTHER_WORDS)
-            self._lose(reason, source.title, words_in(texts_of(source)), place)
-        elif entity is not None:
+            if isinstance(source, Document):
+                missing = word_keys("\n".join(_content_of(source, None)[0]))
+                self._lose(reason, " ".join(missing), len(missing), place)
+            elif source is not None:
+                self._lose(reason, source.title, words_in(texts_of(source)), place)
+        elif isinstance(source, Document):
+            self._compare(source, entity, words, images, place)
+        else:
             self._kept += words_in(texts_of(entity))
             for reason, text in words:
                 self._lose(reason, text.partition("\n")[2] or text, words_in([text]), place)
@@ -118,12 +123,25 @@ class Ledger:
             **({"notes": self.notes} if self.notes else {}),
         }
 
-    def _explain(self, missing: Counter[str], reasons: Iterable[Reason], place: str) -> None:
-        for reason, text in reasons:
+    def _compare(
+        self, source: Document, entity: Entity, words: Iterable[Reason], images: Iterable[Reason], place: str
+    ) -> None:
+        texts, pictures = _content_of(source, entity)
+        total, missing = _compared(texts, entity)
+        self._kept += total - missing.total()
+        labeled = [part for part in source.parts if not isinstance(part, Heading) and part.kind]
+        for reason, text in chain(words, ((part.kind, "\n".join(_texts_in(part))) for part in labeled)):
+            if not missing:
+                break
             explained = Counter(word_keys(text)) & missing
             missing -= explained
             self._lose(reason, text, explained.total(), place)
         self._lose(OTHER_WORDS, " ".join(missing), missing.total(), place)
+        if lost := _lost_pictures(pictures, entity):
+            reasons = (*images, *((part.kind, picture.url) for part in labeled for picture in part.pictures))
+            for reason, url in (*reasons, *((OTHER_IMAGES, url) for url in lost.values())):
+                if lost.pop(picture_name(url), None) is not None:
+                    self._lose(reason, url, 1, place, "images")
 
     def _lose(self, reason: str, text: str, count: int, place: str, unit: Unit = "words") -> None:
         if not count:
@@ -140,6 +158,107 @@ class Ledger:
         loss.places += 1
 
 
-def _labeled(document: Document) -> Iterator[Block | Table]:
-    """Yields the parts that are said to be something else than text."""
-    return (part for part in document.parts if not isinstance(part, Heading) and part.kind)
+def words_in(texts: Iterable[str]) -> int:
+    """Counts the words of texts."""
+    return count_words("\n".join(texts))
+
+
+def texts_of(entity: Entity) -> list[str]:
+    """Returns the texts of an entity, and the titles of its sections other than its own."""
+    titles = [section.title for section in entity.sections if section.title not in (entity.title, FACTS)]
+    return [*(section.text for section in entity.sections), *titles]
+
+
+def word_keys(text: str) -> list[str]:
+    """Returns the words of a text in lower case, without markup, each without signs: `fox/dog` is two."""
+    if "<" in text or "](" in text:
+        text = _MARKUP.sub(" ", text)
+    return _WORD.findall((html.unescape(text) if "&" in text else text).casefold())
+
+
+def _compared(texts: Iterable[str], entity: Entity) -> tuple[int, Counter[str]]:
+    """Returns the number of words of texts, and those that an entity lacks, in order and as by `word_keys`."""
+    captions = [image.caption for image in entity.images if image.caption]
+    whole = "\n".join((*texts_of(entity), entity.title, entity.id, *entity.names, *captions))
+    kept, changed, others, place = list[str](), list[str](), list[str](), 0
+    for text in texts:  # most are in the entity as they are, in this order
+        start = -1
+        if len(text) >= _LONG:
+            after = place + (place > 0)
+            start = after if whole.startswith(text, after) else whole.find(text, place, place + len(text) + _AHEAD)
+        end = start + len(text)
+        if start >= 0 and not (whole[start - 1 : start] + whole[end : end + 1]).strip():
+            others.append(whole[place:start])
+            kept.append(text)
+            place = end
+        else:
+            changed.append(text)
+    wanted = word_keys("\n".join(changed))
+    there = word_keys("\n".join((*others, whole[place:]))) if wanted else []
+    return words_in(kept) + len(wanted), Counter(wanted) - Counter(there)
+
+
+def _content_of(document: Document, entity: Entity | None) -> tuple[list[str], list[str]]:
+    """Returns the texts of a document but for the names of its entity, and the addresses of its pictures."""
+    seen = {FACTS} if entity is None else {FACTS, entity.title, entity.id, *entity.names}
+    texts, pictures, others = list[str](), list[str](), list[str]()
+    for part in document.parts:
+        if isinstance(part, Heading):
+            texts += [] if part.text in seen else [part.text]
+            continue
+        whole = _texts_in(part)
+        texts += whole
+        for picture in part.pictures:
+            pictures.append(picture.url)
+            caption = picture.caption or picture.alt
+            others += [] if any(caption in text for text in whole) else [caption]
+    seen.update(texts)
+    for text in (*others, *_leaves(document.values)):
+        if not text or text in seen:
+            continue
+        if "." in text[-6:] and looks_like_image(text):
+            pictures.append(text)
+        elif text[:5] in ("data:", "embed") and is_embedded(text):
+            pictures += [text] if text[:11] == "data:image/" else []
+        elif not (":" in text and _ADDRESS.fullmatch(text)) and not (len(text) > 120 and _BLOB.match(text)):
+            seen.add(text)
+            texts.append(text)
+    return texts, pictures
+
+
+def _texts_in(part: Block | Table) -> list[str]:
+    """Returns the texts of a part, one for each cell of a table."""
+    return [part.text] if isinstance(part, Block) else [cell.text for row in part.rows for cell in row if cell.text]
+
+
+def _leaves(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the texts within values, which may be nested deeper than Python's stack."""
+    waiting: list[tuple[Any, bool]] = [(values, False)]
+    while waiting:
+        value, in_file = waiting.pop()
+        if type(value) is str:
+            if not in_file or is_embedded(value) or not looks_like_image(value):  # what a file is called is no picture
+                yield value.strip()
+        elif isinstance(value, dict):
+            texts = [item for item in value.values() if type(item) is str]
+            in_file = in_file or (value is not values and any(map(is_embedded, texts)))
+            sizes = [name for name in value if type(value[name]) is int and folded(str(name)) in _SIZES]
+            beside = sizes if in_file or any(map(looks_like_image, texts if sizes else ())) else ()
+            waiting += [(item, in_file) for name, item in reversed(value.items()) if name not in beside]
+        elif isinstance(value, LISTS):
+            waiting += [(item, in_file) for item in reversed(value)]
+        elif not isinstance(value, bool) and (text := scalar_of(value)):
+            yield text
+
+
+def _lost_pictures(urls: Iterable[str], entity: Entity) -> dict[str, str]:
+    """Returns those addresses of pictures that are none of an entity's images, by `picture_name`.
+
+    Sizes of one file are one picture. A picture that is contained in a text has no name: an entity has as many of them
+    as images that nothing else names.
+    """
+    there = {image.url for image in entity.images} | ({entity.image} if entity.image else set())
+    lost = {picture_name(url): url for url in urls if url not in there}
+    names = set(map(picture_name, there)) if lost else set()
+    names.update([name for name in lost if is_embedded(lost[name])][: sum(map(is_embedded, there))])
+    return {name: url for name, url in lost.items() if name not in names}

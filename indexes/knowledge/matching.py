@@ -96,7 +96,7 @@ def with_matched_images(
 ) -> Iterator[Entity]:
     """Yields entities; those to which image files belong by a rule (`match_files`) get them as their images.
 
-    All entities are read before the first one is yielded, if the source has a list of its files. By default, each rule
+    All entities are read before the first one is yielded, if the source lists image files. By default, each rule
     that is convincing is used, otherwise `pattern` alone. If `required`, it is an error if image files are there and no
     entity has one.
 
@@ -108,11 +108,11 @@ def with_matched_images(
         rules = "{FIELD}, {FIELD}*, *{FIELD}, {FIELD}/* and ./*"
         raise ValueError(f"--map image={pattern}: no such rule; rules are {rules}, or {NO_IMAGES} for no images")
     folders = [] if source is None or pattern == NO_IMAGES else listings(source)
-    if source is None or not folders:
-        yield from entities
-        return
     names = _without_icons([f"{prefix}{name}" for prefix, files in folders for name in files.names])
     report.refused = [reason for _, files in folders for reason in files.refused]
+    if source is None or not (names or report.refused):
+        yield from entities
+        return
     keys, named, lacking = EntityKeys(), _Named(), array("b")
     with tempfile.SpooledTemporaryFile(_IN_MEMORY) as spool:
         for row, entity in enumerate(entities):

@@ -13,25 +13,24 @@ from typing import NamedTuple
 from indexes.image_paths import is_remote, plain_path
 from indexes.image_source import ImageSource
 from indexes.knowledge.bad_entries import unreadable
-from indexes.knowledge.document import Document
+from indexes.knowledge.document import Document, Heading, Part
 from indexes.knowledge.identity import common_names, is_whole_file
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.published import own_entity
 from indexes.knowledge.selection import split_language
 from indexes.knowledge.sources import FolderImages
-from indexes.knowledge.understanding.articles import Context
-from indexes.knowledge.understanding.catalogs import describe_things, things_in
 from indexes.knowledge.understanding.entities import Meaning, meaning_of
 from indexes.knowledge.understanding.fields import field_of
-from indexes.knowledge.understanding.furniture import SAMPLE, Furniture, furniture_of
+from indexes.knowledge.understanding.furniture import SAMPLE, Furniture, furniture_of, pictures_of, why_no_photo
 from indexes.knowledge.understanding.records import related
-from indexes.knowledge.understanding.values import Shape, shape_of
+from indexes.knowledge.understanding.shapes import Context, Shape, shape_of
 from indexes.svg import size_of
 from retriever.images import ImageError
 from retriever.types import Entity
 
 _Read = tuple[Path, str, Document | Entity | ValueError]  # an entry with its file and its place
 _SMALL = 1 << 22  # most bytes of a table that others of its folder may refer to
+_FEWEST = 3  # fewest headings of a document that are things
 _ROWS = 50  # rows that determine which field is what
 _NO_PAGES = {
     "redirect": "pages that lead to others",
@@ -102,6 +101,7 @@ def meanings_of(
         OSError: The same.
     """
     context, shapes = replace(context, common=common_names(folder.files)), dict[frozenset[str], Shape]()
+    path_of = lru_cache(maxsize=1)(lambda file: file.relative_to(folder.root).as_posix())
     source_of, read = _sources(reader, files), defaultdict[str, deque[tuple[Path, str]]](deque)
     for _, source in groupby(_read(reader, files, folder), lambda entry: source_of(entry)[0]):
         linked = related(_noted(source, source_of, read), folder.names)  # tables of one folder may refer to each other
@@ -121,7 +121,7 @@ def meanings_of(
             )
             known = replace(context, shape=shape, furniture=furniture)
             for place, entry in chain(sample, entries):
-                path = read[place].popleft()[0].relative_to(folder.root).as_posix()
+                path = path_of(read[place].popleft()[0])
                 if not read[place]:
                     del read[place]
                 if isinstance(entry, Document):
@@ -207,16 +207,23 @@ def _sources(reader: Reader, files: Sequence[Path]) -> Callable[[_Read], tuple[s
     These are a folder and a table in it, and for rows in files of their own the files of a folder, or of its siblings.
     """
     siblings = Counter(file.parent for file in files)
-    sizes = {file: file.stat().st_size if file.exists() else 0 for file in files if reader.of_rows}
+
+    @lru_cache(maxsize=1)
+    def of_table(file: Path) -> tuple[str, str]:
+        is_small = not file.exists() or file.stat().st_size <= _SMALL
+        return str(file.parent if is_small else file), str(file)
+
+    @lru_cache(maxsize=1)
+    def of_file(file: Path) -> tuple[str, str]:
+        folder = str(file.parent if siblings[file.parent] > 1 else file.parent.parent / "*")
+        return folder, folder
 
     def source_of(entry: _Read) -> tuple[str, str]:
         file, place, _ = entry
         if not reader.of_rows:
             return "", ""
-        if ": " in place.removeprefix(str(file)):
-            return str(file.parent if sizes[file] <= _SMALL else file), str(file)
-        folder = str(file.parent if siblings[file.parent] > 1 else file.parent.parent / "*")
-        return folder, folder
+        table = of_table(file)
+        return table if ": " in place.removeprefix(table[1]) else of_file(file)
 
     return source_of
 
@@ -228,3 +235,50 @@ def _noted(
     for file, place, entry in source:
         read[place].append((file, source_of((file, place, entry))[1]))
         yield place, entry
+
+
+def describe_things(documents: Sequence[Document]) -> bool:
+    """Returns whether the headings in documents of one source are things, or only sections of illustrated articles.
+
+    They are things if there are at least as many of them as there are other documents with pictures.
+    """
+    counts = [(len(things_in(document)), document) for document in documents]
+    others = sum(count == 1 and bool(_photos(document.parts)) for count, document in counts)
+    return sum(count for count, _ in counts if count > 1) >= others
+
+
+def things_in(document: Document) -> list[Document]:
+    """Returns the documents of the things that a document describes: usually only itself.
+
+    A picture belongs to the innermost thing that it stands in. If all pictures of a document stand under headings of
+    one level, and each of these has text and pictures that no other one has, each heading is a thing, whose id is that
+    of the document with `#` and the heading.
+    """
+    levels = Counter(part.level for part in document.parts if isinstance(part, Heading))
+    level = min((level for level, count in levels.items() if count >= _FEWEST), default=0)
+    starts = [n for n, part in enumerate(document.parts) if isinstance(part, Heading) and part.level == level]
+    if not starts or document.settings.get("og:image"):
+        return [document]
+    before, after = document.parts[: starts[0]], document.parts[starts[0] :]
+    sections = [document.parts[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
+    photos = [_photos(section) for section in sections]
+    is_shared = max(Counter(url for urls in photos for url in urls).values(), default=0) > 1
+    is_inside = any(isinstance(part, Heading) and part.level < level for part in after)
+    if is_shared or is_inside or _photos(before) or not all(photos) or not all(map(_has_text, sections)):
+        return [document]
+    things = [_thing(document, section) for section in sections]
+    return [replace(document, parts=before), *things] if _has_text(before) else things
+
+
+def _photos(parts: Sequence[Part]) -> set[str]:
+    return {picture.url for picture in pictures_of(parts) if not why_no_photo(picture.url)}
+
+
+def _has_text(parts: Sequence[Part]) -> bool:
+    return any(not isinstance(part, Heading) and not part.kind and getattr(part, "text", "rows") for part in parts)
+
+
+def _thing(document: Document, parts: list[Part]) -> Document:
+    title = getattr(parts[0], "text", "")
+    anchor = "-".join(title.split())
+    return replace(document, parts=parts, values={}, id=f"{document.id}#{anchor}", title=title, names=(), settings={})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 from indexes.knowledge.bad_entries import NoThing, SkippedEntries, unreadable
@@ -19,9 +19,9 @@ from indexes.knowledge.readers.source_file import settings_in
 from indexes.knowledge.sections import DROPPED, DROPPED_BY_REFERENCE, divided, title_rule, without_lists
 from indexes.knowledge.selection import Selection, without_selection
 from indexes.knowledge.sources import FolderImages, open_images
-from indexes.knowledge.understanding.articles import Context
 from indexes.knowledge.understanding.entities import Meaning
 from indexes.knowledge.understanding.fields import field_of, without_pattern
+from indexes.knowledge.understanding.shapes import Context
 from indexes.labeled_values import Names
 from retriever.types import Entity
 
@@ -182,9 +182,9 @@ class _Reading:
         """Returns an entity without the sections to drop, and counts what it has of its document."""
         kept = without_lists(meaning.entity, dropped)
         if self._compares:
-            left = set(kept.sections)
-            gone = [one for one in meaning.entity.sections if one not in left]
-            words = [*meaning.words, *((f"sections titled {one.title}", f"{one.title}\n{one.text}") for one in gone)]
+            left = set(map(id, kept.sections))
+            gone = [one for one in meaning.entity.sections if id(one) not in left]
+            words = chain(meaning.words, ((f"sections titled {one.title}", f"{one.title}\n{one.text}") for one in gone))
             source = meaning.entity if meaning.is_whole else entry.document
             self._ledger.count(source, kept, words, meaning.images, entry.place)
         return kept if is_whole else divided(kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
@@ -12,8 +13,8 @@ from safetensors.numpy import load, save
 
 from indexes.article_images import MainImage
 from indexes.lines import from_row, to_row
+from indexes.store.columns import Encoded, columns_of
 from indexes.store.manifest import Manifest
-from indexes.store.section_files import EncodedSections, no_vectors
 from retriever.types import Entity, FloatArray
 
 
@@ -35,7 +36,7 @@ class Addition:
         labeled_tokens: How many rows of tokens, at the end, are those of labeled images: one for each of them, or none
             in an index of an older version.
         image_tokens: How many rows of tokens, before these, are those of the article's images.
-        vectors: The vectors of its sections; empty if the index has none.
+        columns: Its rows of the index's columns, by the names of these.
     """
 
     entity: Entity
@@ -48,7 +49,7 @@ class Addition:
     labeled: int = 0
     labeled_tokens: int = 0
     image_tokens: int = 0
-    vectors: EncodedSections = field(default_factory=no_vectors)
+    columns: Mapping[str, Encoded] = field(default_factory=dict)
 
     @property
     def token_sections(self) -> int:
@@ -76,9 +77,15 @@ class Addition:
             if list(array.shape) != shape or array.dtype != dtype:
                 expected = f"{dtype} {shape}"
                 raise ValueError(f"{self.id!r}: {what}: expected {expected}, got {array.dtype} {list(array.shape)}")
-        sections = len(self.entity.sections) if manifest.inputs.sections is not None else 0
-        if (found := len(np.unique(self.vectors.sections))) != sections:
-            raise ValueError(f"{self.id!r}: vectors of {found} sections, expected {sections}")
+        if self.columns.keys() != manifest.inputs.columns.keys():
+            names = sorted(manifest.inputs.columns)
+            raise ValueError(f"{self.id!r}: columns {sorted(self.columns)}, expected {names}")
+        for column in columns_of(manifest):
+            encoded = self.columns[column.name]
+            parts = len(self.entity.sections) if column.of == "sections" else len(np.unique(encoded.parts))
+            if (count := len(np.unique(encoded.parts))) != parts or encoded.values.dtype != column.dtype:
+                what = f"{count} {column.of} of {encoded.values.dtype}"
+                raise ValueError(f"{self.id!r}: column {column.name}: rows of {what}, expected {parts}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +103,13 @@ class Origin:
     fusion: str | None
     candidates: str
     tokens: str
-    sections: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, manifest: Manifest) -> Self:
         """Returns the origin of an index."""
         inputs = manifest.inputs
-        return cls(inputs.encoder, inputs.fusion, inputs.candidates, inputs.tokens, inputs.sections)
+        return cls(inputs.encoder, inputs.fusion, inputs.candidates, inputs.tokens, inputs.columns)
 
     def check(self, manifest: Manifest) -> None:
         """Checks that the log belongs to an index.
@@ -130,8 +137,8 @@ def to_bytes(change: Change | Origin) -> bytes:
     if change.image_tokens:
         about["image_tokens"] = change.image_tokens
     arrays = {"keys": change.keys, "tokens": change.tokens, "scales": change.scales}
-    if len(change.vectors.sections):
-        arrays |= change.vectors._asdict()
+    for name, encoded in change.columns.items():
+        arrays |= {f"{name}.values": encoded.values, f"{name}.parts": encoded.parts}
     thumbnail = np.frombuffer(change.thumbnail, np.uint8)
     return save({"change": _json(about), "thumbnail": thumbnail, **arrays})
 
@@ -141,7 +148,11 @@ def from_bytes(content: bytes) -> Change | Origin:
     arrays = load(content)
     about = json.loads(arrays["change"].tobytes())
     if "origin" in about:
-        return Origin(**about["origin"])
+        origin = about["origin"]
+        if "sections" in origin:  # as in version 3 of an index
+            model = origin.pop("sections")
+            origin["columns"] = {"sections": model} if model else {}
+        return Origin(**origin)
     if "remove" in about:
         return Removal(about["remove"])
     return Addition(
@@ -155,8 +166,15 @@ def from_bytes(content: bytes) -> Change | Origin:
         labeled=about.get("labeled", 0),
         labeled_tokens=about.get("labeled_tokens", 0),
         image_tokens=about.get("image_tokens", 0),
-        vectors=EncodedSections(arrays["vectors"], arrays["sections"]) if "vectors" in arrays else no_vectors(),
+        columns=_columns_in(arrays),
     )
+
+
+def _columns_in(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Encoded]:
+    if "vectors" in arrays:  # of sections, as in version 3 of an index
+        return {"sections": Encoded(arrays["vectors"], arrays["sections"])}
+    names = [name.removesuffix(".values") for name in arrays if name.endswith(".values")]
+    return {name: Encoded(arrays[f"{name}.values"], arrays[f"{name}.parts"]) for name in names}
 
 
 def _json(value: object) -> NDArray[np.uint8]:

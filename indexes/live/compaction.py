@@ -22,6 +22,7 @@ from indexes.live.changes import Addition
 from indexes.live.version import Version
 from indexes.progress import bars
 from indexes.store.change_log import sync_folder
+from indexes.store.columns import ColumnFiles, column_files, columns
 from indexes.store.index import Index
 from indexes.store.keys import Keys, load_labeled
 from indexes.store.manifest import (
@@ -38,7 +39,6 @@ from indexes.store.manifest import (
 )
 from indexes.store.recall import held_out_queries
 from indexes.store.search_kinds import AT_LEAST, write_search
-from indexes.store.section_files import SectionFiles, SectionVectors
 from indexes.store.thumbnails import checksum, hash_thumbnails, plain_images, shared_images
 from indexes.workers import split
 from retriever.files import as_line, replacing, write_whole
@@ -47,7 +47,7 @@ from retriever.types import IntArray
 _BLOCK = 16384
 """Keys in memory at a time."""
 _ENTITIES = 1024
-"""Entities whose vectors of sections are in memory at a time."""
+"""Entities whose rows of a column are in memory at a time."""
 
 Source = int | Addition
 """Where an entity of the new files comes from: a row of the old files, or a change."""
@@ -88,7 +88,7 @@ def _write(version: Version, out: Path) -> None:
     save_offsets(out / "summaries.jsonl")
     keys, search = _write_keys(base, sources, out)
     offsets, labeled_tokens, image_tokens = _write_tokens(base, sources, out)
-    windows = _write_section_vectors(base, sources, out)
+    of_columns = {name: _write_column(base, sources, name, out) for name in base.columns}
     shown = _write_thumbnails(base, sources, out)
     hashes = hash_thumbnails(out, len(sources))
     articles = Articles(out / "entities.jsonl")
@@ -104,7 +104,7 @@ def _write(version: Version, out: Path) -> None:
         token_sections=int(offsets[-1]) - labeled_tokens - image_tokens,
         labeled_tokens=labeled_tokens,
         image_tokens=image_tokens,
-        section_windows=windows,
+        columns=of_columns,
     )
     manifest = base.manifest.model_copy(
         update={
@@ -114,7 +114,7 @@ def _write(version: Version, out: Path) -> None:
             "counts": counts,
             "changes": base.manifest.changes + version.changes,
             "thumbnails": checksum(hashes),
-            "files": describe_files(out),
+            "files": describe_files(out, column_files(base.manifest)),
         }
     )
     write_whole(out / MANIFEST, manifest.to_json())
@@ -245,16 +245,17 @@ def _write_tokens(base: Index, sources: Sequence[Source], out: Path) -> tuple[In
     return offsets, labeled, len(shown)
 
 
-def _write_section_vectors(base: Index, sources: Sequence[Source], out: Path) -> int:
-    """Writes the vectors of sections, if the index has them; returns their number."""
-    if base.manifest.inputs.sections is None:
-        return 0
-    old = SectionVectors(base.folder, base.manifest)
-    with SectionFiles(out, old.dimension) as files:
+def _write_column(base: Index, sources: Sequence[Source], name: str, out: Path) -> int:
+    """Writes a column; returns its number of rows."""
+    column, old = columns()[name], base.columns[name]
+    with ColumnFiles(column, out, old.width) as files:
         files.resume(_ENTITIES)
         for rows in split(range(len(sources)), _ENTITIES):
             part = [sources[row] for row in rows]
-            files.append(rows, [old.of(one) if isinstance(one, int) else one.vectors for one in part])
+            # a log of an older version has no rows for articles without sections
+            nothing = column.nothing(old.width)
+            encoded = [old.of(one) if isinstance(one, int) else one.columns.get(name, nothing) for one in part]
+            files.append(rows, encoded)
         return files.finish()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -24,17 +24,15 @@ from indexes.builder.chat_summarizer import ChatSummarizer
 from indexes.builder.grounds import has_no_ground
 from indexes.builder.image_stage import FURTHER_KEYS, MAIN_KEYS, SCALES, TOKENS, EntityImages, ImageModels
 from indexes.builder.key_stage import candidate_text
-from indexes.builder.section_vectors import encode_sections
 from indexes.builder.stages import finite, section_texts
-from indexes.builder.summarizers import Summarizer
 from indexes.image_source import thumbnail
 from indexes.knowledge.sections import title_rule, without_lists
 from indexes.live.articles import Article, called_as_indexed, own_row, unlabeled
 from indexes.live.changes import Addition, Removal
 from indexes.live.index import LiveIndex
+from indexes.store.columns import ColumnModel, Encoded, Stored, columns_of
 from indexes.store.manifest import keys_are_images
-from indexes.store.section_files import EncodedSections, no_vectors
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder, Summarizer
 from retriever.types import Entity, FloatArray
 
 logger = logging.getLogger(__name__)
@@ -52,10 +50,10 @@ class Editor:
         models: A lock to hold while the models run, if other code uses them, too.
         compact_after: Number of changes after which the index is compacted in the background; 0 leaves compaction to
             the caller.
-        sections: Step 3's encoder, with which `index` was opened; needed if it has vectors of sections.
+        columns: The models of the index's columns, with which `index` was opened.
 
     Raises:
-        ValueError: The index has vectors of sections, and there is no encoder.
+        ValueError: The index has a column without a model.
     """
 
     def __init__(
@@ -66,13 +64,13 @@ class Editor:
         fusion: FusionEncoder | None,
         models: AbstractContextManager[Any] | None = None,
         compact_after: int = 0,
-        sections: SectionEncoder | None = None,
+        columns: Mapping[str, ColumnModel] | None = None,
     ) -> None:
-        self.index, self.encoder, self.fusion, self.sections = index, encoder, fusion, sections
-        if index.manifest.inputs.sections is not None and sections is None:
+        self.index, self.encoder, self.fusion, self.columns = index, encoder, fusion, columns or {}
+        if lacking := sorted(index.manifest.inputs.columns.keys() - self.columns.keys()):
             raise ValueError(
-                f"{index.root}: has vectors of sections, which this profile cannot compute; use the profile it was "
-                "built with, or pass --set sections.kind=hybrid"
+                f"{index.root}: has the column {lacking[0]!r}, which this profile cannot compute; use the profile it "
+                "was built with" + (", or pass --set sections.kind=hybrid" if lacking == ["sections"] else "")
             )
         self.models: AbstractContextManager[Any] = nullcontext() if models is None else models
         self.compact_after, self._failed_at = compact_after, 0
@@ -167,7 +165,8 @@ class Editor:
         with self.models:
             texts = self._text_keys(articles, summaries)
             parts = self._images.encode(items)
-            vectors_of = self._vectors([one.entity for one in articles])
+            pairs = zip(articles, items, strict=True)
+            of_columns = self._columns([Stored(article.entity, item.small or b"") for article, item in pairs])
         manifest = self.index.manifest
         unscaled = np.empty((0, manifest.stored_shape[1] if manifest.inputs.codec.scaled else 0), np.float16)
         untold = np.empty((0, *manifest.stored_shape[1:]), manifest.inputs.codec.dtype)
@@ -197,8 +196,8 @@ class Editor:
                 scales = np.concatenate([scales, kept_scales]) if manifest.inputs.codec.scaled else unscaled
             keys = self._keys(vectors, texts[row : row + 1])
             about = article.entity, summary, article.main, item.small or b""
-            of_sections = vectors_of[row]
-            additions.append(Addition(*about, keys, tokens, scales, len(kept), len(kept_tokens), shown, of_sections))
+            counts = len(kept), len(kept_tokens), shown
+            additions.append(Addition(*about, keys, tokens, scales, *counts, of_columns[row]))
         return additions
 
     def _staying(self, row: int, article: Article, most: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float16]]:
@@ -213,11 +212,11 @@ class Editor:
         first = len(tokens) - count if len(tokens) else 0
         return keys[len(keys) - count :], tokens[first:], scales[first:]
 
-    def _vectors(self, entities: Sequence[Entity]) -> list[EncodedSections]:
-        """Returns the vectors of each entity's sections, or none if the index has none."""
-        if self.sections is None or self.index.manifest.inputs.sections is None:
-            return [no_vectors() for _ in entities]
-        return encode_sections(self.sections, entities)
+    def _columns(self, items: Sequence[Stored]) -> list[dict[str, Encoded]]:
+        """Returns the rows of each entity in each column of the index."""
+        every = columns_of(self.index.manifest)
+        encoded = {column.name: column.encode(self.columns[column.name], items) for column in every}
+        return [{name: rows[number] for name, rows in encoded.items()} for number in range(len(items))]
 
     def _labeled(self, entity: Entity) -> tuple[Entity, NDArray[Any], tuple[NDArray[Any], NDArray[np.float16]]]:
         """Returns an article with the labeled images of the one that it replaces, their vectors [n, D] and tokens."""

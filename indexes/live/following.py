@@ -8,13 +8,15 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Self, Unpack
 
-from indexes.live.opening import Opened, Opening, read_changes
+from indexes.live.opening import Opened, Opening, open_current, read_changes
 from indexes.live.reading import VersionedIndex
 from indexes.live.version import Version
 from indexes.store import generations
-from indexes.store.index import Index
+from indexes.store.index import Index, OpenOptions
 from indexes.store.manifest import MANIFEST
 
 logger = logging.getLogger(__name__)
@@ -46,6 +48,21 @@ class FollowingIndex(VersionedIndex):
         self._opening: Opening | None = None
         self._retry_at, self._failure = 0.0, ""  # the failure that was last reported, until all is well
         self._changing = threading.Lock()
+
+    @classmethod
+    def open(cls, folder: Path, *, verify: bool = False, **options: Unpack[OpenOptions]) -> Self:
+        """Opens the index in `folder` with its changes.
+
+        Args:
+            folder: The folder that `build_index` wrote.
+            verify: As in `Index.open`; the checksums of changes are always compared.
+            **options: As in `Index.open`.
+
+        Raises:
+            ValueError: The index is damaged, or does not match a model.
+        """
+        open_files = partial(Index.open_files, **options)
+        return cls(folder, open_current(folder, partial(open_files, verify=verify)), open_files)
 
     @contextmanager
     def pinned(self) -> Iterator[Version]:

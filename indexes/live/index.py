@@ -8,14 +8,13 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Self, Unpack
 
 from indexes.live.changes import Addition, Change, Origin, to_bytes
 from indexes.live.compaction import write_generation
 from indexes.live.following import FollowingIndex, hold
-from indexes.live.opening import Opened, open_current
+from indexes.live.opening import Opened
 from indexes.live.version import Entry, Version
 from indexes.store import generations
 from indexes.store.change_log import ChangeLog, sync_folder
@@ -75,8 +74,7 @@ class LiveIndex(FollowingIndex):
                 read_manifest(generations.current_files(folder))  # before the lock, which would create a folder
                 held.enter_context(locked(folder, doing))
                 generations.remove_leftovers(folder)
-            open_files = partial(Index.open_files, **options)
-            index = cls(folder, open_current(folder, partial(open_files, verify=verify)), open_files)
+            index = super().open(folder, verify=verify, **options)
             if write:
                 index._continue_log()
                 index._writer, index._follows = held.pop_all(), False

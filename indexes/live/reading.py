@@ -15,9 +15,9 @@ import torch
 from indexes.live.changes import Addition, Change
 from indexes.live.version import Entry, Version
 from indexes.store import generations
+from indexes.store.columns import Encoded
 from indexes.store.index import Index
 from indexes.store.keys import article_keys, labeled_keys, labeled_numbers
-from indexes.store.section_files import EncodedSections
 from indexes.store.thumbnails import Thumbnails
 from indexes.store.tokens import HostTokens, Residency
 from retriever.types import Entity, FloatArray, IntArray, StoredTokens
@@ -155,12 +155,10 @@ class VersionedIndex(Index):
         rows = home.token_rows(own)
         return home.stored_tokens(rows[len(home.section_rows(own)) : len(rows) - len(home.labeled_rows(own))])
 
-    def encoded_sections(self, row: int) -> EncodedSections | None:
-        """Returns the windows of an entity's sections; see `Index.encoded_sections`; raises errors like `entity`."""
+    def column(self, name: str, row: int) -> Encoded | None:
+        """Returns the rows of an entity in a column; see `Index.column`; raises errors like `entity`."""
         home, own = self._at(row)
-        if isinstance(home, Index):
-            return home.encoded_sections(own)
-        return None if self.manifest.inputs.sections is None else home.change.vectors
+        return home.column(name, own) if isinstance(home, Index) else home.change.columns.get(name)
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
         """Returns stored tokens; each span is the `token_rows` of an entity or a prefix of them."""

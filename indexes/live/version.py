@@ -163,20 +163,29 @@ class Version:
 def count(version: Version) -> Counts:
     """Returns the counts that the manifest would have after a compaction; reads only what has changed."""
     base = version.base
-    total = np.array(list(base.manifest.counts.model_dump().values()))
+    total = _flat(base.manifest.counts, base)
     if version.removed:
-        total -= _of_rows(base, np.array(list(version.removed.values()), np.int64))
+        total -= _flat(_of_rows(base, np.array(list(version.removed.values()), np.int64)), base)
     for entry in version.entries.values():
-        total += _of_change(entry.change)
-    return Counts(**dict(zip(Counts.model_fields, total.tolist(), strict=True)))
+        total += _flat(_of_change(entry.change), base)
+    *plain, _ = Counts.model_fields
+    numbers = total.tolist()
+    columns = dict(zip(base.columns, numbers[len(plain) :], strict=True))
+    return Counts(**dict(zip(plain, numbers, strict=False)), columns=columns)
 
 
-def _of_rows(base: Index, rows: IntArray) -> IntArray:
-    """Returns the counts of some entities of the files, int64 in the order of the fields of `Counts`."""
+def _flat(counts: Counts, base: Index) -> IntArray:
+    """Returns counts in the order of the fields of `Counts`, those of the index's columns last."""
+    *plain, _ = counts.model_dump().values()
+    return np.array([*plain, *(counts.columns.get(name, 0) for name in base.columns)], np.int64)
+
+
+def _of_rows(base: Index, rows: IntArray) -> Counts:
+    """Returns the counts of some entities of the files."""
     manifest = base.manifest
     sections, images = [len(base.section_rows(row)) for row in rows], [base.image_path(row) for row in rows]
     labeled, tokens = [len(base.labeled_rows(row)) for row in rows], [len(base.token_rows(row)) for row in rows]
-    found = Counts(
+    return Counts(
         entities=len(rows),
         sections=sum(len(base.entity(row).sections) for row in rows),
         with_image=sum(path is not None for path in images),
@@ -185,13 +194,12 @@ def _of_rows(base: Index, rows: IntArray) -> IntArray:
         further_keys=int(np.isin(load_owners(base.folder, manifest), rows).sum()),
         labeled_tokens=sum(labeled),
         image_tokens=sum(tokens) - sum(sections) - sum(labeled),
-        section_windows=sum(len(one.sections) for row in rows if (one := base.encoded_sections(row)) is not None),
+        columns={name: sum(len(column.of(row).parts) for row in rows) for name, column in base.columns.items()},
     )
-    return np.array(list(found.model_dump().values()))
 
 
-def _of_change(change: Addition) -> IntArray:
-    found = Counts(
+def _of_change(change: Addition) -> Counts:
+    return Counts(
         entities=1,
         sections=len(change.entity.sections),
         with_image=int(bool(change.thumbnail)),
@@ -200,6 +208,5 @@ def _of_change(change: Addition) -> IntArray:
         further_keys=max(len(change.keys) - 1, 0),
         labeled_tokens=change.labeled_tokens,
         image_tokens=change.image_tokens,
-        section_windows=len(change.vectors.sections),
+        columns={name: len(encoded.parts) for name, encoded in change.columns.items()},
     )
-    return np.array(list(found.model_dump().values()))

@@ -15,6 +15,7 @@ from indexes.article_images import LABELED
 from indexes.ids import hash_id, other_ids, spellings
 from indexes.image_source import ImageSource, main_candidates
 from indexes.lines import Articles, Lines
+from indexes.store.columns import column_files
 from indexes.store.manifest import REBUILD, THUMBNAILS, Manifest, check_files, read_manifest
 from retriever.images import load_image
 from retriever.types import Entity, IntArray
@@ -50,7 +51,7 @@ class Contents:
             ValueError: The index is incomplete or damaged; the message says what to do.
         """
         manifest = read_manifest(folder)
-        check_files(folder, manifest, verify=False)
+        check_files(folder, manifest, column_files(manifest), verify=False)
         return Contents(folder, manifest)
 
     @property

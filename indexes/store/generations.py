@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from indexes.store.change_log import has_changes, sync_folder
-from indexes.store.manifest import ALL_FILES, MANIFEST, THUMBNAILS
+from indexes.store.columns import all_files
+from indexes.store.manifest import MANIFEST, THUMBNAILS
 from retriever.files import write_whole
 
 LIVE = "live"
@@ -175,7 +176,7 @@ def remove_generation(folder: Path, generation: int) -> None:
     if generation:
         shutil.rmtree(files_of(folder, generation), ignore_errors=True)
     else:
-        for name in (MANIFEST, *ALL_FILES):
+        for name in (MANIFEST, *all_files()):
             (folder / name).unlink(missing_ok=True)
         shutil.rmtree(folder / THUMBNAILS, ignore_errors=True)
     left = [number for _, number, kind in _numbered(folder) if not kind]

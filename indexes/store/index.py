@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from indexes.store.columns import ColumnModel, Encoded, StoredColumn, column_files, columns_of
 from indexes.store.contents import Contents, load_array, opened
 from indexes.store.entity_index import open_search
 from indexes.store.generations import settled_files
@@ -29,11 +30,10 @@ from indexes.store.manifest import (
 from indexes.store.published import fetch_index, push_index, save_index
 from indexes.store.row_file import RowFile
 from indexes.store.search import BestKeySearch, GpuSearch
-from indexes.store.section_files import EncodedSections, SectionVectors
 from indexes.store.thumbnails import check_thumbnails
 from indexes.store.tokens import HostTokens, Residency, TokenStore
 from retriever.identity import is_hash
-from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder
+from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.token_codec import TokenCodec
 from retriever.types import FloatArray, IntArray, StoredTokens
 
@@ -55,7 +55,7 @@ class OpenOptions(TypedDict, total=False):
 
     encoder: DualEncoder | None
     fusion: FusionEncoder | None
-    sections: SectionEncoder | None
+    columns: Mapping[str, ColumnModel]
     device: str
     image_weight: float
     gpu_search: GpuSearch
@@ -95,7 +95,7 @@ class Index(Contents):
         if manifest.counts.further_keys:
             self._search = BestKeySearch(self._search, manifest.counts.entities, load_owners(folder, manifest))
         tokens, scales = opened(RowFile, folder / "tokens.npy"), opened(RowFile, folder / "token_scales.npy")
-        self._sections = SectionVectors(folder, manifest) if manifest.inputs.sections is not None else None
+        self.columns = {column.name: StoredColumn(column, folder, manifest) for column in columns_of(manifest)}
         self._check_shapes(tokens, scales)
         self.token_store = TokenStore(manifest.inputs.codec, tokens, scales, device)
         logger.info("%s: %s", folder, self.residency)
@@ -118,9 +118,10 @@ class Index(Contents):
     @classmethod
     def open_files(cls, folder: Path, *, verify: bool = False, **options: Unpack[OpenOptions]) -> Index:
         """Opens the files in `folder` without later changes; otherwise like `open`."""
-        encoder, fusion, sections = options.get("encoder"), options.get("fusion"), options.get("sections")
+        encoder, fusion = options.get("encoder"), options.get("fusion")
+        models: Mapping[str, ColumnModel] = options.get("columns", {})
         manifest = read_manifest(folder)
-        check_files(folder, manifest, verify=verify)
+        check_files(folder, manifest, column_files(manifest), verify=verify)
         if verify:
             check_thumbnails(folder, manifest)
         if encoder is not None:
@@ -129,9 +130,10 @@ class Index(Contents):
         if fusion is not None:
             _check_fit(folder, "fusion encoder", manifest.inputs.fusion, fusion.fingerprint)
             _check_fit(folder, "fusion token shape", manifest.token_shape, tuple(fusion.token_shape))
-        if sections is not None and manifest.inputs.sections is not None:
-            advice = f"{REBUILD}, which makes only the vectors of sections again,"
-            _check_fit(folder, "encoder of sections", manifest.inputs.sections, sections.fingerprint, advice)
+        for name, built_with in manifest.inputs.columns.items():
+            if (model := models.get(name)) is not None:
+                advice = f"{REBUILD}, which makes only this column again,"
+                _check_fit(folder, f"model of column {name}", built_with, model.fingerprint, advice)
         device, gpu = options.get("device", "cpu"), options.get("gpu_search", "torch")
         return Index(folder, manifest, device, options.get("image_weight", IMAGE_WEIGHT), gpu)
 
@@ -279,12 +281,12 @@ class Index(Contents):
         Raises:
             IndexError: There is no such row.
         """
-        encoded = self.encoded_sections(row)
+        encoded = self.column("sections", row)
         return None if encoded is None else encoded.split(len(self.entity(row).sections))
 
-    def encoded_sections(self, row: int) -> EncodedSections | None:
-        """Returns the windows of an entity's sections as stored; `None` if the index has no vectors."""
-        return None if self._sections is None else self._sections.of(row)
+    def column(self, name: str, row: int) -> Encoded | None:
+        """Returns the rows of an entity in a column; `None` if the index has no such column."""
+        return self.columns[name].of(row) if name in self.columns else None
 
     def _check_shapes(self, tokens: RowFile, scales: RowFile) -> None:
         counts = self.manifest.counts

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
@@ -13,8 +14,9 @@ from retriever.files import sha256_of
 from retriever.token_codec import TokenCodec
 from retriever.wording import counted
 
-FORMAT_VERSION = 3
-"""Version 2, which can still be opened, has no `vectors.npy` and always searches a flat float32 index."""
+FORMAT_VERSION = 4
+"""Versions 2 and 3 can still be opened. Version 2 has no `vectors.npy` and always searches a flat float32 index; in
+version 3, the only column is that of sections, with fields of its own in the manifest."""
 MANIFEST = "manifest.json"
 SEARCH, VECTORS = "entities.faiss", "vectors.npy"
 THUMBNAILS = "images"
@@ -44,9 +46,8 @@ IMAGE_OWNERS = "image_owners.npy"
 """Present if images of articles have their own tokens: the entity of each."""
 KEY_IDS = "key_ids.npy"
 """Takes the place of `entities.faiss` if the keys are in Milvus: their ids there."""
-SECTION_VECTORS, SECTION_WINDOWS = "section_vectors.npy", "section_windows.npy"
-"""Present if step 3 compares vectors: those of sections, in windows, and the section of each window."""
-ALL_FILES = (*FILES, OWNERS, LABELED_KEYS, IMAGE_OWNERS, KEY_IDS, SECTION_VECTORS, SECTION_WINDOWS)
+ALL_FILES = (*FILES, OWNERS, LABELED_KEYS, IMAGE_OWNERS, KEY_IDS)
+"""All files that an index may have, apart from those of its columns (`indexes.store.columns`)."""
 
 SMALL = 1 << 20
 """Files up to this size, in bytes, have their checksum verified whenever the index is opened."""
@@ -78,8 +79,8 @@ class Inputs(_Model):
     `pictures` is a hash over the names and contents of each entity's images, `tokens` the name of a codec. `search` is
     the kind of entity index; its parameters are tuned for the `image_weight` at build time. `image_keys` and
     `section_images` specify which images are used (`ImageUse`); `labeled` is a hash over the
-    labeled images of each entity, or "none". `sections` is the fingerprint of the encoder of sections, `None` if the
-    index has no vectors of them. Of a chat model that wrote the summaries, `summarizer_settings` are its limits, and
+    labeled images of each entity, or "none". `columns` has the fingerprint of the model of each column, by
+    its name. Of a chat model that wrote the summaries, `summarizer_settings` are its limits, and
     `summarizer_server` is a hash of what its server reported of it; both are empty if unknown.
     """
 
@@ -97,7 +98,7 @@ class Inputs(_Model):
     image_keys: int = 1
     section_images: bool = False
     labeled: str = "none"
-    sections: str | None = None
+    columns: dict[str, str] = {}
     summarizer_settings: str = ""
     summarizer_server: str = ""
 
@@ -123,7 +124,7 @@ class Counts(_Model):
     `searchable` entities have a key, and `further_keys` counts their keys beyond the first. `token_sections` sections
     have tokens, and so do `image_tokens` images of articles and `labeled_tokens` labeled images; see
     `keys_with_tokens` (`indexes.article_images`). An index of an older version has fewer of them.
-    `section_windows` counts the vectors of sections.
+    `columns` counts the rows of each column.
     """
 
     entities: int
@@ -134,7 +135,7 @@ class Counts(_Model):
     further_keys: int = 0
     labeled_tokens: int = 0
     image_tokens: int = 0
-    section_windows: int = 0
+    columns: dict[str, int] = {}
 
 
 class SearchRecord(_Model):
@@ -227,23 +228,40 @@ def read_manifest(folder: Path) -> Manifest:
     if not path.is_file():
         raise ValueError(f"{folder}: no {MANIFEST}: not an index, or its build did not finish; run `omgm build-index`")
     try:
-        raw = json.loads(path.read_bytes())
-        version = raw["format_version"]
+        fields = json.loads(path.read_bytes())
+        version = fields["format_version"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: damaged ({error!r}); {REBUILD}") from error
-    if version not in (2, FORMAT_VERSION):
-        raise ValueError(f"{path}: format version {version}, this release reads 2 and {FORMAT_VERSION}; {REBUILD}")
+    if version not in range(2, FORMAT_VERSION + 1):
+        raise ValueError(f"{path}: format version {version}, this release reads 2 to {FORMAT_VERSION}; {REBUILD}")
     try:
-        return Manifest.model_validate_json(path.read_bytes())
+        return Manifest.model_validate_json(json.dumps(_of_this_version(fields)))
     except ValidationError as error:
         fields = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
         raise ValueError(f"{path}: {fields}; {REBUILD}") from error
 
 
-def describe_files(folder: Path) -> dict[str, File]:
-    """Returns size and checksum of every file of an index."""
+def read_inputs(path: Path) -> Inputs:
+    """Returns the inputs that an unfinished build has noted, also one of version 3."""
+    fields = _of_this_version({"inputs": json.loads(path.read_bytes()), "counts": {}})
+    return Inputs.model_validate_json(json.dumps(fields["inputs"]))
+
+
+def _of_this_version(fields: dict[str, Any]) -> dict[str, Any]:
+    """Returns a manifest with the fields of the only column of version 3 among those of columns."""
+    if not all(isinstance(fields.get(part), dict) for part in ("inputs", "counts")):
+        return fields  # damaged, as validation says
+    inputs, counts = dict(fields["inputs"]), dict(fields["counts"])
+    model, rows = inputs.pop("sections", None), counts.pop("section_windows", 0)
+    if model is not None:
+        inputs["columns"], counts["columns"] = {"sections": model}, {"sections": rows}
+    return fields | {"inputs": inputs, "counts": counts}
+
+
+def describe_files(folder: Path, columns: Iterable[str] = ()) -> dict[str, File]:
+    """Returns size and checksum of every file of an index, those of its columns last."""
     absent = SEARCH if (folder / KEY_IDS).is_file() else ""
-    names = [name for name in ALL_FILES if name in FILES or (folder / name).is_file()]
+    names = [name for name in ALL_FILES if name in FILES or (folder / name).is_file()] + [*columns]
     return {name: describe_file(folder / name) for name in names if name != absent}
 
 
@@ -252,8 +270,14 @@ def describe_file(path: Path) -> File:
     return File(bytes=path.stat().st_size, sha256=sha256_of(path))
 
 
-def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
+def check_files(folder: Path, manifest: Manifest, columns: Iterable[str], *, verify: bool) -> None:
     """Compares the files of an index with its manifest: sizes and checksums of small files or, with `verify`, of all.
+
+    Args:
+        folder: The folder of the files.
+        manifest: The manifest.
+        columns: The files of its columns.
+        verify: Whether to compare the checksums of large files, too.
 
     Raises:
         ValueError: A file is missing, has another size, or has changed.
@@ -263,8 +287,7 @@ def check_files(folder: Path, manifest: Manifest, *, verify: bool) -> None:
         names.add(LABELED_KEYS)
     if manifest.counts.image_tokens:
         names.add(IMAGE_OWNERS)
-    if manifest.inputs.sections is not None:
-        names |= {SECTION_VECTORS, SECTION_WINDOWS}
+    names |= {*columns}
     if manifest.search is not None and manifest.search.kind == "milvus":
         names = names - {SEARCH} | {KEY_IDS}
     listed = {*manifest.files, IMAGE_PROBLEMS}  # older versions did not write the latter

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from indexes.store.columns import all_files, column_files
 from indexes.store.generations import index_of
-from indexes.store.manifest import ALL_FILES, MANIFEST, RECOGNITION, THUMBNAILS, Manifest, check_files, read_manifest
+from indexes.store.manifest import MANIFEST, RECOGNITION, THUMBNAILS, Manifest, check_files, read_manifest
 from indexes.store.thumbnails import check_thumbnails
 from retriever.card import CARD_NAME, NOT_RECORDED, card_bytes, code, escaped, make_card, table, write_card
 from retriever.files import replacing
@@ -34,7 +35,7 @@ def fetch_index(name: str | Path, revision: str | None, token: str | None) -> Pa
         ValueError: The files are not available, or differ from their checksums.
     """
     folder = local_or_fetched(
-        name, revision, token, allow=[MANIFEST, RECOGNITION, *ALL_FILES, f"{PACKS}/*.tar"], dataset=True
+        name, revision, token, allow=[MANIFEST, RECOGNITION, *all_files(), f"{PACKS}/*.tar"], dataset=True
     )
     if not (folder / PACKS).is_dir() or (folder / THUMBNAILS).is_dir():
         return folder
@@ -42,7 +43,7 @@ def fetch_index(name: str | Path, revision: str | None, token: str | None) -> Pa
     with TemporaryDirectory(dir=folder, prefix=".unpacking-") as temporary:
         partial = Path(temporary)
         try:
-            check_files(folder, manifest, verify=True)
+            check_files(folder, manifest, column_files(manifest), verify=True)
             _unpack(folder / PACKS, partial / THUMBNAILS)
             check_thumbnails(partial, manifest)
         except ValueError as error:
@@ -113,7 +114,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    return name in (*ALL_FILES, MANIFEST, RECOGNITION) or _PACK.fullmatch(name) is not None
+    return name in (*all_files(), MANIFEST, RECOGNITION) or _PACK.fullmatch(name) is not None
 
 
 def _packs(thumbnails: Path, entities: int) -> Iterator[tuple[str, bytes]]:
@@ -182,7 +183,7 @@ def index_card(folder: Path, manifest: Manifest, repo: str | None = None, licens
         "entities with an image": counts.with_image,
         "entities that step 1 can find": counts.searchable,
         "sections with tokens": counts.token_sections,
-        "windows of sections with vectors": counts.section_windows,
+        **{f"rows of column {name}": rows for name, rows in counts.columns.items()},
     }
     settings = {
         "searched in step 1": inputs.candidates,
@@ -190,7 +191,7 @@ def index_card(folder: Path, manifest: Manifest, repo: str | None = None, licens
         "summaries": inputs.summarizer,
         "encoder, fingerprint": inputs.encoder,
         "fusion encoder, fingerprint": inputs.fusion or "none",
-        "encoder of sections, fingerprint": inputs.sections or "none",
+        **{f"model of column {name}, fingerprint": model for name, model in inputs.columns.items()},
         "vector length": manifest.dimension,
         "tokens per section": " x ".join(map(str, manifest.token_shape)),
         "tokens stored as": inputs.tokens,

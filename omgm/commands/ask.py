@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from omgm.commands.agents import add_agent, refuse_without_mode
 from omgm.commands.common import add_index, add_json, add_profile, existing, print_json, profile_of
+from search_agents.policies import policy_kind, policy_names
 
 if TYPE_CHECKING:
     from omgm.results import Answer
@@ -26,7 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("image", metavar="IMAGE", help="the image: a file or an http(s) URL")
     parser.add_argument("question", metavar="QUESTION", help="the question about it")
     parser.add_argument("--thoughts", action="store_true", help="show what a reasoning model thought, too")
-    modes = "auto, mmsearch-plus, omnisearch, mmsearch or vsa"
+    *others, last = policy_names()
+    modes = f"{', '.join(others)} or {last}"
     agent = add_agent(parser, modes, "replay searches, pages and replies recorded here")
     agent.add_argument("--region", action="append", default=[], metavar="X1,Y1,X2,Y2", help="a region; may be repeated")
     agent.add_argument("--record", action="store_true", help="record results that the corpus lacks")
@@ -68,13 +70,14 @@ def run(args: argparse.Namespace) -> None:
 def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) -> None:
     from omgm.agent import Agent, access_of, budget_of
     from omgm.api import OMGM
-    from omgm.parts import build_encoder, build_planner, build_proposer, can_propose
+    from omgm.kinds.chat import build_planner
+    from omgm.parts import build_encoder
+    from omgm.regions import build_proposer, can_propose
     from search_agents.corpus import Corpus
     from search_agents.model import ChatPlanner
-    from search_agents.policies import POLICIES
 
-    if args.mode not in POLICIES:
-        raise ValueError(f"--mode must be one of {', '.join(POLICIES)}; got {args.mode!r}")
+    if args.mode not in policy_names():
+        raise ValueError(f"--mode must be one of {', '.join(policy_names())}; got {args.mode!r}")
     if args.trail is not None and args.trail.suffix not in (".json", ".svg"):
         raise ValueError(f"--trail: {args.trail} must end in .json or .svg")
     if args.record and args.corpus is None:
@@ -84,7 +87,7 @@ def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) 
     encoder = build_encoder(profile)
     boxes = [_corners(text) for text in args.region]
     proposes = settings.propose_regions
-    if args.mode == "vsa" and not boxes:  # whose captions are correlated over regions
+    if policy_kind(args.mode).needs_regions and not boxes:
         proposes = proposes or can_propose(profile, encoder)
     propose = build_proposer(profile, encoder) if proposes else None
     with (

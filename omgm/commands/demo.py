@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("artifacts/demo"),
         metavar="DIR",
-        help="the folder for the generated data (%(default)s)",
+        help="the folder for the data (%(default)s)",
     )
     parser.add_argument(
         "--index", type=Path, metavar="INDEX", help="the index to build, by default `index` in that folder"
@@ -45,16 +45,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Builds the index, serves it and asks questions; then serves the page until interrupted."""
     from omgm.client import Client, ServiceError
-    from omgm.demo.build import EXAMPLES, write_demo
+    from omgm.demo import EXAMPLES, write_demo
     from omgm.downloads.hub import base_models
     from retriever.base_models import base_model
 
     check_address("127.0.0.1", args.port)
     for base in base_models(profile_of(args)):
-        base_model(base.name)  # first, because drawing takes minutes
+        base_model(base.name)  # first: without it, nothing is written
     index = args.index or args.data / "index"
-    print("1/3  Drawing flags, writing articles, taking photographs", flush=True)
-    write_demo(args.data, examples_only=True)
+    print("1/3  Writing articles, images and photographs", flush=True)
+    write_demo(args.data)
     print("2/3  Building the index", flush=True)
     profile = ["--profile", args.profile, *(part for value in args.overrides for part in ("--set", value))]
     build = ["--kb", args.data / "kb_wiki.json", "--images", args.data / "images", "--out", index, "--overwrite"]

@@ -69,7 +69,9 @@ def add_inputs(parser: argparse.ArgumentParser, *, images: bool = True) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Evaluates retrieval and the generator, or an agent, and prints the main figures."""
-    if args.mode is not None or args.dataset in evaluate_agent.MODES:
+    from evaluation.datasets.dataset import dataset_named
+
+    if args.mode is not None or dataset_named(args.dataset).policy:
         if args.no_answers or args.bem is not None or args.step1 is not None:
             raise ValueError("--no-answers, --bem and --step1 do not apply to agents; remove them")
         evaluate_agent.run(args)

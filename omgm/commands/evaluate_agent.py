@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 from omgm.commands.agents import add_agent
 from omgm.commands.common import describe, existing, profile_of, query_images_of, question_names, report
 from omgm.commands.numbers import positive
+from search_agents.policies import policy_kind, policy_names
 
 if TYPE_CHECKING:
     from evaluation.datasets.question import SearchTask
     from omgm.settings import Profile
 
-MODES = {"mmsearch": "mmsearch", "mmsearch-plus": "mmsearch-plus"}
-"""The default policies of the data sets that only agents can be evaluated on."""
 ALL_OPTIONS = (
     "corpus", "judge_url", "judge_model", "canary", "concurrency", "official", "tolerant", "own_image_search",
     "regions",
@@ -29,7 +28,7 @@ ALL_OPTIONS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments that only an agent's evaluation has."""
-    modes = "auto, mmsearch-plus, omnisearch, mmsearch, vsa, or a baseline (docs/agents.md)"
+    modes = f"{', '.join(policy_names())}, or a baseline (docs/agents.md)"
     agent = add_agent(parser, modes, "replay a run's searches, pages and replies from its folder corpus/")
     agent.add_argument("--judge-url", metavar="URL", help="the server of a chat model that judges answers")
     agent.add_argument("--judge-model", metavar="NAME", help="its name; without --judge-url, on the planner's server")
@@ -50,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Evaluates an agent and prints the main figures."""
+    from evaluation.datasets.dataset import dataset_named
     from evaluation.search.figures import as_text
     from evaluation.search.run import SearchRun, evaluate_search
     from evaluation.search.tasks import read_regions, read_tasks
@@ -58,15 +58,16 @@ def run(args: argparse.Namespace) -> None:
     from omgm.agent_evaluation import Conduct, ask, judging, single_steps
     from omgm.api import OMGM
     from omgm.identity import reported, used
-    from omgm.parts import build_encoder, build_planner, build_proposer, can_propose, model_folder
+    from omgm.kinds.chat import build_planner
+    from omgm.parts import build_encoder, model_folder
+    from omgm.regions import build_proposer, can_propose
     from retriever.identity import files_as_items
     from retriever.models.folder import folder_fingerprint
     from search_agents.corpus import Corpus
     from search_agents.model import ChatPlanner
-    from search_agents.policies import BASELINES, POLICIES
 
-    profile, mode = profile_of(args), args.mode or MODES[args.dataset]
-    modes = [*POLICIES, *BASELINES, "dynvqa-golden"]
+    profile, mode = profile_of(args), args.mode or dataset_named(args.dataset).policy
+    modes = policy_names(baselines=True)
     if mode not in modes:
         raise ValueError(f"--mode must be one of {', '.join(modes)}; got {mode!r}")
     queries = existing(args.queries, "--queries")
@@ -81,7 +82,7 @@ def run(args: argparse.Namespace) -> None:
         encoder = build_encoder(profile)
         omgm = stack.enter_context(OMGM.open(args.index, profile, encoder=encoder))
         planner = ChatPlanner(build_planner(profile))
-        by_default = mode == "vsa" and not conduct.regions and can_propose(profile, encoder)
+        by_default = policy_kind(mode).needs_regions and not conduct.regions and can_propose(profile, encoder)
         proposes = settings.propose_regions or by_default
         propose = build_proposer(profile, encoder) if proposes else None
         agent = stack.enter_context(Agent(omgm, planner, propose=propose, corpus=corpus, **access_of(settings)))

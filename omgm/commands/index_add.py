@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
     from indexes.live.pruning import Origins, gaps_of
     from indexes.live.updating import root_of, update
     from indexes.progress import progress_bar
-    from omgm.opening import open_editor
+    from omgm.editing import open_editor
     from omgm.own_recognition import outdated_recognition
     from omgm.parts import build_encoder, build_fusion
 

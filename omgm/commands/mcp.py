@@ -42,7 +42,9 @@ def run(args: argparse.Namespace) -> None:
 
     from omgm.agent import Agent, access_of
     from omgm.api import OMGM
-    from omgm.parts import build_encoder, build_planner, build_proposer
+    from omgm.kinds.chat import build_planner
+    from omgm.parts import build_encoder
+    from omgm.regions import build_proposer
     from search_agents.model import ChatPlanner
 
     settings = profile.serving

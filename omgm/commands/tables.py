@@ -97,7 +97,7 @@ def _components(profile: Profile, bem: Path | None, dataset: str) -> Components:
     from evaluation.tables.indexes import Components
     from omgm import indexing, parts
     from omgm.profile import deviations
-    from retriever.models.hybrid import HybridReranker
+    from retriever.protocols import VectorReranker
 
     reranker = parts.build_text_reranker(profile)
     return Components(
@@ -106,7 +106,7 @@ def _components(profile: Profile, bem: Path | None, dataset: str) -> Components:
         encoder=parts.build_encoder(profile),
         fusion=parts.build_fusion(profile),
         reranker=reranker,
-        sections=reranker.encoder if isinstance(reranker, HybridReranker) else None,
+        sections=reranker.encoder if isinstance(reranker, VectorReranker) else None,
         summarizer=parts.build_summarizer(profile),
         generator=parts.build_generator(profile),
         k=profile.search.k,

@@ -18,7 +18,8 @@ import httpx
 
 from chat_models.proxies import sync_http_client
 from retriever.files import write_json
-from search_agents.wordings import check, folder
+from search_agents.policies import mmsearch_plus, mmsearch_stages, omnisearch_published, vsa
+from search_agents.wordings import PublishedPrompts, check, folder
 
 RAW = "https://raw.githubusercontent.com"
 Texts = Mapping[str, str]
@@ -31,12 +32,14 @@ class Source:
     """Where a method's prompts were published.
 
     Attributes:
+        prompts: The prompts.
         repo: `owner/name` on GitHub; empty if only the paper has them.
         commit: The commit that was read.
         files: The SHA-256 of each file, by its path.
         read: Takes the prompts out of the texts of these files.
     """
 
+    prompts: PublishedPrompts
     repo: str = ""
     commit: str = ""
     files: Mapping[str, str] | None = None
@@ -57,13 +60,13 @@ def download(name: str, given: Path | None = None) -> dict[str, Any]:
     source = SOURCES[name]
     if given is not None and given.is_file():
         text = given.read_text(encoding="utf-8")
-        found, origin, digests = read_text(text, name), str(given), {given.name: _sha256(text)}
+        found, origin, digests = read_text(text, source.prompts), str(given), {given.name: _sha256(text)}
     else:
         texts = _downloaded(name, source) if given is None else _cloned(given, source)
         found = source.read(texts)
         origin = f"{source.repo}@{source.commit}" if given is None else str(given)
         digests = {path: _sha256(text) for path, text in texts.items()}
-    wordings = check(name, found, origin)
+    wordings = check(source.prompts, found, origin)
     stored = {
         "source": origin,
         "sha256": digests,
@@ -75,18 +78,18 @@ def download(name: str, given: Path | None = None) -> dict[str, Any]:
     return stored
 
 
-def read_text(text: str, source: str) -> dict[str, str]:
+def read_text(text: str, prompts: PublishedPrompts) -> dict[str, str]:
     r"""Returns the prompts of a text file: each follows a line `=== name`, until the next such line.
 
     A file without such a line is the only prompt of a source that has one.
 
     Example:
-        >>> read_text("=== caption\nWhat is {label}?\n=== answer\nSo?", "vsa")
+        >>> read_text("=== caption\nWhat is {label}?\n=== answer\nSo?", vsa.PUBLISHED)
         {'caption': 'What is {label}?', 'answer': 'So?'}
     """
     pieces = _HEADING.split(text)
     if len(pieces) == 1:
-        return {"system": text.strip()} if source == "mmsearch-plus" else {}
+        return {name: text.strip() for name in prompts.required} if len(prompts.required) == 1 else {}
     return {name: body.strip("\n") for name, body in zip(pieces[1::2], pieces[2::2], strict=True)}
 
 
@@ -217,6 +220,7 @@ def _string(node: ast.expr | None) -> str | None:
 
 SOURCES: Mapping[str, Source] = {
     "mmsearch": Source(
+        mmsearch_stages.PUBLISHED,
         "CaraJ7/MMSearch",
         "d340f3f5ebfe6a50b938ecf4a60bcdfb23b146d6",
         {
@@ -226,6 +230,7 @@ SOURCES: Mapping[str, Source] = {
         _mmsearch,
     ),
     "omnisearch": Source(
+        omnisearch_published.PUBLISHED,
         "Alibaba-NLP/OmniSearch",
         "b01e78edb694fa0e8b05b808d2722d046f3f204b",
         {
@@ -237,11 +242,12 @@ SOURCES: Mapping[str, Source] = {
         _omnisearch,
     ),
     "vsa": Source(
+        vsa.PUBLISHED,
         "cnzzx/VSA",
         "a41222f45cfbcf25b00f3d5cdf0bd68c8fedb391",
         {"models/vsa_prompt.py": "4811288299ee93b5a71b29ee70c6c36c6040ceec5fc95469dcdf27beb07adbfe"},
         _vsa,
     ),
-    "mmsearch-plus": Source(),
+    "mmsearch-plus": Source(mmsearch_plus.PUBLISHED),
 }
 """The sources by the policy that uses them."""

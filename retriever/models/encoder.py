@@ -16,14 +16,17 @@ from retriever.files import apply_umask
 from retriever.gpu import to_device
 from retriever.image_cache import ImageCache
 from retriever.models.encoder_folder import load_parts, read_config
+from retriever.models.feature_map import feature_map, part_encoder
 from retriever.models.folder import RECORD_NAME, folder_fingerprint
 from retriever.models.graphs import Forward, graphed
+from retriever.models.image_alignment import aligner
 from retriever.models.padding import known_padding
 from retriever.models.photo_tower import PhotoTower
 from retriever.models.pixels import PixelPreparation
 from retriever.models.published import Published
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig
 from retriever.models.text_tokenizer import padded
+from retriever.protocols import Align, EncodeParts, FeatureMap
 
 LongTexts = Literal["cut", "windows"]
 """How to read a text longer than the model's limit: only its beginning, or all of it in windows."""
@@ -162,6 +165,21 @@ class ClipEncoder(Published):
         config = self.model.config
         own = int(getattr(config, "projection_dim", None) or config.text_config.projection_size)
         return own + self.appended
+
+    @property
+    def feature_map(self) -> FeatureMap | None:
+        """Computes the feature map of an image; `None` without a tower like those of transformers."""
+        return feature_map(self.model, self.pixels)
+
+    @property
+    def encode_parts(self) -> EncodeParts | None:
+        """Encodes parts of an image about as if each were an image; only the embedded model can."""
+        return part_encoder(self.model, self.pixels, self.photos) if isinstance(self.model, SmallCLIP) else None
+
+    @property
+    def align(self) -> Align | None:
+        """Lays images on others; only the embedded model can."""
+        return aligner(self.model, self.pixels) if isinstance(self.model, SmallCLIP) else None
 
     @property
     def is_unadapted(self) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,30 +13,28 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from retriever.models.encoder import ClipEncoder
+from retriever.models.photo_tower import PhotoTower
+from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIP
-from retriever.protocols import DualEncoder
+from retriever.protocols import EncodeParts, FeatureMap
 from retriever.types import Crop, FloatArray
 
 SIDE = 32  # cells of the embedded encoder's map in each direction
 
 
-def feature_map(encoder: ClipEncoder) -> Callable[[Image.Image], FloatArray]:
+def feature_map(model: Any, pixels: PixelPreparation) -> FeatureMap | None:
     """Returns a function that computes a feature map of an image, float32 [H, W, width].
 
     Images are squashed into the square that the tower reads, never cropped. The map is the tower's last one, but an
     early one of the embedded encoder: its last one is coarse, and each cell sees most of the image.
 
     Args:
-        encoder: A CLIP-type encoder whose image tower has the interface of transformers.
-
-    Raises:
-        ValueError: The encoder's image tower returns no feature map.
+        model: A CLIP-type model. Without an image tower that has the interface of transformers, there is no map.
+        pixels: Prepares its images.
     """
-    model, size = encoder.model, encoder.pixels.size
     if not hasattr(model, "vision_model"):
-        raise ValueError("this encoder gives no feature map to propose regions from; set regions.model")
-    pixels = replace(encoder.pixels, size=size, crop=False, target_ratio=None)
+        return None
+    pixels = replace(pixels, crop=False, target_ratio=None)
 
     def cells_of(image: Image.Image) -> FloatArray:
         given = pixels.to_device([image], model.device, model.dtype)
@@ -53,22 +52,19 @@ def feature_map(encoder: ClipEncoder) -> Callable[[Image.Image], FloatArray]:
 READ_SIDE = 256
 """Pixels of the whole image's sides, so that half of it is as large as what the encoder reads otherwise."""
 
-EncodeParts = Callable[[Image.Image, Sequence[Crop]], Tensor]
-"""Returns a vector per part, L2-normalized, [N, dimension]."""
 
-
-def part_encoder(encoder: DualEncoder) -> EncodeParts | None:
-    """Returns a function that encodes parts of an image about as if each were an image; `None` for other encoders.
+def part_encoder(model: SmallCLIP, pixels: PixelPreparation, photos: PhotoTower | None) -> EncodeParts:
+    """Returns a function that encodes parts of an image about as if each were an image.
 
     The convolutions run once, which costs as much as four images. What is beside a part reaches into its cells, so the
     vectors only tell which parts to look at. All parts must be as wide as high, as shares of the image's sides.
 
     Args:
-        encoder: The encoder; only the embedded one can do this.
+        model: The embedded encoder's model.
+        pixels: Prepares its images.
+        photos: Its part that knows photographs, if it has one.
     """
-    if not isinstance(encoder, ClipEncoder) or not isinstance(encoder.model, SmallCLIP):
-        return None
-    model, photos, pixels = encoder.model, encoder.photos, replace(encoder.pixels, size=READ_SIDE)
+    pixels = replace(pixels, size=READ_SIDE)
 
     @torch.inference_mode()
     def encode(image: Image.Image, parts: Sequence[Crop]) -> Tensor:

@@ -13,10 +13,9 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from retriever.models.encoder import ClipEncoder
+from retriever.models.pixels import PixelPreparation
 from retriever.models.small_clip import SmallCLIP
-from retriever.protocols import DualEncoder
-from retriever.step2_rerank import Align
+from retriever.protocols import Align
 
 PIXELS, SIDE = 64, 16
 """Size of the images, and cells of their feature maps in both directions; deeper ones mix in what is far away."""
@@ -96,15 +95,14 @@ def alignment(images: Tensor, others: Tensor) -> Tensor:
     return best
 
 
-def aligner(encoder: DualEncoder) -> Align | None:
-    """Returns a function that lays images on others, by the convolutions of an encoder; `None` for other encoders.
+def aligner(model: SmallCLIP, pixels: PixelPreparation) -> Align:
+    """Returns a function that lays images on others, by the convolutions of the embedded encoder.
 
     Args:
-        encoder: The encoder; only the embedded one can do this.
+        model: The encoder's model.
+        pixels: Prepares its images.
     """
-    if not isinstance(encoder, ClipEncoder) or not isinstance(encoder.model, SmallCLIP):
-        return None
-    model, pixels = encoder.model, replace(encoder.pixels, size=PIXELS)
+    pixels = replace(pixels, size=PIXELS)
 
     @torch.inference_mode()
     def align(images: Sequence[Image.Image], pairs: Sequence[tuple[int, int]]) -> list[float]:

@@ -1,79 +1,75 @@
-"""The policies, which choose the next action; one file per paper."""
+"""The policies, which choose the next action; one file per paper.
+
+Another package adds one by an entry point, and `--mode twice` then takes it:
+
+    [project.entry-points."omgm.policies"]
+    twice = "look_twice:TWICE"
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from search_agents.engine import Policy
-from search_agents.policies.auto import Auto
-from search_agents.policies.baselines import (
-    CaptionWebBaseline,
-    GoldenBaseline,
-    ImageBaseline,
-    ImageWebBaseline,
-    PlainBaseline,
-    WebBaseline,
-)
-from search_agents.policies.mmsearch import MMSearch
-from search_agents.policies.mmsearch_plus import MMSearchPlus
-from search_agents.policies.mmsearch_plus_settings import ImageSearched, Rollout, TextSearched, WithoutSearch
-from search_agents.policies.omnisearch import OmniSearch
-from search_agents.policies.omnisearch_published import OmniSearchPublished
-from search_agents.policies.vsa import VisionSearchAssistant
-from search_agents.wordings import Wordings
+from retriever.entry_points import named, names
+from search_agents.policies.kinds import Conditions, PolicyKind
 
-POLICIES: Mapping[str, Callable[[], Policy]] = {
-    policy.name: policy for policy in (Auto, MMSearchPlus, OmniSearch, MMSearch, VisionSearchAssistant)
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from search_agents.engine import Policy
+    from search_agents.wordings import Wordings
+
+_POLICIES = {
+    "auto": "search_agents.policies.auto:AUTO",
+    "mmsearch-plus": "search_agents.policies.mmsearch_plus:MMSEARCH_PLUS",
+    "omnisearch": "search_agents.policies.omnisearch_published:OMNISEARCH",
+    "mmsearch": "search_agents.policies.mmsearch:MMSEARCH",
+    "vsa": "search_agents.policies.vsa:VSA",
 }
-"""Factories of policies by name; each run needs a new object."""
-
-BASELINES: Mapping[str, Callable[[], Policy]] = {
-    policy.name: policy
-    for policy in (
-        PlainBaseline,
-        ImageBaseline,
-        WebBaseline,
-        ImageWebBaseline,
-        CaptionWebBaseline,
-        WithoutSearch,
-        ImageSearched,
-        TextSearched,
-        Rollout,
-    )
+"""This project's policies by name, in the form of entry points."""
+_BASELINES = {
+    "dynvqa-plain": "search_agents.policies.baselines:PLAIN",
+    "dynvqa-image": "search_agents.policies.baselines:IMAGE_ALONE",
+    "dynvqa-web": "search_agents.policies.baselines:WEB",
+    "dynvqa-image-web": "search_agents.policies.baselines:IMAGE_WEB",
+    "dynvqa-caption-web": "search_agents.policies.baselines:CAPTION_WEB",
+    "mmsearch-plus-none": "search_agents.policies.mmsearch_plus_settings:WITHOUT_SEARCH",
+    "mmsearch-plus-image": "search_agents.policies.mmsearch_plus_settings:IMAGE_SEARCHED",
+    "mmsearch-plus-text": "search_agents.policies.mmsearch_plus_settings:TEXT_SEARCHED",
+    "mmsearch-plus-rollout": "search_agents.policies.mmsearch_plus_settings:ROLLOUT",
+    "dynvqa-golden": "search_agents.policies.baselines:GOLDEN",
 }
-"""Factories of baselines for evaluations; `GoldenBaseline` is not among them because it needs the data set's query."""
-
-_HEURISTICS = (PlainBaseline, ImageBaseline, WebBaseline, ImageWebBaseline, CaptionWebBaseline)
-SOURCES: Mapping[str, str] = {
-    **{name: name for name in ("mmsearch", "omnisearch", "vsa", "mmsearch-plus")},
-    **dict.fromkeys((TextSearched.name, Rollout.name), "mmsearch-plus"),
-    **dict.fromkeys((GoldenBaseline.name, *(one.name for one in _HEURISTICS)), "omnisearch"),
-}
-"""The source of each policy's published prompts (`search_agents.wordings`), where there is one."""
+"""Those that papers compare theirs with, for evaluations alone."""
+GROUP = "omgm.policies"
+"""The group of entry points that name the policies of other packages."""
 
 
-def policy_of(name: str, wordings: Wordings | None = None, *, official: bool = False) -> Policy:
-    """Returns a new policy.
+def policy_names(*, baselines: bool = False) -> tuple[str, ...]:
+    """Returns the names of all policies, of other packages too, and for evaluations of baselines; imports none."""
+    return (*names(GROUP, _POLICIES), *(_BASELINES if baselines else ()))
 
-    Args:
-        name: A key of `POLICIES` or `BASELINES`.
-        wordings: The published prompts of its source (`SOURCES`); `None` for ours.
-        official: Whether to read replies as the published code does, instead of tolerantly.
+
+def policy_kind(name: str) -> PolicyKind:
+    """Returns the policy or baseline of a name.
+
+    Raises:
+        ValueError: There is none, or its entry point names something else.
     """
-    if name == OmniSearch.name:
-        return OmniSearchPublished(wordings) if official or wordings is not None else OmniSearch()
-    for literal in (MMSearch, VisionSearchAssistant, *_HEURISTICS):
-        if name == literal.name:
-            return literal(wordings, official=official)
-    for planned in (MMSearchPlus, TextSearched, Rollout):
-        if name == planned.name:
-            return planned(wordings=wordings)
-    return {**POLICIES, **BASELINES}[name]()
+    return named(GROUP, name, _POLICIES | _BASELINES, PolicyKind)
 
 
-def is_published(name: str, wordings: Wordings | None) -> bool:
-    """Returns whether a policy asks in the words of its paper, given the wordings of its source."""
-    if name == PlainBaseline.name:
-        return True  # its format is only "Q", image, question and "Answer:"
-    needed = "heuristic" if SOURCES.get(name) == "omnisearch" and name != OmniSearch.name else ""
-    return name in SOURCES and wordings is not None and (not needed or needed in wordings)
+def policy_of(
+    name: str,
+    wordings: Wordings | None = None,
+    *,
+    official: bool = False,
+    golden_query: str = "",
+    image_search: Sequence[Image.Image] = (),
+) -> Policy:
+    """Returns a new policy for one run; the arguments are those of `Conditions`.
+
+    Raises:
+        ValueError: There is none of the name, or the question lacks what it needs.
+    """
+    return policy_kind(name).make(Conditions(wordings, official, golden_query, image_search))

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from PIL import Image
 
+from search_agents.policies.kinds import PolicyKind
 from search_agents.policies.messages import images_of
-from search_agents.policies.mmsearch_stages import RESULTS, SeenWebsite, Stages, named, official_opened
+from search_agents.policies.mmsearch_stages import PUBLISHED, RESULTS, SeenWebsite, Stages, named, official_opened
 from search_agents.records import IMAGE, Call, Decision, Round, heading_of
 from search_agents.state import AgentRun
 from search_agents.wordings import Value, Wordings
@@ -172,3 +173,8 @@ def _screenshots(run: AgentRun, found: Sequence[int]) -> tuple[Call, ...]:
         for source in sources
         if not source.section  # only articles of the index have sections
     )
+
+
+MMSEARCH = PolicyKind(
+    lambda given: MMSearch(given.wordings, official=given.official, image_search=given.image_search), PUBLISHED
+)

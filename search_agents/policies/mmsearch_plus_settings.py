@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from search_agents import prompts
 from search_agents.answers import plain_answer
+from search_agents.policies.kinds import PolicyKind
 from search_agents.policies.messages import answered, given_images, question_message, system
-from search_agents.policies.mmsearch_plus import MMSearchPlus, related_results
+from search_agents.policies.mmsearch_plus import PUBLISHED, MMSearchPlus, related_results
 from search_agents.records import IMAGE, Call, Decision
 from search_agents.state import AgentRun
 from search_agents.wordings import Wordings
@@ -16,23 +16,25 @@ _TEXT = ("text_search", "web_search", "open_page")
 _IMAGE = ("image_search", "web_image_search")
 
 
-class WithoutSearch:
-    """Setting (a): the model answers from the question and its images alone.
+_PLAIN = (
+    "Answer the question about the image as briefly as possible: <answer>...</answer>. If you do not know it: "
+    "<answer>unknown</answer>"
+)
 
-    Args:
-        wordings: Not used: the paper publishes no prompt of this setting.
-    """
+
+class WithoutSearch:
+    """Setting (a): the model answers from the question and its images alone; the paper publishes no prompt of it."""
 
     name = "mmsearch-plus-none"
     rounds = 2
 
-    def __init__(self, wordings: Wordings | None = None) -> None:
+    def __init__(self) -> None:
         self._known = ""
 
     async def decide(self, run: AgentRun) -> Decision:
         """Asks for the answer."""
         run.boxes = ()
-        messages = [system(prompts.PLAIN), await question_message(run, self._known)]
+        messages = [system(_PLAIN), await question_message(run, self._known)]
         return answered(plain_answer(await run.ask("answer", messages)) or "")
 
     async def conclude(self, run: AgentRun) -> str | None:
@@ -72,3 +74,9 @@ class Rollout(TextSearched):
 
     name = "mmsearch-plus-rollout"
     offered = (*_IMAGE, *_TEXT)
+
+
+WITHOUT_SEARCH = PolicyKind(lambda _: WithoutSearch())
+IMAGE_SEARCHED = PolicyKind(lambda _: ImageSearched())
+TEXT_SEARCHED = PolicyKind(lambda given: TextSearched(given.wordings), PUBLISHED)
+ROLLOUT = PolicyKind(lambda given: Rollout(given.wordings), PUBLISHED)

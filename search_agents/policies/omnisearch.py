@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from chat_models.messages import Message
 from chat_models.replies import ChatReply
-from search_agents import prompts
 from search_agents.answers import plain_answer
 from search_agents.calls import calls_of
 from search_agents.parsing import is_abstention, json_object, without_think, without_thoughts
-from search_agents.policies.messages import answered, followed_by, images_of, question_message, system, user
+from search_agents.policies.messages import CUT, SOLVE, answered, followed_by, images_of, question_message, system, user
 from search_agents.records import IMAGE, Call, Decision, Round
 from search_agents.state import AgentRun
 
@@ -47,6 +46,32 @@ _TOOLS = ("image_search", "text_search", "find_images", "web_search", "web_image
 _QUERY_ENDS = " \t.\"'`*()[]。“”"
 
 
+STEPS = """\
+You answer a question about an image by splitting it into sub-questions, which are answered one at a time. Somebody \
+else searches for you and answers each sub-question. Do not answer from your own memory, and do not guess what the \
+image shows.
+
+Write each step in exactly this form and then stop:
+<thought> what is known, and what has to be found out next </thought>
+<sub-question> one question that a single search can answer, with names instead of pronouns </sub-question>
+<search> one of the four actions </search>
+
+The actions:
+Image Retrieval with Input Image
+Text Retrieval: the query
+Image Retrieval with Text Query: the query
+No Retrieval
+
+When all is known, write instead:
+<thought> how the answers lead to the final one </thought>
+<end> Final Answer: the shortest answer, or unknown </end>"""
+_MALFORMED = (
+    "That step has neither a known action between <search> and </search> nor a final answer between <end> and </end>. "
+    "Write the step again in the form described."
+)
+_CONCLUDE = "No more searches. Write <end> Final Answer: ... </end> now, or unknown if it is not known."
+
+
 class OmniSearch:
     """The planning agent of OmniSearch (arXiv 2411.02937), section 4.2 and table 10.
 
@@ -74,7 +99,7 @@ class OmniSearch:
         """Lets the solver answer the last sub-question, then asks for the next step."""
         step = None
         if not self._messages:
-            self._messages = [system(prompts.OMNISEARCH), await question_message(run)]
+            self._messages = [system(STEPS), await question_message(run)]
         else:
             message, step = await self._continue(run)
             self._messages.append(message)
@@ -91,18 +116,18 @@ class OmniSearch:
             found, _ = calls_of(untagged, _TOOLS)
             calls = tuple(call for call in found if call.tool in _TOOLS and call.tool in run.tools)
             if not calls:
-                return Decision(thought, problem=prompts.CUT if reply.cut else prompts.OMNISEARCH_MALFORMED)
+                return Decision(thought, problem=CUT if reply.cut else _MALFORMED)
         self._pending = question or run.question
         return Decision(f"{thought}\nSub-question: {self._pending}".strip(), calls)
 
     async def conclude(self, run: AgentRun) -> str | None:
         """Lets the solver answer the last sub-question, then asks for the final answer."""
         if not self._messages:
-            self._messages = [system(prompts.OMNISEARCH), await question_message(run)]
+            self._messages = [system(STEPS), await question_message(run)]
         elif self._messages[-1]["role"] == "assistant":
             message, _ = await self._continue(run)
             self._messages.append(message)
-        asked = followed_by(self._messages, prompts.OMNISEARCH_CONCLUDE)
+        asked = followed_by(self._messages, _CONCLUDE)
         reply = await run.ask("conclude", asked, max_tokens=256)
         thought, question, search, final = read_step(reply.text)
         if not final and (inside := _FINAL.search(thought)):  # this is the last reply, so look inside the thought too
@@ -116,11 +141,11 @@ class OmniSearch:
         """Returns the answer to the last sub-question, and the next step if the solver wrote one instead."""
         last = self._last
         if last.problem or not self._pending:
-            return user(last.problem or prompts.OMNISEARCH_MALFORMED), None
+            return user(last.problem or _MALFORMED), None
         texts = run.results(last.calls) or "nothing found"
         asked = f"Sub-question: {self._pending}\n\n{texts if last.calls else ''}".strip()
         seen = [run.images[IMAGE]] if IMAGE in run.images else []
-        messages = [system(prompts.SOLVE), user(asked, [*seen, *images_of(last.calls)])]
+        messages = [system(SOLVE), user(asked, [*seen, *images_of(last.calls)])]
         reply = await run.ask("solve", messages, max_tokens=256)
         self._pending = ""
         _, question, search, final = read_step(reply.text)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 
 from PIL import Image
 
 from chat_models.messages import Message, image_part, text_part
-from search_agents import prompts
-from search_agents.policies.messages import given_images
+from search_agents.policies.kinds import Conditions, PolicyKind
+from search_agents.policies.messages import SOLVE, given_images
+from search_agents.policies.omnisearch import STEPS, OmniSearch
 from search_agents.records import Call, Decision, Round
 from search_agents.state import AgentRun
-from search_agents.wordings import Wordings
+from search_agents.wordings import PublishedPrompts, Wordings
 
 TOKENS = 4096
 ACTIONS = 5
@@ -26,6 +28,28 @@ _INPUT_IMAGE, _TEXT, _TEXT_TO_IMAGE = (
     "Image Retrieval with Text Query",
 )
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
+
+
+_WORDINGS: Mapping[str, str] = {
+    "planner": f"{STEPS}\n\nQuestion: {{question}}\n",
+    "retrieved_images": "Images that were found:\n",
+    "retrieved_documents": f"{SOLVE}\n\nResults:\n",
+    "input_image": "\nThe image:\n",
+    "sub_question": "\nSub-question: {sub_question}",
+    "solved": "The answer to the sub-question: ",
+    "description": "It shows: {description}",
+}
+"""Our wordings of OmniSearch's prompts, under the names of the published ones."""
+PUBLISHED = PublishedPrompts(
+    "omnisearch",
+    {
+        "planner": frozenset({"question"}),
+        **{name: frozenset() for name in ("retrieved_images", "retrieved_documents", "input_image", "solved")},
+        "sub_question": frozenset({"sub_question"}),
+        "description": frozenset({"description"}),
+    },
+    optional=frozenset({"planner_zh", "heuristic", "heuristic_zh"}),
+)
 
 
 class OmniSearchPublished:
@@ -44,7 +68,7 @@ class OmniSearchPublished:
     rounds = ACTIONS + 1
 
     def __init__(self, wordings: Wordings | None = None) -> None:
-        self._wordings = wordings or prompts.OMNISEARCH_PUBLISHED
+        self._wordings = wordings or _WORDINGS
         self._messages: list[Message] = []
         self._reply = ""
         self._last = Round(0)
@@ -130,3 +154,11 @@ def _query(reply: str, retrieval: str) -> str:
     for mark in (":", '"', ">"):
         text = text.replace(mark, "")
     return " ".join(text.split())[:1000]
+
+
+def _make(given: Conditions) -> OmniSearch | OmniSearchPublished:
+    literal = given.official or given.wordings is not None
+    return OmniSearchPublished(given.wordings) if literal else OmniSearch()
+
+
+OMNISEARCH = PolicyKind(_make, PUBLISHED)

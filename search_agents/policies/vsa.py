@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from PIL import Image
 
-from search_agents import prompts
 from search_agents.answers import plain_answer
 from search_agents.parsing import is_abstention, is_true, json_values, tagged, without_thoughts
-from search_agents.policies.messages import answered, given_images, question_message, system, user
+from search_agents.policies.kinds import PolicyKind
+from search_agents.policies.messages import SOLVE, answered, given_images, question_message, system, user
 from search_agents.records import IMAGE, Call, CallRecord, Decision, Round
 from search_agents.state import AgentRun
-from search_agents.wordings import Value, Wordings, fill
+from search_agents.wordings import PublishedPrompts, Value, Wordings, fill
 
 REGIONS = 6
 """Maximum number of regions that are captioned; further ones are ignored."""
@@ -44,6 +44,62 @@ _ENOUGH = re.compile(
     r"\W*(?:yes\b|true\b|enough\b|sufficient\b|the knowledge (?:is sufficient|suffices))", re.IGNORECASE
 )
 """The beginning of a verdict in plain text that the knowledge suffices."""
+
+
+CAPTION = (
+    "Describe what this part of an image shows, in one or two sentences, with everything that may help to answer the "
+    "question: names, lettering, shapes, colors. Do not answer the question."
+)
+_CORRELATE = (
+    "You see a part of an image, its description, and descriptions of the other parts. Write the description of this "
+    "part again, corrected and completed by what the others suggest. Do not answer the question."
+)
+_PLAN = """\
+You plan the searches that a question about an image needs. Below are descriptions of the image's regions, and the \
+responses to the sub-questions asked so far. First judge whether they already answer the question. If not, write up \
+to four further sub-questions, each about one region and complete in itself, with names instead of pronouns. If one \
+follows up an earlier sub-question, "after" is the number of that one, else 0.
+
+Reply with JSON only:
+{"sufficient": true or false, "questions": [{"region": 1, "after": 0, "question": "..."}]}"""
+_UPDATE: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "sufficient": {"type": "boolean"},
+        "questions": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "region": {"type": "integer"},
+                    "after": {"type": "integer"},
+                    "question": {"type": "string"},
+                },
+                "required": ["region", "after", "question"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "required": ["sufficient", "questions"],
+    "additionalProperties": False,
+}
+_KNOWLEDGE = (
+    "Sum up what the responses below and the knowledge so far say about the question, in a few sentences, with the "
+    "numbers of results that they cite, such as [2]. Do not add anything from memory."
+)
+_COLLABORATE = (
+    "Answer the question about the image from the descriptions of its regions, the responses and the knowledge below, "
+    "as briefly as possible. Keep the numbers of results that the responses cite, such as [2]. If they do not answer "
+    "it: unknown"
+)
+PUBLISHED = PublishedPrompts(
+    "vsa",
+    {
+        "caption": frozenset({"label", "text"}),
+        "correlate": frozenset({"caption", "other_captions"}),
+        "answer": frozenset({"text", "contexts"}),
+    },
+)
 
 
 @dataclass(slots=True)
@@ -98,8 +154,8 @@ class VisionSearchAssistant:
             self._formulations = await self._formulate(run)
         elif self._asked:
             await self._respond(run)
-        messages = [system(prompts.SUB_QUESTIONS), await question_message(run, self._known())]
-        reply = await run.ask("sub-questions", messages, max_tokens=512, schema=prompts.GRAPH_UPDATE)
+        messages = [system(_PLAN), await question_message(run, self._known())]
+        reply = await run.ask("sub-questions", messages, max_tokens=512, schema=_UPDATE)
         update = read_update(reply.text)
         questions = [] if update is None else self._new(update.get("questions"))
         if is_true((update or {}).get("sufficient")) or (update is not None and not questions and self._nodes):
@@ -130,7 +186,7 @@ class VisionSearchAssistant:
             return await self._published(run, self._wordings, crops, label)
         asked = f"Question: {run.question}"
         replies = await asyncio.gather(
-            *(run.ask("caption", [system(prompts.CAPTION), user(asked, [crop])], max_tokens=128) for crop in crops)
+            *(run.ask("caption", [system(CAPTION), user(asked, [crop])], max_tokens=128) for crop in crops)
         )
         captions = [without_thoughts(reply.text)[:1000] for reply in replies]
         if len(captions) < 2:
@@ -143,7 +199,7 @@ class VisionSearchAssistant:
             *(
                 run.ask(
                     "correlate",
-                    [system(prompts.CORRELATE), user(f"{asked}\nThis region: {caption}\n{rest}", [crop])],
+                    [system(_CORRELATE), user(f"{asked}\nThis region: {caption}\n{rest}", [crop])],
                     max_tokens=128,
                 )
                 for crop, caption, rest in zip(crops, captions, others, strict=True)
@@ -179,7 +235,7 @@ class VisionSearchAssistant:
             if node.parent is not None and node.parent.response:
                 about += f"\nKnown before: {node.parent.response}"
             asked = f"Sub-question: {node.question}\n{about}\n\n{run.results([record])}"
-            reply = await run.ask("respond", [system(prompts.SOLVE), user(asked)], max_tokens=256)
+            reply = await run.ask("respond", [system(SOLVE), user(asked)], max_tokens=256)
             node.response = without_thoughts(reply.text)[:2000]
 
         pairs = zip(self._asked, self._last.calls, strict=False)
@@ -187,7 +243,7 @@ class VisionSearchAssistant:
         self._nodes += self._asked
         self._asked = []
         if any(node.response for node in self._nodes):
-            messages = [system(prompts.KNOWLEDGE), user(f"Question: {run.question}{self._known()}")]
+            messages = [system(_KNOWLEDGE), user(f"Question: {run.question}{self._known()}")]
             reply = await run.ask("knowledge", messages, max_tokens=400)
             self._knowledge.append(without_thoughts(reply.text)[:3000])
 
@@ -202,7 +258,7 @@ class VisionSearchAssistant:
             reply = await run.ask("answer", [message], max_tokens=TOKENS)
             run.verbatim = self._official
             return reply.text if self._official else plain_answer(reply) or "unknown"
-        messages = [system(prompts.COLLABORATE), await question_message(run, self._known())]
+        messages = [system(_COLLABORATE), await question_message(run, self._known())]
         return plain_answer(await run.ask("answer", messages, max_tokens=256)) or "unknown"
 
     def _contexts(self, question: str) -> list[str]:
@@ -287,3 +343,8 @@ def read_update(text: str) -> dict[str, Any] | None:
 
 def _plain(key: str) -> str:
     return re.sub(r"[\s_-]", "", key.lower())
+
+
+VSA = PolicyKind(
+    lambda given: VisionSearchAssistant(given.wordings, official=given.official), PUBLISHED, needs_regions=True
+)

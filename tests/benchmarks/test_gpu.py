@@ -4,11 +4,12 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.device_timer import DeviceTimer
 from benchmarks.full_size import PAPER, TINY, SyntheticIndex, queries
-from benchmarks.gpu import BATCHES, main
+from benchmarks.gpu import BATCHES, idle_time, main, overlap
 
 
 def image_flops(size: int, patch: int, width: int, layers: int, mlp: int, out: int) -> int:
@@ -34,6 +35,15 @@ def test_the_bound_of_a_part_is_its_flops_or_its_bytes() -> None:
     timer.peak_fp8_tflops = 2000
     assert timer.bound([tower | {"fp8_gflop": 12_000}, scan]) == pytest.approx(5 + 7.5 + 2.5)
     assert "16" in BATCHES.split(",")
+
+
+def test_overlap_is_the_share_of_what_was_expected() -> None:
+    assert overlap(np.array([[3, 1, 9], [5, -1, -1]]), np.array([[1, 2, 3], [4, 5, 6]])) == 3 / 6
+
+
+def test_the_time_without_a_kernel_is_per_batch() -> None:
+    kernels = [(8.0, 10.0), (0.0, 2.0), (1.0, 5.0), (4.0, 5.0)]  # the third and fourth run beside others
+    assert idle_time(kernels, batches=2) == {"span_ms": 5, "idle_ms": 1.5, "kernels": 2}
 
 
 def test_every_part_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,21 +55,13 @@ def test_all_parts_on_a_cpu(small_python: Path, tmp_path: Path) -> None:
     assert ended == [
         (1, "versions"),
         (1, "tests"),
-        (1, "embedded profile"),
         (2, "models"),
-        (2, "entity search"),
-        (2, "MaxSim"),
         (3, "training"),
         (3, "trace"),
     ]
     assert [line["machine"]["commit"] for line in lines if "machine" in line] == ["c0ffee"] * 3
     measured = {line["benchmark"] for line in lines if "benchmark" in line}
-    assert measured == {"embedded", "gpu", "search", "maxsim", "train", "trace"}
-    compared = next(line for line in lines if "compared" in line)
-    assert compared["compared"] == ["cpu, float32", "cpu, bfloat16"]
-    assert 0 < compared["largest_difference"]["sim_c"] < 0.02
-    searches = [line for line in lines if line.get("benchmark") == "search"]
-    assert all(line["overlap"] >= 0.9 and line["difference"] < 1e-3 for line in searches)
+    assert measured == {"gpu", "train", "trace"}
 
 
 def python_step(code: str, name: str = "step", needs: float = 0, most: float = 60) -> Step:
@@ -129,9 +121,9 @@ def test_what_does_not_fit_is_skipped_and_said(tmp_path: Path, capsys: pytest.Ca
 
 def test_a_gpu_gets_paper_sizes_and_tries_tiny_ones_first(tmp_path: Path) -> None:
     first, second, third = (steps(number, tmp_path, tmp_path, True, "paper") for number in (1, 2, 3))
-    assert [step.name for step in first[2:]] == [step.name for step in [*second, *third]]
+    assert [step.name for step in first[1:]] == [step.name for step in [*second, *third]]
     assert all("tiny" not in step.command and "--runs" not in step.command for step in [*second, *third])
-    assert [step.name for step in steps(1, tmp_path, tmp_path, False, "tiny")] == ["tests", "embedded profile"]
+    assert [step.name for step in steps(1, tmp_path, tmp_path, False, "tiny")] == ["tests"]
     for some in (first, second, third):
         assert sum(step.needs for step in some) <= 300  # every step can start if none uses its full limit
 

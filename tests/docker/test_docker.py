@@ -8,7 +8,6 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from prometheus_client import Metric
 
 from omgm.__main__ import parser
+from omgm.demo import ARCHIVE
 from omgm.profile import load_profile
 from retriever.image_cache import ImageCache
 from retriever.types import Generation
@@ -196,8 +196,7 @@ def test_the_demo_image_serves() -> None:
     assert (command[0], args.host, args.profile) == ("omgm", "0.0.0.0", "embedded")
     assert str(args.index) == "artifacts/demo/index" and args.overrides == ["serving.examples_dir=artifacts/demo"]
     [data, build] = re.findall(r"^RUN (python .*) && (omgm .*)", stage.replace("\\\n", ""), re.M)[0]
-    assert data.split() == ["python", "-m", "omgm.demo.build", "--out", "artifacts/demo"] and find_spec(
-        "omgm.demo.build"
-    )
+    assert data.split() == ["python", "-m", "zipfile", "--extract", "omgm/demo.zip", "artifacts/demo"]
+    assert ARCHIVE == ROOT / "omgm/demo.zip"
     built = parser().parse_args(shlex.split(build)[1:])
     assert (built.profile, built.out, str(built.kb)) == ("embedded", args.index, "artifacts/demo/kb_wiki.json")

@@ -71,6 +71,6 @@ def test_what_does_not_exist_is_noticed(tmp_path: Path) -> None:
     assert found == [["--lost"], ["nothing"], ["never"]]
     assert unknown("torchrun --nproc-per-node 8 -m omgm train-reranker --lots") == ["--lots"]
     assert unknown("omgm index add --missing") == ["--missing"] and unknown("omgm index away") == ["away"]
-    assert unknown("python -m benchmarks.reader --squad a --absent") == ["--absent"]
+    assert unknown("python -m benchmarks.load --seconds 1 --absent") == ["--absent"]
     with pytest.raises(ValueError, match=r"unknown key 'search\.q'"):
         unknown("omgm ask --set search.q=1")

@@ -15,8 +15,8 @@ DOORS = {
     "serving/app.py": 26_728,
     "training/reranker/train.py": 11_944,
     "evaluation/run.py": 10_032,
-    "indexes/builder/build.py": 24_139,
-    "omgm/api.py": 36_784,
+    "indexes/builder/build.py": 11_200,
+    "omgm/api.py": 12_600,
 }
 """The most lines that a file may pull in, itself included. A bar only goes down.
 

@@ -9,7 +9,15 @@ import pytest
 
 from tests.paths import ROOT
 
-GLOBS = ("*.md", "docs/*.md", "weights/*/*.md", "generators/*/*.md", "omgm/demo/*.md", "docker/*.md", "tests/*/*.md")
+GLOBS = (
+    "*.md",
+    "docs/*.md",
+    "weights/*/*.md",
+    "generators/*/*.md",
+    "pretraining/demo/*.md",
+    "docker/*.md",
+    "tests/*/*.md",
+)
 PAGES = sorted(page for glob in GLOBS for page in ROOT.glob(glob))
 LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
 

@@ -53,9 +53,5 @@ def laid_out(names: Sequence[str], rows: Sequence[Sequence[Any]], orient: str, l
         case "columns":
             pairs = list(zip(map(str, labels), records, strict=True))
             return {name: {label: record[name] for label, record in pairs} for name in names}
-        case "list":  # of `to_dict`
-            return {name: [record[name] for record in records] for name in names}
-    assert orient == "table"
-    fields = [{"name": "index", "type": "integer"}, *({"name": name, "type": "string"} for name in names)]
-    data = [{"index": label, **record} for label, record in zip(labels, records, strict=True)]
-    return {"schema": {"fields": fields, "primaryKey": ["index"], "pandas_version": "1.4.0"}, "data": data}
+    assert orient == "list"  # of `to_dict`
+    return {name: [record[name] for record in records] for name in names}

@@ -15,8 +15,9 @@ from indexes.knowledge.sources import FolderImages
 from indexes.live.articles import article_of
 from indexes.live.editor import Editor
 from indexes.live.index import LiveIndex
+from indexes.store.columns import all_files
 from indexes.store.index import Index
-from indexes.store.manifest import ALL_FILES, REPORT
+from indexes.store.manifest import REPORT
 from retriever.types import ArticleImage, Entity, Section
 from tests.fakes.models import PALETTE, FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.plans import build_index
@@ -124,7 +125,7 @@ def data_of(folder: Path) -> dict[str, bytes]:
     The report is without what is known only when the knowledge base is read: how many words and image files it has,
     and how many images of an entity are beyond `image_keys`.
     """
-    files = {name: data for name, data in contents(folder).items() if name in ALL_FILES or name.startswith("images/")}
+    files = {name: data for name, data in contents(folder).items() if name in all_files() or name.startswith("images/")}
     report = json.loads(files[REPORT])
     report.pop("words")
     report["pictures"].pop("files")

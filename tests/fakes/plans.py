@@ -17,7 +17,12 @@ _SETTINGS, _READING = ({field.name for field in fields(kind)} for kind in (Index
 
 
 def plan(kb: Path, images: Path | None, out: Path, **options: Any) -> BuildPlan:
-    """Returns a plan; `options` are attributes of `BuildPlan`, `IndexDesign` and `KnowledgeBase`."""
+    """Returns a plan; `options` are attributes of `BuildPlan`, `IndexDesign` and `KnowledgeBase`, and `sections`.
+
+    That is the model of the column of sections.
+    """
+    if (sections := options.pop("sections", None)) is not None:
+        options["columns"] = {"sections": sections}
     design = {name: options.pop(name) for name in _SETTINGS & options.keys()}
     reading = {name: options.pop(name) for name in _READING & options.keys()}
     articles = KnowledgeArticles(KnowledgeBase(kb=kb, images=images, **reading))

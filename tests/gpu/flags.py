@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import torch
 
 from indexes.builder.summarizers import ExtractiveSummarizer
 from indexes.store.index import Index
-from omgm.demo.articles import articles
-from omgm.demo.draw import draw
-from omgm.demo.facts import countries, url_of
-from omgm.demo.flags import load_flags
-from omgm.demo.photo import photograph
+from omgm.demo import ARCHIVE
+from retriever.images import load_image
 from retriever.models.bm25 import BM25
 from retriever.models.encoder import ClipEncoder
 from retriever.models.qformer import QFormerFusion
@@ -58,12 +55,12 @@ class Models:
 
 def write_flags(folder: Path) -> None:
     """Writes a knowledge base of eight flags: `kb.json` and `images/flag/<code>.png`."""
-    world = {code: countries()[code] for code in COUNTRIES}
-    entries = {url_of(country): articles()[url_of(country)] for country in world.values()}
+    images = [f"images/flag/{code}.png" for code in COUNTRIES]
+    with ZipFile(ARCHIVE) as demo:
+        demo.extractall(folder, images)
+        articles = json.loads(demo.read("kb_wiki.json"))
+    entries = {url: entry for url, entry in articles.items() if entry["image_urls"][0].endswith(tuple(images))}
     (folder / "kb.json").write_text(json.dumps(entries), encoding="utf-8")
-    (folder / "images/flag").mkdir(parents=True)
-    for code in COUNTRIES:
-        draw(load_flags()[code]).save(folder / "images/flag" / f"{code}.png")
 
 
 def build_flags(folder: Path, models: Models, out: Path, **changes: Any) -> Index:
@@ -83,7 +80,8 @@ def build_flags(folder: Path, models: Models, out: Path, **changes: Any) -> Inde
 def flag_queries(count: int) -> list[Query]:
     """Returns questions about photographs of the flags."""
     asked = ("What is the capital of this country?", "Which languages are spoken here?", "How many people live there?")
-    photographs = [photograph(draw(load_flags()[code]), random.Random(3)) for code in COUNTRIES]
+    with ZipFile(ARCHIVE) as demo:
+        photographs = [load_image(demo.read(f"queries/{code}_0.jpg")) for code in COUNTRIES]
     shown = [(photographs[number % len(photographs)], asked[number % len(asked)]) for number in range(count)]
     return [Query(image, question, str(number)) for number, (image, question) in enumerate(shown)]
 

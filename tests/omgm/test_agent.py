@@ -18,7 +18,7 @@ from omgm.api import OMGM
 from search_agents.budget import Budget
 from search_agents.corpus import Corpus
 from search_agents.model import ChatPlanner
-from search_agents.policies import POLICIES
+from search_agents.policies import policy_names
 from search_agents.records import Source
 from search_agents.regions import Box
 from search_agents.schemas import TrailOut
@@ -204,4 +204,4 @@ def test_the_command_tells_what_is_wrong(
 
 
 def test_every_policy_is_offered() -> None:
-    assert list(POLICIES) == ["auto", "mmsearch-plus", "omnisearch", "mmsearch", "vsa"]
+    assert list(policy_names()) == ["auto", "mmsearch-plus", "omnisearch", "mmsearch", "vsa"]

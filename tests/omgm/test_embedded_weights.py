@@ -11,8 +11,8 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
-from omgm.demo.photo import photograph
 from pretraining.camera import Camera
+from pretraining.demo.photo import photograph
 from pretraining.designs import DesignBatches, paint, random_design
 from pretraining.fusion_batches import random_word
 from pretraining.fusion_model import max_sim, within

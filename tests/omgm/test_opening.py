@@ -12,8 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
+from omgm.kinds.sections import _load
 from omgm.opening import open_retriever
-from omgm.parts import _load_sections, build_encoder
+from omgm.parts import build_encoder
 from omgm.profile import load_profile
 from omgm.served_app import open_service
 from retriever.image_cache import ImageCache, set_content
@@ -74,14 +75,14 @@ def test_an_index_without_vectors_of_sections_compares_words(
         return FakeSections()
 
     monkeypatch.setattr("retriever.models.section_encoder.SectionEncoder.load", load)
-    _load_sections.cache_clear()
+    _load.cache_clear()
     models: dict[str, Any] = {"encoder": FakeEncoder(), "fusion": FakeFusion()}
     kinds = [open_retriever(profile, folder, **models).steps[-1] for folder in (plain, encoded)]
     assert [type(step.reranker) for step in kinds if isinstance(step, SectionRerank)] == [BM25, HybridReranker]
     assert loaded == ["all-MiniLM-L6-v2"]
     [said] = [record.getMessage() for record in caplog.records if "words only" in record.getMessage()]
     assert str(plain) in said and "omgm build-index --profile embedded" in said and "--overwrite" in said
-    _load_sections.cache_clear()
+    _load.cache_clear()
 
 
 def scores(results: list[RetrievalResult]) -> list[tuple[int, float | None, float | None]]:

@@ -51,8 +51,7 @@ def test_the_wheel_holds_all_packages(unpacked: Path) -> None:
         "evaluation/tables/paper.toml",
         "generators/reader/weights.safetensors",
         "retriever/base_models.toml",
-        "omgm/demo/flags.toml",
-        "omgm/demo/countries.csv",
+        "omgm/demo.zip",
     ):
         assert (unpacked / needed).is_file(), needed
 
@@ -77,7 +76,9 @@ def test_the_readme_gets_the_address_of_the_repository() -> None:
 
 def test_works_outside_the_repository(unpacked: Path, tmp_path: Path) -> None:
     code = """
-import omgm.profile, omgm.parts, omgm.demo.build
+from pathlib import Path
+import omgm.profile, omgm.parts, omgm.demo
+omgm.demo.write_demo(Path("demo"))
 profile = omgm.profile.load_profile("embedded")
 print(omgm.profile.__file__, omgm.parts.build_encoder(profile).dimension)
 """
@@ -87,3 +88,4 @@ print(omgm.profile.__file__, omgm.parts.build_encoder(profile).dimension)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[0] == str(unpacked / "omgm" / "profile.py")
     assert int(done.stdout.split()[1]) > 0
+    assert len(list((tmp_path / "demo/images/flag").iterdir())) == 196

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from omgm.demo.flags import load_flags
 from pretraining import encoder_batches, fusion_batches
 from pretraining.camera import Camera
+from pretraining.demo.flags import load_flags
 from pretraining.encoder_batches import EncoderBatches, image_vectors
 from pretraining.fusion_batches import DESIGNS, KNOWN, MADE_UP, SECTIONS, STICKERS, FusionBatches
 from pretraining.train_weights import BatchStream

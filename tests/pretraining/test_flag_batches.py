@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from omgm.demo.describe import describe
-from omgm.demo.facts import countries
-from omgm.demo.flags import load_flags
 from pretraining.camera import Camera
+from pretraining.demo.describe import describe
+from pretraining.demo.facts import countries
+from pretraining.demo.flags import load_flags
 from pretraining.designs import Design
 from pretraining.flag_batches import FlagBatches
 from pretraining.imagined import imagined_world, write_world

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import re
 
-from omgm.demo.draw import draw
-from omgm.demo.flags import parse
 from pretraining.charges import Studio
+from pretraining.demo.draw import draw
+from pretraining.demo.flags import parse
 from pretraining.generate import format_flag, random_flag, similar_flag
 from tests.paths import ROOT
 
-DOCUMENT = ROOT / "omgm" / "demo" / "README.md"
+DOCUMENT = ROOT / "pretraining" / "demo" / "README.md"
 
 
 def test_random_flags_survive_a_round_trip() -> None:

@@ -12,7 +12,7 @@ from chat_models.replies import ChatReply, ToolCall
 from search_agents.budget import Budget
 from search_agents.cache import ResultCache
 from search_agents.engine import Engine
-from search_agents.policies import POLICIES
+from search_agents.policies import policy_of
 from search_agents.policies.auto import Auto
 from search_agents.policies.mmsearch_plus import MMSearchPlus
 from search_agents.records import Observation, Source
@@ -292,7 +292,7 @@ def test_a_huge_page_never_outgrows_the_model(mode: str, letter: str) -> None:
     }
     planner = ScriptedPlanner(replies[mode])  # type: ignore[arg-type]
     engine = Engine(planner, [fake_tool(name, lambda arguments: huge) for name in names], context_tokens=4_096)
-    answer = asyncio.run(engine.run(POLICIES[mode](), "What is it?", image()))
+    answer = asyncio.run(engine.run(policy_of(mode), "What is it?", image()))
     assert answer.answer == "x"
     for asked in planner.asked:
         images = sum(

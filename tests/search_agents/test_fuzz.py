@@ -14,7 +14,7 @@ from search_agents.budget import Budget
 from search_agents.calls import calls_of
 from search_agents.engine import Engine, Policy
 from search_agents.parsing import is_abstention, json_object, without_thoughts
-from search_agents.policies import POLICIES
+from search_agents.policies import policy_names, policy_of
 from search_agents.policies.auto import read_verdict
 from search_agents.policies.omnisearch import read_step
 from search_agents.policies.vsa import read_update
@@ -121,7 +121,7 @@ async def test_a_thousand_malformed_runs() -> None:
     async def one(case: int) -> tuple[bool, int, int]:
         random_ = random.Random(case)
         planner = ScriptedPlanner(lambda text: malformed(random_))
-        policy: Policy = list(POLICIES.values())[case % len(POLICIES)]()
+        policy: Policy = policy_of(policy_names()[case % len(policy_names())])
         budget = Budget(tokens=1_000_000, malformed=8)
         answer = await Engine(planner, given).run(policy, "wave length?", SMALL, boxes=[Box(0, 0, 9, 9)], budget=budget)
         json.dumps(answer.as_dict())

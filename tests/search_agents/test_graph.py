@@ -10,7 +10,7 @@ import pytest
 
 from chat_models.replies import ChatReply
 from search_agents.engine import Engine
-from search_agents.policies import POLICIES
+from search_agents.policies import policy_of
 from search_agents.tools.images import zoom_in
 from search_agents.trail import AgentAnswer
 from tests.fakes.planner import Script, ScriptedPlanner, calling, fake_tool, image
@@ -20,7 +20,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def run(script: Script) -> AgentAnswer:
     engine = Engine(ScriptedPlanner(script), [fake_tool("text_search", cost=0.5), zoom_in()])
-    return asyncio.run(engine.run(POLICIES["mmsearch-plus"](), "What is it?", image()))
+    return asyncio.run(engine.run(policy_of("mmsearch-plus"), "What is it?", image()))
 
 
 def drawn(answer: AgentAnswer, folder: Path) -> ElementTree.Element:

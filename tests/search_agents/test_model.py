@@ -13,11 +13,12 @@ from fastapi.responses import JSONResponse, Response
 from chat_models.chat import ChatClient, ChatError
 from chat_models.messages import Message
 from chat_models.replies import ChatReply, ToolCall, read_reply
-from search_agents import prompts
 from search_agents.context import fitted, tokens_of
 from search_agents.engine import Engine
 from search_agents.model import ChatPlanner
-from search_agents.policies import POLICIES
+from search_agents.policies import policy_of
+from search_agents.policies.auto import INSPECTION
+from search_agents.policies.vsa import CAPTION
 from search_agents.regions import Box
 from search_agents.trail import AgentAnswer
 from tests.fakes.chat_server import FakeChatServer
@@ -47,12 +48,12 @@ def ask(
 
 def test_tool_calls_of_the_api() -> None:
     with ScriptedServer([calling("text_search", '{"queries": ["a"]}')]) as server:
-        reply = ask(server, tools=TOOLS, schema=prompts.INSPECTION)
+        reply = ask(server, tools=TOOLS, schema=INSPECTION)
     assert reply == ChatReply("", (ToolCall("text_search", '{"queries": ["a"]}', "call_0"),), 100, 10)
     [body] = server.bodies
     assert body["tools"][0]["function"]["name"] == "text_search"
     assert body["tools"][0]["function"]["parameters"]["properties"]["queries"]["type"] == "array"
-    assert body["response_format"]["json_schema"]["schema"] == prompts.INSPECTION
+    assert body["response_format"]["json_schema"]["schema"] == INSPECTION
 
 
 def test_a_server_without_tools_is_asked_without_them_from_then_on() -> None:
@@ -72,7 +73,7 @@ SEEN = [
 
 def test_a_schema_that_is_refused_does_not_cost_the_tools() -> None:
     with ScriptedServer(["plain"], refuses=["response_format"]) as server:
-        ask(server, times=2, tools=TOOLS, schema=prompts.INSPECTION)
+        ask(server, times=2, tools=TOOLS, schema=INSPECTION)
     fields = [("tools" in body, "response_format" in body) for body in server.bodies]
     assert fields == [(True, True), (True, False), (True, False)]
 
@@ -167,7 +168,7 @@ class Picky(FakeChatServer):
 )
 def test_a_refused_image_is_that_of_one_request(most: int, message: str, sent: list[int], status: int) -> None:
     with Picky(most, message, status) as server:
-        reply = ask(server, messages=shown(0, 1, 2, 3), tools=TOOLS, schema=prompts.INSPECTION)
+        reply = ask(server, messages=shown(0, 1, 2, 3), tools=TOOLS, schema=INSPECTION)
         again = ask(server, messages=shown(7), tools=TOOLS)
     *asked, last = server.bodies
     assert list(dict.fromkeys(len(images_in(body)) for body in asked)) == sent
@@ -183,7 +184,7 @@ def test_a_bare_refusal_is_forgotten() -> None:
     async def run(url: str) -> list[ChatReply]:
         async with ChatClient(url, "scripted", backoff=0.01) as client:
             planner = ChatPlanner(client)
-            return [await planner.reply(shown(0), 16, TOOLS, prompts.INSPECTION) for _ in range(2)]
+            return [await planner.reply(shown(0), 16, TOOLS, INSPECTION) for _ in range(2)]
 
     class Moody(Picky):
         async def answer(self, request: Request) -> Response:
@@ -246,7 +247,7 @@ def test_a_model_that_reasons_for_long_is_given_more_room() -> None:
     async def run(url: str) -> AgentAnswer:
         async with ChatClient(url, "scripted") as client:
             engine = Engine(ChatPlanner(client), [fake_tool("text_search")])
-            return await engine.run(POLICIES["mmsearch"](), "Who?", None)
+            return await engine.run(policy_of("mmsearch"), "Who?", None)
 
     with ScriptedServer(play, whole=True) as server:
         answer = asyncio.run(run(server.url))
@@ -261,11 +262,11 @@ def test_requests_at_once_are_all_given_more_room() -> None:
     async def run(url: str) -> AgentAnswer:
         async with ChatClient(url, "scripted") as client:
             engine = Engine(ChatPlanner(client), [fake_tool("text_search")])
-            return await engine.run(POLICIES["vsa"](), "Who?", image(), boxes=[Box(0, 0, 8, 8), Box(4, 4, 12, 12)])
+            return await engine.run(policy_of("vsa"), "Who?", image(), boxes=[Box(0, 0, 8, 8), Box(4, 4, 12, 12)])
 
     with ScriptedServer(play, whole=True) as server:
         asyncio.run(run(server.url))
-    captions = [body["max_tokens"] for body in server.bodies if body["messages"][0]["content"] == prompts.CAPTION]
+    captions = [body["max_tokens"] for body in server.bodies if body["messages"][0]["content"] == CAPTION]
     assert len(captions) == 4 and captions.count(4096) == 2
 
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from omgm.parts import build_encoder, build_proposer
+from omgm.parts import build_encoder
 from omgm.profile import load_profile
+from omgm.regions import build_proposer
 from retriever.models.encoder import ClipEncoder
 from retriever.models.feature_map import feature_map
 from retriever.models.grounding import load_grounding
@@ -45,7 +46,8 @@ def test_a_map_is_copied_from_a_device_once() -> None:
     encoder.model.vision_model._fused = None  # its weights would stay on the CPU
     encoder.model.to(DEVICE)
     with UnreadDevice() as device:
-        assert feature_map(encoder)(Image.new("RGB", (64, 48))).shape[:2] == (32, 32)
+        assert encoder.feature_map is not None
+        assert encoder.feature_map(Image.new("RGB", (64, 48))).shape[:2] == (32, 32)
     assert device.reads == 1
 
 
@@ -70,11 +72,7 @@ def test_the_shipped_encoder_finds_a_flag_before_an_even_wall() -> None:
 
 
 def test_an_encoder_without_a_feature_map_is_refused() -> None:
-    class Encoder:
-        model, pixels = object(), PixelPreparation(32)
-
-    with pytest.raises(ValueError, match=r"no feature map to propose regions from; set regions\.model"):
-        feature_map(Encoder())  # type: ignore[arg-type]
+    assert feature_map(object(), PixelPreparation(32)) is None
     with pytest.raises(ValueError, match=r"no feature map to propose regions from; set regions\.model"):
         build_proposer(load_profile("embedded"), FakeEncoder())
 

@@ -21,11 +21,11 @@ from PIL import Image
 from chat_models.chat import ChatClient, ChatError
 from chat_models.messages import Message, image_part
 from chat_models.replies import ChatReply, ToolCall
-from search_agents import prompts
 from search_agents.documents import CHUNK_CHARACTERS, best_chunks, chunks_of
 from search_agents.engine import Engine, Policy
-from search_agents.policies import POLICIES
+from search_agents.policies import policy_names, policy_of
 from search_agents.policies.mmsearch_plus import MMSearchPlus
+from search_agents.policies.mmsearch_stages import WORDINGS
 from search_agents.policies.omnisearch import OmniSearch
 from search_agents.policies.vsa import REGIONS, VisionSearchAssistant
 from search_agents.records import Observation, Source
@@ -94,7 +94,7 @@ def play(policy: Policy, planner: ScriptedPlanner, tools: Sequence[Tool], **give
 
 
 def test_mmsearch_the_example_of_the_prompt_is_a_website_that_exists() -> None:
-    assert re.findall(r"<Website (\d+)>", prompts.MMSEARCH["image_stage2"]) == ["1"]
+    assert re.findall(r"<Website (\d+)>", WORDINGS["image_stage2"]) == ["1"]
 
 
 def test_mmsearch_a_sparse_page_keeps_what_is_on_it() -> None:
@@ -244,9 +244,9 @@ def test_mindsearch_a_question_without_results_is_no_crash() -> None:
 def test_mindsearch_code_in_a_reply_is_never_run(tmp_path: Path) -> None:
     mark = tmp_path / "run"
     code = f"```python\nimport os\nopen({str(mark)!r}, 'w')\n```"
-    for policy in POLICIES.values():
+    for name in policy_names():
         tools = [fake_tool("text_search"), fake_tool("image_search"), fake_tool("open_page"), fake_tool("ask_index")]
-        play(policy(), ScriptedPlanner([code, calling("text_search", code), code]), tools)
+        play(policy_of(name), ScriptedPlanner([code, calling("text_search", code), code]), tools)
     assert not mark.exists()
 
 
@@ -269,11 +269,11 @@ def test_perplexica_a_search_has_a_time_limit() -> None:
     assert limits == [dict.fromkeys(("connect", "read", "write", "pool"), SECONDS)]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", policy_names())
 def test_perplexica_a_failure_ends_the_run_and_is_told(policy: str) -> None:
     """There, nothing is awaited and errors are never sent, so the caller waits forever."""
     tools = [fake_tool("text_search"), fake_tool("image_search"), fake_tool("open_page"), fake_tool("ask_index")]
-    answer = play(POLICIES[policy](), ScriptedPlanner([ChatError("out of memory", "http://model", 500)]), tools)
+    answer = play(policy_of(policy), ScriptedPlanner([ChatError("out of memory", "http://model", 500)]), tools)
     assert answer.abstained and answer.stopped == "the model failed"
     assert str(answer.failure) == "http://model: out of memory"
 

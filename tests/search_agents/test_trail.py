@@ -12,7 +12,7 @@ from PIL import Image
 
 from chat_models.chat import ChatError
 from search_agents.engine import Engine
-from search_agents.policies import POLICIES
+from search_agents.policies import policy_of
 from search_agents.tools.images import rotate, zoom_in
 from search_agents.trail import AgentAnswer
 from tests.fakes.planner import Script, ScriptedPlanner, calling, fake_tool, image
@@ -25,7 +25,7 @@ def run(script: Script) -> tuple[AgentAnswer, Steps]:
     """Returns a run's answer and the steps that it reported."""
     steps: Steps = []
     engine = Engine(ScriptedPlanner(script), [fake_tool("text_search"), zoom_in(), rotate()])
-    policy = POLICIES["mmsearch-plus"]()
+    policy = policy_of("mmsearch-plus")
     answer = asyncio.run(
         engine.run(policy, "What is it?", image(), watch=lambda name, step: steps.append((name, step)))
     )

@@ -136,7 +136,7 @@ def test_data_uri_limit_comes_before_decoding() -> None:
 
 
 def test_the_memory_of_large_images_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """CPU time shows whether something large was decoded; `make bench-hostile` measures memory."""
+    """CPU time shows whether something large was decoded; `make test-hostile` measures memory."""
     given: list[None] = []
     monkeypatch.setattr(images, "_give_back_memory", lambda: given.append(None))
     monkeypatch.setattr(images, "_LARGE_S", 3600.0)

@@ -163,7 +163,7 @@ class SectionBatches:
 
 def windows_of(index: Index, article: AskedArticle) -> tuple[Tensor, Tensor]:
     """Returns the normalized windows of an article, float32 [W, D], and the section of each, int64 [W]."""
-    encoded = index.encoded_sections(article.row)
+    encoded = index.column("sections", article.row)
     assert encoded is not None  # checked before training
-    vectors = torch.nn.functional.normalize(torch.from_numpy(encoded.vectors.astype(np.float32)), dim=1)
-    return vectors, torch.from_numpy(encoded.sections)
+    vectors = torch.nn.functional.normalize(torch.from_numpy(encoded.values.astype(np.float32)), dim=1)
+    return vectors, torch.from_numpy(encoded.parts)

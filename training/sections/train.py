@@ -113,8 +113,8 @@ def train_sections(
     """
     encoder = SectionEncoder.load(model, config.device)
     base, earlier = base_and_matrices(model)
-    opened = Index.open(index, sections=encoder)
-    if opened.manifest.inputs.sections is None:
+    opened = Index.open(index, columns={"sections": encoder})
+    if "sections" not in opened.manifest.inputs.columns:
         raise ValueError(
             f"{index}: was built without vectors of sections; build it again: omgm build-index --overwrite"
         )

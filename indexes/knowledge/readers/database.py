@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -105,8 +105,7 @@ class _Database:
             for column, (other, _) in table.references.items():
                 if self.is_part(table) and other != table.name:
                     self._parts[other].append((table, column))
-        self._by_key = lru_cache(maxsize=None)(self._keyed)
-        self._by_reference = lru_cache(maxsize=None)(self._referring)
+        self._rows_by = lru_cache(maxsize=None)(self._indexed)
 
     def _table(self, name: str, has_rowid: bool) -> _Table:
         columns = self._connection.execute("SELECT name, pk FROM pragma_table_info(?)", (name,)).fetchall()
@@ -130,12 +129,11 @@ class _Database:
     def rows(self, table: _Table) -> Iterator[tuple[str, Row]]:
         """Yields the rows of a table with their keys, each with those that belong to it."""
         for row in self._plain(table):
-            key = row.get(table.key)
-            joined = self._joined(table, row)
+            key, joined = row.get(table.key), self._joined(table, row)
             for part, column in self._parts[table.name]:
                 to = part.references[column][1] or table.key
-                if rows := self._by_reference(part.name, column).get(row.get(to)):
-                    joined[part.name] = rows
+                if rows := self._rows_by(part.name, column).get(row.get(to)):
+                    joined[part.name] = [self._joined(part, inner, without=column) for inner in rows]
             yield "" if key is None else str(key), joined
 
     def _joined(self, table: _Table, row: Row, without: str = "") -> Row:
@@ -144,31 +142,27 @@ class _Database:
         for column, value in row.items():
             other, to = table.references.get(column, ("", ""))
             if other in self.tables and value is not None and column != without:
-                target = self._by_key(other, to or self.tables[other].key).get(value)
+                (target,) = self._rows_by(other, to or self.tables[other].key).get(value, [None])[:1]
                 name = re.sub(r"_?id$", "", column, flags=re.IGNORECASE) or column
                 joined[name if name not in row and target else column] = target or value
             elif column != without:
                 joined[column] = value
         return joined
 
-    def _keyed(self, name: str, column: str) -> dict[Any, Row]:
+    def _indexed(self, name: str, column: str) -> Mapping[Any, list[Row]]:
+        """Returns the rows of a table by the values of a column."""
         self.used.add(name)
-        return {row.get(column): row for row in self._plain(self.tables[name])}
-
-    def _referring(self, name: str, column: str) -> dict[Any, list[Row]]:
-        self.used.add(name)
-        table, rows = self.tables[name], defaultdict[Any, list[Row]](list)
-        for row in self._plain(table):
-            rows[row.get(column)].append(self._joined(table, row, without=column))
+        rows = defaultdict[Any, list[Row]](list)
+        for row in self._plain(self.tables[name]):
+            rows[row.get(column)].append(row)
         return rows
 
     def _plain(self, table: _Table) -> Iterator[Row]:
         """Yields the rows of a table; images in it are named, other bytes are left out."""
-        begins = (f"CASE typeof({_q(one)}) WHEN 'blob' THEN substr({_q(one)}, 1, {_HEAD}) ELSE {_q(one)} END"
-                  for one in table.columns)  # fmt: skip
+        start = f"CASE typeof(%s) WHEN 'blob' THEN substr(%s, 1, {_HEAD}) ELSE %s END"
+        columns = ", ".join(start.replace("%s", _q(column)) for column in table.columns)
         place = "rowid" if table.has_rowid else "NULL"
-        cursor = self._connection.execute(f"SELECT {place}, {', '.join(begins)} FROM {_q(table.name)}")
-        for rowid, *values in cursor:
+        for rowid, *values in self._connection.execute(f"SELECT {place}, {columns} FROM {_q(table.name)}"):
             row = dict(zip(table.columns, values, strict=True))
             for column, value in row.items():
                 if isinstance(value, bytes):

@@ -16,19 +16,16 @@ from indexes.decoding import PACKED, begins_with, decoded, not_utf8, opened, ope
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers import rows as common
+from indexes.knowledge.readers.rows import Row
 from indexes.knowledge.understanding.fields import GUESSES, field_of, looks_like_image
 from indexes.labeled_values import kind
 from indexes.yaml_values import yaml_value
-
-Row = Mapping[str, Any]
 
 _LARGE = 1 << 24
 """Bytes of a file from which it is read as a stream; in a compressed file, each counts as ten."""
 _SAMPLE = 50
 _DEEPEST = 3
-_SHORT = 60  # characters of a text that may be a name
 _FEWEST = 5  # plain members of an object that is a row without a usual title
-_NAME_WORDS = 4  # most words in a name; longer text is a description
 _OTHERS = "objects in other lists"
 _REST = "values outside of the list"
 
@@ -40,18 +37,15 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
     object itself. What else it holds follows in documents of its own. The only row of a file among others has the
     file's path as its id; the member of an object has its key.
     """
-    entries, first = _entries(file, folder), list[Entry]()
+    entries = _entries(file, folder)
     if not folder.is_alone and not _is_lines(file):
-        rows = 0
-        for entry in entries:
-            first.append(entry)
-            rows += isinstance(entry[1], ValueError) or (isinstance(entry[1], Document) and bool(entry[1].values))
-            if rows > 1:
-                break
-        row = first[0][1] if first else None
-        if rows == 1 and isinstance(row, Document) and row.values and not row.id:
-            first[0] = str(file), replace(row, id=common.id_of(file, folder))
-    yield from chain(first, entries)
+        first = list(islice(entries, 2))
+        others = [row for _, row in first[1:] if not isinstance(row, Document) or row.values]
+        match first:
+            case [(_, Document(values=values, id="") as row), *_] if values and not others:
+                first[0] = str(file), replace(row, id=common.id_of(file, folder))
+        yield from first
+    yield from entries
 
 
 def _entries(file: Path, folder: Folder) -> Iterator[Entry]:
@@ -64,7 +58,7 @@ def _entries(file: Path, folder: Folder) -> Iterator[Entry]:
         is_value, following = json_streams.first_line(file)
         in_parts = not is_value and following[:1] in (b'"', b"}")  # values of several lines each
         parts = ((f"{file}: value {number}", row) for number, row in json_streams.read_values(file))
-        yield from _documents(common.of_lists(parts if in_parts else _in_lines(file)))
+        yield from _documents(parts if in_parts else _in_lines(file))
     elif json_streams.starts_with(file, "["):
         yield from _of_list(json_streams.read_items(file), file, folder)
     else:
@@ -98,12 +92,11 @@ def _value_of(file: Path, folder: Folder) -> Any:
 def _of_list(items: Iterable[tuple[int, Any]], file: Path, folder: Folder) -> Iterator[Entry]:
     items = iter(items)
     first = list(islice(items, 1))
-    if first and not isinstance(first[0][1], Mapping | list):
-        yield common.no_rows(
-            [item for _, item in chain(first, items)], file, folder, "a list of values, not of objects"
-        )
+    if first and not isinstance(first[0][1], Mapping):
+        values = [item for _, item in chain(first, items)]
+        yield common.no_rows(values, file, folder, "a list of values, not of objects")
     else:
-        yield from _documents(common.of_lists((f"{file}: item {number}", item) for number, item in chain(first, items)))
+        yield from _documents((f"{file}: item {number}", item) for number, item in chain(first, items))
 
 
 def _in_lines(file: Path) -> Iterator[tuple[str, Any]]:
@@ -121,28 +114,14 @@ def _in_lines(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _streamed(file: Path, folder: Folder) -> Iterator[Entry]:
-    """Yields the rows of a large object: its members if the first two are alike, or else its longest list.
-
-    Holds the object in memory only if it is of texts or a data frame, or if the list is in another object.
-    """
-    first = {key: value for key, number, value in islice(json_streams.read_parts(file), 2) if number == 0}
+    """Yields the rows of a large object; it is held in memory unless it is one of rows, of which the first two tell."""
+    first = dict(islice(json_streams.read_members(file), 2))
     members = [value for value in first.values() if isinstance(value, Mapping)]
     are_alike = len(members) == len(first) == 2 and not common.are_columns(first)
     if are_alike and (members[0].keys() & members[1].keys() or not any(any(_lists(row)) for row in members)):
         yield from _of_members(json_streams.read_members(file), file)
-        return
-    lengths = Counter(
-        key for key, number, item in json_streams.read_parts(file) if number and isinstance(item, Mapping)
-    )
-    longest = max(lengths, key=lengths.__getitem__, default="")
-    if not longest or "schema" in first or lengths[longest] < _SAMPLE:
+    else:
         yield from _of_object(dict(json_streams.read_members(file)), file, folder)
-        return
-    for key, number, value in json_streams.read_parts(file):
-        if key == longest:
-            yield from _documents([(f"{file}: item {number}", value)])
-        else:
-            yield f"{file}: {key}", common.outside(common.words_within(value), _OTHERS if number else _REST)
 
 
 def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
@@ -153,8 +132,7 @@ def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
     has_siblings = _has_siblings(value, file, folder)
     is_row = has_siblings and (_may_be_titled(value) or plain >= _FEWEST)
     if not is_row and (rows := common.rows_in(value)) is not None:
-        numbered = ((f"{file}: row {number}", row) for number, row in enumerate(rows, start=1))
-        yield from _documents(common.of_lists(numbered))
+        yield from ((f"{file}: row {number}", Document(values=row)) for number, row in enumerate(rows, start=1))
     elif not is_row and not _are_entries(value) and (lists := list(_lists(value))):
         longest = max(lists, key=lambda rows: (_are_titled(rows[2]), len(rows[2])))
         yield from ((f"{file}: item {number}", row) for number, row in enumerate(longest[2], start=1))
@@ -167,8 +145,6 @@ def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
         yield from _of_members(value.items(), file)
     elif has_siblings or _may_be_titled(value):
         yield str(file), Document(values=value, id=common.id_of(file, folder))
-    elif folder.is_alone and len(value) > 1 and all(isinstance(text, str) for text in value.values()):
-        yield from _of_texts(value, file)
     else:
         yield common.no_rows(value, file, folder, "holds no list of objects, nor an object with a title")
 
@@ -190,15 +166,6 @@ def _has_siblings(value: Row, file: Path, folder: Folder) -> bool:
         if isinstance(beside, Mapping) and 2 * len(value.keys() & beside.keys()) >= len(value.keys() | beside.keys()):
             return True
     return False
-
-
-def _of_texts(value: Mapping[str, str], file: Path) -> Iterator[Entry]:
-    """Yields the rows of an object of texts, which are either names with codes as keys, or explanations of the keys."""
-    are_names = sum(len(text.split()) <= _NAME_WORDS for text in value.values()) > len(value) / 2
-    for key, text in value.items():
-        title = PurePosixPath(key).stem if looks_like_image(key) else key
-        row = {"title": text} if are_names else {"title": title, "text": text}
-        yield f"{file}: entry {key!r}", Document(values=row, id=key)
 
 
 def _lists(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any, list[Document]]]:
@@ -253,25 +220,18 @@ def _of_members(members: Iterable[tuple[str, Any]], file: Path) -> Iterator[Entr
 
 
 def _keyed(key: str, value: Row) -> Document:
-    """Returns the member of an object as a row, with its key as its id, and as its title if it lacks one.
-
-    The name of an image is no title of a row with other short texts.
-    """
-    title = "" if common.is_titled(value) else key
-    if title and looks_like_image(key):
-        short = (text for text in value.values() if isinstance(text, str) and 0 < len(text) <= _SHORT)
-        title = "" if any(not looks_like_image(text) for text in short) else PurePosixPath(key).stem
-    return Document(values=value, id=key, title=title)
+    """Returns the member of an object as a row, with its key as its id, and as its title if it lacks one."""
+    title = PurePosixPath(key).stem if looks_like_image(key) else key
+    return Document(values=value, id=key, title="" if common.is_titled(value) else title)
 
 
 def _documents(rows: Iterable[tuple[str, Any]]) -> Iterator[Entry]:
     for where, row in rows:
         if isinstance(row, Mapping):
             yield where, Document(values=row)
-        elif isinstance(row, ValueError):
-            yield where, row
         else:
-            yield where, ValueError(f"{where}: expected an object, but found {kind(row)}")
+            error = ValueError(f"{where}: expected an object, but found {kind(row)}")
+            yield where, row if isinstance(row, ValueError) else error
 
 
 _SUFFIXES = (".json", ".jsonl", ".ndjson", ".geojson", ".yml", ".yaml")

@@ -91,20 +91,12 @@ def _parser(has_components: bool) -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": True, "maxNesting": _DEEPEST}).enable(["table", "strikethrough"])
     parser.disable("code")  # indented lines, which authors indent as lists, HTML and components are, not as code
     # their packages may be missing on machines that read no notes
-    from indexes.knowledge.readers.dialects import (
-        components,
-        directives,
-        embeds,
-        html_blocks,
-        obsidian,
-        pandoc,
-        templates,
-    )
+    from indexes.knowledge.readers.dialects import blocks, notes, templates
 
-    # in the order in which their rules rewrite a text
-    for dialect in (embeds, obsidian, components, templates, html_blocks, directives, pandoc):
-        if dialect is not components or has_components:
-            parser.use(dialect.plugin)
+    parser.use(notes.plugin)  # in the order in which their rules rewrite a text
+    if has_components:
+        parser.use(templates.components_plugin)
+    parser.use(templates.plugin).use(blocks.plugin)
     parser.normalizeLink = lambda url: url  # type: ignore[method-assign]  # targets are file names, not to be encoded
     parser.validateLink = lambda url: True  # type: ignore[method-assign]  # nothing is opened
     return parser

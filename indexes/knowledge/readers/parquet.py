@@ -1,11 +1,11 @@
-"""Parquet files with one row per entity, and images in their columns."""
+"""Parquet files with one row per entity, and images in their columns; and the rows of any of Arrow's tables."""
 
 from __future__ import annotations
 
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -17,41 +17,52 @@ from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
 from indexes.knowledge.readers.rows import is_image, json_value, outside
 
-_BATCH = 256
+BATCH = 256  # rows that are held in memory
 _IMAGE_NAME = re.compile("image|img|photo|picture|thumb", re.IGNORECASE)
 
 
 def _read(file: Path, folder: Folder) -> Iterator[Entry]:
-    """Yields the rows of a file with their places, holding one batch in memory.
-
-    Images in the file are named `embedded:FILE#COLUMN/ROW`, with rows counted from 0.
+    """Yields the rows of a file with their places.
 
     Raises:
         ValueError: pyarrow is not installed, or the file is damaged.
     """
     pyarrow, parquet = optional("pyarrow", "parquet"), optional("pyarrow.parquet", "parquet")
-    number, name = 0, f"embedded:{file.relative_to(folder.root).as_posix()}"
+    number = 0
     try:
         with parquet.ParquetFile(file) as content:
-            schema = content.schema_arrow
+            schema, batches = content.schema_arrow, content.iter_batches(batch_size=BATCH)
             images = [column.name for column in schema if holds_images(column, _first(content, column))]
-            others = [column.name for column in schema if _is_bytes(column.type) and column.name not in images]
-            labels = _labels(schema.metadata or {})
-            maps = [column.name for column in schema if pyarrow.types.is_map(column.type)]
-            for batch in content.iter_batches(batch_size=_BATCH):
-                names = {column: image_names(batch.column(column), f"{name}#{column}", number) for column in images}
-                for place, row in enumerate(batch.drop_columns([*images, *others]).to_pylist()):
-                    row |= {column: names[column][place] for column in images}
-                    row |= {column: dict(row[column]) for column in maps if row[column]}
-                    row |= {column: words.get(row.get(column), row.get(column)) for column, words in labels.items()}
-                    number += 1
-                    yield f"{file}: row {number}", Document(values=json_value(row))
-            if others:
+            for number, document in enumerate(documents_in(batches, schema, images, file, folder), start=1):
+                yield f"{file}: row {number}", document
+            if others := [column.name for column in schema if _is_bytes(column.type) and column.name not in images]:
                 yield str(file), outside(" ".join(others), "columns of bytes that are no images")
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:  # such as dates after the year 9999
         if isinstance(error, FileNotFoundError):
             raise
         raise ValueError(f"{file}: after row {number}: damaged, or not a Parquet file ({error})") from error
+
+
+def documents_in(
+    batches: Iterable[Any], schema: Any, images: list[str], file: Path, folder: Folder
+) -> Iterator[Document]:
+    """Yields the rows of batches of Arrow, without bytes.
+
+    Images in these columns are named `embedded:FILE#COLUMN/ROW`, with rows counted from 0, or by the path of one that
+    is elsewhere; labels have the names that the hub's metadata declares.
+    """
+    types, name = optional("pyarrow", "parquet").types, f"embedded:{file.relative_to(folder.root).as_posix()}"
+    left_out = [column.name for column in schema if column.name in images or _is_bytes(column.type)]
+    labels, maps = _labels(schema.metadata or {}), [column.name for column in schema if types.is_map(column.type)]
+    start = 0
+    for batch in batches:
+        names = {column: _image_names(batch.column(column), f"{name}#{column}", start) for column in images}
+        for place, row in enumerate(batch.drop_columns(left_out).to_pylist() or [{} for _ in range(len(batch))]):
+            row |= {column: names[column][place] for column in images}
+            row |= {column: dict(row[column]) for column in maps if row[column]}
+            row |= {column: words.get(row.get(column), row.get(column)) for column, words in labels.items()}
+            yield Document(values=json_value(row))
+        start += len(batch)
 
 
 def _first(content: Any, column: Any) -> Any:
@@ -74,8 +85,8 @@ def _labels(metadata: Mapping[bytes, bytes]) -> dict[str, dict[int, str]]:
     return {name: dict(enumerate(words)) for name, words in named.items() if isinstance(words, list)}
 
 
-def image_names(values: Any, column: str, start: int) -> list[str | None]:
-    """Returns the name of each image in an array whose first row is `start`, or the path of one that is elsewhere."""
+def _image_names(values: Any, column: str, start: int) -> list[str | None]:
+    values = values.combine_chunks() if hasattr(values, "combine_chunks") else values  # of a table, not of a batch
     packed = _has_path(values.type)
     inside = (values.field("bytes") if packed else values).is_valid().to_pylist()
     paths = values.field("path").to_pylist() if packed else [None] * len(inside)

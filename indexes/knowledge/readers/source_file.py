@@ -5,14 +5,14 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 from indexes.extras import optional
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
-from indexes.knowledge.readers.parquet import content_of, holds_images, image_names
+from indexes.knowledge.readers.parquet import BATCH, content_of, documents_in, holds_images
 from indexes.knowledge.readers.rows import json_value
 from indexes.knowledge.understanding.fields import GUESSES
 from indexes.labeled_values import parse_names
@@ -23,9 +23,6 @@ HELP = (
 )
 _KEYS = {"query": (("url", "query"), ("map",)), "dataset": (("dataset",), ("config", "split", "revision", "map"))}
 """Keys of each kind of file, required ones first."""
-_BATCH = 256
-_FILES = {".parquet": "parquet", ".arrow": "arrow", ".jsonl": "json", ".json": "json", ".csv": "csv"}
-"""Builders of the library for single files."""
 
 
 def describes(start: bytes, kind: str) -> bool:
@@ -91,7 +88,7 @@ def _query(file: Path) -> Iterator[Iterator[dict[str, Any]]]:
     except ImportError as error:
         raise ValueError(f"{file}: url: the driver is not installed: pip install {error.name}") from error
     try:
-        with engine.connect().execution_options(stream_results=True, yield_per=_BATCH) as connection:
+        with engine.connect().execution_options(stream_results=True, yield_per=BATCH) as connection:
             yield (dict(row) for row in connection.execute(alchemy.text(settings["query"])).mappings())
     except alchemy.exc.SQLAlchemyError as error:
         message = str(getattr(error, "orig", None) or error).splitlines()[0]
@@ -103,21 +100,17 @@ def _query(file: Path) -> Iterator[Iterator[dict[str, Any]]]:
 def _read(file: Path, folder: Folder) -> Iterator[Entry]:
     """Yields the rows of the data set that a TOML file names, with their places.
 
-    Images are named `embedded:FILE#COLUMN/ROW`, with rows counted from 0; class labels have their names.
-
     Raises:
         ValueError: datasets is not installed, or the data set cannot be loaded.
     """
-    (data, images), name = _opened(file, file.read_bytes()), f"embedded:{file.relative_to(folder.root).as_posix()}"
-    labels = {column: kind for column, kind in data.features.items() if hasattr(kind, "int2str")}
-    plain, pictures = data.remove_columns(images), data.select_columns(images).with_format("arrow")
-    for number in range(len(data)):
-        row = dict(plain[number]) if plain.column_names else {}
-        row |= {column: label.int2str(row[column]) for column, label in labels.items() if row[column] is not None}
-        for column in images:
-            values = pictures[number].column(column).combine_chunks()
-            (row[column],) = image_names(values, f"{name}#{column}", number)
-        yield f"{file}: row {number + 1}", Document(values=json_value(row))
+    data, schema = _opened(file, file.read_bytes())
+    images = list(filter(partial(_is_image_column, schema), schema.names))
+    for number, document in enumerate(documents_in(data.iter(BATCH), schema, images, file, folder), start=1):
+        yield f"{file}: row {number}", document
+
+
+def _is_image_column(schema: Any, name: str) -> bool:
+    return name in schema.names and holds_images(schema.field(name))
 
 
 def image_bytes(file: Path, name: str) -> bytes | None:
@@ -128,48 +121,33 @@ def image_bytes(file: Path, name: str) -> bytes | None:
         OSError: The image is in a file that cannot be read.
     """
     column, _, row = name.rpartition("/")
-    data, images = _opened(file, file.read_bytes())
-    if column not in images or not row.isdecimal() or int(row) >= len(data):
+    data, schema = _opened(file, file.read_bytes())
+    if not _is_image_column(schema, column) or not row.isdecimal() or int(row) >= len(data):
         return None
-    return content_of(data[int(row)][column])
+    return content_of(data[int(row)].column(column)[0].as_py())
 
 
 @lru_cache(maxsize=1)
-def _opened(file: Path, content: bytes) -> tuple[Any, list[str]]:
-    """Returns a data set whose images are not decoded, and the columns that contain them."""
-    datasets, data = optional("datasets", "hf"), _loaded(file)
-    images = [column for column, kind in data.features.items() if isinstance(kind, datasets.Image)]
-    for column in images:
-        data = data.cast_column(column, datasets.Image(decode=False))
-    images += [
-        one for one in data.features if one not in images and holds_images(data.features.arrow_schema.field(one))
-    ]
-    return data, images
-
-
-def _loaded(file: Path) -> Any:
-    """Returns the data set that a TOML file names: saved in a folder, in files of a folder, in one file, or on the hub.
+def _opened(file: Path, content: bytes) -> tuple[Any, Any]:
+    """Returns the data set that a TOML file names, saved in a folder, in files, or on the hub, and its schema.
 
     Raises:
         ValueError: It cannot be loaded.
     """
     settings, datasets = settings_in(file), optional("datasets", "hf")
-    name, path = settings["dataset"], file.parent / settings["dataset"]
-    builder = _FILES.get(path.suffix.lower()) if path.is_file() else None
-    if path.is_file() and builder is None:
-        known = ", ".join(f"*{suffix}" for suffix in _FILES)
-        raise ValueError(f"{file}: dataset {name!r} is a file; only {known} are read so, pass others as they are")
-    split = settings.get("split", "train")
+    name, path, split = settings["dataset"], file.parent / settings["dataset"], settings.get("split", "train")
     try:
         if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
             data = datasets.load_from_disk(str(path))
-            return data[split] if isinstance(data, dict) else data
-        options = {"split": split, "revision": settings.get("revision")}
-        if builder is not None:
-            return datasets.load_dataset(builder, data_files={split: str(path)}, **options)
-        return datasets.load_dataset(str(path) if path.is_dir() else name, settings.get("config"), **options)
+            data = data[split] if isinstance(data, dict) else data
+        else:
+            inner = {split: path.name} if path.is_file() else None  # whose format the library tells by its name
+            source = str(path.parent if inner else path) if path.exists() else name
+            options = {"data_files": inner, "split": split, "revision": settings.get("revision")}
+            data = datasets.load_dataset(source, settings.get("config"), **options)
     except Exception as error:  # the library raises errors of a dozen others
         raise ValueError(f"{file}: dataset {name!r} cannot be loaded: {type(error).__name__}: {error}") from error
+    return data.with_format("arrow"), data.features.arrow_schema  # whose images are not decoded
 
 
 HUGGINGFACE = Reader("huggingface", (".toml",), lambda file, start: describes(start, "dataset"), _read, of_rows=True)

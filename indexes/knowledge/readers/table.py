@@ -8,14 +8,14 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice, tee
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, cast
 
 from indexes.decoding import encoding_in, encoding_of, not_utf8, opened, plain_name
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
-from indexes.knowledge.readers.rows import is_usual, labeled, outside
+from indexes.knowledge.readers.rows import count_rows, is_titled, is_usual, outside
 from retriever.wording import counted
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,6 @@ _OTHER_SUFFIXES = (".txt", ".tab", ".dat")  # of tables and of texts
 _DELIMITERS = ",;\t|"
 _FEWEST = {"|": 1, ";": 1, ",": 2}
 """Separators of columns, each with its fewest per line of a table with another extension; prose has commas, too."""
-_DELIMITER_LINE = re.compile(r'"?sep=(.)"?\s*')  # a line above the header with which Excel names the delimiter
 _UNNAMED = re.compile(r"Unnamed: \d+(?:\.\d+)?")  # names that pandas gives to columns without one
 _MEMBER = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")  # the name of a column for a member of an object
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060]")
@@ -62,7 +61,7 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
             first = list(islice(lines, _ABOVE))
             above, delimiter = _above_header(first, file)
             for number, line in enumerate(first[:above], start=1):
-                if (words := line.strip(_BLANK)) and not _DELIMITER_LINE.fullmatch(line):
+                if words := line.strip(_BLANK):
                     yield f"{file}: line {number}", outside(words, "lines above a table's header")
             table = csv.reader(chain(first[above:], lines), delimiter=delimiter, strict=True)
             columns = _columns(next(table))
@@ -82,26 +81,27 @@ def _above_header(lines: Sequence[str], file: Path) -> tuple[int, str]:
 
     Those may be blank, or titles or comments, which are one value above lines of several.
     """
-    delimiter = ""
     for number, line in enumerate(lines):
-        names = [name.strip() for name in _split(line, delimiter) if name.strip()]
-        if match := _DELIMITER_LINE.fullmatch(line):
-            delimiter = match[1]
-        elif len(names) == 1 and not is_usual(names[0]) and _are_wider(lines[number + 1 :], delimiter):
+        names = [name.strip() for name in _split(line) if name.strip()]
+        if len(names) == 1 and not is_usual(names[0]) and _are_wider(lines[number + 1 :]):
             continue
-        elif names:
-            return number, delimiter or max(_DELIMITERS, key=line.count)
+        if names:
+            return number, _delimiter(line)
     raise ValueError(f"{file}: has no header; its first line must name the columns")
 
 
-def _are_wider(lines: Sequence[str], delimiter: str) -> bool:
+def _are_wider(lines: Sequence[str]) -> bool:
     """Returns whether the next lines have several values each, as many in all of them."""
-    widths = {len(_split(line, delimiter)) for line in lines[:_BELOW] if line.strip(_BLANK)}
+    widths = {len(_split(line)) for line in lines[:_BELOW] if line.strip(_BLANK)}
     return len(widths) == 1 and max(widths) > 1
 
 
-def _split(line: str, delimiter: str) -> list[str]:
-    return next(csv.reader([line], delimiter=delimiter or max(_DELIMITERS, key=line.count)), [])
+def _split(line: str) -> list[str]:
+    return next(csv.reader([line], delimiter=_delimiter(line)), [])
+
+
+def _delimiter(line: str) -> str:
+    return max(_DELIMITERS, key=line.count)
 
 
 def _columns(names: list[str]) -> list[str]:
@@ -161,10 +161,18 @@ def _nested(rows: Iterator[tuple[str, Any]], columns: list[str]) -> Iterator[tup
 
 
 def _labeled(rows: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yields rows whose first column has no name: the labels of the rows of a data frame."""
-    places, rows = tee(rows)
-    pairs = ((row.pop("", None), row) if isinstance(row, dict) else (None, row) for _, row in rows)
-    yield from ((where, row) for (where, _), row in zip(places, labeled(pairs), strict=True))
+    """Yields rows whose first column has no name: labels of rows, which are ids, or names if there is no title.
+
+    Labels that count rows are left out.
+    """
+    first = list(islice(rows, 2))
+    objects = [row for _, row in first if isinstance(row, dict)]
+    name = "" if count_rows([row[""] for row in objects]) else "id" if any(map(is_titled, objects)) else "name"
+    for where, row in chain(first, rows):
+        if isinstance(row, dict):
+            label = row.pop("")
+            row = {name: label, **row} if name and label else row
+        yield where, row
 
 
 TABLE = Reader("csv", (*SUFFIXES, *_OTHER_SUFFIXES), _recognizes, _read, of_rows=True)

@@ -35,9 +35,8 @@ _REFERENCES = "footnote marks and references"
 _REFERENCE = re.compile(r"<ref\b[^<>]*/>|<ref\b.*?</ref\s*>", re.IGNORECASE | re.DOTALL)
 """References; the parser misses those that are nested in other markup or malformed."""
 _NAVIGATION = re.compile(r".*(?:navbox|sidebar|\btoc\b|metadata|noprint|mbox)")
-_KEPT = frozenset(
-    "table caption tr td th thead tbody ul ol li dl dt dd pre sup sub div center p blockquote br hr".split()
-)
+_KEPT = frozenset({"table", "caption", "tr", "td", "th", "thead", "tbody", "ul", "ol", "li", "dl", "dt", "dd", "pre"})
+_KEPT |= {"sup", "sub", "div", "center", "p", "blockquote", "br", "hr"}
 """Tags that are not the same as their content."""
 _UNSEEN = frozenset({"style", "templatestyles", "section", "includeonly", "noinclude", "references"})
 _EMPHASIS = re.compile(r"(?:'{5}|'{2,3})(?!')")  # emphasis marks; the first of four apostrophes is an apostrophe
@@ -48,7 +47,7 @@ _EMPTY = re.compile(r"[ \t]*\([\s,;:]*\)|(?<=\()[\s,;:]+|[,;]\s*(?=[,;)])|__[A-Z
 _SIGNS = {"snd": " \u2013 ", "spaced ndash": " \u2013 ", "ndash": "\u2013", "mdash": "\u2014", "nbsp": " ", "!": "|"}
 _SIGNS |= {"=": "=", "·": " · ", "dot": " · "}
 _BEFORE = {"circa": "c. ", "c.": "c. ", "as of": "As of ", "usd": "US$", "us$": "US$", "€": "€", "£": "£"}
-_FIRST = re.compile(r"nowrap|nobr|small(?:er)?|big|abbr|tooltip|flag(?:u|country)?|ill|interlanguage link|marriage|nihongo")
+_FIRST = re.compile(r"nowrap|nobr|small(?:er)?|big|abbr|tooltip|flag(?:u|country)?|ill|interlanguage link|marriage")
 _LAST = re.compile(r"lang|langx|lang-[a-z-]+|transl\w*|script|font ?color|colou?r")
 _LISTS = re.compile(
     r"ubl|(?:unbulleted|bulleted|br|plain|flat|collapsible|ordered) list|(?:plain|flat|h)list"

@@ -6,7 +6,7 @@ import ast
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, time
 from decimal import Decimal
 from functools import lru_cache
@@ -14,9 +14,10 @@ from typing import Any
 
 from indexes.knowledge.sections import FACTS
 from indexes.knowledge.understanding.fields import field_of, looks_like_image
-from indexes.knowledge.understanding.translations import is_language
+from indexes.knowledge.understanding.languages import is_language
 from indexes.labeled_values import folded
 
+LISTS = (list, tuple)
 EMPTY = frozenset({"", "\\N", "[]", "{}"})
 """Spellings of a missing value in tables; words such as "None" and "NA" are names and codes."""
 LONGEST_FACT = 250  # most characters in a fact; a longer value becomes a section of its own
@@ -45,10 +46,10 @@ _REFERENCES = ("id", "ids", "url", "uri", "href")  # last words of the names of 
 def facts_of(name: str, value: Any) -> list[tuple[str, str]]:
     """Returns the facts in a field as (label, value), without addresses, ids, images and files."""
     value = literal_of(parsed(value))
-    if isinstance(value, dict | list | tuple):
+    if isinstance(value, (dict, *LISTS)):
         return list(_facts(label_of(name), _pruned(value)))
     text = scalar_of(value)
-    return [(label_of(name), plain(text))] if text and not ADDRESS.fullmatch(text) else []
+    return [(label_of(name), plain(text))] if text and not _is_address(text) else []
 
 
 def as_sections(
@@ -72,20 +73,29 @@ def words_within(value: Any) -> str:
     return " ".join(filter(None, (scalar_of(leaf) for _, leaf in leaves(value))))
 
 
-def leaves(value: Any, objects: bool = True) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yields what lists and, with `objects`, objects hold, in order, with the names of the fields that lead to it.
+def leaves(value: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yields what lists and objects hold, in order, with the names of the fields that lead to it.
 
     They may be nested deeper than Python's stack.
     """
     waiting: list[tuple[tuple[str, ...], Any]] = [((), value)]
     while waiting:
         path, item = waiting.pop()
-        if isinstance(item, list | tuple):
+        if isinstance(item, dict):
+            start = path[: 2 * DEEPEST]
+            waiting += [((*start, str(name)), inner) for name, inner in reversed(item.items())]
+        elif isinstance(item, LISTS):
             waiting += [(path, inner) for inner in reversed(item)]
-        elif objects and isinstance(item, dict):
-            waiting += [((*path[: 2 * DEEPEST], str(name)), inner) for name, inner in reversed(list(item.items()))]
         else:
             yield path, item
+
+
+def flat(value: Any) -> Sequence[Any]:
+    """Returns the items of a list and of the lists in it, or a value as the only one."""
+    items: Sequence[Any] = value if isinstance(value, LISTS) else [value]
+    while any(isinstance(item, LISTS) for item in items):  # not by calls, since they may be nested deeply
+        items = [inner for item in items for inner in (item if isinstance(item, LISTS) else [item])]
+    return items
 
 
 @lru_cache(maxsize=4096)
@@ -97,22 +107,27 @@ def is_reference(name: str) -> bool:
 def _pruned(value: Any, depth: int = 0) -> Any:
     """Returns a nested value without addresses, ids, images, files, and what is nested too deeply."""
     value = literal_of(value)
-    if isinstance(value, list | tuple):
-        inner = [item for _, item in leaves(value, objects=False)]
+    if isinstance(value, LISTS):
+        inner = flat(value)
         if len(inner) > _LONGEST_LIST and not any(map(str.isalpha, words_within(inner[:_MANY]))):
             return None  # a long list of numbers
-        items = (item if _is_address(item) else _pruned(item, depth + 1) for item in inner)
+        # an address in a list, unlike an image, is said
+        items = (item if _is_page(item) else _pruned(item, depth + 1) for item in inner)
         return [item for item in items if item not in (None, "", {}, [])]
     if isinstance(value, dict):
         fields = value.items() if depth <= 2 * DEEPEST else ()
         kept = {str(name): _pruned(item, depth + 1) for name, item in fields if not is_reference(str(name))}
         return {name: item for name, item in kept.items() if item not in (None, "", {}, [])}
     text = scalar_of(value)
-    return None if text is None or ADDRESS.fullmatch(text) or looks_like_image(text) else text
+    return None if text is None or _is_address(text) or looks_like_image(text) else text
 
 
-def _is_address(value: Any) -> bool:
-    return isinstance(value, str) and ADDRESS.fullmatch(value) is not None and not looks_like_image(value)
+def _is_address(text: str) -> bool:
+    return "://" in text and ADDRESS.fullmatch(text) is not None
+
+
+def _is_page(value: Any) -> bool:
+    return isinstance(value, str) and _is_address(value) and not looks_like_image(value)
 
 
 def _facts(label: str, value: Any, depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -166,8 +181,7 @@ def _item(value: Any, depth: int) -> str:
 
 def _words(value: Any) -> str:
     """Returns a value, a list of values, or a value in several forms, as words."""
-    items = [item for _, item in leaves(value, objects=False)]
-    return ", ".join(filter(None, (" ".join(plain(text_in(item)).split()) for item in items)))
+    return ", ".join(filter(None, (" ".join(plain(text_in(item)).split()) for item in flat(value))))
 
 
 def _title(value: Mapping[str, Any]) -> tuple[str, str]:
@@ -183,8 +197,8 @@ def texts_in(value: Any) -> Iterator[str]:
         for key in dict.fromkeys([*first, *value]):
             if isinstance(item := literal_of(value[key]), str | list):
                 yield from texts_in(item)
-    elif isinstance(value, list | tuple):
-        for item in (literal_of(item) for _, item in leaves(value, objects=False)):
+    elif isinstance(value, LISTS):
+        for item in map(literal_of, flat(value)):
             if isinstance(item, str | list):
                 yield from texts_in(item)
             elif isinstance(item, dict) and (title := _title(item)[1]):
@@ -202,8 +216,8 @@ def has_parts(value: Any) -> bool:
 
 def text_in(value: Any) -> str:
     """Returns the text of an article: the items of a list as paragraphs, or the preferred text of an object."""
-    if isinstance(value, list | tuple):
-        return "\n".join(filter(None, (text_in(item) for _, item in leaves(value, objects=False))))
+    if isinstance(value, LISTS):
+        return "\n".join(filter(None, map(text_in, flat(value))))
     if isinstance(value, dict):
         return next(texts_in(value), "")
     return scalar_of(value) or ""
@@ -214,6 +228,8 @@ def scalar_of(value: Any) -> str | None:
     if type(value) is str and len(value) <= LONGEST_FACT:  # most values, in less time
         text = value.strip()
         return None if text in EMPTY else text
+    if value is None:
+        return None
     if isinstance(value, bool):
         return "yes" if value else "no"
     if not isinstance(value, _WRITTEN) or value != value:  # not a number, which data frames have for a missing value

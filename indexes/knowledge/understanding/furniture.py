@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from indexes.knowledge.document import Block, Document, Heading, Part, Picture
+from indexes.knowledge.image_names import is_drawing, is_icon
 
 SMALLEST = 64  # smallest side in pixels; smaller images of pages are icons
 LARGE = 100  # smallest side in pixels of an image that can be the main image of a page that names none
@@ -22,12 +22,6 @@ _LEADING = 8  # first lines of a page without its title that may be navigation
 _LONGEST_RIGHTS = 200  # most characters in a line of rights
 _RIGHTS = re.compile(r"©|\(c\) ?\d{4}|\bcopyright\b|\ball rights reserved\b|\bpowered by\b", re.IGNORECASE)
 _SEPARATOR = re.compile(r"\s+[-|\u2013\u2014·:»]+\s|\s*[|\u2013\u2014·»]|:+\s")
-_ICON = re.compile(
-    r"(?:^|[^a-z])(?:icon|badge|button|sprite|spacer|favicon|emoji|avatar|appstore|app-store|google-?play)s?(?:[^a-z]|$)"
-    r"|apple-touch|android-chrome|mstile",
-    re.IGNORECASE,
-)
-"""File names of icons."""
 _BADGE = re.compile(
     r"\b(?:shields\.io|badgen\.net|badges?|travis-ci|codecov|contrib\.rocks|star-history|buymeacoffee)\b|actions/workflows/",
     re.IGNORECASE,
@@ -167,9 +161,9 @@ def why_no_photo(url: str) -> str:
     """Returns why an image is no photograph or drawing of a thing, judged by its address; "" for others."""
     if "//" in url and _BADGE.search(url):
         return "badges"
-    return "icons" if _ICON.search(posixpath.basename(url)) else ""
+    return "icons" if is_icon(url) else ""
 
 
 def photos_first(urls: Sequence[str]) -> list[str]:
     """Returns the addresses of images, SVG last, because it needs an extra."""
-    return sorted(urls, key=lambda url: url.lower().endswith((".svg", ".svgz")))
+    return sorted(urls, key=is_drawing)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from indexes.image_paths import IMAGE_SUFFIXES
-from indexes.knowledge.document import Heading
 from indexes.knowledge.understanding.fields import looks_like_image
 
 IsImage = Callable[[str], bool]
@@ -101,16 +100,6 @@ def _joined(parts: Sequence[str], separator: str) -> list[str]:
     return [] if name.strip() else names
 
 
-def images_in_html(value: str) -> Iterator[tuple[str, str]]:
-    """Yields the images in HTML with their captions."""
-    if "<img" in value.lower():
-        from indexes.knowledge.readers.html import parts_of_html  # needs an HTML parser, which other values do without
-
-        for part in parts_of_html(value):
-            for picture in () if isinstance(part, Heading) else part.pictures:
-                yield picture.url, picture.caption or picture.alt
-
-
 class Fields(NamedTuple):
     """Which fields of many rows name images.
 
@@ -134,11 +123,10 @@ def image_fields(rows: Sequence[Mapping[str, Any]], is_image: IsImage) -> Fields
                 columns[str(name)].append(value.strip())
     named, others = set[str](), set[str]()
     for name, values in columns.items():
-        pictures = [value for value in values if pictures_in(value)]
+        pictures = list(filter(pictures_in, values))
         if 2 * len(pictures) > len(values):
             named.add(name)
-            if OF_OTHERS.search(name) and 4 * len(set(pictures)) <= 3 * len(pictures):
-                others.add(name)
+            others |= {name} if OF_OTHERS.search(name) and 4 * len(set(pictures)) <= 3 * len(pictures) else set()
         elif all("/" in value and " " not in value for value in values):
             named |= {name} if 2 * sum(map(is_image, values)) > len(values) else set()
     return Fields(frozenset(named), frozenset(others), is_image)

@@ -18,9 +18,9 @@ from indexes.knowledge.image_names import words_of
 from indexes.knowledge.understanding.facts import label_of, scalar_of, texts_in, words_within
 from indexes.knowledge.understanding.fields import field_of, looks_like_image
 from indexes.knowledge.understanding.image_texts import pictures_in
+from indexes.knowledge.understanding.images import PARTS
 from indexes.knowledge.understanding.settings import local_name
 from indexes.knowledge.understanding.shapes import has_title
-from indexes.knowledge.understanding.value_images import PARTS
 from indexes.labeled_values import Names, folded
 from retriever.types import Entity
 
@@ -30,12 +30,12 @@ Column = tuple[str, str]  # the file and the name of a field
 Columns = dict[Column, dict[str, list[int]]]  # the numbers of the rows with each value of a field
 
 UNPUBLISHED = "drafts and records that are not published"
-_MOST_ROWS, _MOST_CHARACTERS = 200_000, 1 << 25
-"""Rows and their characters up to which they are held in memory to find references."""
+_MOST_ROWS, _MOST_CHARACTERS = 200_000, 1 << 25  # of rows that are held in memory to find references
 _KINDS = ("format", "type", "mimetype", "displaytemplate", "dcformat", "dctype", "mediatype")
 _IMAGE = re.compile(r"image/[\w.+-]+|(?:still\s?)?image|photo(?:graph)?|picture", re.IGNORECASE)
 _PUBLISHED = frozenset({"publish", "published", "inherit", "public", "live"})
 _STATES = _PUBLISHED | {"draft", "private", "trash", "trashed", "pending", "future", "auto-draft", "archived", "hidden"}
+_OF_STATE = ("posttype", "poststatus", "status", "draft")  # names of fields, as by `local_name`
 _INTERNAL = ("nav_menu", "wp_", "custom_css", "revision", "oembed_cache", "customize_changeset", "user_", "attachment")
 """Beginnings of the types of WordPress' records that are no articles."""
 _PARENTS = frozenset({"parentid", "parentobjectid", "parentidentifier", "parent", "coreid", "postparent"})
@@ -45,8 +45,8 @@ _REFERENCES = frozenset({"id", "ids", "ref", "refs", "key", "keys", "parent", "h
 _NOTHING = ("", "0", "-1")
 _KEY, _MOST_KEYS = re.compile(r"[^\s,;|]{1,64}"), 100
 _SENTENCE = 60  # fewest characters of a text that a record has of its own
-_MOST = 0.8  # share of records of one kind that must be alike
-_SHARED = 3  # most owners of a part on average; what more of them share is a category
+_MOST, _SHARED = 0.8, 3
+"""Share of records of one kind that must be alike; most owners of a part, on average: more share a category."""
 
 
 def related(entries: Iterable[Entry], names: Names) -> Iterator[Entry]:
@@ -60,15 +60,14 @@ def related(entries: Iterable[Entry], names: Names) -> Iterator[Entry]:
 
     Of larger sources than are held in memory, only rows that follow each other are merged.
     """
-    entries = iter(entries)
-    held, size = list[Entry](), 0
+    entries, held, size = iter(entries), list[Entry](), 0
     for where, entry in entries:
         held.append((where, entry))
         if isinstance(entry, Document) and entry.parts and any(not getattr(part, "kind", "") for part in entry.parts):
             break  # notes and pages are no records
         if isinstance(entry, Document):
-            texts = (value for value in entry.values.values() if isinstance(value, str))
-            size += 64 * len(entry.values) + sum(map(len, texts))  # a value takes some memory itself
+            # a value takes some memory itself
+            size += sum(64 + (len(value) if type(value) is str else 0) for value in entry.values.values())
         if isinstance(entry, Entity) or len(held) > _MOST_ROWS or size > _MOST_CHARACTERS:
             break
     else:
@@ -83,9 +82,10 @@ def _is_row(entry: Document | Entity | ValueError) -> TypeGuard[Document]:
 def _linked(entries: list[Entry], names: Names) -> Iterator[Entry]:
     """Yields the entries that are no parts of others, each with its parts."""
     rows = {number: entry.values for number, (_, entry) in enumerate(entries) if _is_row(entry)}
-    hidden = _unpublished(rows)
+    fields = set(chain.from_iterable({tuple(row) for row in rows.values()}))
+    hidden = _unpublished(rows) if any(local_name(str(name)) in _OF_STATE for name in fields) else set()
     owners = _parts_by_reference([where for where, _ in entries], rows, names) if len(rows) > 1 else {}
-    for number, parent in _parents(rows, names):
+    for number, parent in _parents(rows, fields, names):
         owners.setdefault(number, [parent])
     parts = defaultdict[int, list[Any]](list)
     for number, above in owners.items():
@@ -96,8 +96,8 @@ def _linked(entries: list[Entry], names: Names) -> Iterator[Entry]:
         if all(owner in hidden for owner in above or [number]):
             values = rows[number]
             images = [url for value in values.values() if isinstance(value, str) for url, _ in pictures_in(value)]
-            pictures = tuple(map(Picture, dict.fromkeys(images)))
-            yield where, Document(parts=[Block(words_within(values), pictures, UNPUBLISHED)])
+            block = Block(words_within(values), tuple(map(Picture, dict.fromkeys(images))), UNPUBLISHED)
+            yield where, Document(parts=[block])
         elif number in parts and isinstance(entry, Document):
             yield where, replace(entry, values={**entry.values, PARTS: parts[number]})
         elif not above:
@@ -121,13 +121,13 @@ def _of_post(row: Mapping[str, Any], field: str) -> str:
     return next((scalar_of(value) or "" for name, value in row.items() if local_name(str(name)) == field), "")
 
 
-def _parents(rows: Rows, names: Names) -> Iterator[tuple[int, int]]:
+def _parents(rows: Rows, every: Iterable[str], names: Names) -> Iterator[tuple[int, int]]:
     """Yields (row, whole) for rows that name the id of another row as their parent, and are parts of it.
 
     A part has no title, or is an image, unless its parent is one, as in CollectionBuilder. Parts of parts belong to the
     highest row.
     """
-    fields = sorted({name for row in rows.values() for name in row if local_name(str(name)) in _PARENTS})
+    fields = sorted(name for name in every if local_name(str(name)) in _PARENTS)
     ids: dict[str, int] = {}
     for number, row in rows.items() if fields else ():
         ids.setdefault(scalar_of(row.get("wp:post_id")) or scalar_of(field_of(row, "id", names)[1]) or "", number)
@@ -173,17 +173,19 @@ def _parts_by_reference(places: Sequence[str], rows: Rows, names: Names) -> dict
 def _columns(places: Sequence[str], rows: Rows) -> tuple[Columns, Columns]:
     """Returns the fields of each file whose values may be keys, and those of them whose values are each one row's."""
     columns: Columns = {}
-    others, shared = set[Column](), set[Column]()
+    shared, others = set[Column](), defaultdict[str, set[str]](set)
     for number, row in rows.items():
         file = places[number].partition(": ")[0]
-        for name in ((file, name) for name, value in row.items() if value is not None and value != ""):
-            keys = None if name in others else _keys_in(row[name[1]])
-            if keys is None:
-                others.add(name)
-                columns.pop(name, None)
+        no_keys = others[file]
+        for name, value in row.items():
+            if name in no_keys or value is None or value == "":
                 continue
-            column = columns.setdefault(name, {})
-            shared |= {name} if len(keys) != 1 or keys[0] in column else set()
+            if (keys := _keys_in(value)) is None:
+                no_keys.add(name)
+                columns.pop((file, name), None)
+                continue
+            column = columns.setdefault((file, name), {})
+            shared |= {(file, name)} if len(keys) != 1 or keys[0] in column else set()
             for key in keys:
                 column.setdefault(key, []).append(number)
     return columns, {name: column for name, column in columns.items() if name not in shared and len(column) > 1}
@@ -206,7 +208,7 @@ def _key_of(name: Column, column: Mapping[str, list[int]], keys: Columns) -> Col
     """Returns the key that a field refers to, `None` if it refers to none."""
     if all(map(str.isdigit, column)) and not _says_reference(name[1]):
         return None  # numbers that are keys by accident
-    first, *_ = column
+    first = next(iter(column))
     choices = [
         key
         for key, of in keys.items()
@@ -246,8 +248,7 @@ def _are_parts(parts: set[int], owners: set[int], rows: Rows, names: Names) -> b
     if with_image < _MOST * len(parts) or with_text > (1 - _MOST) * len(parts) or titled < _MOST * len(owners):
         return False
     own_title = sum(has_title(rows[number], names) for number in parts)
-    own_image = sum(_has_image(rows[number]) for number in owners)
-    return 2 * own_title < len(parts) or 2 * own_image < len(owners)
+    return 2 * own_title < len(parts) or 2 * sum(_has_image(rows[number]) for number in owners) < len(owners)
 
 
 def _has_image(row: Mapping[str, Any]) -> bool:
@@ -256,7 +257,7 @@ def _has_image(row: Mapping[str, Any]) -> bool:
 
 
 def _has_text(row: Mapping[str, Any]) -> bool:
-    texts = (value for value in row.values() if isinstance(value, str) and len(value) >= _SENTENCE)
+    texts = [value for value in row.values() if isinstance(value, str) and len(value) >= _SENTENCE]
     return any(len(text.split()) >= 8 for text in texts)  # unlike an address
 
 
@@ -278,17 +279,17 @@ def _goes_on(first: Mapping[str, Any], row: Mapping[str, Any], names: Names) -> 
     titles = [next(texts_in(field_of(values, "title", names)[1]), None) for values in (first, row)]
     if titles[0] is None or (titles[1] is not None and titles[0] != titles[1]):
         return False
-    ids = [scalar_of(field_of(values, "id", names)[1]) for values in (first, row)]
-    if any(ids):
-        return ids[0] == ids[1]
+    ids = {scalar_of(field_of(values, "id", names)[1]) for values in (first, row)}
+    if ids != {None}:
+        return len(ids) == 1
     new = [value for name, value in row.items() if value not in (None, "", [], first.get(name))]
     return titles[0] == titles[1] and bool(new) and all(looks_like_image(str(value)) for value in new)
 
 
 def _merged(rows: Sequence[tuple[str, Document]]) -> tuple[str, Document]:
     """Returns rows of one thing as one; a field with several values has a list of them."""
-    (where, first), *others = rows
-    if not others:
+    where, first = rows[0]
+    if len(rows) == 1:
         return where, first
     fields = defaultdict[str, dict[str, Any]](dict)
     for _, row in rows:

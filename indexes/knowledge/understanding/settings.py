@@ -7,10 +7,14 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from indexes.knowledge.languages import words_of
-from indexes.knowledge.understanding.value_images import RIGHTS
+from indexes.knowledge.understanding.languages import words_of
 from indexes.labeled_values import folded
 
+RIGHTS = re.compile(
+    r"licen[cs]es?(?:url|name|link|text)?|rights(?:url|statement)?|usagerights|copyright(?:notice)?|termsofuse"
+    r"|lizenz|licencia|licenza"
+)
+"""Names of fields about the data, not about the thing, as by `folded`."""
 _SETTINGS = re.compile(
     r"layout|(?:display)?template|slug|permalink|draft|sortorder|createdat|updatedat|lastmodified|modifiedat|filesize|mimetype"
 )
@@ -37,6 +41,7 @@ _FILE = re.compile(
     re.IGNORECASE,
 )
 """A path or a type of a file."""
+_SIGNS = (".", "/", "\\", "object")  # one of them is in each
 _WIKI_LINK = re.compile(r"!?\[\[(?:[^\[\]|]*\|)?([^\[\]]*)\]\]")
 _NO_WORDS = re.compile(r"/\S*|\S+\.md|\d{4}-\d\d-\d\d[T ].*|<%.*|\w+://\S+|true|false")
 
@@ -49,6 +54,8 @@ def no_fact(name: str, value: Any, is_note: bool) -> str:
         key = folded(name)
         of_site = (key == "build" and isinstance(value, dict)) or (key in _NUMBERED and str(value).isdigit())
         return "settings" if of_site or isinstance(value, bool) else ""
+    if isinstance(value, str) and not any(sign in value for sign in _SIGNS):
+        return ""  # most values, in less time
     items = value if isinstance(value, list) else [value]
     is_files = items and all(isinstance(item, str) and _FILE.fullmatch(item.strip()) for item in items)
     return "names and types of files" if is_files else ""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from indexes.knowledge.understanding.facts import EMPTY, LONGEST_FACT, facts_of, literal_of, scalar_of, texts_in
 from indexes.knowledge.understanding.fields import GUESSES, field_of, looks_like_image
+from indexes.knowledge.understanding.furniture import Furniture
 from indexes.knowledge.understanding.image_texts import Fields, IsImage, image_fields, never
-from indexes.knowledge.understanding.translations import Columns, columns_of, joined, languages_of
+from indexes.knowledge.understanding.languages import Columns, columns_of, joined, languages_of
 from indexes.labeled_values import Names, folded
 
 Row = Mapping[str, Any]
@@ -41,6 +42,32 @@ class Shape:
     columns: Columns = field(default_factory=dict)
     languages: tuple[str, ...] = ()
     is_note: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What is known of a whole source while its documents are understood.
+
+    Attributes:
+        folder: The name of the folder that is read.
+        shape: What the fields of its values are.
+        furniture: What its documents share.
+        common: Names of files that say nothing, such as `index` where each thing has its own folder.
+        drops: Whether to leave out a section with a given title, and those below it.
+        keep_navigation: Whether to keep navigation, comments and the like.
+        resolve: Returns the path of an image, or its address if it is remote, from what a document names and the path
+            of the document.
+        measure: Returns the width and height of an image, (0, 0) if it is not there.
+    """
+
+    folder: str
+    shape: Shape = field(default_factory=Shape)
+    furniture: Furniture = field(default_factory=Furniture)
+    common: frozenset[str] = frozenset()
+    drops: Callable[[str], bool] = lambda title: False
+    keep_navigation: bool = False
+    resolve: Callable[[str, str], str]
+    measure: Callable[[str], tuple[int, int]]
 
 
 def shape_of(rows: Sequence[Row], names: Names, is_image: IsImage = never, *, is_note: bool = False) -> Shape:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import chain, islice
@@ -26,10 +26,10 @@ from indexes.knowledge.understanding.facts import (
 )
 from indexes.knowledge.understanding.fields import check_text, field_of, fields_listed, looks_like_image
 from indexes.knowledge.understanding.image_texts import OF_OTHERS
+from indexes.knowledge.understanding.images import PARTS, image_words, images_of
+from indexes.knowledge.understanding.languages import by_preference, has_languages, in_one_language, is_language
 from indexes.knowledge.understanding.settings import aliases_in, fields_of_system, no_fact, note_facts, without_links
 from indexes.knowledge.understanding.shapes import Row, Shape, lifted, shape_of, unwrapped
-from indexes.knowledge.understanding.translations import by_preference, has_languages, in_one_language, is_language
-from indexes.knowledge.understanding.value_images import PARTS, image_words, images_of
 
 __all__ = ["PARTS", "Shape", "Understood", "fields_listed", "shape_of", "understood"]
 
@@ -61,7 +61,7 @@ class Understood:
     facts: list[tuple[str, str]] = field(default_factory=list)
     images: list[tuple[str, str]] = field(default_factory=list)
     named_after: tuple[tuple[str, str], ...] = ()
-    left_out: list[tuple[str, str]] = field(default_factory=list)
+    left_out: Iterable[tuple[str, str]] = ()
 
 
 def understood(values: Mapping[str, Any], shape: Shape, where: str) -> Understood:
@@ -115,9 +115,9 @@ def understood(values: Mapping[str, Any], shape: Shape, where: str) -> Understoo
         text=[(label_of(text_name) if shape.is_note else "", body)] if (body := plain(text_in(text))) else [],
         facts=facts,
         images=list(images.captions.items()),
-        named_after=tuple(_short_values({name: value for name, value in values.items() if name != PARTS})),
+        named_after=tuple(_short_values(_without(values, [PARTS]) if PARTS in values else values)),
     )
-    result.left_out = list(_left_out(whole, result, shape, images.fields, of_system))
+    result.left_out = _LeftOut(whole, result, shape.is_note, images.fields, of_system)
     return result
 
 
@@ -177,32 +177,43 @@ def _without(row: Row, path: Sequence[str]) -> Row:
 def _short_values(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields short texts and whole numbers with the names of their fields; dots lead into objects."""
     for path, leaf in islice(leaves(values), _MOST_VALUES):
-        if isinstance(leaf, str | int) and not isinstance(leaf, bool) and 0 < len(str(leaf)) <= _SHORT:
-            yield ".".join(path), str(leaf)
+        if isinstance(leaf, str | int) and not isinstance(leaf, bool) and 0 < len(text := str(leaf)) <= _SHORT:
+            yield ".".join(path), text
 
 
-def _left_out(
-    row: Row, result: Understood, shape: Shape, of_images: set[str], of_system: Sequence[str]
-) -> Iterator[tuple[str, str]]:
-    """Yields the values that an entity does not say, with the reason for each as their place tells it."""
-    pairs = (*result.text, *result.facts, *result.images)
-    said = "\n".join((result.id, result.url, result.title, *result.names, *chain.from_iterable(pairs)))
-    for name, value in row.items():
-        texts = [((name,), value)] if isinstance(value, str | int) else list(leaves({name: value}))
-        numbers = [leaf for _, leaf in texts if not isinstance(leaf, str)] if len(texts) > _MANY else []
-        if numbers:
-            yield "long lists of numbers", words_within(numbers)
-            texts = [(path, leaf) for path, leaf in texts if isinstance(leaf, str)]
-        for path, leaf in texts:
-            text = scalar_of(leaf)
-            if text is None and isinstance(leaf, str) and leaf.strip() not in EMPTY:
-                yield "files within values", leaf
-            elif text and looks_like_image(text):
-                if text not in dict(result.images):
-                    yield _why_no_image(path), text
-            elif text and not isinstance(leaf, bool) and not _says(said, text):
-                reason = "settings" if name in of_system else no_fact(name, value, shape.is_note)
-                yield reason or _why_no_fact(path, of_images, text), text
+@dataclass(frozen=True, slots=True)
+class _LeftOut:
+    """The values that an entity does not say, with the reason for each as their place tells it.
+
+    They are looked for only when the ledger misses words or images of a row, since it misses none of most rows.
+    """
+
+    row: Row
+    result: Understood
+    is_note: bool
+    of_images: set[str]
+    of_system: Sequence[str]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        result, images = self.result, dict(self.result.images)
+        pairs = (*result.text, *result.facts, *result.images)
+        said = "\n".join((result.id, result.url, result.title, *result.names, *chain.from_iterable(pairs)))
+        for name, value in self.row.items():
+            texts = [((name,), value)] if isinstance(value, str | int) else list(leaves({name: value}))
+            numbers = [leaf for _, leaf in texts if not isinstance(leaf, str)] if len(texts) > _MANY else []
+            if numbers:
+                yield "long lists of numbers", words_within(numbers)
+                texts = [(path, leaf) for path, leaf in texts if isinstance(leaf, str)]
+            for path, leaf in texts:
+                text = scalar_of(leaf)
+                if text is None and isinstance(leaf, str) and leaf.strip() not in EMPTY:
+                    yield "files within values", leaf
+                elif text and looks_like_image(text):
+                    if text not in images:
+                        yield _why_no_image(path), text
+                elif text and not isinstance(leaf, bool) and not _says(said, text):
+                    reason = "settings" if name in self.of_system else no_fact(name, value, self.is_note)
+                    yield reason or _why_no_fact(path, self.of_images, text), text
 
 
 def _says(said: str, text: str) -> bool:

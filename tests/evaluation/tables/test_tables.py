@@ -109,7 +109,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_its_own_index_has_vectors_of_sections_that_step_3_compares(world: Path) -> None:
     runs, sections = runs_of(world, out="hybrid"), FakeSections()
     runs.components = replace(runs.components, reranker=HybridReranker(sections, 0.5), sections=sections)
-    assert runs.main.manifest.inputs.sections == sections.fingerprint and sections.encoded == 8
+    assert runs.main.manifest.inputs.columns["sections"] == sections.fingerprint and sections.encoded == 8
     runs.folder("full")
     runs.folder("search-title")  # an index for step 1 only
     assert sections.encoded == 8

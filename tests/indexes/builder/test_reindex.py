@@ -83,20 +83,16 @@ def test_another_encoder_of_sections_needs_no_other_model(tmp_path: Path, caplog
     kb, images = write_kb(tmp_path)
     build(kb, images, tmp_path / "index", sections=FakeSections())
     files, other = contents(tmp_path / "index"), FakeSections("fake-sections-2")
-    with pytest.raises(
-        ValueError, match=r"encoder of sections.*--overwrite`, which makes only the vectors of sections"
-    ):
+    with pytest.raises(ValueError, match=r"model of column sections.*--overwrite`, which makes only these columns"):
         build(kb, images, tmp_path / "index", sections=other)
-    with pytest.raises(
-        ValueError, match=r"encoder of sections 'fake-sections-2' now.*only the vectors of sections again"
-    ):
-        Index.open(tmp_path / "index", sections=other)
+    with pytest.raises(ValueError, match=r"model of column sections 'fake-sections-2' now.*only this column again"):
+        Index.open(tmp_path / "index", columns={"sections": other})
     encoder, fusion = FusedEncoder(), FusedFusion()
     encoder.fuse = fusion.fuse = Fuse(1)  # no other model may run
     models = {"encoder": encoder, "fusion": fusion, "overwrite": True}
     index = build(kb, images, tmp_path / "index", sections=other, **models)
-    assert "only the encoder of sections changes; making their vectors again" in caplog.text
-    assert index.manifest.inputs.sections == "fake-sections-2" and other.encoded == 8
+    assert "only columns change: sections computed; everything else is kept" in caplog.text
+    assert index.manifest.inputs.columns["sections"] == "fake-sections-2" and other.encoded == 8
     now = contents(tmp_path / "index")
     assert {name for name in files | now if now.get(name) != files.get(name)} == {"manifest.json"}  # equal vectors
     build(kb, images, tmp_path / "direct", sections=FakeSections("fake-sections-2"))

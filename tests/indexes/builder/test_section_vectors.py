@@ -35,7 +35,7 @@ class FusedSections(FakeSections):
 def test_an_index_has_the_vectors_of_all_sections(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     index = build(kb, images, tmp_path / "index", sections=FakeSections())
-    assert index.manifest.inputs.sections == "fake-sections-1"
+    assert index.manifest.inputs.columns["sections"] == "fake-sections-1"
     windows = 0
     for row in range(len(index)):
         sections, vectors = index.entity(row).sections, index.section_vectors(row)
@@ -45,10 +45,10 @@ def test_an_index_has_the_vectors_of_all_sections(tmp_path: Path) -> None:
             assert own.dtype == np.int8 and np.array_equal(own, expected)
             windows += len(own)
     assert index.section_vectors(index.row_of("https://e.example/wiki/Empty") or 0) == []
-    assert index.manifest.counts.section_windows == windows == 8
+    assert index.manifest.counts.columns["sections"] == windows == 8
     assert {"section_vectors.npy", "section_windows.npy"} <= index.manifest.files.keys()
     assert np.load(index.folder / "section_vectors.npy").shape == (windows, 16)
-    Index.open(index.folder, sections=FakeSections(), verify=True)
+    Index.open(index.folder, columns={"sections": FakeSections()}, verify=True)
 
 
 @pytest.mark.parametrize("calls", [1, 2, 3])
@@ -68,8 +68,8 @@ def test_a_resumed_build_equals_an_uninterrupted_one(calls: int, tmp_path: Path)
 
 
 def test_live_changes_equal_a_fresh_build(tmp_path: Path) -> None:
-    world = World(tmp_path, BASE, sections=FakeSections())
-    editor = world.editor(sections=FakeSections())
+    world = World(tmp_path, BASE, columns={"sections": FakeSections()})
+    editor = world.editor(columns={"sections": FakeSections()})
     changed, added, empty = article("b", 7, sections=3), article("f", 2), article("g", image=None, sections=0)
     world.put(editor, changed, added, empty)
     editor.remove(["kb/c"])
@@ -85,9 +85,9 @@ def test_live_changes_equal_a_fresh_build(tmp_path: Path) -> None:
             assert all(np.array_equal(one, other) for one, other in zip(vectors, expected, strict=True))
 
     check(editor.index)
-    check(world.open(sections=FakeSections()))  # a reader, from the log
-    counted = count(editor.index.version).section_windows
-    assert counted == fresh.manifest.counts.section_windows == 2 + 3 + 2 + 2 + 2
+    check(world.open(columns={"sections": FakeSections()}))  # a reader, from the log
+    counted = count(editor.index.version).columns["sections"]
+    assert counted == fresh.manifest.counts.columns["sections"] == 2 + 3 + 2 + 2 + 2
     assert editor.index.compact()
     check(editor.index)
     editor.index.close()
@@ -98,27 +98,50 @@ def test_live_changes_equal_a_fresh_build(tmp_path: Path) -> None:
 def test_an_index_without_vectors(tmp_path: Path) -> None:
     kb, images = write_kb(tmp_path)
     index = build(kb, images, tmp_path / "index")
-    assert index.manifest.inputs.sections is None and index.manifest.counts.section_windows == 0
+    assert index.manifest.inputs.columns == {} == index.manifest.counts.columns
     assert not (index.folder / "section_vectors.npy").exists()
-    manifest = json.loads((index.folder / "manifest.json").read_bytes())
-    del manifest["inputs"]["sections"], manifest["counts"]["section_windows"]  # as written by an older version
-    (index.folder / "manifest.json").write_text(json.dumps(manifest))
-    opened = Index.open(index.folder, sections=FakeSections())
+    as_version_3(index.folder, sections=None)
+    opened = Index.open(index.folder, columns={"sections": FakeSections()})
     assert opened.section_vectors(0) is None
     with pytest.raises(
-        ValueError, match=r"inputs \(encoder of sections was not given and is now .fake-sections-1.\).*--over"
+        ValueError, match=r"inputs \(model of column sections was not given and is now .fake-sections-1.\).*--over"
     ):
         build(kb, images, tmp_path / "index", sections=FakeSections())
     built = build(kb, images, tmp_path / "index", sections=FakeSections(), overwrite=True)
     assert built.section_vectors(0) is not None
 
 
+def as_version_3(folder: Path, sections: str | None) -> None:
+    """Writes the manifest as version 3 did, in which the vectors of sections have fields of their own."""
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    del manifest["inputs"]["columns"]
+    windows = manifest["counts"].pop("columns").get("sections", 0)
+    manifest["format_version"] = 3
+    manifest["inputs"]["sections"], manifest["counts"]["section_windows"] = sections, windows
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_an_index_of_version_3_is_read_and_changed(tmp_path: Path) -> None:
+    world = World(tmp_path, BASE, columns={"sections": FakeSections()})
+    before = world.open().section_vectors(0)
+    as_version_3(world.index, "fake-sections-1")
+    opened = world.open(columns={"sections": FakeSections()})
+    assert opened.manifest.inputs.columns == {"sections": "fake-sections-1"}
+    assert before is not None and np.array_equal(opened.section_vectors(0) or [], before)
+    world.build(BASE, world.index)
+    assert opened.manifest.format_version == 3  # complete, and thus not built again
+    editor = world.editor(columns={"sections": FakeSections()})
+    world.put(editor, article("f", 2))
+    assert editor.index.compact() and editor.index.manifest.format_version == 4
+    assert editor.index.manifest.counts.columns == count(editor.index.version).columns
+
+
 def test_vectors_of_another_encoder_are_refused(tmp_path: Path) -> None:
-    world = World(tmp_path, BASE, sections=FakeSections("one"))
+    world = World(tmp_path, BASE, columns={"sections": FakeSections("one")})
     for opened in (Index, LiveIndex):
-        with pytest.raises(ValueError, match="encoder of sections 'two' now, 'one' when it was built"):
-            opened.open(world.index, sections=FakeSections("two"))
-    with pytest.raises(ValueError, match=r"vectors of sections, which this profile cannot compute.*kind=hybrid"):
+        with pytest.raises(ValueError, match="model of column sections 'two' now, 'one' when it was built"):
+            opened.open(world.index, columns={"sections": FakeSections("two")})
+    with pytest.raises(ValueError, match=r"the column 'sections', which this profile cannot compute.*kind=hybrid"):
         world.editor()
 
 
@@ -141,4 +164,4 @@ def test_without_any_section(tmp_path: Path) -> None:
     options = {"summarizer": FakeSummarizer(), "encoder": FakeEncoder(), "fusion": FakeFusion()}
     (tmp_path / "images").mkdir()
     index = build_index(kb, tmp_path / "images", tmp_path / "index", sections=FakeSections(), **options)
-    assert index.section_vectors(0) == [] and index.manifest.counts.section_windows == 0
+    assert index.section_vectors(0) == [] and index.manifest.counts.columns["sections"] == 0

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from indexes.knowledge.inspection import html_page, inspect_knowledge_base, text_lines
-from indexes.knowledge.languages import is_foreign
+from indexes.knowledge.understanding.languages import is_foreign
 from omgm.__main__ import main
 from tests.fakes.images import write_image
 

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 from chat_models.chat import ChatClient
 from indexes.builder.chat_summarizer import ChatSummarizer
-from indexes.builder.summarizers import Summarizer
 from indexes.live.editor import Editor
+from retriever.protocols import Summarizer
 from retriever.types import Entity
 from tests.fakes.live import World, article
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer

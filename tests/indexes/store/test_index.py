@@ -189,7 +189,7 @@ def test_manifests_that_cannot_be_used(folder: Path, tmp_path: Path) -> None:
     path = folder / "manifest.json"
     manifest = json.loads(path.read_text())
     path.write_text(json.dumps(manifest | {"format_version": 99}))
-    with pytest.raises(ValueError, match="format version 99, this release reads 2 and 3"):
+    with pytest.raises(ValueError, match="format version 99, this release reads 2 to 4"):
         Index.open(folder)
     path.write_text(json.dumps(manifest | {"dimension": "7"}))
     with pytest.raises(ValueError, match=r"manifest\.json: .*dimension"):

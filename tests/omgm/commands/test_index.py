@@ -19,7 +19,7 @@ from indexes.store.lock import LockedError, locked
 from omgm import parts
 from omgm.__main__ import main
 from omgm.api import OMGM
-from omgm.opening import open_editor
+from omgm.editing import open_editor
 from omgm.profile import load_profile
 from omgm.served_app import LateEditor, open_service
 from tests.fakes.live import World, article, as_row, painting

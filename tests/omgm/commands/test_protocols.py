@@ -249,7 +249,7 @@ def test_downloaded_prompts_are_checked(
     finally:
         server.shutdown()
         server.server_close()
-    found = stored("vsa")
+    found = stored(prompts.SOURCES["vsa"].prompts)
     assert found is not None and found["caption"] == '\nSay what the {label} is, for "{text}".\n'
 
 

@@ -11,7 +11,8 @@ from omgm.parts import build_encoder
 from omgm.profile import load_profile
 from omgm.self_calibration import photographed_again
 from pretraining.designs import paint, random_design, similar_design
-from retriever.models.image_alignment import aligner, alignment
+from retriever.models.image_alignment import alignment
+from retriever.protocols import LocalEncoder
 from tests.fakes.models import FakeEncoder
 
 
@@ -70,7 +71,9 @@ def test_what_is_laid_on_may_be_closer_or_farther_away() -> None:
 
 
 def test_photographs_of_an_image_lie_better_on_it_than_on_its_twin() -> None:
-    align = aligner(build_encoder(load_profile("embedded", ["sections.kind=bm25"])))
+    encoder = build_encoder(load_profile("embedded", ["sections.kind=bm25"]))
+    assert isinstance(encoder, LocalEncoder)
+    align = encoder.align
     assert align is not None
     rng = random.Random(5)
     designs = [random_design(rng) for _ in range(12)]
@@ -88,4 +91,4 @@ def test_photographs_of_an_image_lie_better_on_it_than_on_its_twin() -> None:
 
 
 def test_other_encoders_compare_no_images() -> None:
-    assert aligner(FakeEncoder()) is None
+    assert not isinstance(FakeEncoder(), LocalEncoder)

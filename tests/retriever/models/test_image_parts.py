@@ -13,7 +13,8 @@ from omgm.parts import build_encoder
 from omgm.profile import load_profile
 from pretraining.designs import paint, random_design
 from retriever.models.encoder import ClipEncoder
-from retriever.models.feature_map import READ_SIDE, _window, part_encoder
+from retriever.models.feature_map import READ_SIDE, _window
+from retriever.protocols import LocalEncoder
 from tests.fakes.models import FakeEncoder
 
 
@@ -32,7 +33,7 @@ def test_a_part_is_a_window_of_whole_cells() -> None:
 
 def test_the_whole_image_is_a_part(encoder: ClipEncoder) -> None:
     image = painted(1)
-    parts = part_encoder(encoder)
+    parts = encoder.encode_parts
     assert parts is not None and encoder.photos is not None
     large = replace(encoder.pixels, size=READ_SIDE).to_device([image], torch.device("cpu"), encoder.model.dtype)
     with torch.inference_mode():
@@ -48,7 +49,7 @@ def test_parts_are_about_what_cut_out_images_are(encoder: ClipEncoder) -> None:
     for number, (x, y) in enumerate(((0, 0), (256, 0), (0, 256), (256, 256))):
         image.paste(painted(number).resize((256, 256)), (x, y))
         crops.append((x / 512, y / 512, x / 512 + 0.5, y / 512 + 0.5))
-    parts = part_encoder(encoder)
+    parts = encoder.encode_parts
     assert parts is not None
     cut = encoder.encode_images([painted(number).resize((256, 256)) for number in range(4)])
     assert (parts(image, crops) @ cut.T).argmax(1).tolist() == [0, 1, 2, 3]
@@ -57,7 +58,7 @@ def test_parts_are_about_what_cut_out_images_are(encoder: ClipEncoder) -> None:
 
 
 def test_other_encoders_have_no_feature_maps_of_parts() -> None:
-    assert part_encoder(FakeEncoder()) is None
+    assert not isinstance(FakeEncoder(), LocalEncoder)
 
 
 def painted(seed: int) -> Image.Image:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from indexes.store.section_files import EncodedSections
+from indexes.store.columns import Encoded
 from retriever.types import Entity, Section
 from training.sections.data import ASKED, AskedArticle, AskedSection, SectionBatch, SectionBatches
 from training.sections.train import SCALE, section_loss
@@ -20,9 +20,9 @@ class TwoArticles:
         texts = ("same", f"own {row}", f"other {row}")
         return Entity(str(row), f"Title {row}", tuple(Section("", text, i) for i, text in enumerate(texts)))
 
-    def encoded_sections(self, row: int) -> EncodedSections:
+    def column(self, name: str, row: int) -> Encoded:
         vectors: NDArray[np.int8] = np.full((4, 2), 3 + row, np.int8)
-        return EncodedSections(vectors, np.array([0, 1, 1, 2]))
+        return Encoded(vectors, np.array([0, 1, 1, 2]))
 
 
 def asked(row: int, count: int) -> AskedArticle:

@@ -1,4 +1,4 @@
-"""Dialects of Markdown: what note apps and site generators add to it, each as a plug-in of the parser in its own file.
+"""Dialects of Markdown: what note apps and site generators add to it, as plug-ins of the parser.
 
 Some rewrite the text outside of code before it is parsed, as generators do; others add rules. The parser's environment
 (`env`) has the note's `file` and `folder`, and collects `labeled` blocks, which are no text of the note.

@@ -209,7 +209,3 @@ def test_a_data_set_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     path.write_text('dataset = "wiki"\nsplit = "test"\n')
     with pytest.raises(ValueError, match=r"wiki\.toml: dataset .*wiki' cannot be loaded: ValueError: .*split"):
         entries(HUGGINGFACE, path)
-    (tmp_path / "foxes.xlsx").touch()
-    path.write_text('dataset = "foxes.xlsx"\n')
-    with pytest.raises(ValueError, match=r"wiki\.toml: dataset 'foxes\.xlsx' is a file; only \*\.parquet, "):
-        entries(HUGGINGFACE, path)

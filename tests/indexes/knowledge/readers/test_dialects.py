@@ -115,7 +115,6 @@ def labeled(document: Document) -> dict[str, str]:
         ("Beans\n:   Soak *them*\n    overnight.", "Beans: Soak them overnight."),
         # HTML in Markdown, and what CommonMark would cut
         ("「太字**『はい』**です", "「太字『はい』です"),
-        ("| A | B |\n|---|---|\n| 1 | 2 | 3 |\n| 4 |\nAfter", "A, B, \n1, 2, 3\n4, , \nAfter"),
         ("".join(f"{'  ' * level}- {level}\n" for level in range(30)), "\n".join(map(str, range(30)))),
     ],
 )
@@ -152,6 +151,10 @@ def test_what_is_no_text_is_labeled(tmp_path: Path, source: str, kind: str, text
     [
         ("![A fox](my fox.png)", [("my fox.png", "A fox")]),
         ("![A fox](my fox.png 'Its title')", [("my fox.png", "A fox")]),
+        (
+            "![pic](img/b.png =300x200) and [![x](img/b (1).png)](http://e.example/a)",
+            [("img/b.png", "pic"), ("img/b (1).png", "x")],
+        ),
         ("![A fox](<my fox.png>)", [("my fox.png", "A fox")]),
         ("![A fox](fox.png){width=50%}", [("fox.png", "A fox")]),
         ("![](fox%231.png)", [("fox%231.png", "")]),
@@ -206,14 +209,6 @@ def test_notes_that_embed_each_other_are_read_once(tmp_path: Path) -> None:
         "B": "Two.\nOne.\nThree.",
         "C": "Three.\nTwo.\nOne.",
     }
-
-
-def test_wiki_links_with_their_words_first(tmp_path: Path) -> None:
-    # as in GitHub wikis and Dendron; Obsidian has them last
-    text = "[[A wolf|Wolf]], [[the fox|red fox]], [[Wolf|wolves]], [[#Diet|food]], [[Docs|dendron://a/b.c]]."
-    assert (
-        text_of(documents(tmp_path, Wolf="W", **{"Red-Fox": text})["Red-Fox"]) == "A wolf, the fox, wolves, food, Docs."
-    )
 
 
 def test_names_in_properties_are_values(tmp_path: Path) -> None:
@@ -323,12 +318,3 @@ def test_mdx(tmp_path: Path) -> None:
 def test_what_a_component_shows(tmp_path: Path, tag: str, shown: str, code: str) -> None:
     (page,) = documents(tmp_path, **{"page.mdx": f"{tag}\n"}).values()
     assert (text_of(page), labeled(page).get("code of components", "")) == (shown, code)
-
-
-def test_the_size_of_an_image_is_no_part_of_its_path(tmp_path: Path) -> None:
-    text = "![pic](img/b.png =300x200) and [![x](img/b (1).png)](http://e.example/a)"
-    (tmp_path / "a.md").write_text(text)
-    (place, document), *_ = MARKDOWN.read(tmp_path / "a.md", Folder(tmp_path, [tmp_path / "a.md"]))
-    assert place and isinstance(document, Document)
-    pictures = [picture for part in document.parts if isinstance(part, Block) for picture in part.pictures]
-    assert [(one.url, one.alt) for one in pictures] == [("img/b.png", "pic"), ("img/b (1).png", "x")]

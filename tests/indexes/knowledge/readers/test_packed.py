@@ -1,3 +1,5 @@
+"""Compressed files, and Parquet files of whole articles, as entities."""
+
 from __future__ import annotations
 
 import gzip
@@ -6,7 +8,6 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from indexes.knowledge.bad_entries import SkippedEntries
@@ -95,24 +96,3 @@ def test_parquet_errors_name_the_row(tmp_path: Path, rows: list[dict[str, Any]],
     path = write_parquet(tmp_path / "kb.parquet", rows)
     with pytest.raises(ValueError, match=r"kb\.parquet: .*" + message):
         list(read_knowledge_base(path, skipped=SkippedEntries(0)))
-
-
-def test_damaged_parquet(tmp_path: Path) -> None:
-    path = write_parquet(tmp_path / "kb.parquet", ROWS)
-    whole = path.read_bytes()
-    for data in (b"", b"text", whole[:-40], whole[40:]):
-        path.write_bytes(data)
-        with pytest.raises(ValueError, match=r"kb\.parquet: after row 0: damaged, or not a Parquet file"):
-            list(read_knowledge_base(path))
-    with pytest.raises(FileNotFoundError):
-        list(read_knowledge_base(tmp_path / "absent.parquet"))
-
-
-def test_parquet_of_another_encoding(tmp_path: Path) -> None:
-    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    data = np.frombuffer(b"ab\xe9", np.uint8)
-    offsets = np.array([0, 1, 3], np.int32)
-    ids = pyarrow.StringArray.from_buffers(2, pyarrow.py_buffer(offsets), pyarrow.py_buffer(data))
-    parquet.write_table(pyarrow.table({"id": ids}), tmp_path / "kb.parquet")
-    with pytest.raises(ValueError, match=r"kb\.parquet: after row 0: damaged"):
-        list(read_knowledge_base(tmp_path / "kb.parquet"))

@@ -9,8 +9,8 @@ from PIL import Image
 
 from indexes.knowledge.document import Block, Document, Heading, Part, Picture
 from indexes.knowledge.ledger import Ledger
+from indexes.knowledge.meanings import describe_things, things_in
 from indexes.knowledge.reading import read_knowledge_base
-from indexes.knowledge.understanding.catalogs import describe_things, things_in
 from retriever.types import Section
 from tests.fakes.reading import read, texts
 

@@ -36,7 +36,7 @@ def test_names_in_several_languages_and_values_of_all_types() -> None:
     (fox,) = read([row])
     assert (fox.id, fox.title, set(fox.names)) == ("1", "Fox", {"キツネ", "Renard"})
     assert facts(fox) == ["Kinds: Land, Red", "Base, HP: 45", "Base, attack: 4", "Is wild: yes", "None: N/A"]
-    assert fox.left_out == [("addresses and ids", "https://a.example/fox")]
+    assert list(fox.left_out) == [("addresses and ids", "https://a.example/fox")]
     assert ("base.HP", "45") in fox.named_after
 
 
@@ -164,7 +164,7 @@ def test_a_text_in_several_forms_is_not_a_fact_as_well() -> None:
         [("", "It is grey.\nIt flies.")],
         [("", "White.")],
     ]
-    assert found[2].left_out == [("texts in other languages", "Weiß.")]
+    assert list(found[2].left_out) == [("texts in other languages", "Weiß.")]
     parts = {"name": "Bolete", "description": {"cap": "<p>Whitish.</p>", "stem": "Red.", "notes": ""}}
     assert facts(read([parts])[0]) == ["Description, cap: Whitish.", "Description, stem: Red."]
 

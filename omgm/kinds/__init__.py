@@ -1,0 +1,74 @@
+"""The kinds of parts that a profile names, by settings called `kind`: each is a function that makes one.
+
+They are imported when a profile names them, so that one model needs the code of no other. A package adds a kind by an
+entry point in the group of the setting:
+
+    [project.entry-points."omgm.steps"]
+    longest = "longest_section:LONGEST"
+
+`--set sections.kind=longest` then takes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import AfterValidator
+
+from retriever.entry_points import named
+from retriever.protocols import SectionEncoder, TextReranker
+
+_OURS = {
+    "omgm.encoders": {"clip": "omgm.kinds.encoders:clip"},
+    "omgm.fusions": {"qformer": "omgm.kinds.encoders:qformer"},
+    "omgm.steps": {
+        "bm25": "omgm.kinds.sections:BM25_ALONE",
+        "hybrid": "omgm.kinds.sections:HYBRID",
+        "cross_encoder": "omgm.kinds.sections:CROSS_ENCODER",
+        "flag": "omgm.kinds.sections:FLAG",
+    },
+    "omgm.summarizers": {"extractive": "omgm.kinds.extractive:summarizer", "openai": "omgm.kinds.chat:summarizer"},
+    "omgm.generators": {"extractive": "omgm.kinds.extractive:generator", "openai": "omgm.kinds.chat:generator"},
+    "omgm.builders": {"files": "omgm.indexing:build_with_progress"},
+}
+"""This project's kinds by their groups and names.
+
+`omgm.encoders` and `omgm.fusions` are functions of a profile and an image cache or `None`, `omgm.steps` are
+`SectionKind`, `omgm.summarizers` functions of a profile, `omgm.generators` functions of a profile and whether to run
+in a process of their own, and `omgm.builders` what `OMGM.build` calls.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SectionKind:
+    """A kind of model for step 3.
+
+    Attributes:
+        reranker: Makes the reranker of a profile.
+        encoder: Makes the encoder of sections whose vectors an index stores for it, if it compares vectors.
+    """
+
+    reranker: Callable[..., TextReranker]
+    encoder: Callable[..., SectionEncoder] | None = None
+
+
+def kind_of(group: str, name: str) -> Any:
+    """Returns the kind with a name in a group.
+
+    Raises:
+        ValueError: There is none, or it cannot be imported.
+    """
+    return named(group, name, _OURS[group], object)
+
+
+def known_in(group: str) -> AfterValidator:
+    """Returns what checks a setting that names a kind of a group."""
+
+    def check(name: str) -> str:
+        if name not in _OURS[group]:  # those of other packages are looked up, which takes some milliseconds
+            kind_of(group, name)
+        return name
+
+    return AfterValidator(check)
