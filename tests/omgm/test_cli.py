@@ -49,12 +49,13 @@ FLAGS = {
     "import questions": "--from --split --out",
     "train-encoder": "--kb --kb-format --images --dataset --queries --query-map "
     "--query-images --out --steps --minutes --seed --overwrite --max-bad --sections --index",
-    "mine-negatives": "--profile --set --index --dataset --queries --query-map --query-images --images --out",
-    "train-reranker": "--kb --kb-format --images --dataset --queries --query-map "
+    "mine-negatives": "--profile --set --index --kb --kb-format --images --dataset --queries --query-map "
+    "--query-images --out",
+    "train-reranker": "--index --kb --kb-format --images --dataset --queries --query-map "
     "--query-images --negatives --out --steps "
     "--minutes --seed --epochs --batch-size --accumulate --learning-rate --warmup --precision "
     "--tokens-per-forward --workers --max-bad",
-    "train-generator": "--profile --set --index --dataset --queries --query-map "
+    "train-generator": "--profile --set --index --kb --kb-format --images --dataset --queries --query-map "
     "--query-images --base --out --seed --most "
     "--samples-only --epochs --steps --learning-rate --batch-size --accumulate --rank --lora-alpha --max-tokens "
     "--gradient-checkpointing --save-every --workers",
