@@ -40,7 +40,7 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
     entries = _entries(file, folder)
     if not folder.is_alone and not _is_lines(file):
         first = list(islice(entries, 2))
-        others = [row for _, row in first[1:] if isinstance(row, ValueError) or row.values]
+        others = [row for _, row in first[1:] if not isinstance(row, Document) or row.values]
         match first:
             case [(_, Document(values=values, id="") as row), *_] if values and not others:
                 first[0] = str(file), replace(row, id=common.id_of(file, folder))
