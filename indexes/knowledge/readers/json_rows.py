@@ -27,6 +27,7 @@ _LARGE = 1 << 24
 _SAMPLE = 50
 _DEEPEST = 3
 _FEWEST = 5  # plain members of an object that is a row without a usual title
+_NAME_WORDS = 4  # most words in a name; longer text is a description
 _OTHERS = "objects in other lists"
 _REST = "values outside of the list"
 
@@ -146,6 +147,8 @@ def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
         yield from _of_members(value.items(), file)
     elif has_siblings or _may_be_titled(value):
         yield str(file), Document(values=value, id=common.id_of(file, folder))
+    elif folder.is_alone and len(value) > 1 and all(isinstance(text, str) for text in value.values()):
+        yield from _of_texts(value, file)
     else:
         yield common.no_rows(value, file, folder, "holds no list of objects, nor an object with a title")
 
@@ -167,6 +170,15 @@ def _has_siblings(value: Row, file: Path, folder: Folder) -> bool:
         if isinstance(beside, Mapping) and 2 * len(value.keys() & beside.keys()) >= len(value.keys() | beside.keys()):
             return True
     return False
+
+
+def _of_texts(value: Mapping[str, str], file: Path) -> Iterator[Entry]:
+    """Yields the rows of an object of texts, which are either names with codes as keys, or explanations of the keys."""
+    are_names = sum(len(text.split()) <= _NAME_WORDS for text in value.values()) > len(value) / 2
+    for key, text in value.items():
+        title = PurePosixPath(key).stem if looks_like_image(key) else key
+        row = {"title": text} if are_names else {"title": title, "text": text}
+        yield f"{file}: entry {key!r}", Document(values=row, id=key)
 
 
 def _lists(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any, list[Document]]]:
