@@ -65,7 +65,6 @@ def test_few_files_import_by_a_string() -> None:
     assert strings <= {
         "indexes/extras.py",
         "indexes/knowledge/embedded.py",
-        "omgm/entries.py",
         "omgm/machine.py",
         "retriever/models/cross_encoder.py",
     }
