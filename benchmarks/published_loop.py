@@ -8,7 +8,6 @@ AdamW and OneCycleLR; no cache, no sharing within a batch.
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,7 +16,6 @@ from torch.func import functional_call
 from torch.utils.data import DataLoader, Dataset
 from transformers import Blip2QFormerConfig, Blip2QFormerModel
 
-from indexes.knowledge.reading import read_knowledge_base
 from retriever.images import load_image
 from retriever.models.qformer import QFormerFusion
 from retriever.models.text_tokenizer import padded
@@ -79,8 +77,8 @@ class PublishedSamples(Dataset[tuple[Tensor, Tensor, Tensor]]):
 
     def __init__(self, data: RerankerData, samples: SampleSet, fusion: QFormerFusion):
         self.samples, self.tokenizer, self.pixels = samples, fusion.tokenizer, fusion.pixels
-        self.length, self.folder = fusion.max_text_tokens, Path(str(data.images)).parent
-        entities = read_knowledge_base(data.kb, data.kb_format)
+        self.length, self.folder = fusion.max_text_tokens, data.negatives.parent
+        entities = (data.index.entity(row) for row in range(len(data.index)))
         self.passages = [section_passage(e.title, s.title, s.text) for e in entities for s in e.sections]
         self.questions = [question for question in data.questions if not isinstance(question, ValueError)]
 

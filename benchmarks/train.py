@@ -43,7 +43,7 @@ from training.processes import Processes
 from training.reranker.batches import BatchMaker, Order
 from training.reranker.data import RerankerData
 from training.reranker.features import compute_features
-from training.reranker.image_store import FeatureStore
+from training.reranker.image_store import FeatureStore, ImageTable
 from training.reranker.model import Reranker
 from training.reranker.prepare import TEXTS_NAME, TOKEN_DTYPE, prepare
 from training.reranker.rows import Rows
@@ -173,8 +173,8 @@ def prepared(
     started = time.perf_counter()
     store = compute_features(
         fusion,
-        preparation.images,
-        np.ones(len(preparation.images.names), np.int64),
+        ImageTable(preparation.images, data.images),
+        np.ones(len(preparation.images), np.int64),
         folder / "data" / "features",
         seed=0,
         workers=0 if device.type == "cpu" else 15,

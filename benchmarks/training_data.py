@@ -18,6 +18,10 @@ from PIL import Image
 
 from benchmarks.full_size import WORDS
 from evaluation.datasets import Question
+from indexes.store.index import open_articles
+from omgm import indexing
+from omgm.originals import original_images
+from omgm.profile import load_profile
 from retriever.files import replace_with, write_lines
 from training.reranker.data import RerankerData
 
@@ -46,19 +50,20 @@ class DataSizes:
 
 
 def write_data(folder: Path, sizes: DataSizes) -> RerankerData:
-    """Writes `kb.jsonl`, `negatives.json` and images, unless the folder has them; returns the training data."""
+    """Writes `kb.jsonl`, `negatives.json`, images and an index, unless the folder has them; returns the data."""
     if not (folder / "negatives.json").is_file():
         folder.mkdir(parents=True, exist_ok=True)
         _write_images(folder, sizes)
         write_lines(folder / "kb.jsonl", _articles(sizes))
         replace_with(folder / "negatives.json", lambda partial: _write_negatives(partial, sizes))
+    kb, images, index = folder / "kb.jsonl", folder / "images", folder / "index"
+    indexing.build(load_profile("embedded"), kb, index, images=images, kb_format="jsonl", tokens=False)
     return RerankerData(
-        kb=folder / "kb.jsonl",
-        images=folder / "images",
+        index=open_articles(index),
+        originals=original_images(index),
         questions=list(_questions(sizes)),
         query_image_of=lambda image_id: folder / "queries" / f"{image_id}.jpg",
         negatives=folder / "negatives.json",
-        kb_format="jsonl",
     )
 
 

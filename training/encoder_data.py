@@ -15,7 +15,7 @@ from torch import Tensor
 
 from indexes.image_source import ImageSource
 from indexes.labeled_images import LabeledImage, with_known_entities
-from indexes.store.contents import ArticleImages, Contents
+from indexes.store.article_store import ArticleImages, ArticleStore
 from retriever.identity import short_hash
 from retriever.types import IntArray
 from training.augment import SLIGHT, vary
@@ -37,7 +37,7 @@ class EncoderData:
         trim_borders: Whether uniform borders are cut off labeled images, as off query images.
     """
 
-    index: Contents
+    index: ArticleStore
     originals: ImageSource | None = None
     labeled: Sequence[LabeledImage] = ()
     trim_borders: bool = False

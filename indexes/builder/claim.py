@@ -12,8 +12,9 @@ from pathlib import Path
 
 from indexes.store.columns import all_files
 from indexes.store.generations import LIVE, discard
+from indexes.store.layout import THUMBNAILS
 from indexes.store.lock import LOCK
-from indexes.store.manifest import MANIFEST, THUMBNAILS, Inputs, read_inputs, read_manifest
+from indexes.store.manifest import MANIFEST, Inputs, read_inputs, read_manifest
 from retriever.files import write_whole
 from retriever.identity import difference
 

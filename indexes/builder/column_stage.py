@@ -10,7 +10,7 @@ from pathlib import Path
 from indexes.builder.stages import BuildRun
 from indexes.lines import Articles
 from indexes.store.columns import Column, ColumnFiles, ColumnModel, Encoded, Stored
-from indexes.store.manifest import THUMBNAILS
+from indexes.store.layout import THUMBNAILS
 from indexes.workers import in_batches
 
 

@@ -25,7 +25,8 @@ from indexes.builder.summarizers import summarize_all
 from indexes.lines import Lines, save_offsets
 from indexes.progress import bars, progress_bar
 from indexes.store.columns import columns
-from indexes.store.manifest import THUMBNAILS, SearchKind
+from indexes.store.layout import THUMBNAILS
+from indexes.store.manifest import SearchKind
 from indexes.store.search_kinds import bytes_per_key, choose_kind
 from indexes.workers import LocalWorkers
 from retriever.protocols import DualEncoder, FusionEncoder

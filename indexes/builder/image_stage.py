@@ -31,7 +31,8 @@ from indexes.builder.stages import BuildRun, section_texts
 from indexes.growing import GrowingLines, GrowingRows, save_array
 from indexes.image_source import ImageSource, find_main, main_candidates, thumbnail, why_missing
 from indexes.lines import Articles, save_offsets
-from indexes.store.manifest import THUMBNAILS, keys_are_images
+from indexes.store.layout import THUMBNAILS
+from indexes.store.manifest import keys_are_images
 from indexes.workers import ModelName, in_batches
 from retriever.codecs import encode_tokens
 from retriever.files import naming

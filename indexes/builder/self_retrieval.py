@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from torch.nn import functional
 
-from indexes.store.manifest import THUMBNAILS
+from indexes.store.layout import THUMBNAILS
 from retriever.images import encoded, load_image
 from retriever.protocols import DualEncoder, SmallEncoder
 from retriever.types import IntArray

@@ -25,13 +25,13 @@ from indexes.store.change_log import sync_folder
 from indexes.store.columns import ColumnFiles, column_files, columns
 from indexes.store.index import Index
 from indexes.store.keys import Keys, load_labeled
+from indexes.store.layout import THUMBNAILS
 from indexes.store.manifest import (
     FORMAT_VERSION,
     IMAGE_OWNERS,
     LABELED_KEYS,
     MANIFEST,
     OWNERS,
-    THUMBNAILS,
     Counts,
     SearchKind,
     SearchRecord,

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from indexes.growing import GrowingRows
-from indexes.store.manifest import ALL_FILES, REBUILD, Manifest
+from indexes.store.layout import REBUILD
+from indexes.store.manifest import ALL_FILES, Manifest
 from indexes.store.row_file import RowFile, read_spans
 from retriever.entry_points import declared
 from retriever.types import Entity, IntArray

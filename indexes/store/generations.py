@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 from indexes.store.change_log import has_changes, sync_folder
 from indexes.store.columns import all_files
-from indexes.store.manifest import MANIFEST, THUMBNAILS
+from indexes.store.layout import THUMBNAILS
+from indexes.store.manifest import MANIFEST
 from retriever.files import write_whole
 
 LIVE = "live"

@@ -12,15 +12,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from indexes.store.article_store import ArticleStore, load_array, opened
 from indexes.store.columns import ColumnModel, Encoded, StoredColumn, column_files, columns_of
-from indexes.store.contents import Contents, load_array, opened
 from indexes.store.entity_index import open_search
 from indexes.store.generations import settled_files
 from indexes.store.keys import IMAGE_WEIGHT, as_query, labeled_owners, load_owners
+from indexes.store.layout import REBUILD
 from indexes.store.manifest import (
     IMAGE_OWNERS,
     KEY_IDS,
-    REBUILD,
     SEARCH,
     Candidates,
     Manifest,
@@ -61,7 +61,7 @@ class OpenOptions(TypedDict, total=False):
     gpu_search: GpuSearch
 
 
-class Index(Contents):
+class Index(ArticleStore):
     """A read-only, thread-safe index (implements `retriever.protocols.EntityIndex`).
 
     Only vectors are held in memory; articles, summaries and tokens are read from files on demand. If the device is a
@@ -83,7 +83,8 @@ class Index(Contents):
         image_weight: float = IMAGE_WEIGHT,
         gpu_search: GpuSearch = "torch",
     ) -> None:
-        super().__init__(folder, manifest)
+        super().__init__(folder, manifest.name, manifest.files["entities.jsonl"].sha256)
+        self.manifest = manifest
         self.device, self.gpu_search = device, gpu_search
         self.image_weight = image_weight
         self._token_offsets: IntArray = load_array(folder / "token_offsets.npy")
@@ -306,6 +307,19 @@ class Index(Contents):
         ]:
             if found != expected:
                 raise ValueError(f"{self.folder / name}: {found}, but the manifest says {expected}; {REBUILD}")
+
+
+def open_articles(folder: Path) -> ArticleStore:
+    """Opens what the index in `folder` holds of its knowledge base, without what it searches by.
+
+    Raises:
+        ValueError: The index is incomplete or damaged, or has changes that are not in its files; the message says what
+            to do.
+    """
+    files = settled_files(folder)
+    manifest = read_manifest(files)
+    check_files(files, manifest, column_files(manifest), verify=False)
+    return ArticleStore(files, manifest.name, manifest.files["entities.jsonl"].sha256)
 
 
 def _check_fit(folder: Path, what: str, built_with: object, given: object, advice: str = f"{REBUILD},") -> None:

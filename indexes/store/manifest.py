@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from indexes.article_images import ImageUse
+from indexes.store.layout import REBUILD
 from retriever.files import sha256_of
 from retriever.token_codec import TokenCodec
 from retriever.wording import counted
@@ -19,7 +20,6 @@ FORMAT_VERSION = 4
 version 3, the only column is that of sections, with fields of its own in the manifest."""
 MANIFEST = "manifest.json"
 SEARCH, VECTORS = "entities.faiss", "vectors.npy"
-THUMBNAILS = "images"
 RECOGNITION = "recognition.json"
 """What an index found about its own recognition (`omgm.self_calibration`); it belongs to the manifest's content."""
 REPORT, IMAGE_PROBLEMS = "report.json", "image_problems.jsonl"
@@ -51,8 +51,6 @@ ALL_FILES = (*FILES, OWNERS, LABELED_KEYS, IMAGE_OWNERS, KEY_IDS)
 
 SMALL = 1 << 20
 """Files up to this size, in bytes, have their checksum verified whenever the index is opened."""
-
-REBUILD = "rebuild with `omgm build-index --overwrite`"
 
 Candidates = Literal["summary", "title", "article", "image", "combined"]
 """What step 1 compares the query image with: summaries (the paper's method); titles, whole articles or main images, for

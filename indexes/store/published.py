@@ -13,7 +13,14 @@ from tempfile import TemporaryDirectory
 
 from indexes.store.columns import all_files, column_files
 from indexes.store.generations import index_of
-from indexes.store.manifest import MANIFEST, RECOGNITION, THUMBNAILS, Manifest, check_files, read_manifest
+from indexes.store.layout import THUMBNAILS
+from indexes.store.manifest import (
+    MANIFEST,
+    RECOGNITION,
+    Manifest,
+    check_files,
+    read_manifest,
+)
 from indexes.store.thumbnails import check_thumbnails
 from retriever.card import CARD_NAME, NOT_RECORDED, card_bytes, code, escaped, make_card, table, write_card
 from retriever.files import replacing

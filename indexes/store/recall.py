@@ -15,7 +15,8 @@ from torch.nn import functional
 
 from indexes.growing import release
 from indexes.store.keys import Keys, as_query
-from indexes.store.manifest import THUMBNAILS, Candidates, SearchKind, keys_are_images
+from indexes.store.layout import THUMBNAILS
+from indexes.store.manifest import Candidates, SearchKind, keys_are_images
 from indexes.store.search import Search
 from retriever.images import load_image
 from retriever.protocols import DualEncoder

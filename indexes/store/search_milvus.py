@@ -24,7 +24,8 @@ from indexes.growing import save_array
 from indexes.ids import hash_id
 from indexes.progress import progress_bar
 from indexes.store.keys import Keys
-from indexes.store.manifest import KEY_IDS, REBUILD, SearchRecord
+from indexes.store.layout import REBUILD
+from indexes.store.manifest import KEY_IDS, SearchRecord
 from indexes.store.recall import ExactSearch, HeldOutQueries
 from indexes.store.search import DEPTH, load_vectors, rescored
 from indexes.store.search_kinds import TARGET, blocks, write_key_vectors

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from indexes.store.manifest import REBUILD, THUMBNAILS, Manifest
+from indexes.store.layout import REBUILD, THUMBNAILS
+from indexes.store.manifest import Manifest
 from retriever.files import write_whole
 from retriever.images import is_plain, load_image
 from retriever.types import Entity

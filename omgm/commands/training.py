@@ -71,12 +71,11 @@ def training_index(args: argparse.Namespace, profile: Profile, *, tokens: bool =
 
 def articles_of(args: argparse.Namespace, profile: Profile) -> dict[str, Any]:
     """Returns the articles of `training_index`, and their images where they still are, as `index` and `originals`."""
-    from indexes.store.contents import Contents
-    from indexes.store.generations import settled_files
+    from indexes.store.index import open_articles
     from omgm.originals import original_images
 
     index, images = training_index(args, profile), None if args.kb is not None else images_of(args)
-    return {"index": Contents.open_files(settled_files(index)), "originals": original_images(index, images)}
+    return {"index": open_articles(index), "originals": original_images(index, images)}
 
 
 def write_trained(args: argparse.Namespace, key: str, model: Path, **defaults: object) -> Path:

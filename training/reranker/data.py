@@ -9,7 +9,7 @@ from pathlib import Path
 from indexes.article_images import MAIN_ONLY, ImageUse
 from indexes.image_source import ImageSource
 from indexes.ranked_lists import Order
-from indexes.store.contents import ArticleImages, Contents
+from indexes.store.article_store import ArticleImages, ArticleStore
 from retriever.maxsim import ScoreMode
 from training.questions import TrainingQuestion
 
@@ -51,7 +51,7 @@ class RerankerData:
         serving: How the trained encoder will be used.
     """
 
-    index: Contents
+    index: ArticleStore
     originals: ImageSource | None = None
     questions: Sequence[TrainingQuestion | ValueError]
     query_image_of: Callable[[str], Path | None]

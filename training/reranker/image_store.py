@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from indexes.store.contents import ArticleImages
+from indexes.store.article_store import ArticleImages
 from retriever.borders import load_query_image
 from retriever.identity import Items, files_as_items
 

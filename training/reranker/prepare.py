@@ -17,7 +17,7 @@ from indexes.article_images import ImageUse, MainImage, choose_further, keys_wit
 from indexes.image_source import main_candidates
 from indexes.progress import progress_bar
 from indexes.ranked_lists import check_coverage
-from indexes.store.contents import ArticleImages
+from indexes.store.article_store import ArticleImages
 from retriever.files import write_lines
 from retriever.models.text_tokenizer import AnyTokenizer
 from retriever.texts import blip_caption, section_passage
@@ -205,7 +205,7 @@ class _Articles:
     def texts(self) -> Iterator[str]:
         """Yields the text of every section in the form that the model reads."""
         for place, row in enumerate(progress_bar(self.rows, desc="articles", unit="article")):
-            entity, main = self.images.contents.entity(row), self.images.main(row)
+            entity, main = self.images.articles.entity(row), self.images.main(row)
             self.main.append(main)
             if row in self.compared:
                 further = choose_further(entity, MainImage(main), self.use, self.images.find).keys

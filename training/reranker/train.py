@@ -216,7 +216,7 @@ def _inputs_of(data: RerankerData) -> dict[str, object]:
     ids = dict.fromkeys(question.image_id for question in questions)
     images = ((id, path) for id in ids if (path := data.query_image_of(id)) is not None)
     return {
-        "articles": data.index.manifest.files["entities.jsonl"].sha256,
+        "articles": data.index.digest,
         "negatives": sha256_of(data.negatives),
         "order of negatives": data.negatives_order,
         "questions": Items(asked, "question", "another wording, image, entity or section"),

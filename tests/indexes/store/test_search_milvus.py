@@ -14,7 +14,14 @@ from indexes.live.index import LiveIndex
 from indexes.store.entity_index import open_search
 from indexes.store.index import Index
 from indexes.store.keys import Keys
-from indexes.store.manifest import FILES, IMAGE_OWNERS, KEY_IDS, OWNERS, SEARCH, THUMBNAILS
+from indexes.store.layout import THUMBNAILS
+from indexes.store.manifest import (
+    FILES,
+    IMAGE_OWNERS,
+    KEY_IDS,
+    OWNERS,
+    SEARCH,
+)
 from indexes.store.recall import HeldOutQueries
 from indexes.store.search import DeviceSearch
 from indexes.store.search_milvus import Collection, key_ids, write_milvus

@@ -15,8 +15,7 @@ from indexes.article_images import LABELED
 from indexes.ids import hash_id, other_ids, spellings
 from indexes.image_source import ImageSource, main_candidates
 from indexes.lines import Articles, Lines
-from indexes.store.columns import column_files
-from indexes.store.manifest import REBUILD, THUMBNAILS, Manifest, check_files, read_manifest
+from indexes.store.layout import REBUILD, THUMBNAILS
 from retriever.images import load_image
 from retriever.types import Entity, IntArray
 
@@ -25,39 +24,23 @@ _CACHED_ENTITIES = 4096
 _THUMBNAIL = "thumbnail:"
 
 
-class Contents:
+class ArticleStore:
     """The articles of an index with their summaries and thumbnails, by row; thread-safe.
 
-    Nothing but the offsets of the articles is held in memory, and no model is needed.
+    They are read from files on demand, and no model is needed; `indexes.store.index.open_articles` checks the files.
 
     Args:
         folder: The files of a complete index.
-        manifest: Its manifest, whose files were checked.
+        name: The name of the knowledge base that the index was built from.
+        digest: The SHA-256 of the articles.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self.folder = folder
-        self.manifest = manifest
+    def __init__(self, folder: Path, name: str, digest: str) -> None:
+        self.folder, self.name, self.digest = folder, name, digest
         self._articles = Articles(folder / "entities.jsonl")
         self._summaries = Lines(folder / "summaries.jsonl")
         self._ids: IntArray = load_array(folder / "entity_ids.npy")
         self._cached_entity = lru_cache(_CACHED_ENTITIES)(self._articles.__getitem__)
-
-    @classmethod
-    def open_files(cls, folder: Path) -> Contents:
-        """Opens the files in `folder`; those of an index with live changes are `settled_files`.
-
-        Raises:
-            ValueError: The index is incomplete or damaged; the message says what to do.
-        """
-        manifest = read_manifest(folder)
-        check_files(folder, manifest, column_files(manifest), verify=False)
-        return Contents(folder, manifest)
-
-    @property
-    def name(self) -> str:
-        """The name of the knowledge base that the index was built from."""
-        return self.manifest.name
 
     def __len__(self) -> int:
         """Returns the number of entities."""
@@ -109,22 +92,22 @@ class ArticleImages:
     Labeled images, which a build adds to those of articles, are none of them.
 
     Args:
-        contents: The index.
+        articles: The articles.
         originals: Where the images that it was built from are; `None` if they are not there any more.
     """
 
-    def __init__(self, contents: Contents, originals: ImageSource | None = None) -> None:
-        self.contents, self.originals = contents, originals
+    def __init__(self, articles: ArticleStore, originals: ImageSource | None = None) -> None:
+        self.articles, self.originals = articles, originals
 
-    def __reduce__(self) -> tuple[Callable[..., ArticleImages], tuple[Path, ImageSource | None]]:
+    def __reduce__(self) -> tuple[Callable[..., ArticleImages], tuple[Path, str, str, ImageSource | None]]:
         """Lets another process open the same files."""
-        return _reopened, (self.contents.folder, self.originals)
+        return _reopened, (self.articles.folder, self.articles.name, self.articles.digest, self.originals)
 
     def main(self, row: int) -> str | None:
         """Returns the name of the main image of the entity at `row`, or `None` if it has none."""
-        urls = [url for url in main_candidates(self.contents.entity(row)) if not url.startswith(LABELED)]
+        urls = [url for url in main_candidates(self.articles.entity(row)) if not url.startswith(LABELED)]
         name = next((name for url in urls if (name := self.find(url)) is not None), None)
-        if name is None and urls and self.contents.image_path(row) is not None:
+        if name is None and urls and self.articles.image_path(row) is not None:
             return f"{_THUMBNAIL}{row}"
         return name
 
@@ -135,7 +118,7 @@ class ArticleImages:
     def content(self, name: str) -> Path | bytes:
         """Returns the file of an image that has this name, or its bytes if it has no file of its own."""
         if name.startswith(_THUMBNAIL):
-            return self.contents.folder / THUMBNAILS / f"{name.removeprefix(_THUMBNAIL)}.jpg"
+            return self.articles.folder / THUMBNAILS / f"{name.removeprefix(_THUMBNAIL)}.jpg"
         assert self.originals is not None  # else it has no such name
         return self.originals.content(name)
 
@@ -146,13 +129,13 @@ class ArticleImages:
             ImageError: The image is unreadable.
         """
         if name.startswith(_THUMBNAIL):
-            return load_image(self.contents.folder / THUMBNAILS / f"{name.removeprefix(_THUMBNAIL)}.jpg")
+            return load_image(self.articles.folder / THUMBNAILS / f"{name.removeprefix(_THUMBNAIL)}.jpg")
         assert self.originals is not None  # else it has no such name
         return self.originals.load(name)
 
 
-def _reopened(folder: Path, originals: ImageSource | None) -> ArticleImages:
-    return ArticleImages(Contents.open_files(folder), originals)
+def _reopened(folder: Path, name: str, digest: str, originals: ImageSource | None) -> ArticleImages:
+    return ArticleImages(ArticleStore(folder, name, digest), originals)
 
 
 def load_array(path: Path) -> NDArray[Any]:

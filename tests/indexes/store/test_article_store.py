@@ -9,7 +9,8 @@ import pytest
 
 from indexes.knowledge.sources import FolderImages
 from indexes.labeled_images import LabeledImage
-from indexes.store.contents import ArticleImages, Contents
+from indexes.store.article_store import ArticleImages
+from indexes.store.index import open_articles
 from retriever.images import ImageError
 from tests.fakes.images import write_image
 from tests.fakes.plans import indexed
@@ -36,19 +37,19 @@ def kb(tmp_path: Path) -> Path:
 
 
 def test_articles_summaries_and_ids_need_no_model(kb: Path) -> None:
-    contents = Contents.open_files(kb.with_name("kb.jsonl-index"))
-    assert (len(contents), contents.name) == (4, "kb")
-    assert [contents.row_of(id) for id in ("elk", "Vixen", "nobody")] == [1, 0, None]
-    assert [section.text for section in contents.entity(0).sections] == ["Red."]
-    assert contents.summary(3) == "Eel. Long"
-    (contents.folder / "summaries.jsonl").write_text("")
+    articles = open_articles(kb.with_name("kb.jsonl-index"))
+    assert (len(articles), articles.name) == (4, "kb")
+    assert [articles.row_of(id) for id in ("elk", "Vixen", "nobody")] == [1, 0, None]
+    assert [section.text for section in articles.entity(0).sections] == ["Red."]
+    assert articles.summary(3) == "Eel. Long"
+    (articles.folder / "summaries.jsonl").write_text("")
     with pytest.raises(ValueError, match=r"summaries\.jsonl: 0 bytes, but the manifest says"):
-        Contents.open_files(contents.folder)
+        open_articles(articles.folder)
 
 
 def test_images_are_those_that_the_index_was_built_from(kb: Path) -> None:
-    contents = Contents.open_files(kb.with_name("kb.jsonl-index"))
-    images = ArticleImages(contents, FolderImages(kb.parent / "images"))
+    articles = open_articles(kb.with_name("kb.jsonl-index"))
+    images = ArticleImages(articles, FolderImages(kb.parent / "images"))
     assert [images.main(row) for row in range(4)] == ["fox.png", "elk.png", None, "torn.png"]  # labeled ones are none
     assert (images.find("den.png"), images.find("labeled:seen")) == ("den.png", None)
     assert images.load("fox.png").size == (400, 400) and images.content("fox.png") == kb.parent / "images" / "fox.png"
@@ -57,12 +58,12 @@ def test_images_are_those_that_the_index_was_built_from(kb: Path) -> None:
 
 
 def test_without_the_originals_main_images_are_thumbnails(kb: Path) -> None:
-    contents = Contents.open_files(kb.with_name("kb.jsonl-index"))
-    images = pickle.loads(pickle.dumps(ArticleImages(contents)))
+    articles = open_articles(kb.with_name("kb.jsonl-index"))
+    images = pickle.loads(pickle.dumps(ArticleImages(articles)))
     assert [images.main(row) for row in range(4)] == ["thumbnail:0", "thumbnail:1", None, None]
     assert images.find("den.png") is None
     assert images.load("thumbnail:0").size == (320, 320)
-    assert images.content("thumbnail:1") == contents.image_path(1)
+    assert images.content("thumbnail:1") == articles.image_path(1)
     (kb.parent / "images" / "fox.png").unlink()  # some are left
-    some = ArticleImages(contents, FolderImages(kb.parent / "images"))
+    some = ArticleImages(articles, FolderImages(kb.parent / "images"))
     assert [some.main(row) for row in range(2)] == ["den.png", "elk.png"]
