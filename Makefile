@@ -98,7 +98,7 @@ mine-negatives: index  ## mine hard negatives of TRAIN_QUERIES with step 1
 		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --images $(IMAGES) --out $(NEGATIVES)
 
 train-reranker: mine-negatives  ## mine negatives, then train step 2 on TRAIN_QUERIES
-	$(OMGM) train-reranker --profile $(PROFILE) --kb $(KB) --images $(IMAGES) --dataset $(DATASET) \
+	$(OMGM) train-reranker --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) \
 		--queries $(TRAIN_QUERIES) --query-images $(QUERY_IMAGES) --negatives $(NEGATIVES) --out $(OUT) $(ARGS)
 
 train-generator: index .venv/peft.stamp  ## fine-tune the chat model BASE (8 billion parameters: 80 GB) on TRAIN_QUERIES with retrieved evidence

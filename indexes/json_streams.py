@@ -9,13 +9,13 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from indexes.decoding import Stream, encoding_in, not_utf8, opened, opened_text
+from retriever.json_keys import unique_keys
 
 CHUNK = 1 << 20
 """Bytes read at a time; a larger value is read in doubling steps."""
@@ -28,20 +28,6 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 _KINDS = {"": "the file's end", "[": "a list", "{": "an object", '"': "text"}
 _NO_COMMENTS = "a comment, which JSON does not have; remove it"
 _KINDS |= dict.fromkeys("/#", _NO_COMMENTS)
-
-
-def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns a JSON object's members as a dict; an `object_pairs_hook`.
-
-    Raises:
-        ValueError: A key occurs twice; `json` would silently keep the last.
-    """
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        counts = Counter(key for key, _ in pairs)
-        twice = next(key for key, count in counts.items() if count > 1)
-        raise ValueError(f"the key {twice[:40]!r} occurs twice in one object")
-    return result
 
 
 def unreadable_value(error: Exception) -> str:
@@ -65,6 +51,23 @@ def read_members(path: Path) -> Iterator[tuple[str, Any]]:
     with _window(path) as window:
         for key in window.members():
             yield key, window.value()
+        window.end("object")
+
+
+def read_parts(path: Path) -> Iterator[tuple[str, int, Any]]:
+    """Yields the members (key, number, value) of a file that is one JSON object, with the items of lists one by one.
+
+    Items are numbered from 1, and a member that is not a list has number 0; empty lists are left out.
+
+    Raises:
+        ValueError: As for `read_members`.
+    """
+    with _window(path) as window:
+        for key in window.members():
+            if window.peek() == "[":
+                yield from ((key, number, item) for number, item in window.items())
+            else:
+                yield key, 0, window.value()
         window.end("object")
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain, islice
 from typing import Any, Protocol, TypeVar
 
+from indexes.ahead import map_ahead
 from indexes.progress import progress_bar
 from retriever.protocols import DualEncoder, FusionEncoder
 
@@ -118,30 +116,3 @@ def in_batches(
 def split(rows: range, batch: int) -> Iterator[range]:
     """Yields ranges of up to `batch` rows."""
     return (rows[start : start + batch] for start in range(0, len(rows), batch))
-
-
-T = TypeVar("T")
-
-_THREADS = 16
-
-
-def map_ahead(
-    function: Callable[[T], R], items: Iterable[T], ahead: int, threads: int = _THREADS
-) -> Generator[R, None, None]:
-    """Yields `function(item)` in order, computed in threads up to `ahead` items in advance.
-
-    This helps if `function` waits for a disk or releases the GIL, as Pillow does while it decodes and resizes. If
-    `function` raises for an item, the iterator raises at that item. Closing the iterator cancels calls that have not
-    started.
-    """
-    waiting: deque[Future[R]] = deque()
-    pool = ThreadPoolExecutor(min(threads, os.cpu_count() or 1), "ahead")
-    try:
-        for item in items:
-            waiting.append(pool.submit(function, item))
-            if len(waiting) > ahead:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)

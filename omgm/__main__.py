@@ -1,9 +1,8 @@
-"""The command line: `omgm COMMAND`; `omgm.commands` lists the commands, one module each."""
+"""The command line: `omgm COMMAND`; `omgm.commands` finds the commands, one module each."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import logging
 import os
 import select
@@ -12,10 +11,12 @@ import signal
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any, NoReturn
 
 from omgm import __version__
-from omgm.commands import ACTIONS, COMMANDS, GROUPS, RENAMED, REPLACED_FLAGS
+from omgm.commands import GROUP, RENAMED, REPLACED_FLAGS, about, actions_of, commands, groups
+from retriever.entry_points import named
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,7 +25,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     As usual, it exits silently with 130 after Ctrl-C, and with 141 if the reader of its output has closed the pipe.
     """
     words = _by_new_name(sys.argv[1:] if argv is None else argv)
-    top = parser(words[0] if words else "")
+    try:
+        top = parser(words[0] if words else "")
+    except ValueError as error:  # of the installation
+        print(f"omgm: error: {error}", file=sys.stderr)
+        return 2
     args, unknown = top.parse_known_args(words)
     if unknown:
         _refuse(top, unknown)
@@ -101,25 +106,27 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"omgm {__version__}")
     top.add_argument("--completion", choices=("bash", "zsh", "fish"), action=_Completion, help="print a script")
-    commands = top.add_subparsers(
+    choices = top.add_subparsers(
         dest="command", required=True, metavar="COMMAND", prog="omgm", parser_class=argparse.ArgumentParser
     )
-    for name, about in COMMANDS.items():
-        one = commands.add_parser(name, description=f"{about}.")
+    for name in commands():
         if command is not None and command != name:
+            choices.add_parser(name)
             continue
-        if name not in ACTIONS:
-            _fill(one, name)
+        chosen = choices.add_parser(name, description=f"{about(name)}.")
+        if not (actions := actions_of(name)):
+            _fill(chosen, name)
             continue
-        actions = one.add_subparsers(dest="action", required=True, metavar="ACTION")
-        for action, what in ACTIONS[name].items():
-            _fill(actions.add_parser(action, help=what, description=f"{what}."), f"{name} {action}")
+        below = chosen.add_subparsers(dest="action", required=True, metavar="ACTION")
+        for action in actions:
+            what = about(f"{name} {action}")
+            _fill(below.add_parser(action, help=what, description=f"{what}."), f"{name} {action}")
     return top
 
 
 def _fill(command: argparse.ArgumentParser, name: str) -> None:
     """Adds the arguments of a command, from its module."""
-    module = importlib.import_module(f"omgm.commands.{name.replace(' ', '_').replace('-', '_')}")
+    module = named(GROUP, name.replace(" ", "."), {}, ModuleType)
     module.add_arguments(command)
     command.add_argument("--verbose", action="store_true", help="print log messages")
     command.set_defaults(run=module.run)
@@ -134,8 +141,8 @@ class _Top(argparse.ArgumentParser):
         formatter.add_usage(self.usage, [], [])
         formatter.add_text(self.description)
         text = formatter.format_help()
-        for group, commands in GROUPS.items():
-            text += f"\n{group}:\n" + _listed({name: about + _actions_of(name) for name, about in commands.items()})
+        for group, names in groups().items():
+            text += f"\n{group}:\n" + _listed({name: about(name) + _actions_in(name) for name in names})
         flags = {"--version": "print the version", "--completion SHELL": "print a script for bash, zsh or fish"}
         return text + "\n" + _listed(flags)
 
@@ -150,8 +157,8 @@ class _Completion(argparse.Action):
         top.exit()
 
 
-def _actions_of(command: str) -> str:
-    return f": {', '.join(ACTIONS[command])}" if command in ACTIONS else ""
+def _actions_in(command: str) -> str:
+    return f": {', '.join(actions)}" if (actions := actions_of(command)) else ""
 
 
 def _listed(rows: Mapping[str, str]) -> str:

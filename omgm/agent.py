@@ -19,15 +19,17 @@ from omgm.api import OMGM
 from omgm.settings import AgentSettings
 from omgm.web_access import TOOLS, WebAccess, WebSettings, agent_tools, web_of
 from retriever.images import ImageInput, load_image
+from retriever.protocols import Searcher
+from retriever.trail_views import Watch
 from search_agents.budget import Budget
 from search_agents.corpus import Corpus
 from search_agents.engine import Engine, Policy
 from search_agents.model import Planner
 from search_agents.policies import policy_kind, policy_names, policy_of
-from search_agents.records import Call, Observation, Watch
+from search_agents.records import Call, Observation
 from search_agents.regions import BoxSetting, ProposeRegions, boxes_of
 from search_agents.state import CONTEXT_TOKENS
-from search_agents.tools.index import IndexTools, Searcher
+from search_agents.tools.index import IndexTools
 from search_agents.trail import AgentAnswer
 from search_agents.wordings import Wordings, stored
 
@@ -92,7 +94,7 @@ class RunOptions(TypedDict, total=False):
     Attributes:
         boxes: Regions that the model may refer to by number: x1, y1, x2, y2 in pixels of the image.
         budget: The limits of the run.
-        watch: Receives every step as it happens, in another thread; see `search_agents.records.Watch`.
+        watch: Receives every step as it happens, in another thread; see `retriever.trail_views.Watch`.
     """
 
     boxes: Sequence[Sequence[float]]

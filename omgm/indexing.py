@@ -25,6 +25,7 @@ from indexes.store.columns import ColumnModel, columns
 from indexes.store.index import Index
 from indexes.workers import LocalWorkers, ModelName, Workers
 from omgm import parts
+from omgm.originals import note_originals
 from omgm.self_calibration import calibrate_index
 from omgm.settings import Profile
 from retriever.protocols import DualEncoder, FusionEncoder, Summarizer
@@ -53,7 +54,10 @@ def _plan(profile: Profile, kb: Path, images: Path | None, out: Path, **options:
         "fusion": parts.build_fusion,
         "columns": parts.build_columns,
     }
-    options |= {name: build(profile) for name, build in models.items() if options.get(name) is None}
+    tokens = options.pop("tokens", True)
+    for name, load in models.items():
+        if options.get(name) is None:
+            options[name] = load(profile) if tokens or name == "encoder" else None
     reading = {name: options.pop(name) for name in ("kb_format", "names", "max_bad") if name in options}
     knowledge = KnowledgeBase(kb=kb, images=images, **reading, **dict(profile.index))
     return BuildPlan(
@@ -84,6 +88,7 @@ def build(
         cluster: The address of a Ray cluster or "auto": its machines read the images and run the models.
         summarizer: Writes the summaries, instead of the profile's.
         **options: `kb_format`, `names` and `max_bad` of the knowledge base, and other attributes of `BuildPlan`.
+            Without `tokens`, the index has no tokens and no vectors of sections.
 
     Raises:
         ValueError: The input is invalid (see `indexes.builder.build`), or the cluster or extra `ray` is missing.
@@ -102,6 +107,7 @@ def build(
         shared.append(kb)
         with _workers(profile, cluster, shared) as workers:
             index = build_index(replace(plan, workers=workers))
+    note_originals(out, kb, images, options["kb_format"])
     if profile.recognition.fitted_to and profile.recognition.general and plan.fusion is not None:
         calibrate_index(profile, out, index, plan.encoder, plan.fusion)
     return index

@@ -47,11 +47,14 @@ def keep_index(
     images: Path | None = None,
     *,
     say: Callable[[str], object] = print,
+    overwrite: bool = False,
+    tokens: bool = True,
     **reading: Any,
 ) -> None:
     """Builds the index of a knowledge base unless it is up to date, and reports its contents.
 
-    An index built by this function is rebuilt if the knowledge base has changed; any other is never replaced.
+    An index built by this function is rebuilt if the knowledge base has changed; any other is only replaced with
+    `overwrite`.
 
     Args:
         profile: The models.
@@ -59,6 +62,8 @@ def keep_index(
         index: The index's folder.
         images: The images; by default those in the knowledge base, or the folder that contains it.
         say: Prints lines about progress and results.
+        overwrite: Whether to replace whatever index the folder has.
+        tokens: Whether steps 2 and 3 can use it.
         **reading: `kb_format`, `names` and `max_bad` of `omgm.indexing.build`.
 
     Raises:
@@ -71,7 +76,7 @@ def keep_index(
         "format": format,
         "images": None if images is None else str(images.resolve()),
         "names": dict(reading.get("names") or {}),
-        "settings": profile.model_dump(mode="json", include=_SETTINGS),
+        "settings": profile.model_dump(mode="json", include=_SETTINGS, exclude=None if tokens else {"fusion"}),
         "files": _state(kb, format),
     }
     path = index / NOTE
@@ -79,9 +84,9 @@ def keep_index(
     if known == json.loads(json.dumps(note)) and (index / MANIFEST).is_file():
         return
     say(f"Building the index of {kb} in {index}")
-    built = indexing.build(
-        profile, kb, index, images=images, overwrite=known is not None, **reading | {"kb_format": format}
-    )
+    overwrite = overwrite or known is not None
+    reading |= {"kb_format": format, "tokens": tokens}
+    built = indexing.build(profile, kb, index, images=images, overwrite=overwrite, **reading)
     write_whole(path, json.dumps(note).encode())
     for line in _found_lines(built):
         say(line)

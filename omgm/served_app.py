@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from indexes.live.drafts import DraftEditor
     from indexes.live.editor import Editor
     from indexes.store.index import Index
     from omgm.settings import Profile
@@ -33,18 +34,21 @@ class LateEditor:
 
     def __init__(self, retriever: Retriever[Index], take_over: Callable[[], Editor]) -> None:
         self._retriever, self._take_over = retriever, take_over
-        self._editor: Editor | None = None
+        self._editor: DraftEditor | None = None
         self._lock = threading.Lock()
 
-    def __call__(self) -> Editor:
-        """Returns the editor.
+    def __call__(self) -> DraftEditor | str:
+        """Returns the editor, or why there is none yet: another process has the index open for changes."""
+        from indexes.live.drafts import DraftEditor
+        from indexes.store.lock import LockedError
 
-        Raises:
-            LockedError: Another process has the index open for changes.
-        """
         with self._lock:
             if self._editor is None:
-                self._editor = self._take_over()
+                try:
+                    self._editor = DraftEditor(self._take_over())
+                except LockedError as error:
+                    logger.warning("a change was refused: %s", error)  # clients must not see the path
+                    return "another process changes it"
                 logger.info("%s: can be changed here now", self._retriever.index.folder)
             return self._editor
 
@@ -67,8 +71,10 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
         ValueError: As for `omgm.opening.open_retriever`.
     """
     # Imported here because they import PyTorch, which counts the cores of the process on import.
+    from indexes.live.drafts import DraftEditor
+    from indexes.live.editor import Editor
+    from omgm.modes import modes_of
     from omgm.parts import build_encoder, build_generator, placement
-    from omgm.served_agents import agents_of
     from retriever.image_cache import ImageCache
     from serving.app import create_app
     from serving.logs import log_json
@@ -81,8 +87,9 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     shared = cache if settings.cache_mib else None
     encoder = build_encoder(profile, shared)
     retriever, editor = open_service(profile, index, encoder, shared, read_only=read_only)
-    agents, tracer = agents_of(profile, encoder), tracer_of_environment()
-    app = create_app(retriever, build_generator(profile, apart=True), settings, editor, cache, agents, tracer)
+    modes, tracer = modes_of(profile, encoder), tracer_of_environment()
+    changes = DraftEditor(editor) if isinstance(editor, Editor) else editor
+    app = create_app(retriever, build_generator(profile, apart=True), settings, changes, cache, modes, tracer)
     warm_up(retriever, 1 if placement(profile)[0] == "cpu" else settings.max_batch)
     return app, editor
 

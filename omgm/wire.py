@@ -18,8 +18,8 @@ from chat_models.event_lines import EventLines
 from chat_models.proxies import through_proxy
 from chat_models.retries import MAX_WAIT, seconds_to_wait
 from retriever.images import ImageInput, encoded, load_image
+from retriever.trail_views import CallStep, RequestStep, RoundStep
 from retriever.types import SearchParams
-from search_agents.schemas import CallStep, RequestStep, RoundStep
 from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
 
 RETRIED = (429, 503)

@@ -292,3 +292,17 @@ class Generator(Protocol):
 
     def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
         """Yields the answer piece by piece, then the `Generation` that `generate` would have returned."""
+
+
+class Searcher(Protocol):
+    """What agents search with: an index, the retrieval steps over it, and a generator."""
+
+    @property
+    def index(self) -> EntityIndex:
+        """The index."""
+
+    async def retrieve_query(self, query: Query) -> RetrievalResult:
+        """Returns the result of the retrieval steps."""
+
+    async def answer_query(self, query: Query) -> tuple[str | None, RetrievalResult]:
+        """Returns the generator's answer (`None` if it abstains) and the result of the retrieval steps."""

@@ -11,11 +11,12 @@ from PIL import Image
 
 from chat_models.chat import ChatError
 from chat_models.retries import within
+from retriever.trail_views import Watch
 from search_agents.budget import Budget, OutOfBudget, Spending
 from search_agents.cache import ResultCache
 from search_agents.corpus import Corpus, NotRecorded, decode_observation, encode_observation, timed
 from search_agents.model import Planner
-from search_agents.records import IMAGE, Call, CallRecord, Decision, Observation, Round, Watch, harmless_observation
+from search_agents.records import IMAGE, Call, CallRecord, Decision, Observation, Round, harmless_observation
 from search_agents.regions import Box, BoxSetting, ProposeRegions, convention_of
 from search_agents.state import CONTEXT_TOKENS, AgentRun, Tool
 from search_agents.tool import check_call

@@ -14,8 +14,8 @@ from itertools import pairwise
 from PIL import Image
 
 from chat_models.messages import data_uri
+from retriever.trail_views import CallOut, RoundOut, SourceOut, TrailOut
 from search_agents.records import heading_of
-from search_agents.schemas import CallOut, RoundOut, SourceOut, TrailOut
 
 THUMBNAIL_SIDE = 240
 """Longer side of a thumbnail in pixels."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,13 +11,10 @@ from PIL import Image
 
 from chat_models.messages import harmless, harmless_source
 from chat_models.replies import Ending
-from search_agents.schemas import SourceOut
+from retriever.trail_views import SourceOut
 
 IMAGE = "image"
 """The name of the image that the question is about."""
-Watch = Callable[[str, Mapping[str, Any]], None]
-"""A callback for the steps of a run as they happen: their names (`request`, `round`, `call`) and JSON values (see
-`search_agents.trail`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,14 @@ from pydantic import BaseModel
 
 from chat_models.messages import Message
 from chat_models.replies import ChatReply
+from retriever.trail_views import RequestStep, Watch
 from search_agents.budget import Spending
 from search_agents.cache import ResultCache
 from search_agents.context import fitted, text_tokens, tokens_of
 from search_agents.corpus import Corpus, decode_reply, encode_reply, timed
 from search_agents.model import REASONING_TOKENS, Planner
-from search_agents.records import CallRecord, Observation, RequestRecord, Round, Source, Watch, digest_of, heading_of
+from search_agents.records import CallRecord, Observation, RequestRecord, Round, Source, digest_of, heading_of
 from search_agents.regions import Box, Convention
-from search_agents.schemas import RequestStep
 
 CONTEXT_TOKENS = 16_384
 """Context length in tokens of a model whose own is not set."""

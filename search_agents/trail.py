@@ -12,11 +12,11 @@ from PIL import Image
 
 from chat_models.chat import ChatError
 from retriever.files import write_json, write_whole
+from retriever.trail_views import CallOut, CallStep, RoundStep, SourceOut, TrailOut
 from search_agents.answers import cited, without_citations
 from search_agents.corpus import NotRecorded
 from search_agents.graph import as_svg, thumbnail
 from search_agents.records import IMAGE, CallRecord, Round, Source
-from search_agents.schemas import CallOut, CallStep, RoundStep, SourceOut, TrailOut
 from search_agents.state import AgentRun
 from search_agents.tool import check_call
 from search_agents.tools.images import PartArguments, box_of

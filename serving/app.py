@@ -15,18 +15,18 @@ from fastapi.security import HTTPBearer
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from indexes.live.editor import Editor
 from retriever.image_cache import ImageCache
 from retriever.protocols import Generator, QueryRetriever
 from serving import intake
 from serving.access import AccessMiddleware, with_cors
-from serving.agents import AgentFactory, AgentRuns, PendingRun
 from serving.chat import add_chat_routes
-from serving.entities import OpenEditor, add_entity_routes
+from serving.editing import Editor, OpenEditor
+from serving.entities import add_entity_routes
 from serving.errors import ApiError, Responses, errors, install_error_handlers
 from serving.events import EVENTS, agent_events, answer_events, event_stream, retrieval_events
 from serving.fields import CheckedRequest
 from serving.metrics import add_metrics
+from serving.modes import ModeRuns, Modes, PendingRun
 from serving.overload import Overload, OverloadMiddleware
 from serving.pages import ExampleQuestion, add_pages, read_examples
 from serving.requests import read_request
@@ -93,7 +93,7 @@ def create_app(
     settings: ServingSettings | None = None,
     editor: Editor | OpenEditor | str = "it was opened for reading only",
     cache: ImageCache | None = None,
-    agents: AgentFactory | None = None,
+    modes: Modes | None = None,
     tracer: Tracer | None = None,
 ) -> FastAPI:
     """Returns the service; its batch worker runs for the lifetime of the application.
@@ -104,7 +104,7 @@ def create_app(
         settings: Limits.
         editor: Changes the retriever's index; opens what changes it; or the reason why it cannot be changed.
         cache: Keeps decoded images; the retriever's models may share it.
-        agents: Makes the runner of agents; without it, requests with a `mode` are refused.
+        modes: Answers requests with a `mode`; without it, they are refused.
         tracer: Traces requests.
 
     Raises:
@@ -113,7 +113,7 @@ def create_app(
     settings = settings or ServingSettings()
     cache = cache or ImageCache(settings.cache_mib * 2**20)
     service = Service(retriever, generator, settings, cache, Traces(tracer))
-    runs = AgentRuns(service, agents)
+    runs = ModeRuns(service, modes)
     examples = read_examples(settings.examples_dir)
     shown = [Depends(HTTPBearer(auto_error=False))] if settings.read_keys or settings.write_keys else []  # in /docs
     app = FastAPI(
@@ -148,7 +148,7 @@ def create_app(
 
 
 @asynccontextmanager
-async def _running(service: Service, runs: AgentRuns) -> AsyncIterator[None]:
+async def _running(service: Service, runs: ModeRuns) -> AsyncIterator[None]:
     """Runs the batch worker, and the generator if it is an async context manager."""
     async with AsyncExitStack() as stack:
         if isinstance(service.generator, AbstractAsyncContextManager):
@@ -159,7 +159,7 @@ async def _running(service: Service, runs: AgentRuns) -> AsyncIterator[None]:
         await runs.aclose()
 
 
-def _add_question_routes(app: FastAPI, service: Service, runs: AgentRuns) -> None:
+def _add_question_routes(app: FastAPI, service: Service, runs: ModeRuns) -> None:
     @app.post("/answer", response_model=AnswerOut, responses=_ANSWER_RESPONSES, openapi_extra=_BODY)
     async def answer(request: Request) -> AnswerOut | Response:
         """Answers a question about an image, with evidence, candidates, scores and timings.
@@ -196,7 +196,7 @@ def _add_question_routes(app: FastAPI, service: Service, runs: AgentRuns) -> Non
         return event_stream(retrieval_events(pending)) if checked.stream else pending.response
 
 
-def _add_state_routes(app: FastAPI, service: Service, runs: AgentRuns) -> None:
+def _add_state_routes(app: FastAPI, service: Service, runs: ModeRuns) -> None:
     @app.get("/health/live")
     async def live() -> dict[str, str]:
         """Answers while the process runs."""

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from indexes.json_streams import unique_keys
+from retriever.json_keys import unique_keys
 from serving.errors import ApiError
 from serving.settings import ServingSettings
 

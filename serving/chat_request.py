@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from generators.reader.names import points_on
+from generators.pointing import points_on
 from serving.body import body_limit, content_type_of, read_json
 from serving.chat_schemas import IGNORED, INSTEAD, MODEL, NEUTRAL, ChatFields, ChatOptions
 from serving.errors import ApiError

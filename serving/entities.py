@@ -7,7 +7,7 @@ import errno
 import hashlib
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote
@@ -19,15 +19,10 @@ from PIL import Image
 from starlette.datastructures import UploadFile
 
 from chat_models.chat import ChatError
-from indexes.article_images import MAIN_ONLY, ImageUse, MainImage, note_unsearched
-from indexes.knowledge.readers.published import entry_of
-from indexes.live.articles import Article, completed
-from indexes.live.editor import Editor
-from indexes.store.lock import LockedError
-from indexes.svg import load_any
 from retriever.protocols import EntityIndex
 from serving import intake
 from serving.body import content_type_of, parse_json, read_json
+from serving.editing import Draft, Editor, OpenEditor
 from serving.errors import ApiError, errors
 from serving.fields import unknown_field
 from serving.images import decode_image, too_many_bytes
@@ -38,8 +33,6 @@ from serving.settings import ServingSettings
 
 logger = logging.getLogger(__name__)
 
-OpenEditor = Callable[[], Editor]
-"""Opens an index for changes that another process had open; raises `LockedError` while it still has."""
 Decode = Callable[[bytes], Awaitable[Image.Image]]
 """Decodes the bytes of an image off the event loop."""
 
@@ -94,32 +87,23 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
         editor: Changes the index that the service answers from; opens what changes it; or the reason why it cannot be
             changed.
     """
-    # Threads of an executor stay taken when a request times out, so that no more SVGs are rendered at once.
+    # Threads of an executor stay taken when a request times out, so that no more images are decoded at once.
     decoders = ThreadPoolExecutor(service.settings.decode_threads, "decode images of articles")
     threads = anyio.CapacityLimiter(4)  # several threads, because changes that wait for the disk are written together
 
-    async def decode(data: bytes) -> Image.Image:
-        """Decodes an image of an article, which may be SVG as in a build."""
-        return await asyncio.get_running_loop().run_in_executor(
-            decoders, decode_image, data, service.settings, load_any
-        )
-
     async def opened() -> Editor:
-        if isinstance(editor, Editor):
-            return editor
-        if isinstance(editor, str):
-            raise ApiError(409, "read_only", f"this service cannot change its index: {editor}")
-        try:
-            return await anyio.to_thread.run_sync(editor, limiter=threads)
-        except LockedError as error:
-            logger.warning("a change was refused: %s", error)  # clients must not see the path
-            message = "this service cannot change its index now: another process changes it"
-            raise ApiError(409, "read_only", message) from error
+        if callable(editor):
+            current = await anyio.to_thread.run_sync(editor, limiter=threads)
+            reason = f" now: {current}"
+        else:
+            current, reason = editor, f": {editor}"
+        if isinstance(current, str):
+            raise ApiError(409, "read_only", f"this service cannot change its index{reason}")
+        return current
 
-    async def changed(work: Callable[[Editor], None]) -> None:
-        found = await opened()
+    async def changed(work: Callable[[], None]) -> None:
         try:
-            await anyio.to_thread.run_sync(work, found, limiter=threads)
+            await anyio.to_thread.run_sync(work, limiter=threads)
         except ChatError as error:  # first, because it is an OSError too
             raise ApiError(424, "summarizer_failed", "the model that writes summaries failed; try again") from error
         except OSError as error:
@@ -168,29 +152,22 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
 
     async def put(request: Request, entity_id: str | None) -> ChangeOut:
         """Adds or replaces an article. Every search that begins after the response sees the change."""
-        index, notes = None if isinstance(editor, str) else (await opened()).index, list[str]()
+        changes = await opened()
 
-        def complete(article: Article, named: Collection[str]) -> Article:
-            if index is None:  # the change will be refused
-                return article
-            with index.pinned():
-                return completed(article, index, named, notes)
+        async def decode(data: bytes) -> Image.Image:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(decoders, decode_image, data, service.settings, changes.load_image)
 
-        async def read(request: Request, settings: ServingSettings) -> Article:
-            article, named = await _read_article(request, settings, entity_id, decode, service.index)
-            article = await anyio.to_thread.run_sync(complete, article, named, limiter=threads)
-            use = MAIN_ONLY if index is None else index.manifest.inputs.image_use
-            return await _with_further(article, use, settings, decode, notes)
+        async def read(request: Request, settings: ServingSettings) -> tuple[Draft, list[str]]:
+            row, uploaded = await _read_article(request, settings, entity_id, service.index)
+            draft, image = await _drafted(changes, row, uploaded, settings, decode)
+            urls = await anyio.to_thread.run_sync(draft.complete, image, limiter=threads)
+            return draft, await _add_further(draft, urls, settings, decode)
 
-        def write(found: Editor) -> None:
-            if article.further or not found.holds(article):
-                found.put([article])
-
-        article = await intake.receive(service, request, read)
-        name = article.entity.id
-        created = service.index.row_of(name) is None
-        await changed(write)
-        return ChangeOut(id=name, created=created, notes=notes, index=service.view.about())
+        draft, skipped = await intake.receive(service, request, read)
+        created = service.index.row_of(draft.id) is None
+        await changed(draft.put)
+        return ChangeOut(id=draft.id, created=created, notes=[*draft.notes, *skipped], index=service.view.about())
 
     @app.delete("/entities/{entity_id:path}", response_model=ChangeOut, responses=_DELETE_ERRORS)
     async def delete_entity(request: Request, entity_id: str) -> ChangeOut:
@@ -200,8 +177,9 @@ def add_entity_routes(app: FastAPI, service: Service, editor: Editor | OpenEdito
 
     async def delete(entity_id: str) -> ChangeOut:
         """Removes an entity. No search that begins after the response finds it."""
+        changes = await opened()
         try:
-            await changed(lambda found: found.remove([entity_id]))
+            await changed(lambda: changes.remove([entity_id]))
         except KeyError as error:
             raise _no_entity(entity_id) from error
         return ChangeOut(id=entity_id, index=service.view.about())
@@ -227,12 +205,9 @@ def _check_path(request: Request, entity_id: str) -> None:
 
 
 async def _read_article(
-    request: Request, settings: ServingSettings, entity_id: str | None, decode: Decode, index: EntityIndex
-) -> tuple[Article, set[str]]:
-    """Reads the article of a request and decodes its image; `entity_id` is its id, unless the article has it.
-
-    Returns:
-        The article, and which of "image", "images" and "url" it names, as for `completed`.
+    request: Request, settings: ServingSettings, entity_id: str | None, index: EntityIndex
+) -> tuple[dict[str, Any], bytes | None]:
+    """Reads the article of a request, and its image if that was sent; `entity_id` is its id, unless the article has it.
 
     Raises:
         ApiError: A field or the image is invalid.
@@ -255,81 +230,75 @@ async def _read_article(
         raise ApiError(415, "unsupported_media_type", message)
     if not isinstance(row, dict):
         raise ApiError(422, "wrong_type", "the article must be a JSON object")
-    named = {"image", "images", "url"} & row.keys()
-    row = {name: value for name, value in row.items() if value is not None and name not in _SCORES}
+    row = {name: value for name, value in row.items() if name not in _SCORES}
     if _is_address(row.get("image"), request):  # as `GET` returned it
         del row["image"]
-        named.remove("image")
         known = row.get("id") if entity_id is None else entity_id
         if uploaded is None and (not isinstance(known, str) or index.row_of(known) is None):
             message = "image: an address of this service is no image of a new entity; send the file"
             raise ApiError(422, "bad_image_url", message, param="image")
-    article = await _article(row, uploaded, settings, entity_id, decode, "image" in named, index)
-    return article, named | ({"image"} if uploaded else set())
-
-
-async def _article(
-    row: dict[str, Any],
-    uploaded: bytes | None,
-    settings: ServingSettings,
-    given_id: str | None,
-    decode: Decode,
-    names_main: bool,
-    index: EntityIndex,
-) -> Article:
-    if unknown := sorted(row.keys() - ArticleFields.model_fields.keys()):
+    if unknown := sorted(name for name in row if row[name] is not None and name not in ArticleFields.model_fields):
         raise unknown_field(unknown[0], tuple(ArticleFields.model_fields))
-    entity_id = row.get("id", "") if given_id is None else given_id
-    if not entity_id or not isinstance(entity_id, str):
+    return _identified(row, entity_id), uploaded
+
+
+def _identified(row: dict[str, Any], entity_id: str | None) -> dict[str, Any]:
+    """Returns an article with its id.
+
+    Raises:
+        ApiError: 422 if it has none, or another one than its address, or a text field is none.
+    """
+    own = row.get("id")
+    id = (own or "") if entity_id is None else entity_id
+    if not id or not isinstance(id, str):
         message = "the id is missing: PUT /entities?id=..., or id as a string in the article"
         raise ApiError(422, "bad_article", message, param="id")
-    if row.get("id", entity_id) != entity_id:
-        message = f"id must equal the id of the address, got {str(row['id'])[:40]!r}"
+    if own is not None and own != id:
+        message = f"id must equal the id of the address, got {str(own)[:40]!r}"
         raise ApiError(422, "id_mismatch", message, param="id")
     if row.get("title") is None:
         raise ApiError(422, "bad_article", "title is missing", param="title")
-    for name in ("title", "url"):  # `entry_of` would accept numbers, as files of articles may have them
+    for name in ("title", "url"):  # files of articles may have numbers there
         if not isinstance(row.get(name), str | None):
             raise ApiError(422, "bad_article", f"{name} must be a string", param=name)
-    given = row.get("image") or ""
-    if uploaded is None and isinstance(given, str) and given and "://" not in given[:20]:
-        uploaded = await image_bytes(given, settings)
-        row = row | {"image": _name_of(uploaded)}
-    elif uploaded is not None and not given:
-        row = row | {"image": _name_of(uploaded)}
-    _, entity = entry_of(row | {"id": entity_id}, "the article", {})
-    if isinstance(entity, ValueError):
-        raise ApiError(422, "bad_article", str(entity)) from entity
-    old = index.row_of(entity_id)
-    stays = not names_main and old is not None and index.image_path(old) is not None
-    if uploaded is None and entity.image is not None and not stays:
-        uploaded = await image_bytes(entity.image, settings)
-    if uploaded is None:
-        return Article(entity)
-    return Article(entity, MainImage(entity.image), await decode(uploaded))
+    return row | {"id": id}
 
 
-async def _with_further(
-    article: Article, use: ImageUse, settings: ServingSettings, decode: Decode, notes: list[str]
-) -> Article:
-    """Returns an article with its further images if the index uses any; fetches at most `_FETCHED` URLs.
+async def _drafted(
+    editor: Editor, row: dict[str, Any], uploaded: bytes | None, settings: ServingSettings, decode: Decode
+) -> tuple[Draft, Image.Image | None]:
+    """Returns an article and its main image, which is fetched if it is a URL.
 
-    Images that are not searched are named in `notes`.
+    Raises:
+        ApiError: A field or the image is invalid.
     """
-    if article.stay:
-        return article
-    list(note_unsearched(iter([article.entity]), use.keys, notes))
-    if article.image is None or use._replace(labeled=False) == MAIN_ONLY:
-        return article
-    names, further = {str(article.main.path): str(article.main.path)}, dict[str, Image.Image]()
-    for url in [one.url for one in article.entity.images if one.url not in names and "://" in one.url[:20]][:_FETCHED]:
+    named = {"image", "images", "url"} & row.keys() | ({"image"} if uploaded else set())
+    row = {name: value for name, value in row.items() if value is not None}
+    image = row.get("image") or ""
+    if uploaded is None and isinstance(image, str) and image and "://" not in image[:20]:
+        uploaded = await image_bytes(image, settings)
+        row["image"] = _name_of(uploaded)
+    elif uploaded is not None and not image:
+        row["image"] = _name_of(uploaded)
+    try:
+        draft = editor.draft(row, named)
+    except ValueError as error:
+        raise ApiError(422, "bad_article", str(error)) from error
+    if uploaded is None and (url := draft.image_url) is not None:
+        uploaded = await image_bytes(url, settings)
+    return draft, None if uploaded is None else await decode(uploaded)
+
+
+async def _add_further(draft: Draft, urls: Iterable[str], settings: ServingSettings, decode: Decode) -> list[str]:
+    """Fetches at most `_FETCHED` further images of an article; returns why others are skipped."""
+    skipped = []
+    for url in [url for url in urls if "://" in url[:20]][:_FETCHED]:
         try:
-            further[url] = await decode(await image_bytes(url, settings))
-            names[url] = url
+            draft.add(url, await decode(await image_bytes(url, settings)))
         except ApiError as error:
-            logger.warning("%r: image %r skipped: %s", article.entity.id[:200], url[:200], error.message)
-            notes.append(f"image {url[:200]!r} skipped: {error.message}")
-    return article._replace(names=names, further=further)
+            logger.warning("%r: image %r skipped: %s", draft.id[:200], url[:200], error.message)
+            skipped.append(f"image {url[:200]!r} skipped: {error.message}")
+    return skipped
 
 
 def _is_address(image: object, request: Request) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 
 from starlette.responses import StreamingResponse
 
-from serving.agents import AgentRuns, PendingRun
 from serving.errors import ApiError
+from serving.modes import ModeRuns, PendingRun
 from serving.schemas import AnswerOut, OnGeneratorError, RetrieveOut
 from serving.service import PendingAnswer, Service
 
@@ -76,7 +76,7 @@ async def answer_events(service: Service, pending: PendingAnswer, on_error: OnGe
             yield event(piece.body(), "error")
 
 
-async def agent_events(runs: AgentRuns, pending: PendingRun) -> AsyncIterator[str]:
+async def agent_events(runs: ModeRuns, pending: PendingRun) -> AsyncIterator[str]:
     """Yields the steps of an agent, then `done` with the whole answer, or `error` in its place."""
     async with aclosing(runs.steps(pending)) as steps:  # closed as soon as the client disconnects, which ends the run
         async for step in steps:

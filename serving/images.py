@@ -35,7 +35,7 @@ def decode_image(data: bytes, settings: ServingSettings, load: Callable[..., Ima
     Args:
         data: The bytes of the file.
         settings: The limits.
-        load: Reads the image: `load_image` or, if it may be SVG, `indexes.svg.load_any`.
+        load: Reads the image: `load_image`, or a function that knows more formats.
 
     Raises:
         ApiError: 422 if it is empty or too thin, 413 if it has too many bytes or its header declares too many pixels,

@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
-from indexes.store.index import Index
 from retriever.protocols import EntityIndex
 from retriever.types import Candidate
 from serving.schemas import ArticleOut, CandidateOut, EntityOut, EvidenceOut, IndexOut
+
+
+@runtime_checkable
+class ResidentIndex(Protocol):
+    """An optional extension of an index that knows where its tokens are."""
+
+    @property
+    def residency(self) -> object:
+        """Where they are and why; `str` says it in words."""
 
 
 class IndexView:
@@ -26,7 +35,7 @@ class IndexView:
 
     def tokens(self) -> str | None:
         """Returns where the tokens are and why, in words; `None` for an index that is not in files."""
-        return str(self._index.residency) if isinstance(self._index, Index) else None
+        return str(self._index.residency) if isinstance(self._index, ResidentIndex) else None
 
     def article(self, row: int) -> ArticleOut:
         """Returns an article."""

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from retriever.trail_views import TrailOut
 from retriever.views import AnswerView, RecognitionView, View
-from search_agents.schemas import TrailOut
 
 OnGeneratorError = Literal["degrade", "fail"]
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 from torch import Tensor
 
-from indexes.workers import map_ahead
+from indexes.ahead import map_ahead
 from retriever.gpu import to_device
 
 

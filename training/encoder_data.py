@@ -1,10 +1,10 @@
-"""The data for adapting step 1: what its training reads from a knowledge base, and batches of it."""
+"""The data for adapting step 1: what its training reads from an index, and batches of it."""
 
 from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -13,13 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from indexes.ids import WantedIds
-from indexes.image_source import find_main
-from indexes.knowledge.knowledge_base import KnowledgeBase
+from indexes.image_source import ImageSource
 from indexes.labeled_images import LabeledImage, with_known_entities
+from indexes.store.contents import ArticleImages, Contents
 from retriever.identity import short_hash
-from retriever.protocols import Summarizer
-from retriever.types import Entity, IntArray
+from retriever.types import IntArray
 from training.augment import SLIGHT, vary
 from training.batch import Batch, Targets
 from training.copies import originals, text_hash
@@ -29,23 +27,25 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EncoderData(KnowledgeBase):
-    """The data that step 1 is adapted to: a knowledge base, and what its entities look like.
+class EncoderData:
+    """The data that step 1 is adapted to: the articles of an index, and what its entities look like.
 
     Attributes:
-        summarizer: Writes the summaries that step 1 will search.
+        index: The articles, and the summaries that step 1 will search.
+        originals: Where their images are; without it, the index's thumbnails are trained on.
         labeled: Images beyond the main images, such as those of questions.
         trim_borders: Whether uniform borders are cut off labeled images, as off query images.
     """
 
-    summarizer: Summarizer
+    index: Contents
+    originals: ImageSource | None = None
     labeled: Sequence[LabeledImage] = ()
     trim_borders: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Entities:
-    """The entities of a knowledge base, by row.
+    """The entities of an index, by row.
 
     Attributes:
         summaries: Their summaries, [E].
@@ -65,7 +65,7 @@ class Entities:
 
     @property
     def copies(self) -> int:
-        """The number of entities whose article is in the knowledge base before."""
+        """The number of entities whose article is that of an entity before them."""
         return int((self.original != np.arange(len(self.original))).sum())
 
 
@@ -84,7 +84,7 @@ class Label(NamedTuple):
 
 
 def known_labels(data: EncoderData, entities: Entities) -> list[Label]:
-    """Returns the labeled images of entities in the knowledge base, and logs how many others there are.
+    """Returns the labeled images of entities in the index, and logs how many others there are.
 
     Raises:
         ValueError: There are labeled images, but none can be used.
@@ -98,38 +98,35 @@ def known_labels(data: EncoderData, entities: Entities) -> list[Label]:
                 rows.append(original)
     unknown = [image.entity_id for image in named if image.entity_id not in entities.row_of]
     if unknown:
-        reason = f"{data.kb} has no entity that they show, the first is {min(unknown)!r}"
+        reason = f"{data.index.folder} has no entity that they show, the first is {min(unknown)!r}"
         if not labels:
-            raise ValueError(f"none of the labeled images can be used: {reason}; is it the right file?")
+            raise ValueError(f"none of the labeled images can be used: {reason}; is it the right index?")
         logger.warning("%d of %d labeled images left out: %s", len(unknown), len(named), reason)
     return list(labels.values())
 
 
 def read_entities(data: EncoderData) -> Entities:
-    """Reads the knowledge base, holding each article in memory only until it is summarized.
+    """Reads the articles of the index, holding one in memory at a time.
 
     Raises:
         ValueError: No entity has an image.
     """
-    source = data.image_source()
-    wanted = WantedIds(id for image in data.labeled for id in (image.entity_id, *image.others))
-    main, load = dict[int, ImageLoader](), source.load
+    images, index = ArticleImages(data.index, data.originals), data.index
+    main, summaries = dict[int, ImageLoader](), list[str]()
     ids, articles, texts = array("Q"), array("Q"), array("Q")
-
-    def noted(entities: Iterator[Entity]) -> Iterator[Entity]:
-        for row, entity in enumerate(entities):
-            wanted.add(entity, row)
-            ids.append(short_hash(entity.id))
-            articles.append(short_hash([entity.title, *([one.title, one.text] for one in entity.sections)]))
-            texts.append(text_hash(entity))
-            if (name := find_main(source, entity)) is not None:
-                main[row] = ImageLoader(name, load, source.content)
-            yield entity
-
-    summaries = list(data.summarizer.stream(noted(data.articles())))
+    for row in range(len(index)):
+        entity = index.entity(row)
+        summaries.append(index.summary(row))
+        ids.append(short_hash(entity.id))
+        articles.append(short_hash([entity.title, *([section.title, section.text] for section in entity.sections)]))
+        texts.append(text_hash(entity))
+        if (name := images.main(row)) is not None:
+            main[row] = ImageLoader(name, images.load, images.content)
     if not main:
-        raise ValueError(f"{data.images or data.kb}: contains none of the main images that {data.kb} names")
-    return Entities(summaries, ids, articles, originals(texts), main, wanted.rows())
+        raise ValueError(f"{index.folder}: has none of the main images that its articles name; build it with --images")
+    names = (id for image in data.labeled for id in (image.entity_id, *image.others))
+    known = {id: at for id in dict.fromkeys(names) if (at := index.row_of(id)) is not None}
+    return Entities(summaries, ids, articles, originals(texts), main, known)
 
 
 IMAGES, TEXTS, MAIN = 112, 144, 64  # per batch: images, summaries, main images to find

@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from indexes.ahead import map_ahead
 from indexes.growing import GrowingArray, release
 from indexes.progress import progress_bar
-from indexes.workers import map_ahead
 from retriever.models.pixels import PixelPreparation
 
 BATCH = 256

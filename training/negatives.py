@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, NotRequired, Self, TypedDict
 
 from indexes.json_streams import read_members
-from indexes.rankings import Order, RankedList, check_order, in_order, ranked_list
+from indexes.ranked_lists import Order, RankedList, check_order, in_order
 from retriever.files import naming, replacing
 
 
@@ -89,7 +89,8 @@ def _mined(path: Path, image_id: str, row: Any, order: Order | None, flag: str) 
         row = {"top_20": row} if isinstance(row, list) else row
         entries, positive = row["top_20"], row.get("gt_entity_pos_img")
         positives = {str(key): str(url) for key, url in row.get("positives", {}).items() if url is not None}
-        ranked = ranked_list([{"entry": str(one["entry"]), "score": one.get("similarity")} for one in entries])
+        ids = [str(entry["entry"]) for entry in entries]
+        ranked = RankedList.of(ids, [entry.get("similarity") for entry in entries])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         expected = f'{path}: {image_id}: expected {{"top_20": [{{"entry": …}}, …]}}, got {str(row)[:300]} ({error})'
         raise ValueError(expected) from error

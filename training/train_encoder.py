@@ -1,4 +1,4 @@
-"""Adapts step 1 to a knowledge base: trains it on main images and labeled images against the summaries.
+"""Adapts step 1 to the entities of an index: trains it on main images and labeled images against the summaries.
 
 In every batch, images are contrasted with the summaries of their own and other entities (equation 2's encoders), and
 with the main images of their own and other entities: step 1 may search both, and step 2 uses the same image tower.
@@ -70,13 +70,13 @@ def train_encoder(
     provenance: Provenance = Provenance(),  # noqa: B008  frozen
     overwrite: bool = False,
 ) -> Path:
-    """Adapts an encoder to a knowledge base; returns its folder, `out/encoder`. A killed run resumes.
+    """Adapts an encoder to the entities of an index; returns its folder, `out/encoder`. A killed run resumes.
 
     The weights of the best validation are kept, or the last ones if no labeled images are held out.
 
     Args:
         encoder: Folder of the encoder to start from (a `SmallCLIP`).
-        data: Knowledge base and labeled images.
+        data: Articles, summaries and labeled images.
         out: Folder for the encoder and the run (curve, checkpoint, images).
         config: Limits, seed and device; `validation_share` is the share of the labeled images.
         provenance: Where model and code come from, for the training record.
@@ -84,7 +84,7 @@ def train_encoder(
 
     Raises:
         ValueError: The encoder is not a `SmallCLIP`, no entity has an image, none of the labeled entities is in
-            the knowledge base, or `out` holds a run with other inputs.
+            the index, or `out` holds a run with other inputs.
         FloatingPointError: The loss is not finite.
         MemoryError: The device runs out of memory; the message says what to do.
     """

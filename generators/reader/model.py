@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from generators.reader import BASE
-from retriever.models.bert import load_bert
+from retriever.models.base_bert import load_bert
 from retriever.models.precision import int8_is_fast, quantize
 from retriever.models.section_encoder import SectionEncoder
 from retriever.types import FloatArray

@@ -4,42 +4,35 @@ from __future__ import annotations
 
 import re
 
+from generators.pointing import PLACE, THING, THIS
 from retriever.lexical import tokenize
 
-_THIS = r"(?:this|that|it|these|those|they|here)"
 _SHOWN = r"(?:(?:shown|pictured|depicted|displayed|seen|visible)\b ?)"
-_PLACE = r"(?: (?:here|(?:in|on) (?:the|this|my) (?:photo(?:graph)?|picture|image|pic)))?"
 _BE = r"(?:is|are|was|were)"
-_THING = r"(?:(?:\w+[ -]){0,2}\w+)"
 _ASKED = tuple(
     re.compile(rf"(?:please |(?:can|could) you (?:please )?(?:tell me )?)?{pattern}", re.IGNORECASE)
     for pattern in (
-        rf"(?:what|who)(?:['\u2019]?s| {_BE}) {_THIS}(?: one)?(?: (?:called|named))?{_PLACE}",
-        rf"what(?:['\u2019]?s| {_BE}) {_SHOWN}?{_PLACE.strip()}",
-        rf"what (?:am i|are we|do (?:i|you|we)) (?:looking at|see(?:ing)?){_PLACE}",
+        rf"(?:what|who)(?:['\u2019]?s| {_BE}) {THIS}(?: one)?(?: (?:called|named))?{PLACE}",
+        rf"what(?:['\u2019]?s| {_BE}) {_SHOWN}?{PLACE.strip()}",
+        rf"what (?:am i|are we|do (?:i|you|we)) (?:looking at|see(?:ing)?){PLACE}",
         r"what does (?:this|the) (?:photo(?:graph)?|picture|image|pic) (?:show|depict)",
-        rf"(?:what(?:['\u2019]?s| is) )?(?:the |its |their )?name(?: of (?:this|that|it)(?: {_THING})?)?",
-        rf"what(?:['\u2019]?s| {_BE}) (?:this|that|these|those) {_THING} (?:called|named)",
-        rf"(?:what|how) (?:do|does) (?:you|they|we|one|people) call (?:it|this|that)(?: {_THING})?",
-        rf"(?:name|identify|recogni[sz]e|classify) (?:it|this|that|these)(?: {_THING})?{_PLACE}",
+        rf"(?:what(?:['\u2019]?s| is) )?(?:the |its |their )?name(?: of (?:this|that|it)(?: {THING})?)?",
+        rf"what(?:['\u2019]?s| {_BE}) (?:this|that|these|those) {THING} (?:called|named)",
+        rf"(?:what|how) (?:do|does) (?:you|they|we|one|people) call (?:it|this|that)(?: {THING})?",
+        rf"(?:name|identify|recogni[sz]e|classify) (?:it|this|that|these)(?: {THING})?{PLACE}",
     )
 )
 _KIND = re.compile(
-    rf"(?:what|which) (?P<thing>{_THING}) "
-    rf"(?:{_BE} {_THIS}|{_BE} {_SHOWN}|{_BE}{_PLACE}|(?:do|can) (?:i|you|we) see){_PLACE}"
-    rf"|what(?:['\u2019]?s| {_BE}) (?:this|that|these|those) (?P<one>{_THING}){_PLACE}",
+    rf"(?:what|which) (?P<thing>{THING}) "
+    rf"(?:{_BE} {THIS}|{_BE} {_SHOWN}|{_BE}{PLACE}|(?:do|can) (?:i|you|we) see){PLACE}"
+    rf"|what(?:['\u2019]?s| {_BE}) (?:this|that|these|those) (?P<one>{THING}){PLACE}",
     re.IGNORECASE,
 )
 _OPENING = re.compile(r"^(?:(?:so|and|ok(?:ay)?|hey|hi|hello|please)\b,? ?)+", re.IGNORECASE)
 _ANYTHING = frozenset(tokenize("thing place object item building structure"))
 _DESCRIBED = re.compile(
     r"(?:please )?(?:tell me (?:more )?about|describe|explain|what about|(?:some )?info(?:rmation)? (?:about|on))"
-    rf"(?: {_THIS}(?: {_THING})?)?{_PLACE}",
-    re.IGNORECASE,
-)
-_FOLLOWING = re.compile(
-    r"(?:(?:and |now |or )?(?:what|how) about|and|now|(?:the )?same (?:question )?(?:for|with|about)),? "
-    rf"(?:{_THIS}|the (?:next|other|second|new))(?: {_THING})?{_PLACE}",
+    rf"(?: {THIS}(?: {THING})?)?{PLACE}",
     re.IGNORECASE,
 )
 _FIRST = re.compile(r"[^\n]*?(?:[a-z\d)][.!?](?=\s+[A-Z\u201c\"(])|(?=\n)|$)")
@@ -67,11 +60,6 @@ def asks_name(question: str, title: str, text: str) -> bool:
 def asks_description(question: str) -> bool:
     """Returns whether a question asks for no more than to be told about what the image shows."""
     return _DESCRIBED.fullmatch(" ".join(question.split()).rstrip(" ?.!")) is not None
-
-
-def points_on(question: str) -> bool:
-    """Returns whether a question only points at another image, and asks what was asked before: "And this one?"."""
-    return _FOLLOWING.fullmatch(" ".join(question.split()).rstrip(" ?.!")) is not None
 
 
 def first_sentence(text: str) -> str:

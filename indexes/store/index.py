@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from indexes.ids import hash_id, other_ids, spellings
-from indexes.lines import Articles, Lines
 from indexes.store.columns import ColumnModel, Encoded, StoredColumn, column_files, columns_of
+from indexes.store.contents import Contents, load_array, opened
 from indexes.store.entity_index import open_search
 from indexes.store.generations import settled_files
 from indexes.store.keys import IMAGE_WEIGHT, as_query, labeled_owners, load_owners
@@ -24,7 +22,6 @@ from indexes.store.manifest import (
     KEY_IDS,
     REBUILD,
     SEARCH,
-    THUMBNAILS,
     Candidates,
     Manifest,
     check_files,
@@ -38,11 +35,9 @@ from indexes.store.tokens import HostTokens, Residency, TokenStore
 from retriever.identity import is_hash
 from retriever.protocols import DualEncoder, FusionEncoder
 from retriever.token_codec import TokenCodec
-from retriever.types import Entity, FloatArray, IntArray, StoredTokens
+from retriever.types import FloatArray, IntArray, StoredTokens
 
 logger = logging.getLogger(__name__)
-T = TypeVar("T")
-_CACHED_ENTITIES = 4096
 
 
 class OpenOptions(TypedDict, total=False):
@@ -66,7 +61,7 @@ class OpenOptions(TypedDict, total=False):
     gpu_search: GpuSearch
 
 
-class Index:
+class Index(Contents):
     """A read-only, thread-safe index (implements `retriever.protocols.EntityIndex`).
 
     Only vectors are held in memory; articles, summaries and tokens are read from files on demand. If the device is a
@@ -88,21 +83,18 @@ class Index:
         image_weight: float = IMAGE_WEIGHT,
         gpu_search: GpuSearch = "torch",
     ) -> None:
-        self.folder = folder
-        self.manifest = manifest
+        super().__init__(folder, manifest)
         self.device, self.gpu_search = device, gpu_search
         self.image_weight = image_weight
-        self._articles = Articles(folder / "entities.jsonl")
-        self._summaries = Lines(folder / "summaries.jsonl")
-        self._ids: IntArray = _load(folder / "entity_ids.npy")
-        self._token_offsets: IntArray = _load(folder / "token_offsets.npy")
+        self._token_offsets: IntArray = load_array(folder / "token_offsets.npy")
         self._labeled_owners = labeled_owners(folder, manifest)
-        self._image_owners = _load(folder / IMAGE_OWNERS) if manifest.counts.image_tokens else np.empty(0, np.int64)
+        self._image_owners = (
+            load_array(folder / IMAGE_OWNERS) if manifest.counts.image_tokens else np.empty(0, np.int64)
+        )
         self._search = open_search(folder, manifest.search, device, gpu_search)  # the tokens get the remaining memory
         if manifest.counts.further_keys:
             self._search = BestKeySearch(self._search, manifest.counts.entities, load_owners(folder, manifest))
-        tokens, scales = _open(RowFile, folder / "tokens.npy"), _open(RowFile, folder / "token_scales.npy")
-        self._cached_entity = lru_cache(_CACHED_ENTITIES)(self._articles.__getitem__)
+        tokens, scales = opened(RowFile, folder / "tokens.npy"), opened(RowFile, folder / "token_scales.npy")
         self.columns = {column.name: StoredColumn(column, folder, manifest) for column in columns_of(manifest)}
         self._check_shapes(tokens, scales)
         self.token_store = TokenStore(manifest.inputs.codec, tokens, scales, device)
@@ -209,11 +201,6 @@ class Index:
         return self
 
     @property
-    def name(self) -> str:
-        """The name of the knowledge base that the index was built from."""
-        return self.manifest.name
-
-    @property
     def codec(self) -> TokenCodec | None:
         """How the tokens of sections are stored; `None` if there are none."""
         return self.manifest.inputs.codec if self.manifest.counts.token_sections else None
@@ -227,10 +214,6 @@ class Index:
     def fingerprint(self) -> str:
         """A hash of what a search finds: of the manifest, with the checksums of all files, and of `image_weight`."""
         return hashlib.sha256(self.manifest.to_json() + repr(self.image_weight).encode()).hexdigest()[:16]
-
-    def __len__(self) -> int:
-        """Returns the number of entities."""
-        return len(self._articles)
 
     def search(self, vectors: torch.Tensor, k: int) -> tuple[FloatArray, IntArray]:
         """Returns scores float32 and rows int64, both [B, k], best first.
@@ -247,45 +230,6 @@ class Index:
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
         return self._search.search(as_query(vectors, self.manifest.inputs.candidates, self.image_weight), k)
-
-    def entity(self, row: int) -> Entity:
-        """Returns the article at `row`; recently read articles are cached.
-
-        Raises:
-            IndexError: There is no such row.
-        """
-        return self._cached_entity(int(row))
-
-    def summary(self, row: int) -> str:
-        """Returns the summary of the article at `row`.
-
-        Raises:
-            IndexError: There is no such row.
-        """
-        return str(self._summaries.read(row)["summary"])
-
-    def row_of(self, entity_id: str) -> int | None:
-        """Returns the row of an entity, or `None` if it is not in the index.
-
-        The entity is also found by its other names and by the canonical spelling of a URL: `%27` finds `'`.
-        """
-        rows = map(self._row_of, spellings(entity_id))
-        return next((row for row in rows if row is not None), None)
-
-    def _row_of(self, entity_id: str) -> int | None:
-        hashes, rows = self._ids
-        key = np.int64(hash_id(entity_id))
-        equal = slice(np.searchsorted(hashes, key), np.searchsorted(hashes, key, side="right"))
-        for row in sorted(rows[equal].tolist(), reverse=True):  # ids before other names
-            entity = self.entity(row if row >= 0 else ~row)
-            if entity_id == entity.id if row >= 0 else entity_id in other_ids(entity):
-                return row if row >= 0 else int(~row)
-        return None
-
-    def image_path(self, row: int) -> Path | None:
-        """Returns the path of the main image's thumbnail (JPEG, at most 320 pixels per side), or `None`."""
-        path = self.folder / THUMBNAILS / f"{row}.jpg"
-        return path if path.is_file() else None
 
     def token_rows(self, row: int) -> range:
         """Returns the rows of an entity's tokens: those of its sections, then of its images, labeled ones last.
@@ -362,17 +306,6 @@ class Index:
         ]:
             if found != expected:
                 raise ValueError(f"{self.folder / name}: {found}, but the manifest says {expected}; {REBUILD}")
-
-
-def _load(path: Path) -> NDArray[Any]:
-    return _open(lambda path: np.asarray(np.load(path, mmap_mode="r", allow_pickle=False)), path)
-
-
-def _open(read: Callable[[Path], T], path: Path) -> T:
-    try:
-        return read(path)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}; {REBUILD}") from error
 
 
 def _check_fit(folder: Path, what: str, built_with: object, given: object, advice: str = f"{REBUILD},") -> None:

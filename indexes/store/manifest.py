@@ -10,7 +10,6 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from indexes.article_images import ImageUse
-from indexes.knowledge.sections import DROPPED_BY_REFERENCE
 from retriever.files import sha256_of
 from retriever.token_codec import TokenCodec
 from retriever.wording import counted
@@ -87,7 +86,7 @@ class Inputs(_Model):
 
     knowledge_base: str
     kb_format: str
-    drop_sections: tuple[str, ...] = DROPPED_BY_REFERENCE
+    drop_sections: tuple[str, ...] = ("*external links*", "*references*")  # of versions that had no other rule
     keep_navigation: bool = False
     pictures: str
     summarizer: str

@@ -1,67 +1,84 @@
-"""The commands: what each is for, and under which names they were before.
+"""The commands: in which order they are listed, and under which names they were before.
 
-A command is a module: `omgm kb inspect` is `kb_inspect.py`, with `add_arguments(parser)` and `run(args)`. Nothing heavy
-is imported before `run`.
+A command is a module that an entry point in the group `omgm.commands` names: `omgm kb inspect` is `kb.inspect`, in
+`kb_inspect.py`, with `add_arguments(parser)` and `run(args)`. The first line of its docstring says what it is for.
+Nothing heavy is imported before `run`, and no other command's module.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+from importlib.util import find_spec
+
+from retriever.entry_points import targets
+
+GROUP = "omgm.commands"
 GROUPS = {
-    "ask": {
-        "demo": "Run the demo: write a small knowledge base of flags and dishes, index and serve it, and ask questions",
-        "ask": "Answer a question about an image, by retrieval or with a search agent",
-        "serve": "Serve an index over HTTP, with a page at /; with --kb, build the index first",
-        "mcp": "Serve an index to language models: an MCP server over stdio, or over HTTP",
-        "doctor": "Report what this machine has, which profiles can run on it, and what is missing",
-        "download": "Download the weights of a profile, the published prompts of agents, or web pages to replay",
-    },
-    "build": {
-        "build-index": "Build the index of a knowledge base; run it again to resume a killed build",
-        "index": "Change, inspect, measure or publish an index",
-        "kb": "Inspect a knowledge base, download its images, or check questions about it",
-        "import": "Convert what other systems wrote: a checkpoint, summaries and vectors, or questions",
-    },
-    "train": {
-        "train-encoder": "Adapt step 1 to a knowledge base and labeled images, or with --sections step 3 to questions",
-        "mine-negatives": "Find hard negatives: the entities that step 1 ranks highest for each training question",
-        "train-reranker": "Train step 2's fusion encoder on questions with mined negatives; under torchrun, on several "
-        "devices",
-        "train-generator": "Fine-tune the generator with LoRA on evidence that OMGM retrieves",
-        "sweep": "Tune alpha and beta, or with --recognition when an image counts as recognized; writes a profile",
-    },
-    "evaluate": {
-        "evaluate": "Evaluate every step and the answers, or a search agent, on the questions of a data set",
-        "compare": "Compare runs, with confidence intervals and significance",
-        "tables": "Reproduce the paper's tables and figures, next to its published numbers",
-    },
+    "ask": ("demo", "ask", "serve", "mcp", "doctor", "download"),
+    "build": ("build-index", "index", "kb", "import"),
+    "train": ("train-encoder", "mine-negatives", "train-reranker", "train-generator", "sweep"),
+    "evaluate": ("evaluate", "compare", "tables"),
 }
-"""What each command is for, by what people do."""
-ACTIONS = {
-    "index": {
-        "add": "Add the articles of a knowledge base, or replace those of the same ids; unchanged ones are skipped",
-        "remove": "Remove entities",
-        "calibrate": "Measure again which images count as recognized, as a build does, after many changes",
-        "compact": "Write all changes into new files, which then replace the old ones",
-        "verify": "Compare the checksums of all files and changes",
-        "info": "Say what an index holds",
-        "tokens": "Compare codecs of section tokens, from an index of float16 tokens: size, error and recall of each",
-        "push": "Publish an index or a trained model on the Hugging Face hub, with its card",
-    },
-    "kb": {
-        "inspect": "Show some entities of a knowledge base as they are read, with counts and problems; build nothing",
-        "images": "Download the images of a knowledge base or of questions; run it again to resume",
-        "check": "Say whether questions and their images can be used, and what a knowledge base covers; exit status 1 "
-        "if not",
-    },
-    "import": {
-        "encoder": "Convert a checkpoint of EVA's repository (EVA-CLIP-8B or -18B) into a folder for step 1",
-        "reranker": "Convert a .pth file of LAVIS, OMGM or EchoSight into a folder for step 2",
-        "index": "Build an index from summaries or vectors of summaries (FAISS) that another system computed",
-        "questions": "Write a Hugging Face dataset from save_to_disk as a question file with images (--dataset plain)",
-    },
+"""The order of the commands in the help, by what people do; those of other packages come last."""
+FAMILIES = {
+    "index": (
+        "Change, inspect, measure or publish an index",
+        ("add", "remove", "calibrate", "compact", "verify", "info", "tokens", "push"),
+    ),
+    "kb": (
+        "Inspect a knowledge base, download its images, or check questions about it",
+        ("inspect", "images", "check"),
+    ),
+    "import": (
+        "Convert what other systems wrote: a checkpoint, summaries and vectors, or questions",
+        ("encoder", "reranker", "index", "questions"),
+    ),
 }
-"""What each action of a command with actions is for."""
-COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
+"""What a command with actions is for, and the order of its actions."""
+
+
+@cache
+def modules() -> Mapping[str, str]:
+    """Returns the modules of all commands by name, such as "index add", in the order of the help."""
+    order = [word for group in GROUPS.values() for name in group for word in _with_actions(name)]
+    named = {name.replace(".", " "): module for name, module in sorted(targets(GROUP).items())}
+    known = [name for name in order if name in named]
+    return {name: named[name] for name in dict.fromkeys([*known, *named])}
+
+
+def _with_actions(name: str) -> list[str]:
+    return [f"{name} {action}" for action in FAMILIES[name][1]] if name in FAMILIES else [name]
+
+
+def commands() -> list[str]:
+    """Returns the first words of all commands."""
+    return list(dict.fromkeys(name.partition(" ")[0] for name in modules()))
+
+
+def actions_of(command: str) -> list[str]:
+    """Returns the actions of a command, none if it is itself one."""
+    return [name.removeprefix(f"{command} ") for name in modules() if name.startswith(f"{command} ")]
+
+
+def groups() -> Mapping[str, list[str]]:
+    """Returns the first words of all commands by what people do, those of other packages last."""
+    listed = {group: [name for name in names if name in commands()] for group, names in GROUPS.items()}
+    others = [name for name in commands() if not any(name in names for names in GROUPS.values())]
+    return listed | ({"others": others} if others else {})
+
+
+def about(name: str) -> str:
+    """Returns what a command is for, without the final period; does not import its module."""
+    if name in FAMILIES:
+        return FAMILIES[name][0]
+    module = modules().get(name)
+    spec = None if module is None else find_spec(module)
+    if spec is None or spec.origin is None:
+        return "Commands of another package" if module is None else f"Cannot be imported: there is no module {module}"
+    with open(spec.origin, encoding="utf-8") as file:
+        return file.read(400).partition('"""')[2].partition("\n")[0].partition('"""')[0].rstrip(".")
+
 
 RENAMED = {
     "calibrate": "sweep --recognition",

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omgm.commands.agents import add_agent, refuse_without_mode
 from omgm.commands.common import add_index, add_json, add_profile, existing, print_json, profile_of
-from search_agents.policies import policy_kind, policy_names
+from omgm.modes import mode_names
 
 if TYPE_CHECKING:
     from omgm.results import Answer
     from omgm.settings import Profile
+    from serving.modes import ModeAnswer
 
 _MAX_DOWNLOAD = 50_000_000
 """Size limit for downloading an image, in bytes."""
@@ -27,9 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("image", metavar="IMAGE", help="the image: a file or an http(s) URL")
     parser.add_argument("question", metavar="QUESTION", help="the question about it")
     parser.add_argument("--thoughts", action="store_true", help="show what a reasoning model thought, too")
-    *others, last = policy_names()
-    modes = f"{', '.join(others)} or {last}"
-    agent = add_agent(parser, modes, "replay searches, pages and replies recorded here")
+    *modes, last = mode_names()
+    agent = add_agent(parser, f"{', '.join(modes)} or {last}", "replay searches, pages and replies recorded here")
     agent.add_argument("--region", action="append", default=[], metavar="X1,Y1,X2,Y2", help="a region; may be repeated")
     agent.add_argument("--record", action="store_true", help="record results that the corpus lacks")
     agent.add_argument("--trail", type=Path, metavar="FILE", help="write the trail of the answer: .json or .svg")
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
     if args.mode is not None:
         if args.thoughts:
             raise ValueError("--thoughts does not apply to agents, which print their thoughts by round; remove it")
-        _ask_agent(args, profile, image)
+        _ask_mode(args, profile, image)
         return
     refuse_without_mode(args, ("corpus", "region", "record", "trail"))
 
@@ -67,43 +68,60 @@ def run(args: argparse.Namespace) -> None:
     print("\n" + "  ".join(f"{step} {ms:.1f} ms" for step, ms in answer.timings_ms.items()))
 
 
-def _ask_agent(args: argparse.Namespace, profile: Profile, image: Path | bytes) -> None:
-    from omgm.agent import Agent, access_of, budget_of
-    from omgm.api import OMGM
-    from omgm.kinds.chat import build_planner
-    from omgm.parts import build_encoder
-    from omgm.regions import build_proposer, can_propose
-    from search_agents.corpus import Corpus
-    from search_agents.model import ChatPlanner
+def _ask_mode(args: argparse.Namespace, profile: Profile, image: Path | bytes) -> None:
+    import asyncio
 
-    if args.mode not in policy_names():
-        raise ValueError(f"--mode must be one of {', '.join(policy_names())}; got {args.mode!r}")
+    if args.mode not in mode_names():
+        raise ValueError(f"--mode must be one of {', '.join(mode_names())}; got {args.mode!r}")
     if args.trail is not None and args.trail.suffix not in (".json", ".svg"):
         raise ValueError(f"--trail: {args.trail} must end in .json or .svg")
     if args.record and args.corpus is None:
         raise ValueError("--record needs --corpus DIR")
-    planner, settings = ChatPlanner(build_planner(profile)), profile.agents
-    corpus = None if args.corpus is None else Corpus(args.corpus, record=args.record)
-    encoder = build_encoder(profile)
-    boxes = [_corners(text) for text in args.region]
-    proposes = settings.propose_regions
-    if policy_kind(args.mode).needs_regions and not boxes:
-        proposes = proposes or can_propose(profile, encoder)
-    propose = build_proposer(profile, encoder) if proposes else None
-    with (
-        OMGM.open(args.index, profile, encoder=encoder) as omgm,
-        Agent(omgm, planner, propose=propose, corpus=corpus, prompts=settings.prompts, **access_of(settings)) as agent,
-    ):
-        answer = agent.ask(image, args.question, args.mode, boxes=boxes, budget=budget_of(settings))
+    answer = asyncio.run(_run_mode(args, profile, image))
     if args.trail is not None:
-        answer.write(args.trail)
-    trail = answer.as_dict()
+        _write_trail(args, answer)
+    trail = answer.trail.model_dump(mode="json")
     if args.json:
         print_json(trail)
     else:
         _print_trail(trail)
     if trail["abstained"] and trail["failure"]:
         raise ValueError(f"{trail['stopped']}: {trail['failure']}")
+
+
+async def _run_mode(args: argparse.Namespace, profile: Profile, image: Path | bytes) -> ModeAnswer:
+    from omgm.api import OMGM
+    from omgm.modes import ModeContext, open_mode
+    from omgm.parts import build_encoder
+    from retriever.images import load_image
+    from serving.modes import ModeRequest
+    from serving.schemas import AgentBudget
+
+    boxes = [_corners(text) for text in args.region]
+    encoder = build_encoder(profile)
+    async with AsyncExitStack() as closing:
+        omgm = closing.enter_context(OMGM.open(args.index, profile, encoder=encoder))
+        context = ModeContext(profile, omgm, encoder, closing, args.corpus, args.record, may_propose=not boxes)
+        mode = open_mode(args.mode, context)
+        request = ModeRequest(args.question.strip(), load_image(image), AgentBudget(), boxes)
+        return await mode.begin(request)(None)
+
+
+def _write_trail(args: argparse.Namespace, answer: ModeAnswer) -> None:
+    """Writes the trail of an answer as JSON, or as an image if its mode draws one.
+
+    Raises:
+        ValueError: The mode draws none.
+    """
+    from omgm.modes import WrittenAnswer
+    from retriever.files import write_json
+
+    if isinstance(answer, WrittenAnswer):
+        answer.write(args.trail)
+    elif args.trail.suffix == ".json":
+        write_json(args.trail, answer.trail.model_dump(mode="json"))
+    else:
+        raise ValueError(f"--trail: the mode {args.mode} draws no image of its trail; name a file that ends in .json")
 
 
 def _print_trail(trail: dict[str, Any]) -> None:

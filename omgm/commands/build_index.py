@@ -1,4 +1,4 @@
-"""Build the index of a knowledge base. Run it again to resume a killed build."""
+"""Build the index of a knowledge base; run it again to resume a killed build."""
 
 from __future__ import annotations
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from omgm.commands.numbers import natural, positive
+from omgm.commands.numbers import natural
 from retriever.wording import counted
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from indexes.labeled_images import LabeledImage
     from indexes.store.index import Index
     from omgm.settings import Profile
-    from training.record import Provenance
 
 logger = logging.getLogger(__name__)
 
@@ -165,25 +163,6 @@ def question_names(args: argparse.Namespace) -> dict[str, str]:
     return parse_names(args.query_map, FIELDS, "--query-map")
 
 
-def add_training(parser: argparse.ArgumentParser, length: str) -> None:
-    """Adds the output folder, limits, `--seed` and `--overwrite`; `length` says how many steps there are by default."""
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder for the trained profile")
-    parser.add_argument("--steps", type=positive, metavar="N", help=f"number of steps (by default {length})")
-    parser.add_argument("--minutes", type=float, metavar="M", help="stop after M minutes, even before the last step")
-    add_seed(parser, "seed of everything random, and of which images are held out")
-    add_overwrite(parser)
-
-
-def add_fields(parser: argparse._ActionsContainer, settings: type, about: Mapping[str, str]) -> None:
-    """Adds a flag for each field in `about` of a dataclass of settings, which checks the range of its values."""
-    for field in fields(settings):
-        if field.name in about:
-            shown = "" if field.default is None else f" ({field.default})"
-            number = float if "float" in str(field.type) else int
-            flag, help = f"--{field.name.replace('_', '-')}", f"{about[field.name]}{shown}"
-            parser.add_argument(flag, type=number, default=field.default, metavar="N", help=help)
-
-
 def add_overwrite(parser: argparse._ActionsContainer) -> None:
     """Adds `--overwrite`."""
     parser.add_argument("--overwrite", action="store_true", help="replace earlier work that was made from other inputs")
@@ -204,24 +183,6 @@ def profile_of(args: argparse.Namespace) -> Profile:
     from omgm.profile import load_profile
 
     return load_profile(args.profile, args.overrides)
-
-
-def write_trained(args: argparse.Namespace, key: str, model: Path, **defaults: object) -> Path:
-    """Writes the profile of a training, with `defaults`, overrides and the new model; returns its path."""
-    from omgm.profile import parse_overrides, write_profile
-
-    return write_profile(
-        args.out, args.profile, defaults | parse_overrides(args.overrides) | {key: str(model.resolve())}
-    )
-
-
-def provenance_of(model: str) -> Provenance:
-    """Returns the starting point of a training, for its record: the model's hub name or folder, and the commit."""
-    from evaluation.commit import commit
-    from omgm.profile import is_folder
-    from training.record import Provenance
-
-    return Provenance(base=f"./{Path(model).name}" if is_folder(model) else model, commit=commit())
 
 
 def seed_of(args: argparse.Namespace, profile: Profile) -> int:

@@ -1,4 +1,4 @@
-"""Run the demo: write a small knowledge base of flags and dishes, build its index, serve it and ask questions."""
+"""Run the demo: write a small knowledge base of flags and dishes, index and serve it, and ask questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Download the weights of a profile, or the published prompts of agents, and verify their hashes."""
+"""Download the weights of a profile, the published prompts of agents, or web pages to replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluate every step and the answers on the questions of a data set."""
+"""Evaluate every step and the answers, or a search agent, on the questions of a data set."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> None:
     from evaluation.records import RECORDS, read_records
     from evaluation.run import evaluate
     from evaluation.summary import as_text, check_any
-    from indexes.rankings import check_coverage
+    from indexes.ranked_lists import check_coverage
     from omgm.identity import used
     from omgm.opening import open_retriever
     from omgm.parts import build_generator

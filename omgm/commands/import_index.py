@@ -1,4 +1,4 @@
-"""Build an index from summaries or vectors of summaries (FAISS) that another system computed, as OMGM's authors."""
+"""Build an index from summaries or vectors of summaries (FAISS) that another system computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write a Hugging Face dataset as a question file with images: `omgm import questions`."""
+"""Write a Hugging Face dataset from save_to_disk as a question file with images (--dataset plain)."""
 
 from __future__ import annotations
 

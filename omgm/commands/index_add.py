@@ -1,4 +1,4 @@
-"""Add articles to an index: `omgm index add`."""
+"""Add the articles of a knowledge base, or replace those of the same ids; unchanged ones are skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure again which images count as recognized: `omgm index calibrate`."""
+"""Measure again which images count as recognized, as a build does, after many changes."""
 
 from __future__ import annotations
 

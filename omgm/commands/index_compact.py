@@ -1,4 +1,4 @@
-"""Write all changes of an index into new files: `omgm index compact`."""
+"""Write all changes into new files, which then replace the old ones."""
 
 from __future__ import annotations
 

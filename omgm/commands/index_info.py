@@ -1,4 +1,4 @@
-"""Say what an index holds: `omgm index info`."""
+"""Say what an index holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publish a model or an index on the Hugging Face hub, with its card."""
+"""Publish an index or a trained model on the Hugging Face hub, with its card."""
 
 from __future__ import annotations
 

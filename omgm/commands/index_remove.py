@@ -1,4 +1,4 @@
-"""Remove entities from an index: `omgm index remove`."""
+"""Remove entities."""
 
 from __future__ import annotations
 

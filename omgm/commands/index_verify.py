@@ -1,4 +1,4 @@
-"""Compare the checksums of an index: `omgm index verify`."""
+"""Compare the checksums of all files and changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check a data set's questions and their images: `omgm kb check`."""
+"""Say whether questions and their images can be used, and what a knowledge base covers; exit status 1 if not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Download the images of a knowledge base: `omgm kb images`. Run it again to resume."""
+"""Download the images of a knowledge base or of questions; run it again to resume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Show how a knowledge base is read: `omgm kb inspect`."""
+"""Show some entities of a knowledge base as they are read, with counts and problems; build nothing."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from omgm.commands.common import (
-    add_index,
     add_overwrite,
     add_profile,
     add_questions,
@@ -16,40 +15,41 @@ from omgm.commands.common import (
     load_questions,
     profile_of,
 )
+from omgm.commands.training import (
+    add_training_index,
+    training_index,
+)
 from retriever.wording import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    add_index(parser)
+    add_training_index(parser)
     add_questions(parser)
-    parser.add_argument(
-        "--images",
-        type=Path,
-        metavar="DIR",
-        help="the knowledge base's images, to record the gold entity's image most similar to the question's",
-    )
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
     add_overwrite(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Mines hard negatives and writes them to the output file."""
+    """Mines hard negatives and writes them to the output file.
+
+    With `--images` or `--kb`, the image of a gold entity that is most similar to the question's is recorded, else its
+    main image.
+    """
     profile = profile_of(args)
     questions = load_questions(args)
 
-    from indexes.knowledge.sources import open_images
     from indexes.store.index import Index, check_candidates
+    from omgm.originals import original_images
     from omgm.parts import build_encoder
     from training.mine import mine_negatives
 
     encoder = build_encoder(profile)
-    index = Index.open(args.index, encoder=encoder, image_weight=profile.search.image_weight)
+    folder, images = training_index(args, profile), images_of(args)
+    index = Index.open(folder, encoder=encoder, image_weight=profile.search.image_weight)
     check_candidates(index, profile.search.candidates)
     check_known(index, questions)
-    images = images_of(args)
-    source = None if images is None else open_images(images, images, "")
     count = mine_negatives(
         encoder,
         index,
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
         finder(args),
         args.out,
         k=profile.search.k,
-        images=source,
+        images=original_images(folder, images if args.kb is None else None) if args.kb or images else None,
         trim_borders=profile.search.trim_borders,
         overwrite=args.overwrite,
     )

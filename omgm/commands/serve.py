@@ -1,4 +1,4 @@
-"""Serve an index over HTTP, with a page at /. With --kb, build the index first."""
+"""Serve an index over HTTP, with a page at /; with --kb, build the index first."""
 
 from __future__ import annotations
 

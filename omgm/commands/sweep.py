@@ -1,4 +1,4 @@
-"""Tune alpha and beta on one split, and write a table, a chart and a profile."""
+"""Tune alpha and beta, or with --recognition when an image counts as recognized; writes a profile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adapt step 1 to a knowledge base with its images and, optionally, labeled images of questions."""
+"""Adapt step 1 to a knowledge base and labeled images, or with --sections step 3 to questions."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import argparse
 from pathlib import Path
 
 from omgm.commands.common import (
-    add_knowledge_base,
     add_max_bad,
     add_profile,
     add_questions,
-    add_reading,
-    add_training,
-    existing,
-    knowledge_of,
     labeled_of,
     load_rows,
     profile_of,
-    provenance_of,
     seed_of,
+)
+from omgm.commands.training import (
+    add_training,
+    add_training_index,
+    articles_of,
+    provenance_of,
+    training_index,
     write_trained,
 )
 
@@ -26,12 +27,10 @@ from omgm.commands.common import (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    add_knowledge_base(parser, own_images=True, required=False)
-    add_reading(parser)
+    add_training_index(parser)
     add_max_bad(parser, listed="")
     add_questions(parser, required=False)
     parser.add_argument("--sections", action="store_true", help="adapt step 3's encoder of questions to --queries")
-    parser.add_argument("--index", type=Path, metavar="INDEX", help="with --sections, the index with their sections")
     add_training(parser, "20 times the square root of the number of images, or 6 times that of questions")
 
 
@@ -40,11 +39,9 @@ def run(args: argparse.Namespace) -> None:
     if args.sections:
         _train_sections(args)
         return
-    if args.kb is None or args.index is not None:
-        raise ValueError("name the knowledge base with --kb, or with --sections an index with --index")
     profile, labeled = profile_of(args), labeled_of(args)
 
-    from omgm.parts import build_summarizer, model_folder, placement
+    from omgm.parts import model_folder, placement
     from training.config import TrainingConfig
     from training.encoder_data import EncoderData
     from training.train_encoder import train_encoder
@@ -52,12 +49,7 @@ def run(args: argparse.Namespace) -> None:
     config = TrainingConfig(
         steps=args.steps, minutes=args.minutes, seed=seed_of(args, profile), device=placement(profile)[0]
     )
-    data = EncoderData(
-        **knowledge_of(args, profile),
-        summarizer=build_summarizer(profile),
-        labeled=labeled,
-        trim_borders=profile.search.trim_borders,
-    )
+    data = EncoderData(**articles_of(args, profile), labeled=labeled, trim_borders=profile.search.trim_borders)
     folder = train_encoder(
         model_folder(profile, "encoder"),
         data,
@@ -78,11 +70,11 @@ def _train_sections(args: argparse.Namespace) -> None:
 
     Writes `profile.toml` beside the weights, with the best weight of the cosine.
     """
-    if args.index is None or args.queries is None:
-        raise ValueError("--sections needs --index, and --queries with their entities and sections")
-    if args.kb is not None or args.images is not None or args.query_images is not None:
-        raise ValueError("--kb, --images and --query-images do not apply to --sections; remove them")
-    index, profile = existing(args.index, "--index"), profile_of(args)
+    if args.queries is None:
+        raise ValueError("--sections needs --queries with their entities and sections")
+    if args.query_images is not None or (args.images is not None and args.kb is None):
+        raise ValueError("--sections trains on texts: remove --query-images, and --images without --kb")
+    profile = profile_of(args)
     if profile.sections.kind != "hybrid":
         raise ValueError(
             f'profile {profile.name}: sections.kind is "{profile.sections.kind}", which has no encoder to adapt; start '
@@ -97,7 +89,7 @@ def _train_sections(args: argparse.Namespace) -> None:
     model = profile.sections.model
     trained = train_sections(
         Path(model).expanduser() if is_folder(model) else model,
-        index,
+        training_index(args, profile, tokens=True),
         load_rows(args),
         args.out,
         TrainingConfig(

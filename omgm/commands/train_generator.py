@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from omgm.commands.common import (
-    add_fields,
-    add_index,
     add_overwrite,
     add_profile,
     add_questions,
@@ -23,6 +21,11 @@ from omgm.commands.common import (
     profile_of,
 )
 from omgm.commands.numbers import natural, positive
+from omgm.commands.training import (
+    add_fields,
+    add_training_index,
+    training_index,
+)
 from training.generator.config import GeneratorTrainingConfig
 
 if TYPE_CHECKING:
@@ -56,7 +59,7 @@ _FIELDS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    add_index(parser)
+    add_training_index(parser)
     add_questions(parser)
     parser.add_argument(
         "--base", required=True, metavar="MODEL", help="the chat model: a folder, org/name or org/name@revision"
@@ -197,10 +200,11 @@ def _samples(args: argparse.Namespace, profile: Profile) -> Path:
     for step in retrieval.values():  # the models are compared by their weights, wherever they are
         step.pop("model", None)
 
-    manifest = read_manifest(current_files(args.index))
+    index = training_index(args, profile, tokens=True)
+    manifest = read_manifest(current_files(index))
 
     def retriever() -> QueryRetriever:
-        return open_retriever(profile, args.index)
+        return open_retriever(profile, index)
 
     path = make_samples(
         retriever,

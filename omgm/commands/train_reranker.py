@@ -7,19 +7,20 @@ import os
 from pathlib import Path
 
 from omgm.commands.common import (
-    add_fields,
-    add_knowledge_base,
     add_profile,
     add_questions,
-    add_reading,
-    add_training,
     existing,
     finder,
-    knowledge_of,
     load_rows,
     profile_of,
-    provenance_of,
     seed_of,
+)
+from omgm.commands.training import (
+    add_fields,
+    add_training,
+    add_training_index,
+    articles_of,
+    provenance_of,
     write_trained,
 )
 from training.reranker.config import PRECISIONS, RerankerTrainingConfig
@@ -41,8 +42,7 @@ _MEMORY = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
-    add_knowledge_base(parser, own_images=True)
-    add_reading(parser)
+    add_training_index(parser)
     add_questions(parser)
     parser.add_argument("--negatives", type=Path, required=True, metavar="FILE", help="the output of mine-negatives")
     parser.add_argument(
@@ -54,8 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--negatives-partial",
         action="store_true",
-        help="accept negatives of which less than half is in the knowledge base, or for less than half of the "
-        "questions",
+        help="accept negatives of which less than half is in the index, or for less than half of the questions",
     )
     add_training(parser, "as many as the epochs take")
     recipe = parser.add_argument_group("recipe", "values that replace those of fusion.recipe")
@@ -92,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
     )
     keyed = keys_are_images(profile.search.candidates)  # otherwise an index has tokens only of sections
     data = RerankerData(
-        **knowledge_of(args, profile),
+        **articles_of(args, profile),
         questions=load_rows(args),
         query_image_of=finder(args),
         negatives=existing(args.negatives, "--negatives"),

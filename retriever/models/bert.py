@@ -1,4 +1,4 @@
-"""BERT encoders of the table of base models, with LoRA matrices merged into their weights.
+"""BERT encoders, with LoRA matrices merged into their weights; `retriever.models.base_bert` loads published ones.
 
 Their layers are here, not transformers': importing those takes three times as long as importing PyTorch.
 """
@@ -12,13 +12,8 @@ from typing import Any, Self
 
 import torch
 from safetensors import safe_open
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional
-
-from retriever.base_models import base_model
-from retriever.files import read_object
-from retriever.models.weights import check_shapes, read_weights, without_memory
 
 DOWN, UP = ".lora_down", ".lora_up"
 
@@ -134,29 +129,6 @@ def added(layer: Any, found: Tensor, hidden: Tensor, dropout: float = 0.0) -> Te
         through = functional.dropout(through, dropout)
     normed: Tensor = layer["LayerNorm"](through + hidden)
     return normed
-
-
-def load_bert(name: str, device: str = "cpu", dtype: torch.dtype = torch.float32) -> tuple[Bert, Tokenizer]:
-    """Loads a base model without its pooler, and its tokenizer without truncation and padding.
-
-    Raises:
-        ValueError: The model is unknown, not available, or a file of it differs from the table.
-    """
-    folder = base_model(name)
-    with without_memory():
-        model = Bert(BertConfig.read(read_object(folder / "config.json")))
-    expected = model.state_dict()
-    tensors = read_weights(folder, {key: key for key in expected}, device, dtype, ignored=_left_out)
-    check_shapes(folder, tensors, expected)
-    model.load_state_dict(tensors, assign=True)
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return model.eval(), tokenizer
-
-
-def _left_out(name: str) -> bool:
-    return name.startswith("pooler.") or name.endswith(".position_ids")
 
 
 @torch.no_grad()

@@ -13,8 +13,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from retriever.files import replace_with, write_whole
+from retriever.models.weights import INDEX_NAME
 
-INDEX_NAME = "model.safetensors.index.json"
 SHARD_BYTES = 4 << 30
 _WRAPPERS = ("model", "module", "state_dict")
 

@@ -17,7 +17,8 @@ from torch import Tensor
 from retriever.base_models import bases, find_base
 from retriever.files import read_object
 from retriever.gpu import to_device
-from retriever.models.bert import Bert, load_bert, merge_lora
+from retriever.models.base_bert import load_bert
+from retriever.models.bert import Bert, merge_lora
 from retriever.models.weights import WEIGHTS_NAME
 from retriever.texts import split_passage
 from retriever.types import FloatArray

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from retriever.files import read_object
-from retriever.models.checkpoints import INDEX_NAME
 
 WEIGHTS_NAME = "model.safetensors"
+INDEX_NAME = "model.safetensors.index.json"
 _SHOWN = 8
 
 

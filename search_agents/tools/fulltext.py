@@ -8,10 +8,10 @@ import threading
 import unicodedata
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
-from indexes.live.index import LiveIndex
 from retriever.lexical import MARKS
 from retriever.protocols import EntityIndex
 from retriever.types import Entity
@@ -23,6 +23,24 @@ _WORD = re.compile(rf"[\w{MARKS}]+")
 MOST_WORDS = 64
 """Terms of a query that count."""
 TITLE_WEIGHT, SECTION_WEIGHT, TEXT_WEIGHT = 6.0, 2.0, 1.0
+
+
+@runtime_checkable
+class ChangingIndex(Protocol):
+    """An optional extension of an index that changes while it is searched: each change is a new version."""
+
+    @property
+    def version(self) -> object:
+        """The newest version that this process has read."""
+
+    def is_behind(self) -> bool:
+        """Returns whether another process has written a newer one."""
+
+    def pinned(self) -> AbstractContextManager[object]:
+        """Pins a version for this thread until the end of the block, and yields it."""
+
+    def rows(self) -> Iterable[int]:
+        """Returns the rows of the pinned version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +76,8 @@ class FullText:
         This runs in the event loop, so it leaves reading the changes of other processes to the next search.
         """
         index = self._index
-        version = index.version if isinstance(index, LiveIndex) else index
-        behind = isinstance(index, LiveIndex) and index.is_behind()
+        version = index.version if isinstance(index, ChangingIndex) else index
+        behind = isinstance(index, ChangingIndex) and index.is_behind()
         if self._seen is None or version is not self._seen() or behind:
             self._changes += self._seen is not None
             self._seen = weakref.ref(version)
@@ -97,7 +115,7 @@ class FullText:
     @contextmanager
     def _pinned(self) -> Iterator[object]:
         """Pins a version of the index for this thread until the end of the block, and yields it."""
-        with self._index.pinned() if isinstance(self._index, LiveIndex) else nullcontext(self._index) as version:
+        with self._index.pinned() if isinstance(self._index, ChangingIndex) else nullcontext(self._index) as version:
             yield version
 
     def _current(self, version: object) -> sqlite3.Connection:
@@ -105,7 +123,7 @@ class FullText:
         if self._tables is not None and self._read is not None and version is self._read():
             return self._tables
         index = self._index
-        rows = set(index.rows() if isinstance(index, LiveIndex) else range(len(index)))
+        rows = set(index.rows() if isinstance(index, ChangingIndex) else range(len(index)))
         gone = self._rows - rows
         if self._tables is None or len(gone) > len(rows) // 2:  # a compaction renumbers all rows
             if self._close is not None:

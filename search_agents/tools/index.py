@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from PIL import Image
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
-from retriever.protocols import EntityIndex
+from retriever.protocols import Searcher
 from retriever.texts import section_passage
 from retriever.types import Candidate, Entity, Options, Query, RetrievalResult
 from search_agents.documents import CHUNK_CHARACTERS, Chunk, best_chunks, chunks_of
@@ -70,20 +70,6 @@ class FindImagesArguments(BaseModel):
 
 class NoArguments(BaseModel):
     """Nothing."""
-
-
-class Searcher(Protocol):
-    """What agents search with: an index, the retrieval steps over it, and a generator."""
-
-    @property
-    def index(self) -> EntityIndex:
-        """The index."""
-
-    async def retrieve_query(self, query: Query) -> RetrievalResult:
-        """Returns the result of the retrieval steps."""
-
-    async def answer_query(self, query: Query) -> tuple[str | None, RetrievalResult]:
-        """Returns the generator's answer (`None` if it abstains) and the result of the retrieval steps."""
 
 
 class IndexTools:

@@ -12,10 +12,10 @@ from tests.docs.test_layers import LEVEL, imports
 from tests.paths import ROOT
 
 DOORS = {
-    "serving/app.py": 26_728,
-    "training/reranker/train.py": 20_588,
+    "serving/app.py": 8_300,
+    "training/reranker/train.py": 12_450,
     "evaluation/run.py": 5_000,
-    "indexes/builder/build.py": 11_200,
+    "indexes/builder/build.py": 11_000,
     "omgm/api.py": 12_600,
 }
 """The most lines that a file may pull in, itself included. A bar only goes down.
@@ -65,7 +65,6 @@ def test_few_files_import_by_a_string() -> None:
     assert strings <= {
         "indexes/extras.py",
         "indexes/knowledge/embedded.py",
-        "omgm/__main__.py",
         "omgm/machine.py",
         "retriever/models/cross_encoder.py",
     }

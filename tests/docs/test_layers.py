@@ -95,6 +95,11 @@ def test_no_module_imports_itself_through_others(package: str) -> None:
     TopologicalSorter(graph).prepare()  # raises a CycleError that names the modules
 
 
+def test_trainings_read_an_index_and_no_files_of_a_knowledge_base() -> None:
+    files = sorted((ROOT / "training").rglob("*.py"))
+    assert [path for path in files if any(module.startswith("indexes.knowledge") for module in imports(path))] == []
+
+
 @pytest.mark.parametrize("package", FOREIGN_TO)
 def test_a_package_leaves_to_others_what_is_theirs(package: str) -> None:
     assert [f"{file} imports {other}" for other, file in imports_of(package) if other in FOREIGN_TO[package]] == []

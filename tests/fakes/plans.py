@@ -9,8 +9,9 @@ from typing import Any
 from indexes.builder import build
 from indexes.builder.plan import BuildPlan, IndexDesign
 from indexes.knowledge.article_source import KnowledgeArticles
-from indexes.knowledge.knowledge_base import KnowledgeBase
+from indexes.knowledge.knowledge_base import KnowledgeBase, image_source
 from indexes.store.index import Index
+from tests.fakes.models import FakeEncoder, FakeSummarizer
 
 _SETTINGS, _READING = ({field.name for field in fields(kind)} for kind in (IndexDesign, KnowledgeBase))
 
@@ -31,3 +32,11 @@ def plan(kb: Path, images: Path | None, out: Path, **options: Any) -> BuildPlan:
 def build_index(kb: Path, images: Path | None, out: Path, **options: Any) -> Index:
     """Builds an index."""
     return build.build_index(plan(kb, images, out, **options))
+
+
+def indexed(kb: Path, images: Path | None = None, *, out: Path | None = None, **options: Any) -> dict[str, Any]:
+    """Returns the articles of a knowledge base by its index, built beside it, and their images: what trainings read."""
+    out = out or kb.with_name(f"{kb.name}-index")
+    models: dict[str, Any] = {"encoder": FakeEncoder(), "fusion": None, "summarizer": FakeSummarizer()}
+    source = image_source(images, kb, options.get("kb_format"))
+    return {"index": build_index(kb, images or kb, out, **models | options), "originals": source}

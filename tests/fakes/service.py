@@ -15,8 +15,8 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from retriever.protocols import Generator
-from serving.agents import AgentFactory
 from serving.app import create_app
+from serving.modes import Modes
 from serving.protocol import protocol_of
 from serving.settings import ServingSettings
 from tests.fakes.images import data_uri, image_bytes
@@ -35,14 +35,12 @@ class World:
         folder: Path,
         settings: ServingSettings | None = None,
         generator: Generator | None = None,
-        agents: AgentFactory | None = None,
+        modes: Modes | None = None,
     ) -> None:
         self.folder = write_images(folder)
         self.index = FakeIndex(self.folder)
         self.retriever = FakeRetriever(self.index, k=3)
-        self.app = create_app(
-            self.retriever, generator or FakeGenerator(), settings or ServingSettings(), agents=agents
-        )
+        self.app = create_app(self.retriever, generator or FakeGenerator(), settings or ServingSettings(), modes=modes)
         self.url = ""
 
 
@@ -51,10 +49,10 @@ def served(
     folder: Path,
     settings: ServingSettings | None = None,
     generator: Generator | None = None,
-    agents: AgentFactory | None = None,
+    modes: Modes | None = None,
 ) -> Iterator[World]:
     """Yields a service that listens on a free loopback port."""
-    world = World(folder, settings, generator, agents)
+    world = World(folder, settings, generator, modes)
     with listening(world.app, settings or ServingSettings()) as world.url:
         yield world
         world.retriever.gate.set()

@@ -14,6 +14,7 @@ from retriever.models.encoder import ClipEncoder
 from retriever.models.pixels import PixelPreparation
 from retriever.models.qformer import QFormerFusion
 from retriever.models.small_clip import SmallCLIP, SmallCLIPConfig, SmallVision
+from tests.fakes.plans import indexed
 from training.reranker.data import RerankerData
 from training.tokenizer import train_tokenizer
 
@@ -33,10 +34,17 @@ class TrainingWorld:
         return path if path.is_file() else None
 
     @property
+    def kb(self) -> Path:
+        return self.folder / "kb.json"
+
+    @property
+    def images(self) -> Path:
+        return self.folder / "images"
+
+    @property
     def data(self) -> RerankerData:
         return RerankerData(
-            kb=self.folder / "kb.json",
-            images=self.folder / "images",
+            **indexed(self.kb, self.images),
             questions=self.questions,
             query_image_of=self.query_image_of,
             negatives=self.folder / "negatives.json",

@@ -13,7 +13,6 @@ import pytest
 from safetensors.numpy import load_file
 
 from indexes.labeled_images import LabeledImage
-from tests.fakes.models import FakeSummarizer
 from tests.fakes.training_world import COLORS, TrainingWorld, write_training_world
 from tests.gpu.conftest import Device
 from training.config import TrainingConfig
@@ -48,9 +47,7 @@ def encoder(world: TrainingWorld) -> Train:
         for color in COLORS
         for n in range(4)
     ]
-    data = EncoderData(
-        kb=world.folder / "kb.json", images=world.folder / "images", summarizer=FakeSummarizer(), labeled=labeled
-    )
+    data = EncoderData(index=world.data.index, originals=world.data.originals, labeled=labeled)
     config = TrainingConfig(validate_every=100, device="cuda")
 
     def train(out: Path, steps: int) -> Path:

@@ -6,7 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from indexes.workers import LocalWorkers, ModelName, in_batches, map_ahead, run_ahead, split
+from indexes.ahead import map_ahead
+from indexes.workers import LocalWorkers, ModelName, in_batches, run_ahead, split
 from tests.fakes.models import FakeEncoder, FakeFusion
 
 

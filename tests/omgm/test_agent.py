@@ -15,13 +15,13 @@ from chat_models.replies import ChatReply
 from omgm.__main__ import main
 from omgm.agent import Agent
 from omgm.api import OMGM
+from retriever.trail_views import TrailOut
 from search_agents.budget import Budget
 from search_agents.corpus import Corpus
 from search_agents.model import ChatPlanner
 from search_agents.policies import policy_names
 from search_agents.records import Source
 from search_agents.regions import Box
-from search_agents.schemas import TrailOut
 from search_agents.tools.frozen import frozen_search
 from search_agents.tools.images import has_ocr
 from tests.fakes.inputs import planner, with_settings

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from indexes.knowledge.readers.registry import readers
 from omgm.__main__ import main, parser
-from omgm.commands import ACTIONS, COMMANDS, RENAMED, REPLACED_FLAGS
+from omgm.commands import FAMILIES, GROUPS, RENAMED, REPLACED_FLAGS, actions_of, commands, modules
 from omgm.commands.sweep import grid
 from omgm.settings import Profile
 from tests.fakes.knowledge_base import write_kb
@@ -49,12 +49,13 @@ FLAGS = {
     "import questions": "--from --split --out",
     "train-encoder": "--kb --kb-format --images --dataset --queries --query-map "
     "--query-images --out --steps --minutes --seed --overwrite --max-bad --sections --index",
-    "mine-negatives": "--profile --set --index --dataset --queries --query-map --query-images --images --out",
-    "train-reranker": "--kb --kb-format --images --dataset --queries --query-map "
+    "mine-negatives": "--profile --set --index --kb --kb-format --images --dataset --queries --query-map "
+    "--query-images --out",
+    "train-reranker": "--index --kb --kb-format --images --dataset --queries --query-map "
     "--query-images --negatives --out --steps "
     "--minutes --seed --epochs --batch-size --accumulate --learning-rate --warmup --precision "
     "--tokens-per-forward --workers --max-bad",
-    "train-generator": "--profile --set --index --dataset --queries --query-map "
+    "train-generator": "--profile --set --index --kb --kb-format --images --dataset --queries --query-map "
     "--query-images --base --out --seed --most "
     "--samples-only --epochs --steps --learning-rate --batch-size --accumulate --rank --lora-alpha --max-tokens "
     "--gradient-checkpointing --save-every --workers",
@@ -73,14 +74,15 @@ def omgm(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    actions = {f"{name} {action}" for name in ACTIONS for action in ACTIONS[name]}
-    assert set(FLAGS) == COMMANDS.keys() - ACTIONS.keys() | actions
-    assert len(COMMANDS) <= 18
+    actions = [f"{name} {action}" for name, (_, actions) in FAMILIES.items() for action in actions]
+    listed = [name for names in GROUPS.values() for name in names]
+    assert set(FLAGS) == modules().keys() == {*listed, *actions} - FAMILIES.keys()
+    assert len(commands()) <= 18
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = capsys.readouterr().out
     assert re.findall(r"^(\w+):$", shown, re.MULTILINE) == ["ask", "build", "train", "evaluate"]
-    assert re.findall(r"^  ([a-z][\w-]*)", shown, re.MULTILINE) == list(COMMANDS)
+    assert re.findall(r"^  ([a-z][\w-]*)", shown, re.MULTILINE) == listed
 
 
 @pytest.mark.parametrize("command", FLAGS)
@@ -145,8 +147,8 @@ def test_bash_completes_commands_actions_and_flags(capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit):
         main(["--completion", "bash"])
     script = capsys.readouterr().out
-    assert completions(script, "omgm", "") == list(COMMANDS)
-    assert completions(script, "omgm", "index", "") == list(ACTIONS["index"])
+    assert completions(script, "omgm", "") == commands()
+    assert completions(script, "omgm", "index", "") == actions_of("index")
     assert completions(script, "omgm", "index", "add", "--pr") == ["--profile", "--prune"]
     assert completions(script, "omgm", "ask", "--index", "") == []  # a file
 
@@ -158,7 +160,7 @@ def test_the_script_of_another_shell_names_all_commands(
     with pytest.raises(SystemExit):
         main(["--completion", shell])
     script = capsys.readouterr().out
-    assert " ".join(COMMANDS) in script and " ".join(ACTIONS["index"]) in script
+    assert " ".join(commands()) in script and " ".join(actions_of("index")) in script
     if shutil.which(shell) is not None:
         (tmp_path / "script").write_text(script)
         subprocess.run([shell, "-n", tmp_path / "script"], check=True)  # parses it

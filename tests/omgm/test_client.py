@@ -17,18 +17,16 @@ from PIL import Image
 from chat_models.replies import ChatReply
 from chat_models.retries import MAX_WAIT
 from omgm.client import AnswerOut, AsyncClient, Client, RetrieveOut, ServiceError
-from omgm.served_agents import ServedAgents
-from omgm.settings import AgentSettings
 from omgm.wire import article_form
 from retriever.images import ALPHA, ImageInput, load_image
-from search_agents.schemas import CallStep, RequestStep, RoundStep
-from search_agents.tools.index import Searcher
+from retriever.trail_views import CallStep, RequestStep, RoundStep
 from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.fakes.asking import WHEN
 from tests.fakes.images import data_uri, image_bytes
 from tests.fakes.local_chat_servers import CannedReply, LocalChatServer, as_json
-from tests.fakes.planner import ScriptedPlanner, calling
+from tests.fakes.modes import agents
+from tests.fakes.planner import calling
 from tests.fakes.processes import run_python
 from tests.fakes.service import World, served
 
@@ -43,10 +41,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         "<answer>530 nm [1]</answer>",
     ]
 
-    def agents(searcher: Searcher) -> ServedAgents:
-        return ServedAgents(searcher, ScriptedPlanner(lambda asked: script["text_search" in asked]), AgentSettings())
-
-    with served(tmp_path_factory.mktemp("world"), settings, agents=agents) as world:
+    modes = agents(lambda asked: script["text_search" in asked])
+    with served(tmp_path_factory.mktemp("world"), settings, modes=modes) as world:
         yield world
 
 

@@ -62,7 +62,7 @@ ENCODED = {
     "summaries": FEWER,
 }
 RERANKED = {
-    "knowledge base": TEXT,
+    "articles": TEXT,
     "images": IMAGE,
     "query images": PHOTO,
     "questions": [LABEL, SECTION, QUESTION],

@@ -21,6 +21,7 @@ import torch
 
 from chat_models.chat import ChatError
 from indexes import svg
+from indexes.live.drafts import DraftEditor
 from indexes.live.editor import Editor
 from omgm.client import AsyncClient, Client, ServiceError
 from retriever.images import encoded, load_image
@@ -39,7 +40,7 @@ from tests.fakes.live import World, article, as_row, data_of, painting
 from tests.fakes.models import FakeEncoder, FakeFusion
 from tests.fakes.service import listening, served
 from tests.fakes.web import serve_web
-from tests.fakes.world import FakeGenerator
+from tests.fakes.world import FakeGenerator, FakeIndex, FakeRetriever, write_images
 from tests.indexes.store.test_change_log import largest_file
 
 SETTINGS = ServingSettings(
@@ -93,7 +94,7 @@ def served_world(folder: Path, settings: ServingSettings, **options: Any) -> Ite
     ]
     retriever = Retriever(steps, index, pin=index.pinned)
     editor.models = retriever.models
-    app = create_app(retriever, FakeGenerator(), settings, editor)
+    app = create_app(retriever, FakeGenerator(), settings, DraftEditor(editor))
     with listening(app) as url:
         yield Live(world, editor, url)
     index.close()
@@ -379,10 +380,23 @@ def test_a_service_that_cannot_change_its_index_says_why(tmp_path: Path) -> None
     with served(tmp_path) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
         response = client.put("/entities/z", json={"title": "Z", "sections": []})
         assert fault(response) == (409, "read_only", None)
-        assert "opened for reading only" in response.json()["error"]["message"]
+        assert (
+            response.json()["error"]["message"]
+            == "this service cannot change its index: it was opened for reading only"
+        )
         assert client.get("/entities/https%3A%2F%2Fkb%2Fred").json()["title"] == "Redland"
         for row in (-1, 3, 10**30):
             assert client.get(f"/entities/{row}/image").status_code == 404
+
+
+def test_a_service_whose_index_another_process_changes_says_so(tmp_path: Path) -> None:
+    retriever = FakeRetriever(FakeIndex(write_images(tmp_path)))
+    app = create_app(retriever, FakeGenerator(), editor=lambda: "another process changes it")
+    with listening(app) as url, httpx.Client(base_url=url, trust_env=False) as client:
+        for response in (client.put("/entities/z", json={"title": "Z"}), client.delete("/entities/z")):
+            assert fault(response) == (409, "read_only", None)
+            told = "this service cannot change its index now: another process changes it"
+            assert response.json()["error"]["message"] == told
 
 
 async def test_the_clients(live: Live, tmp_path: Path) -> None:

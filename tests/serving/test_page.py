@@ -20,16 +20,14 @@ from starlette.types import Receive, Scope, Send
 from chat_models.chat import ChatClient
 from chat_models.replies import ChatReply
 from generators.chat import ChatGenerator
-from omgm.served_agents import ServedAgents
-from omgm.settings import AgentSettings
-from search_agents.tools.index import Searcher
 from serving.keys import digest_of
 from serving.settings import ServingSettings
 from tests.browser import Browser, by_id, screenshot, wait
 from tests.fakes.asking import WHEN
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import image_bytes
-from tests.fakes.planner import ScriptedPlanner, calling
+from tests.fakes.modes import agents
+from tests.fakes.planner import calling
 from tests.fakes.service import World, listening, served
 
 pytestmark = pytest.mark.browser
@@ -47,10 +45,6 @@ def play(asked: str) -> str | ChatReply:
     return search if "zoom_in" in asked else calling("zoom_in", '{"box": [10, 5, 40, 30]}', "I look closer.")
 
 
-def agents(searcher: Searcher) -> ServedAgents:
-    return ServedAgents(searcher, ScriptedPlanner(play), AgentSettings())
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("demo")
@@ -58,7 +52,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     (folder / "queries" / "g.jpg").write_bytes(image_bytes("green", format="JPEG"))
     (folder / "test.csv").write_text("question,dataset_image_ids\nWhen was the treaty?,g\n", encoding="utf-8")
     GATE.set()
-    with served(tmp_path_factory.mktemp("world"), ServingSettings(examples_dir=folder), agents=agents) as world:
+    with served(tmp_path_factory.mktemp("world"), ServingSettings(examples_dir=folder), modes=agents(play)) as world:
         yield world
 
 

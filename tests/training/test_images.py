@@ -21,7 +21,7 @@ from retriever.images import load_image
 from retriever.models.pixels import PixelPreparation
 from retriever.types import ArticleImage, Entity
 from tests.fakes.images import image_bytes, write_image
-from tests.fakes.models import FakeSummarizer
+from tests.fakes.plans import indexed
 from tests.retriever.models.test_encoder import small_encoder
 from training.config import TrainingConfig
 from training.encoder_data import EncoderData
@@ -89,8 +89,8 @@ def test_a_knowledge_base_without_images_is_refused(tmp_path: Path) -> None:
         image_source(tmp_path / "file.txt", tmp_path / "kb.jsonl", None)
     small_encoder().save(tmp_path / "start")
     (tmp_path / "kb.jsonl").write_text('{"id": "a", "title": "A", "image": "a.png", "text": "It."}')
-    data = EncoderData(kb=tmp_path / "kb.jsonl", images=tmp_path, summarizer=FakeSummarizer())
-    with pytest.raises(ValueError, match="contains none of the main images"):
+    data = EncoderData(**indexed(tmp_path / "kb.jsonl", tmp_path))
+    with pytest.raises(ValueError, match="has none of the main images"):
         train_encoder(tmp_path / "start", data, tmp_path / "out")
 
 
@@ -101,7 +101,7 @@ def test_an_encoder_is_trained_on_a_folder_of_articles(tmp_path: Path) -> None:
     small_encoder().save(tmp_path / "start")
     trained = train_encoder(
         tmp_path / "start",
-        EncoderData(kb=tmp_path / "kb", images=None, summarizer=FakeSummarizer()),
+        EncoderData(**indexed(tmp_path / "kb")),
         tmp_path / "out",
         TrainingConfig(steps=1),
     )

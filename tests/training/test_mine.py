@@ -17,7 +17,7 @@ from torch import Tensor
 
 from evaluation.datasets import Question
 from indexes.knowledge.sources import FolderImages
-from indexes.rankings import Order
+from indexes.ranked_lists import Order
 from retriever.models.encoder import ClipEncoder
 from retriever.types import ArticleImage, Entity, FloatArray, IntArray, Section, StoredTokens
 from tests.fakes.training_world import TrainingWorld

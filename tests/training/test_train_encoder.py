@@ -22,7 +22,7 @@ from retriever.models import photo_tower
 from retriever.models.encoder import ClipEncoder
 from retriever.models.model_card import model_card
 from retriever.models.pixels import PixelPreparation
-from tests.fakes.models import FakeSummarizer
+from tests.fakes.plans import indexed
 from tests.retriever.models.test_encoder import small_encoder
 from tests.retriever.models.test_photo_tower import random_network, save_seeing_encoder
 from training.config import TrainingConfig
@@ -55,7 +55,7 @@ def world(tmp_path: Path) -> Path:
 
 
 def data_of(world: Path, labeled: Sequence[LabeledImage] = ()) -> EncoderData:
-    return EncoderData(kb=world / "kb.json", images=world / "images", summarizer=FakeSummarizer(), labeled=labeled)
+    return EncoderData(**indexed(world / "kb.json", world / "images", overwrite=True), labeled=labeled)
 
 
 def photographs_in(world: Path) -> list[LabeledImage]:
@@ -284,7 +284,7 @@ def test_images_of_unknown_entities_are_left_out(world: Path, caplog: pytest.Log
     assert json.loads((folder / "training.json").read_text())["data"]["labeled images trained on"] == 16
     assert "1 of 17 labeled images left out" in caplog.text and "the first is 'nowhere'" in caplog.text
     with pytest.raises(
-        ValueError, match=r"kb\.json has no entity that they show, the first is 'nowhere'; is it the right"
+        ValueError, match=r"kb\.json-index has no entity that they show, the first is 'nowhere'; is it the right"
     ):
         run(world, "none", 1, labeled=[stray])
 
@@ -307,7 +307,7 @@ def test_labels_name_entities_as_in_evaluation(world: Path) -> None:
 
     def trained(out: str, names: dict[str, str]) -> bytes:
         labeled = [LabeledImage(name, world / "images" / f"{name}.png", id) for name, id in names.items()]
-        data = replace(data_of(world, labeled), kb=world / "kb.jsonl")
+        data = EncoderData(**indexed(world / "kb.jsonl", world / "images"), labeled=labeled)
         return (train_encoder(world / "start", data, world / out, config) / "model.safetensors").read_bytes()
 
     exact = {name: f"https://x.example/{name}" for name in COLORS}

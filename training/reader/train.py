@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from generators.reader import BASE
 from generators.reader.model import SCALE, windows
 from retriever.digests import digests_of
-from retriever.models.bert import load_bert
+from retriever.models.base_bert import load_bert
 from retriever.models.precision import autocast, fastest_dtype
 from training.config import Optimization, Schedule
 from training.loop import train

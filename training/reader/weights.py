@@ -24,7 +24,7 @@ from generators.reader import BASE
 from generators.reader.model import SCALE, SpanModel
 from generators.reader.reader import choose, signs_of
 from retriever.files import replacing
-from retriever.models.bert import load_bert
+from retriever.models.base_bert import load_bert
 from retriever.types import Evidence
 from training.reader.prose import prose_questions
 from training.reader.questions import SpanQuestion, normalize, overlap

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from indexes.article_images import MAIN_ONLY, ImageUse
-from indexes.knowledge.knowledge_base import KnowledgeBase
-from indexes.rankings import Order
+from indexes.image_source import ImageSource
+from indexes.ranked_lists import Order
+from indexes.store.contents import ArticleImages, Contents
 from retriever.maxsim import ScoreMode
 from training.questions import TrainingQuestion
 
@@ -35,22 +36,31 @@ class Serving:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RerankerData(KnowledgeBase):
-    """The data that step 2 is trained on: a knowledge base, questions about it and their negatives.
+class RerankerData:
+    """The data that step 2 is trained on: the articles of an index, questions about them and their negatives.
 
     Attributes:
+        index: The articles.
+        originals: Where their images are; without it, the index's thumbnails are trained on.
         questions: Questions with their evidence sections, and an error for each row that is none.
         query_image_of: Finds the file of a question's image by its id; returns `None` if there is none.
         negatives: The file that `mine_negatives` wrote, or another system.
         negatives_order: What puts its entities in order, if the file contradicts itself.
-        negatives_partial: Whether to accept a file of which less than half is in the knowledge base, or that has
-            negatives for less than half of the questions.
+        negatives_partial: Whether to accept a file of which less than half is in the index, or that has negatives for
+            less than half of the questions.
         serving: How the trained encoder will be used.
     """
 
+    index: Contents
+    originals: ImageSource | None = None
     questions: Sequence[TrainingQuestion | ValueError]
     query_image_of: Callable[[str], Path | None]
     negatives: Path
     negatives_order: Order | None = None
     negatives_partial: bool = False
     serving: Serving = Serving()
+
+    @property
+    def images(self) -> ArticleImages:
+        """The images of the articles."""
+        return ArticleImages(self.index, self.originals)

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from indexes.image_source import ImageSource
-from indexes.knowledge.knowledge_base import image_source
+from indexes.store.contents import ArticleImages
 from retriever.borders import load_query_image
 from retriever.identity import Items, files_as_items
 
 
 class ImageName(NamedTuple):
-    """Names an image: the file of a query image, or the name of a knowledge base image in its source."""
+    """Names an image: the file of a query image, or the name of an article's image."""
 
     kind: Literal["query", "article"]
     name: str
@@ -36,16 +35,12 @@ class ImageTable:
 
     Attributes:
         names: The name of each image.
-        images: The folder or ZIM file with the knowledge base's images.
-        kb: The knowledge base.
-        kb_format: The format of the knowledge base; guessed if `None`.
+        articles: Those of articles.
         trim_borders: Whether to cut uniform borders off query images.
     """
 
     names: Sequence[ImageName]
-    images: Path | None
-    kb: Path
-    kb_format: str | None
+    articles: ArticleImages
     trim_borders: bool = False
 
     def load(self, row: int) -> Image.Image:
@@ -57,7 +52,7 @@ class ImageTable:
         name = self.names[row]
         if name.kind == "query":
             return load_query_image(name.name, self.trim_borders)
-        return self._source.load(name.name)
+        return self.articles.load(name.name)
 
     def contents(self) -> Items:
         """Returns what the images are, without the folder of query images, so that the data may be moved."""
@@ -67,17 +62,9 @@ class ImageTable:
                 if kind == "query":
                     yield (kind, Path(name).name), Path(name)
                 else:
-                    yield (kind, name), self._source.content(name)
+                    yield (kind, name), self.articles.content(name)
 
         return files_as_items(files(), "image")
-
-    @cached_property
-    def _source(self) -> ImageSource:
-        return image_source(self.images, self.kb, self.kb_format)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Leaves out the opened source: each process opens it itself."""
-        return ImageTable, (self.names, self.images, self.kb, self.kb_format, self.trim_borders)
 
 
 SHARD_BYTES = 2**30

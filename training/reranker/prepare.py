@@ -1,4 +1,4 @@
-"""Prepares step 2's training: writes token ids and compact arrays in one pass over the knowledge base."""
+"""Prepares step 2's training: writes token ids and compact arrays of the articles that its questions need."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from typing import Any
 import numpy as np
 
 from indexes.article_images import ImageUse, MainImage, choose_further, keys_with_tokens
-from indexes.ids import WantedIds
-from indexes.image_source import ImageSource, find_main, main_candidates
+from indexes.image_source import main_candidates
 from indexes.progress import progress_bar
-from indexes.rankings import check_coverage
+from indexes.ranked_lists import check_coverage
+from indexes.store.contents import ArticleImages
 from retriever.files import write_lines
 from retriever.models.text_tokenizer import AnyTokenizer
 from retriever.texts import blip_caption, section_passage
-from retriever.types import Entity
 from training.copies import originals, text_hash
 from training.negatives import MinedNegatives, read_negatives
 from training.questions import TrainingQuestion, is_held_out
 from training.reranker.data import RerankerData
-from training.reranker.image_store import ImageName, ImageTable
+from training.reranker.image_store import ImageName
 from training.reranker.left_out import LeftOut
 from training.reranker.rows import write_rows
 from training.reranker.samples import SampleSet, offsets_of, without_surplus
@@ -48,13 +47,13 @@ class Preparation:
     Attributes:
         samples: One sample for each usable question; its images may still turn out to be unreadable.
         ids: The question id of each sample.
-        images: All images that samples may need.
+        images: The names of all images that samples may need.
         left_out: The questions that did not become samples.
     """
 
     samples: SampleSet
     ids: list[str]
-    images: ImageTable
+    images: list[ImageName]
     left_out: LeftOut
 
 
@@ -68,7 +67,7 @@ def prepare(
     validation_share: float,
     seed: int,
 ) -> Preparation:
-    """Reads the knowledge base once and writes `texts.bin`, the token ids of all texts.
+    """Reads the articles that questions and their negatives name; writes `texts.bin`, the token ids of all texts.
 
     Held-out questions are also written as text: `questions.jsonl`, and `passages.jsonl` with their gold articles.
     Articles are not kept in memory, which grows by a few bytes per section and a few hundred per question.
@@ -89,21 +88,24 @@ def prepare(
     negatives = read_negatives(data.negatives, order=data.negatives_order, flag="--negatives-order")
     left_out = LeftOut()
     questions = list(_usable(data, negatives, left_out))
-    source = data.image_source()
-    golds = {key for question in questions for key in question.entity_ids}
+    golds = (key for question in questions for key in question.entity_ids)
     mined = chain.from_iterable(negatives[question.image_id].entities for question in questions)
-    wanted = WantedIds(chain(golds, mined))
+    rows = {id: row for id in dict.fromkeys(chain(golds, mined)) if (row := data.index.row_of(id)) is not None}
     held_out = [is_held_out(question.image_id, validation_share, seed) for question in questions]
     validated = list(compress(questions, held_out))
     shown = {key for question in validated for key in question.entity_ids}
     compared = shown.union(*(negatives[question.image_id].entities for question in validated))
-    articles = _Articles(source, wanted, shown, compared, data.serving.use._replace(labeled=False))
+    articles = _Articles(
+        data.images,
+        sorted({*rows.values()}),
+        {rows[key] for key in shown if key in rows},
+        {rows[key] for key in compared if key in rows},
+        data.serving.use._replace(labeled=False),
+    )
     if most_similar:
         urls = (url for question in questions for url in _positives(negatives[question.image_id], question))
-        articles.positives.update(name for url in urls if (name := source.find(url)) is not None)
-    entities = (entity for entity in data.articles() if wanted.meaning(entity))
-    bar = progress_bar(entities, total=len(wanted), desc="articles", unit="article")
-    texts = chain(articles.texts(bar), (blip_caption(question.question) for question in questions), [""])
+        articles.positives.update(name for url in urls if (name := data.images.find(url)) is not None)
+    texts = chain(articles.texts(), (blip_caption(question.question) for question in questions), [""])
     folder.mkdir(parents=True, exist_ok=True)
     write_rows(folder / TEXTS_NAME, _tokens(texts, tokenizer, max_tokens), TOKEN_DTYPE)
     write_lines(folder / PASSAGES_NAME, articles.passages)
@@ -111,31 +113,33 @@ def prepare(
         data.negatives,
         {question.id: negatives[question.image_id].entities for question in questions},
         len(questions) + sum(reason == _NOT_MINED for _, reason, _ in left_out.rows),
-        articles.wanted.rows().__contains__,
+        rows.__contains__,
         partial_flag="" if data.negatives_partial else "--negatives-partial",
-        where="knowledge base",
+        training=True,
     )
 
     first = len(articles.published)
     shown_questions = ((first + i, q.question) for i, q in enumerate(questions) if held_out[i])
     write_lines(folder / QUESTIONS_NAME, shown_questions)
 
-    table = _Samples(articles, source, negatives, most_similar)
+    places = {row: place for place, row in enumerate(articles.rows)}
+    row_of = {id: places[row] for id, row in rows.items()}
+    table = _Samples(articles, row_of, negatives, most_similar)
     for number, question in enumerate(questions):
         reason = table.add(number, question, str(data.query_image_of(question.image_id)), held_out[number])
         if reason is not None:
             left_out.add(question.id, reason)
     table.report(len(questions))
     names = table.images()
-    samples, kept, rows = without_surplus(table.samples(), seed, labeled=data.serving.use.labeled)
+    samples, kept, needed = without_surplus(table.samples(), seed, labeled=data.serving.use.labeled)
     for surplus in sorted({*range(len(table.ids))} - {*kept.tolist()}):
         left_out.add(table.ids[surplus], "held out, but enough others are validated on", bad=False)
-    images = ImageTable([names[row] for row in rows], data.images, data.kb, data.kb_format, data.serving.trim_borders)
+    images = [names[image] for image in needed]
     return Preparation(samples, [table.ids[sample] for sample in kept], images, left_out)
 
 
 def _usable(data: RerankerData, negatives: dict[str, MinedNegatives], left_out: LeftOut) -> Iterator[TrainingQuestion]:
-    """Yields the questions that may become samples, checked without the knowledge base.
+    """Yields the questions that may become samples, checked without their articles.
 
     Negatives that are under the name of an image's file, as in EchoSight's, are added under its id.
     """
@@ -177,16 +181,17 @@ def _tokens(
 
 @dataclass(slots=True)
 class _Articles:
-    """The entities that samples need, in the knowledge base's order; filled by `texts`.
+    """The entities that samples need, which are those at `rows` of the index; filled by `texts`.
 
-    Passages are kept for the entities in `shown`, images with their own tokens for those in `compared`, and of the
-    images in `positives`, those that an entity has.
+    From then on, an entity is identified by its place in `rows`. Passages are kept for the entities at `shown` rows,
+    images with their own tokens for those at `compared` ones, and of the images in `positives`, those that an entity
+    has.
     """
 
-    source: ImageSource
-    wanted: WantedIds
-    shown: set[str]
-    compared: set[str]
+    images: ArticleImages
+    rows: list[int]
+    shown: set[int]
+    compared: set[int]
     use: ImageUse
     main: list[str | None] = field(default_factory=list)
     own: dict[int, list[str]] = field(default_factory=dict)
@@ -197,36 +202,37 @@ class _Articles:
     positives: set[str] = field(default_factory=set)
     has: dict[int, set[str]] = field(default_factory=dict)
 
-    def texts(self, entities: Iterable[Entity]) -> Iterator[str]:
+    def texts(self) -> Iterator[str]:
         """Yields the text of every section in the form that the model reads."""
-        for entity in entities:
-            row = len(self.main)
-            meant = self.wanted.add(entity, row)
-            main = find_main(self.source, entity)
+        for place, row in enumerate(progress_bar(self.rows, desc="articles", unit="article")):
+            entity, main = self.images.contents.entity(row), self.images.main(row)
             self.main.append(main)
-            if not self.compared.isdisjoint(meant):
-                further = choose_further(entity, MainImage(main), self.use, self.source.find).keys
-                self.own[row] = keys_with_tokens(main, further, self.use)
+            if row in self.compared:
+                further = choose_further(entity, MainImage(main), self.use, self.images.find).keys
+                self.own[place] = keys_with_tokens(main, further, self.use)
             if self.positives:
-                names = (self.source.find(url) for url in main_candidates(entity))
-                self.has[row] = {name for name in names if name is not None and name in self.positives}
+                names = (self.images.find(url) for url in main_candidates(entity))
+                self.has[place] = {name for name in names if name is not None and name in self.positives}
             self.text.append(text_hash(entity))
             self.lengths.append(len(entity.sections))
             self.published.extend(section.index for section in entity.sections)
             passages = [section_passage(entity.title, section.title, section.text) for section in entity.sections]
-            if not self.shown.isdisjoint(meant):
-                self.passages.append((row, passages))
+            if row in self.shown:
+                self.passages.append((place, passages))
             yield from map(blip_caption, passages)
 
 
 class _Samples:
-    """Collects samples, one question at a time."""
+    """Collects samples, one question at a time; `row_of` has the entities that questions and negatives name."""
 
     def __init__(
-        self, articles: _Articles, source: ImageSource, negatives: Mapping[str, MinedNegatives], most_similar: bool
+        self,
+        articles: _Articles,
+        row_of: Mapping[str, int],
+        negatives: Mapping[str, MinedNegatives],
+        most_similar: bool,
     ):
-        self.articles, self.source, self.negatives, self.most_similar = articles, source, negatives, most_similar
-        self.row_of = articles.wanted.rows()
+        self.articles, self.row_of, self.negatives, self.most_similar = articles, row_of, negatives, most_similar
         self.first_section = offsets_of(articles.lengths)
         self.published = np.frombuffer(articles.published, np.int32)
         self.ids: list[str] = []
@@ -243,7 +249,7 @@ class _Samples:
         """Adds the sample of a question, or returns the reason why that is impossible."""
         rows = [self.row_of[key] for key in question.entity_ids if key in self.row_of]
         if not rows:
-            return "the gold entity is not in the knowledge base"
+            return "the gold entity is not in the index"
         gold = next((row for row in rows if self.articles.main[row] is not None), None)
         if gold is None:
             return "the gold entity has no image"
@@ -282,7 +288,7 @@ class _Samples:
 
     def _positive(self, question: TrainingQuestion, mined: MinedNegatives, gold: int) -> str | None:
         """Returns the name of the gold entity's image that was mined; `None` if there is none, or it is another's."""
-        names = [self.source.find(url) for url in _positives(mined, question)]
+        names = [self.articles.images.find(url) for url in _positives(mined, question)]
         own = next((name for name in names if name is not None and name in self.articles.has.get(gold, ())), None)
         if own is None and any(name is not None for name in names):
             self._strange.append(question.id)

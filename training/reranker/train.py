@@ -89,7 +89,7 @@ def train_reranker(
 
     Args:
         fusion: Folder of the encoder to start from.
-        data: Knowledge base, questions and negatives.
+        data: Articles, questions and negatives.
         out: Folder for `fusion/`, `data/`, `left_out.jsonl`, the checkpoint and the curve.
         config: Recipe, limits, batch size, seed and device.
         sections: Loads step 3's model, used to find beta.
@@ -216,12 +216,11 @@ def _inputs_of(data: RerankerData) -> dict[str, object]:
     ids = dict.fromkeys(question.image_id for question in questions)
     images = ((id, path) for id in ids if (path := data.query_image_of(id)) is not None)
     return {
-        "knowledge base": data.digest,
+        "articles": data.index.manifest.files["entities.jsonl"].sha256,
         "negatives": sha256_of(data.negatives),
         "order of negatives": data.negatives_order,
         "questions": Items(asked, "question", "another wording, image, entity or section"),
         "query images": files_as_items(images, "image"),
-        "drop_sections": None if data.drop_sections is None else list(data.drop_sections),
     }
 
 

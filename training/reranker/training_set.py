@@ -151,9 +151,10 @@ def make_training_set(
             problem = error
     raise_everywhere(problem, processes)
     if prepared is not None:
-        write_lines(folder / IMAGES_NAME, prepared.images.names)
+        write_lines(folder / IMAGES_NAME, prepared.images)
         agree_on_images(data, folder, [folder / MANIFEST_NAME])
-    images: ImageTable = processes.broadcast(prepared.images if prepared else None)  # type: ignore[assignment]
+    names = processes.broadcast(prepared.images if prepared else [])
+    images = ImageTable(names, data.images, data.serving.trim_borders)
     features, count = folder / _FEATURES_NAME, _workers(workers, processes)
     if side is None:
         counts = np.array([views.query if name.kind == "query" else views.main for name in images.names])
@@ -185,7 +186,7 @@ def agree_on_images(data: RerankerData, folder: Path, work: Sequence[Path], over
     if (folder / IMAGES_NAME).is_file():
         with (folder / IMAGES_NAME).open("rb") as file:
             names = [ImageName(*json.loads(line)) for line in file]
-        table = ImageTable(names, data.images, data.kb, data.kb_format)
+        table = ImageTable(names, data.images)
         agree(folder / "images.json", {"images": table.contents()}, work=work, overwrite=overwrite)
 
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from indexes.store.tokens import TokenStore
-from retriever.codecs import encode_tokens
+from retriever.codecs import EncodedTokens, encode_tokens, unpack_tokens
 from retriever.gpu import to_device
 from retriever.step2_rerank import score_candidates
 from retriever.token_codec import TokenCodec
@@ -33,12 +32,12 @@ class EncodedEntities:
     Attributes:
         rows: The rows of each entity: sections, then images.
         sections: The number of sections of each entity.
-        store: The tokens.
+        tokens: The tokens of all rows, as MaxSim reads them.
     """
 
     rows: dict[int, range]
     sections: dict[int, int]
-    store: TokenStore
+    tokens: EncodedTokens
 
     def section_rows(self, row: int) -> range:
         """Returns the rows of an entity's section tokens."""
@@ -49,8 +48,8 @@ class EncodedEntities:
         return self.rows[row]
 
     def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Returns the tokens of spans."""
-        return self.store.gather(spans)
+        """Returns the tokens of spans, which MaxSim reads in place."""
+        return StoredTokens(self.tokens.values, self.tokens.scales, np.array([span.start for span in spans], np.int64))
 
 
 class Validation:
@@ -107,18 +106,21 @@ class Validation:
             first, own = len(pairs), self._sections(entity)
             pairs += [*own, *self._shown(entity)]
             rows[entity], sections[entity] = range(first, len(pairs)), len(own)
-        codec = TokenCodec.parse(self.serving.tokens)
+        codec, device = TokenCodec.parse(self.serving.tokens), model.fusion.query_tokens.device
         shape = codec.stored_shape(model.fusion.token_shape)
-        values = np.empty((len(pairs), *shape), codec.dtype)
-        scales = np.empty((len(pairs) if codec.scaled else 0, shape[0]), np.float16)
+        values = torch.empty((len(pairs), *shape), dtype=getattr(torch, codec.dtype), device=device)
+        scales = torch.empty((len(pairs), shape[0]), dtype=torch.float16, device=device) if codec.scaled else None
         first = 0
         for tokens in self._encode(model, pairs):
             part = slice(first, first := first + len(tokens))
             encoded = encode_tokens(functional.normalize(tokens, dim=-1), codec)
-            values[part] = encoded.values.cpu().numpy()
-            if encoded.scales is not None:
-                scales[part] = encoded.scales.cpu().numpy()
-        return EncodedEntities(rows, sections, TokenStore(codec, values, scales, model.fusion.query_tokens.device))
+            values[part] = encoded.values
+            if scales is not None and encoded.scales is not None:
+                scales[part] = encoded.scales
+        stored = EncodedTokens(values, scales)
+        # MaxSim reads packed signs on a CPU; at most `MOST_ROWS` sections and images are unpacked
+        unpacked = stored if codec.kind == "bit1" and device.type == "cpu" else unpack_tokens(stored, codec)
+        return EncodedEntities(rows, sections, unpacked)
 
     def _sections(self, entity: int) -> list[tuple[int, int, int]]:
         image = int(self.samples.main_image[entity])

@@ -20,12 +20,14 @@ from indexes.knowledge.readers.rows import Row
 from indexes.knowledge.understanding.fields import GUESSES, field_of, looks_like_image
 from indexes.labeled_values import kind
 from indexes.yaml_values import yaml_value
+from retriever.json_keys import unique_keys
 
 _LARGE = 1 << 24
 """Bytes of a file from which it is read as a stream; in a compressed file, each counts as ten."""
 _SAMPLE = 50
 _DEEPEST = 3
 _FEWEST = 5  # plain members of an object that is a row without a usual title
+_NAME_WORDS = 4  # most words in a name; longer text is a description
 _OTHERS = "objects in other lists"
 _REST = "values outside of the list"
 
@@ -84,7 +86,7 @@ def _value_of(file: Path, folder: Folder) -> Any:
     if is_yaml:
         return yaml_value(decoded(data, str(file)), str(file))
     try:
-        return json.loads(decoded(data, str(file)), object_pairs_hook=json_streams.unique_keys)
+        return json.loads(decoded(data, str(file)), object_pairs_hook=unique_keys)
     except (ValueError, RecursionError):  # a stream says where
         return None
 
@@ -114,14 +116,28 @@ def _in_lines(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _streamed(file: Path, folder: Folder) -> Iterator[Entry]:
-    """Yields the rows of a large object; it is held in memory unless it is one of rows, of which the first two tell."""
-    first = dict(islice(json_streams.read_members(file), 2))
+    """Yields the rows of a large object: its members if the first two are alike, or else its longest list.
+
+    Holds the object in memory only if it is of texts or a data frame, or if the list is in another object.
+    """
+    first = {key: value for key, number, value in islice(json_streams.read_parts(file), 2) if number == 0}
     members = [value for value in first.values() if isinstance(value, Mapping)]
     are_alike = len(members) == len(first) == 2 and not common.are_columns(first)
     if are_alike and (members[0].keys() & members[1].keys() or not any(any(_lists(row)) for row in members)):
         yield from _of_members(json_streams.read_members(file), file)
-    else:
+        return
+    lengths = Counter(
+        key for key, number, item in json_streams.read_parts(file) if number and isinstance(item, Mapping)
+    )
+    longest = max(lengths, key=lengths.__getitem__, default="")
+    if not longest or "schema" in first or lengths[longest] < _SAMPLE:
         yield from _of_object(dict(json_streams.read_members(file)), file, folder)
+        return
+    for key, number, value in json_streams.read_parts(file):
+        if key == longest:
+            yield from _documents([(f"{file}: item {number}", value)])
+        else:
+            yield f"{file}: {key}", common.outside(common.words_within(value), _OTHERS if number else _REST)
 
 
 def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
@@ -145,6 +161,8 @@ def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
         yield from _of_members(value.items(), file)
     elif has_siblings or _may_be_titled(value):
         yield str(file), Document(values=value, id=common.id_of(file, folder))
+    elif folder.is_alone and len(value) > 1 and all(isinstance(text, str) for text in value.values()):
+        yield from _of_texts(value, file)
     else:
         yield common.no_rows(value, file, folder, "holds no list of objects, nor an object with a title")
 
@@ -166,6 +184,15 @@ def _has_siblings(value: Row, file: Path, folder: Folder) -> bool:
         if isinstance(beside, Mapping) and 2 * len(value.keys() & beside.keys()) >= len(value.keys() | beside.keys()):
             return True
     return False
+
+
+def _of_texts(value: Mapping[str, str], file: Path) -> Iterator[Entry]:
+    """Yields the rows of an object of texts, which are either names with codes as keys, or explanations of the keys."""
+    are_names = sum(len(text.split()) <= _NAME_WORDS for text in value.values()) > len(value) / 2
+    for key, text in value.items():
+        title = PurePosixPath(key).stem if looks_like_image(key) else key
+        row = {"title": text} if are_names else {"title": title, "text": text}
+        yield f"{file}: entry {key!r}", Document(values=row, id=key)
 
 
 def _lists(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, Any, list[Document]]]:

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from generators.reader.model import LENGTH, OVERLAP, windows
-from retriever.models.bert import load_bert
+from retriever.models.base_bert import load_bert
 
 
 @pytest.fixture(scope="module")

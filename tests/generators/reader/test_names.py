@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from generators.reader.names import asks_description, asks_name, points_on
+from generators.pointing import points_on
+from generators.reader.names import asks_description, asks_name
 from generators.reader.reader import ExtractiveReader
 from retriever.types import Evidence, Generation, GenerationRequest, OtherSection
 

@@ -99,11 +99,11 @@ def test_the_order_and_coverage_of_negatives(
         assert train("rising", rising, "--negatives-order", order)[0] == 0
     strange: list[dict[str, object]] = [{"entry": name} for name in ("nobody", "none", *map(url, COLORS[:1]))]
     status, error = train("strange", strange)
-    assert status == 2 and "32 candidates of 48 are not in the knowledge base, such as 'nobody'" in error
+    assert status == 2 and "32 candidates of 48 are not in the index, such as 'nobody'" in error
     assert "accept it: --negatives-partial" in error.replace("\n", " ")
     every: list[dict[str, object]] = [{"entry": url(color)} for color in COLORS]
     status, error = train("few", every, images=3)
-    assert status == 2 and "10 questions of 16 have no candidate in the knowledge base" in error
+    assert status == 2 and "10 questions of 16 have no candidate in the index" in error
     status, error = train("few", every, "--negatives-partial", images=3)
     assert status == 0, error
-    assert "10 questions of 16 have no candidate in the knowledge base and are left out" in caplog.text
+    assert "10 questions of 16 have no candidate in the index and are left out" in caplog.text

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from omgm import indexing
 from omgm.__main__ import main
+from tests.fakes.models import FakeEncoder
 from training import train_encoder as module
 from training.config import TrainingConfig
 from training.encoder_data import EncoderData
@@ -17,11 +19,13 @@ Trained = list[tuple[EncoderData, TrainingConfig]]
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> list[str]:
+def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Arguments of a minimal training run."""
-    (tmp_path / "kb.json").write_text("{}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(indexing.parts, "build_encoder", lambda profile: FakeEncoder())
     (tmp_path / "images").mkdir()
-    files = ["--kb", str(tmp_path / "kb.json"), "--images", str(tmp_path / "images")]
+    (tmp_path / "kb.jsonl").write_text('{"id": "a", "display_name": "A", "text": "It."}')
+    files = ["--kb", str(tmp_path / "kb.jsonl"), "--images", str(tmp_path / "images")]
     return ["train-encoder", *files, "--steps", "1", "--out", str(tmp_path / "out")]
 
 
@@ -62,4 +66,4 @@ def test_a_gpu_that_is_not_there_is_an_error(
 
 def test_the_fields_of_the_knowledge_base_may_have_other_names(given: list[str], trained: Trained) -> None:
     assert main([*given, "--map", "title=display_name", "--kb-format", "jsonl", "--set", "device=cpu"]) == 0
-    assert [(data.names, data.kb_format) for data, _ in trained] == [({"title": "display_name"}, "jsonl")]
+    assert [data.index.entity(0).title for data, _ in trained] == ["A"]

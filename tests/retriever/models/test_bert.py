@@ -11,7 +11,8 @@ from transformers import BertConfig as TheirConfig
 from transformers import BertModel
 
 from retriever.base_models import base_model, find_base
-from retriever.models.bert import Bert, BertConfig, linear_layers, load_bert, merge_lora
+from retriever.models.base_bert import load_bert
+from retriever.models.bert import Bert, BertConfig, linear_layers, merge_lora
 from tests.paths import ROOT
 
 NAME = "all-MiniLM-L6-v2"

@@ -10,9 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from retriever.models.checkpoints import INDEX_NAME, convert_checkpoint
+from retriever.models.checkpoints import convert_checkpoint
 from retriever.models.eva_clip import EVA_CLIP_8B, EvaCLIP
 from retriever.models.eva_weights import hub_config, hub_sources, load_eva_clip
+from retriever.models.weights import INDEX_NAME
 from tests.paths import GOLDEN_FILES
 
 GOLDEN = GOLDEN_FILES / "eva_clip.safetensors"

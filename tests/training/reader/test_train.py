@@ -14,7 +14,7 @@ from torch import nn
 
 from generators.reader.model import SpanModel
 from generators.reader.reader import ExtractiveReader
-from retriever.models.bert import load_bert
+from retriever.models.base_bert import load_bert
 from retriever.types import Evidence
 from training.reader import train, weights
 from training.reader.examples import write

@@ -1,4 +1,4 @@
-"""Preparing step 2's training: token ids, samples and image names, in one pass over the knowledge base."""
+"""Preparing step 2's training: token ids, samples and image names, from the articles of an index."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from indexes.article_images import ImageUse
 from indexes.knowledge.reading import read_knowledge_base
 from indexes.lines import to_row
 from retriever.files import write_lines
+from tests.fakes.plans import indexed
 from tests.fakes.training_world import COLORS, TOPICS, TrainingWorld
 from training.questions import is_held_out
 from training.reranker.data import RerankerData, Serving
@@ -54,7 +55,7 @@ def test_texts_are_tokenized_as_the_model_reads_them(world: TrainingWorld, tmp_p
 
 def test_samples_name_rows(world: TrainingWorld, tmp_path: Path) -> None:
     result = prepared(world, world.data, tmp_path)
-    samples, names = result.samples, result.images.names
+    samples, names = result.samples, result.images
     assert len(samples) == 16 and result.left_out.rows == []
     for sample, question in enumerate(world.questions):
         color = question.image_id.removeprefix("q_")
@@ -78,12 +79,12 @@ def test_the_positive_image_is_the_one_that_mining_names(
     negatives = json.loads(world.data.negatives.read_text())
     negatives["q_red"]["gt_entity_pos_img"] = "wiki/part 1/green.png"  # a path of OMGM's own files
     negatives["q_blue"]["gt_entity_pos_img"] = "gone.png"
-    kb = json.loads(world.data.kb.read_text())
+    kb = json.loads(world.kb.read_text())
     kb[f"{URL}red"]["image_urls"].append("https://e.example/green.png")
     kb[f"{URL}red"] |= {"image_reference_descriptions": ["", ""], "image_section_indices": [0, 0]}
     result = prepared(world, changed(world, tmp_path, kb=kb, negatives=negatives), tmp_path, most_similar=most_similar)
     images = {
-        question.image_id: result.images.names[result.samples.positive_image[sample]].name
+        question.image_id: result.images[result.samples.positive_image[sample]].name
         for sample, question in enumerate(world.questions)
     }
     assert images["q_red"] == expected
@@ -96,8 +97,8 @@ def changed(world: TrainingWorld, folder: Path, negatives: object, kb: object | 
     data = replace(world.data, negatives=folder / "negatives.json")
     data.negatives.write_text(json.dumps(negatives))
     if kb is not None:
-        data = replace(data, kb=folder / "kb.json")
-        data.kb.write_text(json.dumps(kb))
+        (folder / "kb.json").write_text(json.dumps(kb))
+        data = replace(data, **indexed(folder / "kb.json", world.images))
     return data
 
 
@@ -112,7 +113,7 @@ def test_each_question_about_an_image_has_an_image_of_its_own_entity(
         negatives["q_red"]["positives"] = positives
         data = replace(changed(world, tmp_path, negatives=negatives), questions=questions)
         result = prepared(world, data, tmp_path, most_similar=True)
-        samples, names = result.samples, result.images.names
+        samples, names = result.samples, result.images
         assert samples.gold.tolist() == [0, 0, 1, 1]
         assert [names[row].name for row in samples.positive_image] == ["red.png", "red.png", "blue.png", "blue.png"]
         said = "2 of 4 questions: the mined positive image is none of the question's entity, whose main image is used"
@@ -122,7 +123,7 @@ def test_each_question_about_an_image_has_an_image_of_its_own_entity(
 def test_copies_of_the_gold_article_are_no_negatives(
     world: TrainingWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kb, negatives = json.loads(world.data.kb.read_text()), json.loads(world.data.negatives.read_text())
+    kb, negatives = json.loads(world.kb.read_text()), json.loads(world.data.negatives.read_text())
     kb["copy"] = kb[f"{URL}red"] | {"url": "copy", "section_texts": [f"The  {topic} of IT!" for topic in TOPICS]}
     for mined in negatives.values():
         mined["top_20"].insert(0, {"entry": "copy"})
@@ -156,11 +157,11 @@ def test_only_what_samples_need_is_read(world: TrainingWorld, tmp_path: Path) ->
     result = prepared(world, data, tmp_path)
     assert len(result.samples.main_image) == 4  # red and three of those found
     assert result.samples.found[result.samples.found_by(0)].tolist() == [1, 2, 3]
-    assert len(result.images.names) == 5
+    assert len(result.images) == 5
 
 
 def test_questions_and_negatives_name_entities_as_in_evaluation(world: TrainingWorld, tmp_path: Path) -> None:
-    entities = [replace(one, names=(f"{one.title} too",)) for one in read_knowledge_base(world.data.kb)]
+    entities = [replace(one, names=(f"{one.title} too",)) for one in read_knowledge_base(world.kb)]
     write_lines(tmp_path / "kb.jsonl", map(to_row, entities))
     called = {f"{URL}red": f"{URL}land_0_too", f"{URL}blue": "http://e.m.example/wiki/bl%75e?oldid=1"}
     called[f"{URL}green"] = f"{URL}land%202_too"
@@ -173,10 +174,11 @@ def test_questions_and_negatives_name_entities_as_in_evaluation(world: TrainingW
         row["top_20"] = [{"entry": called.get(one["entry"], one["entry"])} for one in row["top_20"]]
         row["top_20"].append({"entry": f"{URL}red"})  # once more, by its id
     (tmp_path / "negatives.json").write_text(json.dumps(negatives))
-    data = replace(world.data, kb=tmp_path / "kb.jsonl", questions=questions, negatives=tmp_path / "negatives.json")
+    articles = indexed(tmp_path / "kb.jsonl", world.images)
+    data = replace(world.data, **articles, questions=questions, negatives=tmp_path / "negatives.json")
     ours, exact = prepared(world, data, tmp_path / "ours"), prepared(world, world.data, tmp_path / "exact")
     assert ours.left_out.rows == [] and ours.ids == exact.ids
-    assert ours.images.names == exact.images.names
+    assert ours.images == exact.images
     for field in fields(ours.samples):
         one, other = (getattr(result.samples, field.name) for result in (ours, exact))
         np.testing.assert_array_equal(one, other, err_msg=field.name)
@@ -187,7 +189,7 @@ def test_questions_and_negatives_name_entities_as_in_evaluation(world: TrainingW
 def test_questions_about_unknown_entities_are_left_out(world: TrainingWorld, tmp_path: Path) -> None:
     unknown = [replace(one, entity_ids=(f"{URL}nobody",)) for one in world.questions[:2]]
     result = prepared(world, replace(world.data, questions=[*unknown, *world.questions[2:]]), tmp_path)
-    reason = "the gold entity is not in the knowledge base"
+    reason = "the gold entity is not in the index"
     assert result.left_out.rows == [(question.id, reason, True) for question in unknown]
     assert len(result.samples) == 14
 
@@ -209,7 +211,7 @@ def test_only_as_many_are_held_out_as_are_validated(
     world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half of eight images are held out; the images of what is not validated are not named."""
-    articles = json.loads(world.data.kb.read_text())
+    articles = json.loads(world.kb.read_text())
     for color, article in zip(COLORS, articles.values(), strict=True):
         shutil.copy(world.folder / "images" / f"{color}.png", tmp_path / f"{color}.png")
         shutil.copy(world.folder / "images" / f"{color}.png", tmp_path / f"{color}_too.png")
@@ -222,8 +224,7 @@ def test_only_as_many_are_held_out_as_are_validated(
     (tmp_path / "negatives.json").write_text(json.dumps(negatives))
     data = replace(
         world.data,
-        kb=tmp_path / "kb.json",
-        images=tmp_path,
+        **indexed(tmp_path / "kb.json", tmp_path),
         negatives=tmp_path / "negatives.json",
         serving=Serving(use=ImageUse(keys=2)),
     )
@@ -231,20 +232,20 @@ def test_only_as_many_are_held_out_as_are_validated(
     held_out = {q.image_id.removeprefix("q_") for q in world.questions if is_held_out(q.image_id, 0.5, 0)}
     assert 1 < len(held_out) < 8 and whole.left_out.rows == []
     assert len(whole.samples.validation) == 2 * len(held_out)  # two questions per image
-    assert len(whole.images.names) == 8 + 8 + len(held_out)  # queries, main images, further ones of held-out entities
+    assert len(whole.images) == 8 + 8 + len(held_out)  # queries, main images, further ones of held-out entities
 
     monkeypatch.setattr("training.reranker.samples.MOST_QUESTIONS", 1)
     result = prepared(world, data, tmp_path / "limited", validation_share=0.5)
     (sample,) = result.samples.validation.tolist()
     color = COLORS[result.samples.gold[sample]]
-    names = {(name.kind, Path(name.name).stem) for name in result.images.names}
+    names = {(name.kind, Path(name.name).stem) for name in result.images}
     used = {color, *COLORS} - (held_out - {color})
     assert names == {
         *(("query", f"q_{one}") for one in used),
         *(("article", one) for one in used),
         ("article", f"{color}_too"),
     }
-    own = [result.images.names[row].name for row in result.samples.images_of(int(result.samples.gold[sample]))]
+    own = [result.images[row].name for row in result.samples.images_of(int(result.samples.gold[sample]))]
     assert own == [f"{color}.png", f"{color}_too.png"]
     assert len(result.ids) == len(result.samples) == 16 - 2 * len(held_out) + 1
     reason = "held out, but enough others are validated on"
@@ -254,4 +255,4 @@ def test_only_as_many_are_held_out_as_are_validated(
     for before, name in zip(whole.ids, whole.samples.query_image, strict=True):  # rows of images are numbered anew
         if before in result.ids:
             after = result.samples.query_image[result.ids.index(before)]
-            assert result.images.names[after] == whole.images.names[name]
+            assert result.images[after] == whole.images[name]

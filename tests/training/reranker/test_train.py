@@ -17,6 +17,7 @@ from torch import Tensor
 from evaluation.datasets import Question
 from retriever.models.bm25 import BM25
 from retriever.models.qformer import QFormerFusion
+from tests.fakes.plans import indexed
 from tests.fakes.processes import run_in_two
 from tests.fakes.training_world import TrainingWorld
 from training import checkpoint, loop
@@ -118,7 +119,7 @@ def test_what_cannot_be_trained_on_is_listed(world: TrainingWorld, tmp_path: Pat
     lines = [json.loads(line) for line in (tmp_path / "out" / "left_out.jsonl").read_text().splitlines()]
     assert {line["id"]: line["reason"] for line in lines if line["bad"]} == {
         "1": "the image is missing",
-        "2": "the gold entity is not in the knowledge base",
+        "2": "the gold entity is not in the index",
         "3": "the article has no such section, or it is empty",
         blue.id: "the id is a duplicate",
         "4": "the image cannot be read",
@@ -136,10 +137,10 @@ def test_nothing_to_train_on_is_an_error(world: TrainingWorld, tmp_path: Path) -
 
 
 def test_a_section_without_text_is_no_evidence(world: TrainingWorld, tmp_path: Path) -> None:
-    kb = json.loads(world.data.kb.read_text())
+    kb = json.loads(world.kb.read_text())
     kb["https://e.example/wiki/red"]["section_texts"][0] = "  "
     (tmp_path / "kb.json").write_text(json.dumps(kb))
-    data = replace(world.data, kb=tmp_path / "kb.json")
+    data = replace(world.data, **indexed(tmp_path / "kb.json", world.images))
     train_reranker(world.folder / "fusion", data, tmp_path, replace(CONFIG, steps=1, max_bad=0.1))
     (line,) = (tmp_path / "left_out.jsonl").read_text().splitlines()
     assert json.loads(line) == {"id": "red_0", "reason": "the article has no such section, or it is empty", "bad": True}

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from indexes.article_images import ImageUse
+from indexes.knowledge.knowledge_base import image_source
 from indexes.labeled_images import LabeledImage
 from retriever.images import load_image
 from retriever.maxsim import ScoreMode
@@ -106,7 +107,7 @@ def test_figures_are_those_of_the_pipeline(
     seed: int,
 ) -> None:
     encoder = ClipEncoder.load(world.folder / "clip")
-    kb, images = with_several_images(world, tmp_path) if several else (world.data.kb, world.data.images)
+    kb, images = with_several_images(world, tmp_path) if several else (world.kb, world.images)
     parts: dict[str, Any] = {"kb": kb, "images": images, "summarizer": FakeSummarizer(), "tokens": tokens}
     if several:
         parts |= {"candidates": "combined", "image_keys": 3, "trim_borders": True}
@@ -125,7 +126,10 @@ def test_figures_are_those_of_the_pipeline(
     serving = Serving(
         trim_borders=several, use=ImageUse(parts.get("image_keys", 1), labeled=labeled), tokens=tokens, mode=mode
     )
-    data = replace(world.data, kb=kb, images=images, negatives=mined, query_image_of=query_image_of, serving=serving)
+    source = image_source(images, kb, None)
+    data = replace(
+        world.data, index=index, originals=source, negatives=mined, query_image_of=query_image_of, serving=serving
+    )
     scored: list[ScoredQuestion] = []
     score = Validation.score
 
@@ -201,10 +205,9 @@ def with_several_images(world: TrainingWorld, folder: Path) -> tuple[Path, Path]
 
     The further images of the others are missing or damaged.
     """
-    assert world.data.images
-    images = Path(shutil.copytree(world.data.images, folder / "images"))
+    images = Path(shutil.copytree(world.images, folder / "images"))
     (images / "torn.png").write_bytes(b"no image")
-    articles = json.loads(world.data.kb.read_text())
+    articles = json.loads(world.kb.read_text())
     urls = [article["image_urls"][0] for article in articles.values()]
     for number, article in enumerate(articles.values()):
         others = [urls[(number + 1) % 8], "gone.png", urls[(number + 3) % 8]] if number % 2 == 0 else ["torn.png"]

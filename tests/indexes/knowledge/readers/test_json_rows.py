@@ -40,6 +40,8 @@ def written(path: Path, value: Any) -> Path:
          [("item 1", "", ""), ("item 2", "", "")]),
         ({"x": 1, "data": {"items": [FOX, HEN]}, "log": [{"n": 1}]}, [("item 1", "", ""), ("item 2", "", "")]),
         ({"title": "Zoo", "animals": [FOX, HEN]}, [("item 1", "", ""), ("item 2", "", "")]),
+        ({"fox.png": "A red fox that runs in the snow", "b": "A hen with five small chicks"},
+         [("entry 'fox.png'", "fox.png", ""), ("entry 'b'", "b", "")]),
         (FOX, [("", "kb", "")]),
         ({"id": 7, "properties": FOX}, [("", "kb", "")]),
     ],
@@ -87,9 +89,9 @@ def test_records_without_usual_titles_and_files_without_rows(tmp_path: Path) -> 
     assert beside(JSON_ROWS, *birds, colors) == [("files without rows", "red green")]
     with pytest.raises(ValueError, match=r"colors\.json: a list of values, not of objects"):
         entries(JSON_ROWS, colors)
-    for value in ({"a": 1}, {"AD": "Andorra", "AE": "Emirates"}):
-        with pytest.raises(ValueError, match=r"x\.json: holds no list of objects, nor an object with a title"):
-            entries(JSON_ROWS, written(tmp_path / "x.json", value))
+    with pytest.raises(ValueError, match=r"x\.json: holds no list of objects, nor an object with a title"):
+        entries(JSON_ROWS, written(tmp_path / "x.json", {"a": 1}))
+    assert rows(JSON_ROWS, written(tmp_path / "x.json", {"AD": "Andorra", "AE": "Emirates"}))[0] == {"title": "Andorra"}
 
 
 @pytest.mark.parametrize("orient", ["records", "split", "index", "columns", "list"])

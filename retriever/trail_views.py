@@ -1,9 +1,9 @@
-"""The trail of a run and its steps, as they are written and sent; read from the records of the run by name."""
+"""The trail of an agent's run and its steps, as they are written and sent; read from the records of the run by name."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 from pydantic import AliasChoices, AliasPath, BeforeValidator, ConfigDict, Field
@@ -163,3 +163,7 @@ class CallStep(CallOut, _AtPlace):
     """Its sources in full."""
     thumbnails: dict[str, str]
     """Small images as data URIs: the new ones by name, or the `part` of an image that the call looked at."""
+
+
+Watch = Callable[[str, Mapping[str, Any]], None]
+"""A callback for the steps of a run as they happen: their names (`request`, `round`, `call`) and JSON values."""

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from PIL import Image
 
 from chat_models.replies import ChatReply
 from omgm.agent import access_of
-from omgm.served_agents import ServedAgents
+from omgm.modes import modes_of
+from omgm.profile import load_profile
 from omgm.settings import AgentSettings
 from omgm.web_access import TOOLS, WebSettings, web_of
 from search_agents.corpus import Corpus
@@ -23,8 +25,9 @@ from search_agents.documents import WebDocument
 from search_agents.records import Source
 from search_agents.regions import Box
 from search_agents.tools.frozen import frozen_fetch, frozen_search
-from serving.agents import AgentFactory
 from tests.fakes.images import data_uri, image_bytes
+from tests.fakes.models import FakeEncoder
+from tests.fakes.modes import agents
 from tests.fakes.planner import ScriptedPlanner, calling
 from tests.fakes.service import served
 from tests.fakes.web import FakeWeb, serve_web
@@ -49,10 +52,7 @@ def web() -> Iterator[FakeWeb]:
 
 def answer(folder: Path, *script: str | ChatReply, asked: dict[str, Any] | None = None, **settings: Any) -> Any:
     """Returns the response of a service whose agents have these settings."""
-    make: AgentFactory = lambda searcher: ServedAgents(  # noqa: E731
-        searcher, ScriptedPlanner(list(script)), AgentSettings(**settings)
-    )
-    with served(folder, agents=make) as world:
+    with served(folder, modes=agents(script, **settings)) as world:
         content = {"image": data_uri(image_bytes("red")), "question": "Which wave length has violet?"}
         body = {**content, "mode": "mmsearch-plus", **(asked or {})}
         return httpx.post(f"{world.url}/answer", json=body, timeout=30, trust_env=False).json()
@@ -126,8 +126,7 @@ def test_regions_are_proposed(tmp_path: Path) -> None:
         return [Box(1, 2, 30, 40)]
 
     planner = ScriptedPlanner([calling("zoom_in", '{"region": 1}'), ANSWER] * 2)
-    make: AgentFactory = lambda searcher: ServedAgents(searcher, planner, AgentSettings(), propose)  # noqa: E731
-    with served(tmp_path, agents=make) as world:
+    with served(tmp_path, modes=agents(planner, propose)) as world:
         body = {"image": data_uri(image_bytes("red")), "question": "What is it?", "mode": "mmsearch-plus"}
         names = []
         for boxes in (None, [[5, 5, 9, 9]]):
@@ -159,16 +158,12 @@ def test_settings_that_miss_something_are_refused(settings: dict[str, Any], told
 
 def test_the_names_of_tools_are_those_of_the_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERPAPI_API_KEY", "secret")
-    settings = AgentSettings(search_engine="serpapi", publish_dir=str(tmp_path), publish_url="https://a")
-    web = web_of(settings)
+    settings: dict[str, Any] = {"search_engine": "serpapi", "publish_dir": str(tmp_path), "publish_url": "https://a"}
+    web = web_of(AgentSettings(**settings))
     assert isinstance(web, WebSettings) and web.published == (tmp_path, "https://a")
     planner = ScriptedPlanner([calling("nothing"), ANSWER])
     found: list[str] = []
-
-    def make(searcher: Any) -> ServedAgents:
-        return ServedAgents(searcher, planner, settings)
-
-    with served(tmp_path, agents=make) as world:
+    with served(tmp_path, modes=agents(planner, **settings)) as world:
         body = {"image": data_uri(image_bytes("red")), "question": "What is it?", "mode": "mmsearch-plus"}
         trail = httpx.post(f"{world.url}/answer", json=body, timeout=30, trust_env=False).json()["trail"]
         found = (
@@ -179,12 +174,20 @@ def test_the_names_of_tools_are_those_of_the_tools(tmp_path: Path, monkeypatch: 
     assert set(found) | {"ocr"} == TOOLS
 
 
+def names(searcher: Any, **settings: Any) -> list[str]:
+    """Returns the names of a service's modes."""
+    profile = load_profile(
+        "embedded", {"generator.base_url": "http://127.0.0.1:9/v1", "generator.model": "m", **settings}
+    )
+    modes = modes_of(profile, FakeEncoder())
+    assert modes is not None
+    return list(modes.open(searcher, AsyncExitStack()))
+
+
 def test_modes_without_the_required_prompts_are_not_offered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    made = ServedAgents(None, ScriptedPlanner([]), AgentSettings(prompts="paper"))  # type: ignore[arg-type]
-    assert list(made.modes) == ["auto"]  # it has no paper
+    assert names(None, **{"agents.prompts": "paper"}) == ["auto"]  # it has no paper
     assert "omgm download --prompts mmsearch" in caplog.text
-    own = ServedAgents(None, ScriptedPlanner([]), AgentSettings())  # type: ignore[arg-type]
-    assert list(own.modes) == ["auto", "mmsearch-plus", "omnisearch", "mmsearch", "vsa"]
+    assert names(None) == ["auto", "mmsearch", "mmsearch-plus", "omnisearch", "vsa"]

@@ -16,18 +16,17 @@ import httpx
 import pytest
 from pydantic import BaseModel
 
-import serving.agents
+import serving.modes
 from chat_models.chat import ChatError
 from chat_models.messages import Message
 from chat_models.replies import ChatReply
-from omgm.served_agents import ServedAgents
-from omgm.settings import AgentSettings
-from search_agents.schemas import CallStep, RequestStep, RoundStep, TrailOut
-from serving.agents import AgentFactory
+from retriever.trail_views import CallStep, RequestStep, RoundStep, TrailOut
+from serving.modes import Modes
 from serving.settings import ServingSettings
 from tests.fakes.asking import fault
 from tests.fakes.images import data_uri, image_bytes
-from tests.fakes.planner import Script, ScriptedPlanner, calling, text_of
+from tests.fakes.modes import agents
+from tests.fakes.planner import ScriptedPlanner, calling, text_of
 from tests.fakes.service import World, served, wait_until
 
 QUESTION = "What is the wave length of the color of the neighbor?"
@@ -41,11 +40,6 @@ def play(asked: str) -> str | ChatReply:
     if "Evidence:" in asked and "zoom" not in asked and "Still missing" not in asked:
         return json.dumps({"sufficient": False, "missing": "the neighbor's color"})
     return f"<answer>{ANSWER}</answer>" if "text_search" in asked else SEARCH if "zoom_in" in asked else ZOOM
-
-
-def agents(script: Script | ScriptedPlanner, **settings: Any) -> AgentFactory:
-    planner = script if isinstance(script, ScriptedPlanner) else ScriptedPlanner(script)
-    return lambda searcher: ServedAgents(searcher, planner, AgentSettings(**settings))
 
 
 class HeldPlanner(ScriptedPlanner):
@@ -74,9 +68,9 @@ class HeldPlanner(ScriptedPlanner):
 
 
 @contextmanager
-def asking(folder: Path, make: AgentFactory | None, **settings: Any) -> Iterator[tuple[World, httpx.Client]]:
+def asking(folder: Path, modes: Modes | None, **settings: Any) -> Iterator[tuple[World, httpx.Client]]:
     with (
-        served(folder, ServingSettings(**settings), agents=make) as world,
+        served(folder, ServingSettings(**settings), modes=modes) as world,
         httpx.Client(base_url=world.url, timeout=30, trust_env=False) as client,
     ):
         yield world, client
@@ -84,7 +78,7 @@ def asking(folder: Path, make: AgentFactory | None, **settings: Any) -> Iterator
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    settings = {"tokens": 50_000, "seconds": 60, "money": 2}
+    settings: dict[str, Any] = {"tokens": 50_000, "seconds": 60, "money": 2}
     with asking(tmp_path_factory.mktemp("agents"), agents(play, **settings)) as (_, client):
         yield client
 
@@ -150,7 +144,7 @@ def test_steps_come_as_events(client: httpx.Client) -> None:
 
 def test_every_mode_answers(client: httpx.Client) -> None:
     modes = client.get("/info").json()["modes"]
-    assert modes == ["retrieve", "auto", "mmsearch-plus", "omnisearch", "mmsearch", "vsa"]
+    assert modes == ["retrieve", "auto", "mmsearch", "mmsearch-plus", "omnisearch", "vsa"]
     for mode in modes:
         found = ask(client, mode=mode)
         assert found.status_code == 200 and found.json()["mode"] == mode
@@ -215,7 +209,7 @@ def test_boxes_that_are_wrong(client: httpx.Client, boxes: Any, code: str, messa
 
 def test_what_does_not_go_together(client: httpx.Client) -> None:
     assert fault(ask(client, mode="magic")) == (422, "out_of_range", "mode")
-    assert "retrieve, auto, mmsearch-plus" in ask(client, mode="magic").json()["error"]["message"]
+    assert "retrieve, auto, mmsearch, mmsearch-plus" in ask(client, mode="magic").json()["error"]["message"]
     assert fault(ask(client, mode="auto", k=5)) == (422, "unsupported_parameter", "k")
     assert fault(ask(client, budget={"rounds": 1})) == (422, "unsupported_parameter", "budget")
     assert fault(ask(client, boxes=[[0, 0, 9, 9]])) == (422, "unsupported_parameter", "boxes")
@@ -276,7 +270,7 @@ def _leave(url: str, content: dict[str, Any], planner: HeldPlanner) -> None:
 
 
 def test_a_stream_shows_that_it_is_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving.agents, "_PING_S", 0.01)
+    monkeypatch.setattr(serving.modes, "_PING_S", 0.01)
     planner = HeldPlanner()
     content = {"image": data_uri(image_bytes("red")), "question": QUESTION, "mode": "mmsearch-plus", "stream": True}
     with asking(tmp_path, agents(planner)) as (_, client), client.stream("POST", "/answer", json=content) as response:

@@ -1,0 +1,20 @@
+"""JSON objects whose keys are unique: for files, requests and records alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns a JSON object's members as a dict; an `object_pairs_hook`.
+
+    Raises:
+        ValueError: A key occurs twice; `json` would silently keep the last.
+    """
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        twice = next(key for key, count in counts.items() if count > 1)
+        raise ValueError(f"the key {twice[:40]!r} occurs twice in one object")
+    return result

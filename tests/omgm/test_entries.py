@@ -1,0 +1,130 @@
+"""A package that is installed beside omgm adds a command and a mode, each by one line; what is broken says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+COMMAND = '''"""Say hello."""
+
+import argparse
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name")
+
+
+def run(args: argparse.Namespace) -> None:
+    print(f"hello {args.name}")
+'''
+MODE = """from dataclasses import dataclass
+
+from retriever.trail_views import SpentOut, TrailOut
+
+
+@dataclass
+class Answer:
+    answer: str
+    trail: TrailOut
+    failure: None = None
+
+
+class Hello:
+    model = "nobody"
+
+    def __init__(self, searcher):
+        self._searcher = searcher
+
+    def begin(self, request):
+        async def run(watch):
+            name = f"Hello, {request.image.size} of {self._searcher.index.name}."
+            spent = SpentOut(tokens=0, money=0, calls={}, ms=0)
+            parts = dict.fromkeys(("claims", "invented_citations", "without", "sources", "rounds"), [])
+            trail = TrailOut(
+                question=request.question, policy="hello", answer=name, abstained=False, stopped="", failure="",
+                malformed=0, spent=spent, **parts,
+            )
+            return Answer(name, trail)
+
+        return run
+
+
+def hello(name, context):
+    return Hello(context.searcher)
+"""
+TABLE = """[omgm.modes]
+hello = greetings_mode:hello
+lost = greetings_mode:lost
+
+[omgm.commands]
+hello = greetings
+index.greet = greetings
+lost = greetings_lost
+"""
+
+
+def install(folder: Path, name: str, table: str) -> None:
+    (folder / f"{name}-1.0.dist-info").mkdir()
+    (folder / f"{name}-1.0.dist-info/entry_points.txt").write_text(table)
+
+
+def omgm(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-m", "omgm", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "greetings.py").write_text(COMMAND)
+    (tmp_path / "greetings_mode.py").write_text(MODE)
+    install(tmp_path, "greetings", TABLE)
+    return tmp_path
+
+
+def test_commands_of_another_package_are_listed_and_run(folder: Path) -> None:
+    text = omgm(folder, "--help").stdout
+    assert "\nothers:\n  hello              Say hello\n" in text
+    assert "  lost               Cannot be imported: there is no module greetings_lost\n" in text
+    assert omgm(folder, "hello", "world").stdout == "hello world\n"
+    assert omgm(folder, "index", "greet", "world").stdout == "hello world\n"
+
+
+def test_a_command_that_cannot_be_imported_names_its_entry_point(folder: Path) -> None:
+    done = omgm(folder, "lost")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "omgm: error: entry point 'lost' of omgm.commands, greetings_lost, cannot be imported: "
+        "No module named 'greetings_lost'\n"
+    )
+    assert omgm(folder, "hello", "again").stdout == "hello again\n"  # the others work
+
+
+def test_two_packages_with_one_name_are_named(folder: Path) -> None:
+    install(folder, "salutes", "[omgm.commands]\nhello = salutes\n")
+    done = omgm(folder, "hello", "world")
+    assert done.returncode == 2
+    assert "greetings and salutes both have an entry point 'hello' in omgm.commands" in done.stderr
+
+
+def test_a_mode_of_another_package_answers(folder: Path, examples: Path) -> None:
+    assert "auto, hello, lost, mmsearch, mmsearch-plus," in " ".join(omgm(folder, "ask", "--help").stdout.split())
+    index, photo = str(examples / "index"), str(examples / "photo.jpg")
+    trail = folder / "trail.json"
+    with Image.open(photo) as image:
+        size = image.size
+    done = omgm(folder, "ask", "--index", index, "--mode", "hello", "--trail", str(trail), photo, "Who?")
+    assert done.stdout.startswith(f"Hello, {size} of ") and json.loads(trail.read_text())["question"] == "Who?"
+    done = omgm(folder, "ask", "--index", index, "--mode", "hello", "--trail", "trail.svg", photo, "Who?")
+    assert "--trail: the mode hello draws no image of its trail; name a file that ends in .json" in done.stderr
+    done = omgm(folder, "ask", "--index", index, "--mode", "lost", photo, "Who?")
+    assert done.stderr == (
+        "omgm: error: entry point 'lost' of omgm.modes, greetings_mode:lost, cannot be imported: "
+        "module 'greetings_mode' has no attribute 'lost'\n"
+    )
