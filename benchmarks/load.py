@@ -65,7 +65,7 @@ def answer_turns(args: argparse.Namespace) -> None:
     from omgm.opening import open_retriever
     from omgm.parts import build_generator
     from omgm.server import freeze_objects
-    from retriever.evidence import generation_request
+    from retriever.results import Retrieval
     from retriever.types import Query
     from serving.images import decode_image
 
@@ -75,7 +75,7 @@ def answer_turns(args: argparse.Namespace) -> None:
     async def answer(part: Pairs) -> None:
         queries = [Query(decode_image(image, profile.serving), question) for image, question in part]
         for query, result in zip(queries, retriever.retrieve(queries), strict=True):
-            await generator.generate([generation_request(retriever.index, query, result)])
+            await generator.generate([Retrieval.of(retriever.index, query, result).request()])
 
     asyncio.run(answer(asked[:16]))
     freeze_objects()  # as the service does

@@ -13,9 +13,9 @@ from evaluation.datasets import Question, find_query_image
 from evaluation.judge import LearnedJudge, judge_all
 from evaluation.recording import make_record
 from evaluation.records import QueryRecord
-from retriever.evidence import generation_request
 from retriever.images import load_image
 from retriever.protocols import QueryRetriever
+from retriever.results import Retrieval
 from retriever.types import Generation, GenerationRequest, Query
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Asker:
         generations: dict[str, Generation] = {}
         if self.generate is not None:
             requests = {
-                query.id: generation_request(self.retriever.index, query, results[query.id])
+                query.id: Retrieval.of(self.retriever.index, query, results[query.id]).request()
                 for query in queries
                 if query.id in results
             }

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from evaluation.datasets import Question
 from evaluation.datasets.dataset import Scores
@@ -18,7 +17,7 @@ from evaluation.trec import contains_answer, reading_order
 from retriever.evidence import best_evidence
 from retriever.files import write_lines
 from retriever.protocols import EntityIndex
-from retriever.types import Candidate, Generation, RetrievalResult
+from retriever.types import AnswerFields, Candidate, Generation, RetrievalFields, RetrievalResult, values_of
 
 _JUDGED_AT_ONCE = 256
 RIGHT = 0.5
@@ -49,17 +48,18 @@ def make_record(
         scores: The answer's scores if a model judged it (`judge.judge_all`); otherwise `judge.judge` computes them.
     """
     question = _as_spelled(question, index)
-    candidates = [] if result is None else result.candidates
+    result = result or RetrievalResult(question.id, [], {})
+    candidates = result.candidates
+    generation = generation or Generation(None)
     evidence = best_evidence(index, candidates)
-    answer = None if generation is None else generation.answer
     rankings = {
         step: [(index.entity(row).id, float(score)) for row, score in ranking]
-        for step, ranking in ({} if result is None else result.rankings).items()
+        for step, ranking in result.rankings.items()
     }
     if not with_generator:
         scores = None
     elif scores is None:
-        scores = judge(question, answer)
+        scores = judge(question, generation.answer)
     return QueryRecord(
         id=question.id,
         question=question.question,
@@ -72,13 +72,16 @@ def make_record(
         candidates=[_candidate(index, candidate) for candidate in candidates],
         rankings=rankings,
         ranks={step: rank_of(question.entity_ids, ranking) for step, ranking in rankings.items()},
-        evidence=(generation and generation.evidence) or evidence,
+        evidence=generation.evidence or evidence,
         section_correct=None
         if question.section_index is None
         else evidence is not None and _is_right_section(question, evidence.entity_id, evidence.section_index),
         section_ranks=_section_ranks(question, index, candidates),
-        **_generated(generation),
-        unanswered=with_generator and failed is None and answer is None,
+        **values_of(RetrievalFields, result),
+        **values_of(AnswerFields, generation) | {"confidence": _number(generation.confidence)},
+        span=generation.span,
+        thoughts=generation.thoughts,
+        unanswered=with_generator and failed is None and generation.answer is None,
         answer_scores=dict(scores or {}),
         answer_correct=_is_right(scores),
         timings_ms=timings_ms,
@@ -102,14 +105,6 @@ def judge_again(path: Path, questions: Sequence[Question], bem: LearnedJudge | N
     for file in (path, repeated_lines(path)):
         if file.is_file():
             write_lines(file, judged(file))
-
-
-def _generated(generation: Generation | None) -> dict[str, Any]:
-    """Returns the fields of a generator's answer that a record has under the same names."""
-    if generation is None:
-        return {}
-    names = {field.name for field in fields(Generation)} & {field.name for field in fields(QueryRecord)} - {"evidence"}
-    return {name: getattr(generation, name) for name in names} | {"confidence": _number(generation.confidence)}
 
 
 def _is_right(scores: Scores | None) -> bool | None:

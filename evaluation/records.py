@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationEr
 from evaluation.datasets.dataset import Scores
 from evaluation.metrics import Outcome
 from evaluation.own_answers import own_contains
-from retriever.types import Ending, Evidence
+from retriever.types import AnswerFields, Evidence, RetrievalFields
 
 RECORDS = "queries.jsonl"
 
@@ -77,8 +77,8 @@ class GoldRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryRecord:
-    """One query of a run. The fields and their order are those of a line of `queries.jsonl`.
+class QueryRecord(RetrievalFields, AnswerFields):
+    """One query of a run, with the fields of its retrieval and its answer.
 
     Attributes:
         id: Id of the question.
@@ -96,10 +96,9 @@ class QueryRecord:
         section_correct: Whether that is the right section; `None` if the data set names none.
         section_ranks: Ranks of sections; see `Outcome.section_ranks`.
         answer: The generator's answer; `None` if it abstained or there was no generator.
-        confidence: The generator's confidence, if it has one.
+        confidence: The generator's confidence; `None` without one.
         span: Start and end of the answer in the evidence, for an extractive reader.
         unanswered: Whether the generator abstained.
-        ending: How the generator's reply ended: "complete", "cut" at its maximum length, "refused" or "filtered".
         thoughts: What a reasoning model thought before it answered; no part of the answer.
         answer_scores: The answer's score by each metric, the data set's own first; empty without a generator.
         answer_correct: Whether the answer is right; `None` without a generator.
@@ -124,7 +123,6 @@ class QueryRecord:
     confidence: float | None = None
     span: tuple[int, int] | None = None
     unanswered: bool = False
-    ending: Ending = "complete"
     thoughts: str = ""
     answer_scores: Scores = field(default_factory=dict)
     answer_correct: bool | None = None
@@ -144,7 +142,7 @@ _ALWAYS = ("id", "question", "image_id", "gold", "candidates", "rankings", "evid
 def to_json(record: QueryRecord) -> dict[str, Any]:
     """Returns a record in the form of `queries.jsonl`; a section becomes a list `[index, sim_m, sim_t, score]`."""
     row: dict[str, Any] = _FORM.dump_python(record, mode="json")
-    return row
+    return {name: row[name] for name in (*QueryRecord.__annotations__, *row)}  # inherited fields last
 
 
 def from_json(row: Mapping[str, Any]) -> QueryRecord:

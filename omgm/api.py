@@ -15,12 +15,12 @@ from indexes.store.index import Index
 from omgm import opening, parts
 from omgm.kinds import kind_of
 from omgm.profile import load_profile
-from omgm.results import Answer, CandidateRow, Retrieval, make_answer, make_retrieval
+from omgm.results import Answer, Retrieval
 from omgm.settings import Profile
-from retriever.evidence import generation_request
 from retriever.images import ImageInput, load_image
 from retriever.pipeline import Retriever
 from retriever.protocols import DualEncoder, FusionEncoder, Generator, Summarizer, TextReranker
+from retriever.results import RankedEntity
 from retriever.types import Options, Query, RetrievalResult, SearchParams
 
 Pair = tuple[ImageInput, str]
@@ -167,8 +167,8 @@ class OMGM:
         """
         query = _query(image, question, Options(**options))
         [result] = self.retriever.retrieve([query])
-        retrieval = make_retrieval(self.index, query, result)
-        return self._loop.submit(self._answer(query, result, retrieval)).result()
+        retrieval = Retrieval.of(self.index, query, result)
+        return self._loop.submit(self._answer(retrieval)).result()
 
     async def ask_async(self, image: ImageInput, question: str, **options: Unpack[SearchParams]) -> Answer:
         """Answers a question about an image without blocking the caller's event loop; see `ask`."""
@@ -224,7 +224,7 @@ class OMGM:
         """Retrieves for many pairs of image and question without blocking the event loop; see `retrieve`."""
         return await asyncio.to_thread(self.retrieve, pairs, batch_size=batch_size, **options)
 
-    def nearest(self, image: ImageInput, *, k: int | None = None) -> tuple[CandidateRow, ...]:
+    def nearest(self, image: ImageInput, *, k: int | None = None) -> tuple[RankedEntity, ...]:
         """Finds the entities most similar to an image with step 1 alone, best first.
 
         Args:
@@ -236,7 +236,7 @@ class OMGM:
         """
         query = Query(load_image(image), "", options=Options(k))
         [result] = self.retriever.retrieve([query], steps=1)
-        return make_retrieval(self.index, query, result).candidates
+        return Retrieval.of(self.index, query, result).candidates
 
     def close(self) -> None:
         """Stops the thread that generators run in; it restarts if the object is used again."""
@@ -252,18 +252,17 @@ class OMGM:
 
     def _retrieve(self, queries: Sequence[Query]) -> list[Retrieval]:
         results = self.retriever.retrieve(queries) if queries else []
-        return [make_retrieval(self.index, query, result) for query, result in zip(queries, results, strict=True)]
+        return [Retrieval.of(self.index, query, result) for query, result in zip(queries, results, strict=True)]
 
     async def _answered(self, query: Query) -> tuple[RetrievalResult, Answer]:
         result = await self.retrieve_query(query)
-        retrieval = await asyncio.to_thread(make_retrieval, self.index, query, result)
-        return result, await asyncio.wrap_future(self._loop.submit(self._answer(query, result, retrieval)))
+        retrieval = await asyncio.to_thread(Retrieval.of, self.index, query, result)
+        return result, await asyncio.wrap_future(self._loop.submit(self._answer(retrieval)))
 
-    async def _answer(self, query: Query, result: RetrievalResult, retrieval: Retrieval) -> Answer:
+    async def _answer(self, retrieval: Retrieval) -> Answer:
         started = time.perf_counter()
-        request = await asyncio.to_thread(generation_request, self.index, query, result)
-        [generation] = await self.generator.generate([request])
-        return make_answer(retrieval, generation, (time.perf_counter() - started) * 1000)
+        [generation] = await self.generator.generate([retrieval.request()])
+        return Answer.to(retrieval, generation, (time.perf_counter() - started) * 1000)
 
 
 def _profile(profile: str | Path | Profile, settings: Mapping[str, Any] | None) -> Profile:

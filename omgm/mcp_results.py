@@ -7,10 +7,9 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from chat_models.messages import harmless
-from omgm.results import Answer, CandidateRow, Retrieval
-from retriever.protocols import EntityIndex
-from retriever.types import Entity
-from retriever.views import AnswerView, RecognitionView, View
+from retriever.results import Answer, RankedEntity, Retrieval
+from retriever.types import RetrievalFields
+from retriever.views import AnswerView, View
 from search_agents.records import Observation
 from search_agents.trail import AgentAnswer
 
@@ -26,7 +25,7 @@ class EntityResult(View):
     url: str
 
 
-class RankedEntity(EntityResult):
+class CandidateResult(EntityResult):
     """An entity with its scores; null if a step did not score it."""
 
     sim_c: float | None
@@ -40,7 +39,7 @@ class RankedEntity(EntityResult):
 class EntitiesResult(View):
     """Entities, best first."""
 
-    entities: list[RankedEntity]
+    entities: list[CandidateResult]
 
 
 class SectionResult(View):
@@ -79,7 +78,7 @@ class ExcerptsResult(View):
     """Further information, such as the sections of an article."""
 
 
-class AnswerResult(RecognitionView, AnswerView):
+class AnswerResult(AnswerView, RetrievalFields):
     """An answer with its source."""
 
     entity: EntityResult | None
@@ -105,18 +104,10 @@ class SimilarResult(View):
     images: list[SimilarImage]
 
 
-def _entity(index: EntityIndex, row: CandidateRow) -> Entity:
-    number = index.row_of(row.entity)
-    if number is None:
-        raise KeyError(row.entity)
-    return index.entity(number)
-
-
-def entities_result(index: EntityIndex, found: Retrieval, limit: int) -> EntitiesResult:
+def entities_result(found: Retrieval, limit: int) -> EntitiesResult:
     """Returns the best candidates."""
-    return EntitiesResult(
-        entities=[RankedEntity.of(_entity(index, row), row, score=row.fused) for row in found.candidates[:limit]]
-    )
+    best = found.candidates[:limit]
+    return EntitiesResult(entities=[CandidateResult.of(one, id=one.entity, score=one.fused) for one in best])
 
 
 def sections_result(found: Retrieval, limit: int) -> SectionsResult:
@@ -143,7 +134,7 @@ def excerpts_result(seen: Observation) -> ExcerptsResult:
     return ExcerptsResult(excerpts=[ExcerptResult.of(source) for source in seen.sources], note=seen.text)
 
 
-def similar_image(index: EntityIndex, row: CandidateRow) -> SimilarImage:
+def similar_image(found: RankedEntity) -> SimilarImage:
     """Returns an entity that step 1 found."""
-    has_thumbnail = row.image is not None and row.image.is_file()
-    return SimilarImage.of(_entity(index, row), similarity=row.fused, has_thumbnail=has_thumbnail)
+    has_thumbnail = found.image is not None and found.image.is_file()
+    return SimilarImage.of(found, id=found.entity, similarity=found.fused, has_thumbnail=has_thumbnail)

@@ -167,7 +167,7 @@ class Tools:
         with _tool_errors():
             pair = (await self._read(image), self._checked(question))
             [found] = await self._omgm.retrieve_async([pair])
-            return entities_result(self._omgm.index, found, limit)
+            return entities_result(found, limit)
 
     async def search_sections(
         self, image: ImageText, question: Question, limit: Annotated[Limit, _or(3)] = 3
@@ -183,7 +183,7 @@ class Tools:
         with _tool_errors():
             loaded = await self._read(image)
             rows = await asyncio.to_thread(self._omgm.nearest, loaded, k=limit)
-        result = SimilarResult(images=[similar_image(self._omgm.index, row) for row in rows])
+        result = SimilarResult(images=[similar_image(row) for row in rows])
         content: list[ContentBlock] = [TextContent(type="text", text=result.model_dump_json(indent=2))]
         for row, similar in zip(rows, result.images, strict=True):
             if row.image is not None and similar.has_thumbnail:

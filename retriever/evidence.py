@@ -6,14 +6,12 @@ import re
 from collections.abc import Sequence
 
 from retriever.protocols import EntityIndex
-from retriever.types import Candidate, Evidence, Generation, GenerationRequest, OtherSection, Query, RetrievalResult
+from retriever.types import Candidate, Evidence, Generation
 from retriever.unspaced import UNSPACED
 
 _INSIDE = rf"[^\W{UNSPACED}]"
 """A letter or figure of a word that spaces separate; in scripts without spaces, a word may end anywhere."""
 _ALONE = re.compile(f"[{UNSPACED}]")
-OTHERS = 2
-"""Number of sections besides the best one that a generator may answer from."""
 
 
 def best_evidence(index: EntityIndex, candidates: Sequence[Candidate]) -> Evidence | None:
@@ -25,29 +23,9 @@ def best_evidence(index: EntityIndex, candidates: Sequence[Candidate]) -> Eviden
     """
     if not candidates or not candidates[0].sections:
         return None
-    return _section(index, candidates[0], 0)
-
-
-def other_sections(index: EntityIndex, candidates: Sequence[Candidate]) -> tuple[OtherSection, ...]:
-    """Returns the sections of the first candidate after its best one, at most `OTHERS`; none if they have no scores."""
-    best = candidates[0].sections if candidates else []
-    return tuple(
-        OtherSection(_section(index, candidates[0], rank), scored.score - best[0].score)
-        for rank, scored in enumerate(best[: OTHERS + 1])
-        if rank and scored.score is not None and best[0].score is not None
-    )
-
-
-def _section(index: EntityIndex, candidate: Candidate, rank: int) -> Evidence:
-    entity = index.entity(candidate.row)
-    section = entity.sections[candidate.sections[rank].position]
+    entity = index.entity(candidates[0].row)
+    section = entity.sections[candidates[0].sections[0].position]
     return Evidence(entity.id, entity.title, section.title, section.text, section.index)
-
-
-def generation_request(index: EntityIndex, query: Query, result: RetrievalResult) -> GenerationRequest:
-    """Returns the input of a generator for a query and its result."""
-    evidence, others = best_evidence(index, result.candidates), other_sections(index, result.candidates)
-    return GenerationRequest(query.question, query.image, evidence, result.recognized, others=others)
 
 
 def answer_span(generation: Generation, text: str) -> tuple[int, int] | None:

@@ -153,7 +153,7 @@ class Retriever(Generic[IndexT]):
                 ranked,
                 dict(share.timings),
                 ranking,
-                self._recognized(query, ranked) if complete else None,
+                recognized=self._recognized(query, ranked) if complete else None,
                 version=version,
             )
             for query, ranked, ranking in zip(share.queries, share.candidates, share.rankings, strict=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypedDict
+from dataclasses import KW_ONLY, dataclass, field, fields
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+from pydantic import Field
 
 if TYPE_CHECKING:  # the reader's process needs no PyTorch
     from torch import Tensor
@@ -143,8 +144,25 @@ class Candidate:
     alignment: float | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class RetrievalFields:
+    """What retrieval says of an image. A field added here is in the results of Python, HTTP, MCP and evaluations."""
+
+    recognized: Annotated[
+        float | None,
+        Field(description="Probability that the image shows `entity`; null if the profile is not calibrated."),
+    ] = None
+    crop: Annotated[
+        Crop | None,
+        Field(
+            description="The part of the image in which `entity` was recognized: left, top, right and bottom edge as "
+            "shares of its width and height; null for the whole image."
+        ),
+    ] = None
+
+
 @dataclass(frozen=True, slots=True)
-class RetrievalResult:
+class RetrievalResult(RetrievalFields):
     """The result of one query: candidates, best first, and milliseconds per step (for the whole batch)."""
 
     query_id: str
@@ -152,10 +170,6 @@ class RetrievalResult:
     timings_ms: dict[str, float]
     rankings: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     """By step name, the (row, score) pairs that the step returned; used to write run files."""
-    recognized: float | None = None
-    """Probability that the best candidate is what the image shows; `None` if the profile is not calibrated."""
-    crop: Crop | None = None
-    """The part of the image that was searched with; `None` for the whole image."""
     version: object = field(default=None, repr=False, compare=False)
     """Keeps the candidates' rows readable while the index changes, for as long as the result is held."""
 
@@ -207,34 +221,48 @@ NOT_RECOGNIZED = "the image was not recognized; if the index has what it shows, 
 """Why a question is declined and what helps, as the end of a sentence."""
 
 
+@dataclass(frozen=True)
+class AnswerFields:
+    """An answer. A field added here is an answer's in Python, HTTP, MCP and the records of evaluations."""
+
+    answer: Annotated[
+        str | None, Field(description="Null if the evidence does not answer the question, or the generator failed.")
+    ]
+    confidence: Annotated[float | None, Field(description="From 0 to 1, null if the generator reports none.")]
+    _: KW_ONLY
+    declined: Annotated[
+        bool, Field(description="Whether the question was declined because the image was not recognized.")
+    ] = False
+    ending: Annotated[
+        Ending,
+        Field(
+            description="How a chat model's reply ended: `complete`, `cut` at its maximum length, `refused` by the "
+            "model, or `filtered` by its server. An agent's are in its trail."
+        ),
+    ] = "complete"
+
+
 @dataclass(frozen=True)  # without slots, so that a class can inherit from it and from another one with fields
-class Generation:
-    """A generator's answer; whoever shows results takes its fields by name (`retriever.views`).
+class Generation(AnswerFields):
+    """A generator's answer, with what only some results have.
 
     Attributes:
-        answer: The answer, or `None` when it abstains.
-        confidence: 0 to 1, or `None` if the generator has none.
         span: The answer's characters in `Evidence.text` (start, end), for an extractive reader: of a "Yes", a "No" or a
             converted value, what it rests on; of an answer to two questions, the first.
-        evidence: The section that the answer is from, if it is one of the request's `others`.
         truncated: True if the evidence was cut to fit the model's context.
-        declined: True if the generator was not asked, because the image was not recognized.
         limitation: What the generator cannot do that the question asks of it, such as reading its language.
         prompt_tokens: As counted by a chat model's server, else `None`.
         completion_tokens: As counted by a chat model's server, else `None`.
-        ending: How the reply ended.
         thoughts: What the model wrote before its answer, to itself; no part of the answer.
+        evidence: The section that the answer is from, if it is one of the request's `others`.
     """
 
-    answer: str | None
     confidence: float | None = None
     span: tuple[int, int] | None = None
     truncated: bool = field(default=False, repr=False)
-    declined: bool = False
     limitation: str | None = field(default=None, repr=False)
     prompt_tokens: int | None = field(default=None, repr=False)
     completion_tokens: int | None = field(default=None, repr=False)
-    ending: Ending = "complete"
     thoughts: str = field(default="", repr=False)
     evidence: Evidence | None = None
 
@@ -256,3 +284,8 @@ class Generation:
         if self.declined:
             return NOT_RECOGNIZED
         return self.limitation or "the generator found none in the evidence"
+
+
+def values_of(kind: type[RetrievalFields | AnswerFields], source: object) -> dict[str, Any]:
+    """Returns the fields that a dataclass declares, as another object has them."""
+    return {one.name: getattr(source, one.name) for one in fields(kind)}

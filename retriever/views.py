@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, dataclass_transform
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-from retriever.types import Crop, Ending
+from retriever.types import AnswerFields
 
 
-class View(BaseModel):
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(Field,))
+class View(BaseModel, frozen=True):
     """A part of a response; the docstrings of its fields are their descriptions in JSON schemas."""
 
     model_config = ConfigDict(from_attributes=True, use_attribute_docstrings=True)
@@ -37,33 +38,14 @@ class View(BaseModel):
         return cls.model_validate(fields | own)
 
 
-class RecognitionView(View):
-    """What the image shows."""
+class AnswerView(View, AnswerFields):
+    """An answer, with what it rests on."""
 
-    recognized: float | None = None
-    """Probability that the image shows `entity`; null if the profile is not calibrated."""
-    crop: Crop | None = None
-    """The part of the image in which `entity` was recognized: left, top, right and bottom edge as shares of its width
-    and height; null for the whole image."""
-
-
-class AnswerView(View):
-    """An answer. A field that is added here, and to `Generation`, is in every response with an answer."""
-
-    answer: str | None
-    """Null if the evidence does not answer the question, or the generator failed."""
     grounded: bool | None = None
     """Whether the evidence contains the answer word for word, or what a "Yes", a "No" or a converted value rests on.
     Null without an answer, and for an agent's, whose claims cite their sources."""
-    confidence: float | None
-    """From 0 to 1, null if the generator reports none."""
     abstained: bool
     """Whether there is no answer: the generator found none in the evidence, or the question was declined."""
-    declined: bool = False
-    """Whether the question was declined because the image was not recognized."""
     reason: str | None = None
     """Why there is no answer, as the end of a sentence that may change. Null with an answer, if the generator failed,
     and for an agent's answer."""
-    ending: Ending = "complete"
-    """How a chat model's reply ended: `complete`, `cut` at its maximum length, `refused` by the model, or `filtered` by
-    its server. An agent's are in its trail."""

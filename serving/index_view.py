@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from retriever.protocols import EntityIndex
-from retriever.types import Candidate
-from serving.schemas import ArticleOut, CandidateOut, EntityOut, EvidenceOut, IndexOut
+from retriever.results import Retrieval
+from serving.schemas import ArticleOut, CandidateOut, EntityOut, EvidenceOut, IndexOut, RetrieveOut
 
 
 @runtime_checkable
@@ -27,7 +26,7 @@ class IndexView:
     def __init__(self, index: EntityIndex) -> None:
         self._index = index
         # The image of a row never changes while the process runs, and a response contains some twenty rows.
-        self._has_image = lru_cache(maxsize=100_000)(lambda row: self._index.image_path(row) is not None)
+        self.image_path = lru_cache(maxsize=100_000)(index.image_path)
 
     def about(self) -> IndexOut:
         """Returns the name and size of the index."""
@@ -55,24 +54,22 @@ class IndexView:
         same = now == row or (other is not None and other.read_bytes() == path.read_bytes())
         return path if same else None
 
-    def evidence(self, best: Candidate, most: int) -> list[EvidenceOut]:
-        """Returns the sections of the best candidate, at most `most`, best first."""
-        entity, sections = self.entity(best.row), self._index.entity(best.row).sections
-        return [
-            EvidenceOut.of(section, entity=entity, section=section.title, section_index=section.index, scores=scored)
-            for scored in best.sections[:most]
-            for section in [sections[scored.position]]
-        ]
-
-    def candidates(self, candidates: Sequence[Candidate]) -> list[CandidateOut]:
-        """Returns the candidates with their scores, in order."""
-        return [
-            CandidateOut.of(
-                candidate, entity, entity_id=entity.id, fused=candidate.score, image=self._image(candidate.row)
-            )
-            for candidate in candidates
-            for entity in [self._index.entity(candidate.row)]
-        ]
+    def retrieved(self, found: Retrieval, most: int, **more: Any) -> RetrieveOut:
+        """Returns the response to a retrieval with the best sections, at most `most`; `more` are its other fields."""
+        entity = self.entity(found.candidates[0].row) if found.candidates else None
+        return RetrieveOut.of(
+            found,
+            entity=entity,
+            evidence=[
+                EvidenceOut.of(one, entity=entity, section=one.title, section_index=one.index, scores=one)
+                for one in found.sections[:most]
+            ],
+            candidates=[
+                CandidateOut.of(one, entity_id=one.entity, image=self._image(one.row)) for one in found.candidates
+            ],
+            index=self.about(),
+            **more,
+        )
 
     def _image(self, row: int) -> str | None:
-        return f"/entities/{row}/image" if self._has_image(row) else None
+        return f"/entities/{row}/image" if self.image_path(row) else None

@@ -7,7 +7,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from retriever.trail_views import TrailOut
-from retriever.views import AnswerView, RecognitionView, View
+from retriever.types import RetrievalFields
+from retriever.views import AnswerView, View
 
 OnGeneratorError = Literal["degrade", "fail"]
 
@@ -138,7 +139,7 @@ class IndexOut(View):
     """Number of entities in it."""
 
 
-class RetrieveOut(RecognitionView):
+class RetrieveOut(View, RetrievalFields):
     """The result of retrieval."""
 
     entity: EntityOut | None

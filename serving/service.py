@@ -15,9 +15,9 @@ from PIL import Image
 from chat_models.chat import ChatError
 from chat_models.retries import within
 from generators.stop import stopped, until_stop
-from retriever.evidence import answer_span, generation_request
 from retriever.image_cache import ImageCache, set_content
 from retriever.protocols import Generator, PipelinedRetriever, QueryRetriever
+from retriever.results import Answer, Retrieval
 from retriever.types import Evidence, Generation, GenerationRequest, Query, RetrievalResult
 from serving.admission import Admission
 from serving.batcher import Batcher
@@ -36,9 +36,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PendingAnswer:
-    """A request between retrieval and generation: the generator's input, and the response so far."""
+    """A request between retrieval and generation: the generator's input, the result and the response so far."""
 
     request: GenerationRequest
+    retrieval: Retrieval
     response: RetrieveOut
     started: float
     thoughts: bool = False
@@ -81,20 +82,17 @@ class Service:
         waited = _ms(decoded) - sum(result.timings_ms.values())
         timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}
         self.traces.stages(timings, time.perf_counter())
-        best = result.candidates[0] if result.candidates else None
-        response = RetrieveOut.of(
-            result,
-            entity=None if best is None else self.view.entity(best.row),
-            evidence=[] if best is None else self.view.evidence(best, self.settings.evidence_sections),
-            candidates=self.view.candidates(result.candidates),
+        found = Retrieval.of(self.index, query, result, self.view.image_path)
+        response = self.view.retrieved(
+            found,
+            self.settings.evidence_sections,
             timings_ms=_rounded({**timings, "total": _ms(started)}),
             request_id=request_id,
-            index=self.view.about(),
         )
-        request = generation_request(self.index, query, result)
+        request = found.request()
         others = request.others[: self.settings.evidence_sections - 1]  # which are in the response
         request = replace(request, stop=checked.stop, max_tokens=checked.max_tokens, others=others)
-        return PendingAnswer(request, response, started, checked.thoughts)
+        return PendingAnswer(request, found, response, started, checked.thoughts)
 
     async def decode(self, checked: CheckedRequest) -> tuple[Image.Image, float]:
         """Decodes the image of a request; returns it and the seconds that took.
@@ -127,7 +125,7 @@ class Service:
             ValueError: The worker or the generator failed.
         """
         result = await self.retrieve_query(query)
-        request = generation_request(self.index, query, result)
+        request = Retrieval.of(self.index, query, result).request()
         try:
             generation = await self._generate(request, self.settings.timeout_s)
         except Exception as error:
@@ -231,25 +229,24 @@ class Service:
     def _answered(
         self, pending: PendingAnswer, generation: Generation, started: float, failure: ApiError | None = None
     ) -> AnswerOut:
-        evidence = _answering_first(pending.response.evidence, generation.evidence)
-        span = answer_span(generation, evidence[0].text) if evidence else None
-        if span is not None:
-            evidence = [evidence[0].model_copy(update={"span": span}), *evidence[1:]]
+        answer = Answer.to(pending.retrieval, generation, _ms(started))
+        evidence = _answering_first(pending.response.evidence, answer.evidence)
+        if answer.span is not None:
+            evidence = [evidence[0].model_copy(update={"span": answer.span}), *evidence[1:]]
         timings = {name: value for name, value in pending.response.timings_ms.items() if name != "total"}
-        timings |= {"generate": _ms(started), "total": _ms(pending.started)}
+        timings |= {"generate": answer.timings_ms["generate"], "total": _ms(pending.started)}
         self.metrics.answer(generation, failure is not None, timings["generate"] / 1000)
         self.traces.stage("generate", started, time.perf_counter())
         return AnswerOut.of(
-            generation,
             pending.response,
+            answer,
             evidence=evidence,
             timings_ms=_rounded(timings),
-            grounded=span is not None if generation.answer else None,
-            abstained=generation.abstained and failure is None,
-            reason=None if failure else generation.reason,
-            context_truncated=generation.truncated,
+            abstained=answer.abstained and failure is None,
+            reason=None if failure else answer.reason,
+            context_truncated=answer.truncated,
             generator=self.generator.name,
-            thoughts=generation.thoughts if pending.thoughts else None,
+            thoughts=answer.thoughts if pending.thoughts else None,
             generator_error=ErrorDetail.model_validate(failure.body()["error"]) if failure else None,
         )
 

@@ -6,14 +6,14 @@ import pytest
 from PIL import Image
 
 from omgm.mcp_results import answer_result
-from omgm.results import Answer, SectionRow
+from retriever.results import Answer, RankedSection
 from retriever.types import Entity, Evidence, Section
 
 
 @pytest.mark.parametrize(("number", "title"), [(4, "Height"), (2, "Lead"), (None, None)])
 def test_the_evidence_is_the_section_that_the_answer_is_from(number: int | None, title: str | None) -> None:
     read = [("Lead", 2, "A tower."), ("Height", 4, "9 m.")]
-    sections = tuple(SectionRow(0, title, index, None, None, None, text) for title, index, text in read)
+    sections = tuple(RankedSection(0, title, index, None, None, None, text) for title, index, text in read)
     entity = Entity("kb/t", "Tower", tuple(Section(title, text, index) for title, index, text in read))
     found = Answer(
         question="How tall is it?",
