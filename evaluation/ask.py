@@ -13,8 +13,8 @@ from evaluation.datasets import Question, find_query_image
 from evaluation.judge import LearnedJudge, judge_all
 from evaluation.recording import make_record
 from evaluation.records import QueryRecord
+from retriever.asking import QueryRetriever
 from retriever.images import load_image
-from retriever.protocols import QueryRetriever
 from retriever.results import Retrieval
 from retriever.types import Generation, GenerationRequest, Query
 

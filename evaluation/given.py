@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from evaluation.datasets import Question
 from indexes.ids import meant
-from retriever.protocols import EntityIndex, Finish
+from retriever.asking import EntityIndex
+from retriever.protocols import Finish
 from retriever.types import Candidate, Query
 
 GOLD = "gold"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from evaluation.datasets import load
 from evaluation.records import RECORDS, QueryRecord, read_records
 from evaluation.run import evaluate
-from retriever.protocols import Generator, QueryRetriever
+from retriever.asking import Generator, QueryRetriever
 
 
 class Evaluation(NamedTuple):

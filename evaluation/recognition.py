@@ -16,9 +16,9 @@ from pathlib import Path
 import torch
 
 from evaluation.datasets import Question, find_query_image
+from retriever.asking import QueryRetriever
 from retriever.image_cache import set_content
 from retriever.images import load_image
-from retriever.protocols import QueryRetriever
 from retriever.recognition import SIGNS, Recognition, Signs, signs_of
 from retriever.types import Options, Query, RetrievalResult
 

@@ -14,10 +14,10 @@ from evaluation.judge import LearnedJudge, judge, judge_all
 from evaluation.metrics import rank_of
 from evaluation.records import CandidateRecord, GoldRecord, QueryRecord, SectionRecord
 from evaluation.trec import contains_answer, reading_order
-from retriever.evidence import best_evidence
+from retriever.asking import EntityIndex
 from retriever.files import write_lines
-from retriever.protocols import EntityIndex
-from retriever.types import AnswerFields, Candidate, Generation, RetrievalFields, RetrievalResult, values_of
+from retriever.results import best_evidence, values_of
+from retriever.types import AnswerFields, Candidate, Generation, RetrievalFields, RetrievalResult
 
 _JUDGED_AT_ONCE = 256
 RIGHT = 0.5

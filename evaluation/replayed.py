@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from retriever.asking import EntityIndex
 from retriever.borders import without_border
 from retriever.codecs import EncodedTokens, encode_tokens, unpack_tokens
 from retriever.pipeline import Retriever
-from retriever.protocols import EntityIndex, Finish, FusionEncoder, Step, TextReranker, VectorIndex, VectorReranker
+from retriever.protocols import Finish, FusionEncoder, Step, TextReranker, VectorIndex, VectorReranker
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank
 from retriever.token_codec import TokenCodec

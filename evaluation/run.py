@@ -26,9 +26,9 @@ from evaluation.records import RECORDS, outcome_of, read_records, to_json
 from evaluation.report import write_report
 from evaluation.trec import write_trec
 from indexes.progress import bars
+from retriever.asking import EntityIndex, Generator, QueryRetriever
 from retriever.files import write_whole
 from retriever.identity import Items, agree, files_as_items
-from retriever.protocols import EntityIndex, Generator, QueryRetriever
 from retriever.types import Generation, GenerationRequest
 
 _LATENCY_SAMPLE = 100

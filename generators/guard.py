@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from retriever.protocols import Generator
+from retriever.asking import Generator
 from retriever.recognition import is_declined
 from retriever.types import Generation, GenerationRequest
 

@@ -17,9 +17,10 @@ from omgm.kinds import kind_of
 from omgm.profile import load_profile
 from omgm.results import Answer, Retrieval
 from omgm.settings import Profile
+from retriever.asking import Generator
 from retriever.images import ImageInput, load_image
 from retriever.pipeline import Retriever
-from retriever.protocols import DualEncoder, FusionEncoder, Generator, Summarizer, TextReranker
+from retriever.protocols import DualEncoder, FusionEncoder, Summarizer, TextReranker
 from retriever.results import RankedEntity
 from retriever.types import Options, Query, RetrievalResult, SearchParams
 
@@ -165,9 +166,7 @@ class OMGM:
             ValueError: The image is unreadable, the question is empty, or an option is out of range.
             ChatError: The generator's server failed.
         """
-        query = _query(image, question, Options(**options))
-        [result] = self.retriever.retrieve([query])
-        retrieval = Retrieval.of(self.index, query, result)
+        [retrieval] = self._retrieve([_query(image, question, Options(**options))])
         return self._loop.submit(self._answer(retrieval)).result()
 
     async def ask_async(self, image: ImageInput, question: str, **options: Unpack[SearchParams]) -> Answer:
@@ -234,9 +233,8 @@ class OMGM:
         Raises:
             ValueError: The image is unreadable, or `k` is out of range.
         """
-        query = Query(load_image(image), "", options=Options(k))
-        [result] = self.retriever.retrieve([query], steps=1)
-        return Retrieval.of(self.index, query, result).candidates
+        [retrieval] = self._retrieve([Query(load_image(image), "", options=Options(k))], steps=1)
+        return retrieval.candidates
 
     def close(self) -> None:
         """Stops the thread that generators run in; it restarts if the object is used again."""
@@ -250,8 +248,8 @@ class OMGM:
         """Closes the object; see `close`."""
         self.close()
 
-    def _retrieve(self, queries: Sequence[Query]) -> list[Retrieval]:
-        results = self.retriever.retrieve(queries) if queries else []
+    def _retrieve(self, queries: Sequence[Query], steps: int | None = None) -> list[Retrieval]:
+        results = self.retriever.retrieve(queries, steps=steps) if queries else []
         return [Retrieval.of(self.index, query, result) for query, result in zip(queries, results, strict=True)]
 
     async def _answered(self, query: Query) -> tuple[RetrievalResult, Answer]:

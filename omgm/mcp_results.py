@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from chat_models.messages import harmless
-from retriever.results import Answer, RankedEntity, Retrieval
-from retriever.types import RetrievalFields
-from retriever.views import AnswerView, View
+from retriever import results
+from retriever.results import Answer, Retrieval
+from retriever.views import AnswerView, RetrievalView, View
 from search_agents.records import Observation
 from search_agents.trail import AgentAnswer
 
@@ -25,7 +25,7 @@ class EntityResult(View):
     url: str
 
 
-class CandidateResult(EntityResult):
+class RankedEntity(EntityResult):
     """An entity with its scores; null if a step did not score it."""
 
     sim_c: float | None
@@ -39,7 +39,7 @@ class CandidateResult(EntityResult):
 class EntitiesResult(View):
     """Entities, best first."""
 
-    entities: list[CandidateResult]
+    entities: list[RankedEntity]
 
 
 class SectionResult(View):
@@ -78,7 +78,7 @@ class ExcerptsResult(View):
     """Further information, such as the sections of an article."""
 
 
-class AnswerResult(AnswerView, RetrievalFields):
+class AnswerResult(RetrievalView, AnswerView):
     """An answer with its source."""
 
     entity: EntityResult | None
@@ -107,7 +107,7 @@ class SimilarResult(View):
 def entities_result(found: Retrieval, limit: int) -> EntitiesResult:
     """Returns the best candidates."""
     best = found.candidates[:limit]
-    return EntitiesResult(entities=[CandidateResult.of(one, id=one.entity, score=one.fused) for one in best])
+    return EntitiesResult(entities=[RankedEntity.of(one, id=one.entity, score=one.fused) for one in best])
 
 
 def sections_result(found: Retrieval, limit: int) -> SectionsResult:
@@ -134,7 +134,7 @@ def excerpts_result(seen: Observation) -> ExcerptsResult:
     return ExcerptsResult(excerpts=[ExcerptResult.of(source) for source in seen.sources], note=seen.text)
 
 
-def similar_image(found: RankedEntity) -> SimilarImage:
+def similar_image(found: results.RankedEntity) -> SimilarImage:
     """Returns an entity that step 1 found."""
     has_thumbnail = found.image is not None and found.image.is_file()
     return SimilarImage.of(found, id=found.entity, similarity=found.fused, has_thumbnail=has_thumbnail)

@@ -19,7 +19,8 @@ from retriever.entry_points import named, targets
 
 if TYPE_CHECKING:
     from omgm.settings import Profile
-    from retriever.protocols import DualEncoder, Searcher
+    from retriever.asking import Searcher
+    from retriever.protocols import DualEncoder
     from serving.modes import Mode, Modes
 
 logger = logging.getLogger(__name__)

@@ -19,15 +19,7 @@ from omgm.own_recognition import own_recognition
 from omgm.settings import Profile
 from retriever.image_cache import ImageCache
 from retriever.pipeline import Retriever
-from retriever.protocols import (
-    Align,
-    DualEncoder,
-    FusionEncoder,
-    LocalEncoder,
-    Step,
-    TextReranker,
-    VectorReranker,
-)
+from retriever.protocols import Align, DualEncoder, FusionEncoder, LocalEncoder, Step, TextReranker, VectorReranker
 from retriever.recognition import SIGNS, Recognition, Signs
 from retriever.step1_search import EntitySearch, part_scores
 from retriever.step2_rerank import FusionRerank

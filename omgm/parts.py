@@ -17,10 +17,11 @@ from omgm.downloads.hub import local_folder
 from omgm.kinds import SectionKind, kind_of
 from omgm.profile import device_of, sees_gpu
 from omgm.settings import Profile
+from retriever.asking import Generator
 from retriever.gpu import prepare_gpu
 from retriever.image_cache import ImageCache
 from retriever.models.precision import fastest_dtype
-from retriever.protocols import DualEncoder, FusionEncoder, Generator, SectionEncoder, Summarizer, TextReranker
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder, Summarizer, TextReranker
 
 Model = TypeVar("Model")
 

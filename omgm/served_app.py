@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from indexes.live.editor import Editor
     from indexes.store.index import Index
     from omgm.settings import Profile
+    from retriever.asking import QueryRetriever
     from retriever.image_cache import ImageCache
     from retriever.pipeline import Retriever
-    from retriever.protocols import DualEncoder, FusionEncoder, QueryRetriever
+    from retriever.protocols import DualEncoder, FusionEncoder
 
 logger = logging.getLogger(__name__)
 

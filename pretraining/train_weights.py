@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from indexes.builder.summarizers import ExtractiveSummarizer
@@ -147,7 +147,7 @@ def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
         VOCABULARY,
         config.max_text_tokens,
     )
-    model.resize_vocabulary(len(tokenizer))
+    _resize_vocabulary(model, len(tokenizer))
     encoder = ClipEncoder(model, tokenizer, PixelPreparation(ENCODER_SIZE), config.max_text_tokens, "training")
     encoder.model.to(memory_format=torch.channels_last)
     stages = [stage for stage in ENCODER_STAGES for _ in range(steps or stage.steps)]
@@ -180,6 +180,18 @@ def train_encoder(out: Path, steps: int | None = None, seed: int = 0) -> Path:
     write_json(out / ENCODER_RUN / "metrics.json", metrics)
     encoder.save(out / "encoder", torch.float16)
     return out / "encoder"
+
+
+def _resize_vocabulary(model: SmallCLIP, size: int) -> None:
+    """Resizes the token embeddings to `size`; new ids get random vectors, existing ones keep theirs."""
+    old = model.text_model.tokens
+    new = nn.Embedding(size, old.embedding_dim, padding_idx=old.padding_idx)
+    nn.init.normal_(new.weight, std=0.05)
+    kept = min(size, old.num_embeddings)
+    with torch.no_grad():
+        new.weight[:kept] = old.weight[:kept]
+    model.text_model.tokens = new
+    model.config.vocab_size = size
 
 
 def train_fusion(out: Path, steps: int | None = None, seed: int = 0) -> Path:

@@ -13,10 +13,11 @@ from typing import Generic, TypeVar
 import torch
 from PIL import Image
 
+from retriever.asking import EntityIndex
 from retriever.borders import edges_of, without_border
 from retriever.crops import Propose, retrieve_crops
 from retriever.images import load_image
-from retriever.protocols import EntityIndex, Finish, Step
+from retriever.protocols import Finish, Step
 from retriever.recognition import PLAIN, Recognition, contrast, is_declined
 from retriever.streams import Turns, free_threads, nothing_left_behind, own_stream, side_by_side
 from retriever.types import Candidate, Crop, Query, RetrievalResult

@@ -1,10 +1,9 @@
-"""Protocols of models, index, steps, retriever and generator."""
+"""Protocols of models and steps."""
 
 from __future__ import annotations
 
 from collections import abc
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -12,22 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from retriever.types import (
-    Candidate,
-    Crop,
-    Entity,
-    FloatArray,
-    Generation,
-    GenerationRequest,
-    IntArray,
-    Query,
-    RetrievalResult,
-    StoredTokens,
-)
-
-
-class EngineError(OSError):
-    """A database that the retrieval depends on cannot be reached or refuses a request."""
+from retriever.types import Candidate, Crop, Entity, FloatArray, Query
 
 
 class DualEncoder(Protocol):
@@ -186,51 +170,12 @@ class ServedSummarizer(Summarizer, Protocol):
         """Returns a hash of what the server says of its model, "" if it says nothing."""
 
 
-class TokenIndex(Protocol):
-    """The stored tokens of entities."""
-
-    def section_rows(self, row: int) -> range:
-        """Returns the rows of an entity's sections in the token store; empty without image or sections."""
-
-    def token_rows(self, row: int) -> range:
-        """Returns all rows of an entity in the token store: its sections, then its images, labeled ones last."""
-
-    def gather(self, spans: Sequence[range]) -> StoredTokens:
-        """Reads stored tokens; each span is the `token_rows` of an entity or a prefix of them."""
-
-
 @runtime_checkable
 class VectorIndex(Protocol):
     """An optional extension of an index that stores the vectors of sections."""
 
     def section_vectors(self, row: int) -> list[NDArray[np.int8]] | None:
         """Returns the windows [windows, dimension] of each section of an entity; `None` if the index has no vectors."""
-
-
-class EntityIndex(TokenIndex, Protocol):
-    """An index of entities: vector search, articles, thumbnails and the stored tokens."""
-
-    @property
-    def name(self) -> str:
-        """The name of the knowledge base that the index was built from."""
-
-    def __len__(self) -> int:
-        """Returns the number of entities."""
-
-    def search(self, vectors: Tensor, k: int) -> tuple[FloatArray, IntArray]:
-        """Searches for `vectors` [B, dimension].
-
-        Returns scores float32 [B, k] and rows int64 [B, k], best first, padded with row -1.
-        """
-
-    def entity(self, row: int) -> Entity:
-        """Returns the article at `row`."""
-
-    def row_of(self, entity_id: str) -> int | None:
-        """Returns the row of an entity, or `None` if it is not in the index."""
-
-    def image_path(self, row: int) -> Path | None:
-        """Returns the path of the thumbnail of the entity's main image, or `None` without an image or such a row."""
 
 
 Finish = Callable[[list[list[Candidate]]], list[list[Candidate]]]
@@ -255,54 +200,3 @@ class Step(Protocol):
         runs beside the others of the next batch. On a CPU, threads may also share a batch, so a step must be able to
         start and finish several parts of it at once.
         """
-
-
-class QueryRetriever(Protocol):
-    """Finds the candidates of a batch of queries in an index, best first."""
-
-    @property
-    def index(self) -> EntityIndex:
-        """The index that the candidates' rows refer to."""
-
-    def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
-        """Returns one result per query, in order."""
-
-
-@runtime_checkable
-class PipelinedRetriever(Protocol):
-    """An optional extension of a retriever that can work on several batches at once, each in other steps."""
-
-    @property
-    def in_flight(self) -> int:
-        """How many batches can be in progress at once."""
-
-    def retrieve(self, queries: Sequence[Query], *, free: Callable[[], object]) -> list[RetrievalResult]:
-        """Returns one result per query, in order; calls `free` as soon as another batch may begin."""
-
-
-class Generator(Protocol):
-    """Answers a question from its image and evidence."""
-
-    @property
-    def name(self) -> str:
-        """The name shown to users and stored with runs."""
-
-    async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
-        """Returns one answer per request."""
-
-    def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
-        """Yields the answer piece by piece, then the `Generation` that `generate` would have returned."""
-
-
-class Searcher(Protocol):
-    """What agents search with: an index, the retrieval steps over it, and a generator."""
-
-    @property
-    def index(self) -> EntityIndex:
-        """The index."""
-
-    async def retrieve_query(self, query: Query) -> RetrievalResult:
-        """Returns the result of the retrieval steps."""
-
-    async def answer_query(self, query: Query) -> tuple[str | None, RetrievalResult]:
-        """Returns the generator's answer (`None` if it abstains) and the result of the retrieval steps."""

@@ -5,16 +5,17 @@ Python returns it as it is; HTTP, MCP and the records of evaluations take its fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from PIL import Image
 
-from retriever.evidence import answer_span, best_evidence
-from retriever.protocols import EntityIndex
+from retriever.asking import EntityIndex
 from retriever.types import (
+    AnswerFields,
     Candidate,
     Entity,
     Evidence,
@@ -24,9 +25,14 @@ from retriever.types import (
     Query,
     RetrievalFields,
     RetrievalResult,
-    values_of,
+    ScoredSection,
+    Section,
 )
+from retriever.unspaced import UNSPACED
 
+_INSIDE = rf"[^\W{UNSPACED}]"
+"""A letter or figure of a word that spaces separate; in scripts without spaces, a word may end anywhere."""
+_ALONE = re.compile(f"[{UNSPACED}]")
 OTHERS = 2
 """Number of sections besides the best one that a generator may answer from."""
 
@@ -104,33 +110,18 @@ class Retrieval(RetrievalFields):
     timings_ms: dict[str, float] = field(repr=False)
 
     @classmethod
-    def of(
-        cls,
-        index: EntityIndex,
-        query: Query,
-        result: RetrievalResult,
-        image_path: Callable[[int], Path | None] | None = None,
-    ) -> Self:
-        """Converts the pipeline's result for a query, adding the articles of its candidates.
-
-        Args:
-            index: The index that the candidates' rows refer to.
-            query: The query.
-            result: Its candidates.
-            image_path: Returns the thumbnail of a row, instead of the index.
-        """
-        path, best = image_path or index.image_path, next(iter(result.candidates), None)
+    def of(cls, index: EntityIndex, query: Query, result: RetrievalResult) -> Self:
+        """Converts the pipeline's result for a query, adding the articles of its candidates."""
+        best = next(iter(result.candidates), None)
         entity = None if best is None else index.entity(best.row)
+        scored = () if best is None or entity is None else ((entity.sections[s.position], s) for s in best.sections)
         return cls(
             question=query.question,
             image=query.image,
             entity=entity,
             evidence=best_evidence(index, result.candidates),
-            candidates=tuple(
-                _ranked(index.entity(candidate.row), candidate, rank, path(candidate.row))
-                for rank, candidate in enumerate(result.candidates, start=1)
-            ),
-            sections=() if best is None or entity is None else _sections(entity, best),
+            candidates=tuple(_ranked(index, candidate, rank) for rank, candidate in enumerate(result.candidates, 1)),
+            sections=tuple(_scored(section, scores, rank) for rank, (section, scores) in enumerate(scored, 1)),
             timings_ms=dict(result.timings_ms),
             **values_of(RetrievalFields, result),
         )
@@ -139,15 +130,11 @@ class Retrieval(RetrievalFields):
         """Returns the input of a generator, with the next sections if they have scores, at most `OTHERS`."""
         best = self.sections[0].score if self.sections else None
         others = tuple(
-            OtherSection(self._as_evidence(section), section.score - best)
+            OtherSection(_evidence(self.entity, section), section.score - best)
             for section in self.sections[1 : 1 + OTHERS]
-            if section.score is not None and best is not None
+            if self.entity is not None and section.score is not None and best is not None
         )
         return GenerationRequest(self.question, self.image, self.evidence, self.recognized, others=others)
-
-    def _as_evidence(self, section: RankedSection) -> Evidence:
-        assert self.entity is not None
-        return Evidence(self.entity.id, self.entity.title, section.title, section.text, section.index)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,28 +153,56 @@ class Answer(Generation, Retrieval):
     def to(cls, retrieval: Retrieval, generation: Generation, generate_ms: float) -> Self:
         """Combines a retrieval result with the generator's answer to it."""
         evidence = generation.evidence or retrieval.evidence
-        merged = {
-            "evidence": evidence,
-            "span": None if evidence is None else answer_span(generation, evidence.text),
-            "timings_ms": {**retrieval.timings_ms, "generate": generate_ms},
-        }
-        return cls(**values_of(Retrieval, retrieval) | values_of(Generation, generation) | merged)
+        span = None if evidence is None else answer_span(generation, evidence.text)
+        timings = {**retrieval.timings_ms, "generate": generate_ms}
+        values = values_of(Retrieval, retrieval) | values_of(Generation, generation)
+        return cls(**values | {"evidence": evidence, "span": span, "timings_ms": timings})
 
     @property
     def grounded(self) -> bool | None:
         """Whether the evidence contains the answer word for word; `None` without an answer."""
-        return None if self.answer is None else self.span is not None
+        return self.span is not None if self.answer else None
 
 
-def _ranked(entity: Entity, candidate: Candidate, rank: int, image: Path | None) -> RankedEntity:
+def _ranked(index: EntityIndex, candidate: Candidate, rank: int) -> RankedEntity:
+    entity, image = index.entity(candidate.row), index.image_path(candidate.row)
     sims, score = (candidate.sim_c, candidate.sim_m), candidate.score
     return RankedEntity(rank, entity.id, entity.title, *sims, score, image, entity.url, candidate.row)
 
 
-def _sections(entity: Entity, best: Candidate) -> tuple[RankedSection, ...]:
-    rows = []
-    for rank, scored in enumerate(best.sections, start=1):
-        section = entity.sections[scored.position]
-        scores = (scored.sim_m, scored.sim_t, scored.score)
-        rows.append(RankedSection(rank, section.title, section.index, *scores, section.text))
-    return tuple(rows)
+def _scored(section: Section, scores: ScoredSection, rank: int) -> RankedSection:
+    sims, score = (scores.sim_m, scores.sim_t), scores.score
+    return RankedSection(rank, section.title, section.index, *sims, score, section.text)
+
+
+def _evidence(entity: Entity, section: Section | RankedSection) -> Evidence:
+    return Evidence(entity.id, entity.title, section.title, section.text, section.index)
+
+
+def values_of(kind: type[RetrievalFields | AnswerFields], source: object) -> dict[str, Any]:
+    """Returns the fields that a dataclass declares, as another object has them."""
+    return {one.name: getattr(source, one.name) for one in fields(kind)}
+
+
+def best_evidence(index: EntityIndex, candidates: Sequence[Candidate]) -> Evidence | None:
+    """Returns the best section of the best candidate, or `None` without candidates or sections."""
+    if not candidates or not candidates[0].sections:
+        return None
+    entity = index.entity(candidates[0].row)
+    return _evidence(entity, entity.sections[candidates[0].sections[0].position])
+
+
+def answer_span(generation: Generation, text: str) -> tuple[int, int] | None:
+    """Returns the character span (start, end) of an answer in its section, or `None` if the section lacks it.
+
+    That is its `span`, if it has one. A chat model's answer is matched word by word: case, white space and a final
+    period may differ, but the match may not begin or end inside a word or a number.
+    """
+    words = (generation.answer or "").rstrip(".\u3002 \n").split()
+    if generation.span is not None or not words:
+        return generation.span
+    quoted = r"\s+".join(re.escape(word) for word in words)
+    before = "" if _ALONE.match(words[0]) else f"(?<!{_INSIDE})"
+    after = "" if _ALONE.match(words[-1][-1]) else f"(?!{_INSIDE})"
+    found = re.search(rf"{before}(?<!\d[.,]){quoted}{after}(?![.,]\d)", text, re.IGNORECASE)
+    return found.span() if found else None

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from retriever.asking import EntityIndex
 from retriever.crops import Propose
-from retriever.protocols import DualEncoder, EncodeParts, EntityIndex, Finish, JoinedEncoder
+from retriever.protocols import DualEncoder, EncodeParts, Finish, JoinedEncoder
 from retriever.types import Candidate, Crop, Query
 
 

@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from PIL import Image
 
+from retriever.asking import EntityIndex, TokenIndex
 from retriever.fusion import fuse
 from retriever.images import load_small
 from retriever.maxsim import ScoreMode, max_sim_spans
-from retriever.protocols import Align, EntityIndex, Finish, FusionEncoder, TokenIndex
+from retriever.protocols import Align, Finish, FusionEncoder
 from retriever.texts import blip_caption
 from retriever.types import Candidate, Query, ScoredSection
 

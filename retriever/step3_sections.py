@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from retriever.asking import EntityIndex
 from retriever.fusion import fuse
-from retriever.protocols import EntityIndex, Finish, TextReranker, VectorIndex, VectorReranker
+from retriever.protocols import Finish, TextReranker, VectorIndex, VectorReranker
 from retriever.texts import section_passage
 from retriever.types import Candidate, FloatArray, Query, ScoredSection
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,16 @@ if TYPE_CHECKING:  # the reader's process needs no PyTorch
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
 
+
 Crop = tuple[float, float, float, float]
 """A part of an image: left, top, right and bottom edge as shares of its width and height."""
+_CROP = """\
+The part of the image in which `entity` was recognized: left, top, right and bottom edge as shares of its width
+and height; null for the whole image."""
+
+
+class EngineError(OSError):
+    """A database that the retrieval depends on cannot be reached or refuses a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +160,7 @@ class RetrievalFields:
         float | None,
         Field(description="Probability that the image shows `entity`; null if the profile is not calibrated."),
     ] = None
-    crop: Annotated[
-        Crop | None,
-        Field(
-            description="The part of the image in which `entity` was recognized: left, top, right and bottom edge as "
-            "shares of its width and height; null for the whole image."
-        ),
-    ] = None
+    crop: Annotated[Crop | None, Field(description=_CROP)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +217,9 @@ class GenerationRequest:
 
 Ending = Literal["complete", "cut", "refused", "filtered"]
 """How a model's reply ended: as it meant to, at its maximum length, in a refusal, or at the server's content filter."""
-
-
+_ENDING = """\
+How a chat model's reply ended: `complete`, `cut` at its maximum length, `refused` by the model, or `filtered` by
+its server. An agent's are in its trail."""
 NOT_RECOGNIZED = "the image was not recognized; if the index has what it shows, go closer until that fills the frame"
 """Why a question is declined and what helps, as the end of a sentence."""
 
@@ -233,13 +236,7 @@ class AnswerFields:
     declined: Annotated[
         bool, Field(description="Whether the question was declined because the image was not recognized.")
     ] = False
-    ending: Annotated[
-        Ending,
-        Field(
-            description="How a chat model's reply ended: `complete`, `cut` at its maximum length, `refused` by the "
-            "model, or `filtered` by its server. An agent's are in its trail."
-        ),
-    ] = "complete"
+    ending: Annotated[Ending, Field(description=_ENDING)] = "complete"
 
 
 @dataclass(frozen=True)  # without slots, so that a class can inherit from it and from another one with fields
@@ -267,11 +264,6 @@ class Generation(AnswerFields):
     evidence: Evidence | None = None
 
     @property
-    def cut(self) -> bool:
-        """True if the answer was cut at its maximum length."""
-        return self.ending == "cut"
-
-    @property
     def abstained(self) -> bool:
         """True if there is no answer."""
         return self.answer is None
@@ -284,8 +276,3 @@ class Generation(AnswerFields):
         if self.declined:
             return NOT_RECOGNIZED
         return self.limitation or "the generator found none in the evidence"
-
-
-def values_of(kind: type[RetrievalFields | AnswerFields], source: object) -> dict[str, Any]:
-    """Returns the fields that a dataclass declares, as another object has them."""
-    return {one.name: getattr(source, one.name) for one in fields(kind)}

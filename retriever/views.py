@@ -6,7 +6,7 @@ from typing import Any, Self, dataclass_transform
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from retriever.types import AnswerFields
+from retriever.types import AnswerFields, RetrievalFields
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(Field,))
@@ -36,6 +36,10 @@ class View(BaseModel, frozen=True):
             if hasattr(source, name)
         }
         return cls.model_validate(fields | own)
+
+
+class RetrievalView(View, RetrievalFields):
+    """What the image shows."""
 
 
 class AnswerView(View, AnswerFields):

@@ -15,8 +15,8 @@ from fastapi.security import HTTPBearer
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from retriever.asking import Generator, QueryRetriever
 from retriever.image_cache import ImageCache
-from retriever.protocols import Generator, QueryRetriever
 from serving import intake
 from serving.access import AccessMiddleware, with_cors
 from serving.chat import add_chat_routes

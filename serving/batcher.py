@@ -13,8 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from retriever.protocols import EngineError
-from retriever.types import Query, RetrievalResult
+from retriever.types import EngineError, Query, RetrievalResult
 from retriever.wording import counted
 from serving.admission import Admission
 from serving.errors import ApiError, out_of_time

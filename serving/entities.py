@@ -19,7 +19,7 @@ from PIL import Image
 from starlette.datastructures import UploadFile
 
 from chat_models.chat import ChatError
-from retriever.protocols import EntityIndex
+from retriever.asking import EntityIndex
 from serving import intake
 from serving.body import content_type_of, parse_json, read_json
 from serving.editing import Draft, Editor, OpenEditor

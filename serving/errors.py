@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from retriever.protocols import EngineError
+from retriever.types import EngineError
 from serving.logs import ACCESS, REQUEST_ID
 from serving.schemas import ErrorOut
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from retriever.protocols import EntityIndex
+from retriever.asking import EntityIndex
 from retriever.results import Retrieval
 from serving.schemas import ArticleOut, CandidateOut, EntityOut, EvidenceOut, IndexOut, RetrieveOut
 
@@ -25,8 +24,6 @@ class IndexView:
 
     def __init__(self, index: EntityIndex) -> None:
         self._index = index
-        # The image of a row never changes while the process runs, and a response contains some twenty rows.
-        self.image_path = lru_cache(maxsize=100_000)(index.image_path)
 
     def about(self) -> IndexOut:
         """Returns the name and size of the index."""
@@ -65,11 +62,15 @@ class IndexView:
                 for one in found.sections[:most]
             ],
             candidates=[
-                CandidateOut.of(one, entity_id=one.entity, image=self._image(one.row)) for one in found.candidates
+                CandidateOut.of(one, entity_id=one.entity, image=_url(one.row, one.image)) for one in found.candidates
             ],
             index=self.about(),
             **more,
         )
 
     def _image(self, row: int) -> str | None:
-        return f"/entities/{row}/image" if self.image_path(row) else None
+        return _url(row, self._index.image_path(row))
+
+
+def _url(row: int, path: Path | None) -> str | None:
+    return None if path is None else f"/entities/{row}/image"

@@ -7,8 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from retriever.trail_views import TrailOut
-from retriever.types import RetrievalFields
-from retriever.views import AnswerView, View
+from retriever.views import AnswerView, RetrievalView, View
 
 OnGeneratorError = Literal["degrade", "fail"]
 
@@ -139,7 +138,7 @@ class IndexOut(View):
     """Number of entities in it."""
 
 
-class RetrieveOut(View, RetrievalFields):
+class RetrieveOut(RetrievalView):
     """The result of retrieval."""
 
     entity: EntityOut | None

@@ -15,8 +15,8 @@ from PIL import Image
 from chat_models.chat import ChatError
 from chat_models.retries import within
 from generators.stop import stopped, until_stop
+from retriever.asking import Generator, PipelinedRetriever, QueryRetriever
 from retriever.image_cache import ImageCache, set_content
-from retriever.protocols import Generator, PipelinedRetriever, QueryRetriever
 from retriever.results import Answer, Retrieval
 from retriever.types import Evidence, Generation, GenerationRequest, Query, RetrievalResult
 from serving.admission import Admission
@@ -82,7 +82,7 @@ class Service:
         waited = _ms(decoded) - sum(result.timings_ms.values())
         timings = {"decode": (decoded - started) * 1000, "queue": max(waited, 0.0), **result.timings_ms}
         self.traces.stages(timings, time.perf_counter())
-        found = Retrieval.of(self.index, query, result, self.view.image_path)
+        found = Retrieval.of(self.index, query, result)
         response = self.view.retrieved(
             found,
             self.settings.evidence_sections,

@@ -16,10 +16,11 @@ from torch import Tensor
 from indexes.image_source import ImageSource, main_candidates
 from indexes.json_streams import read_members
 from indexes.progress import progress_bar
+from retriever.asking import EntityIndex
 from retriever.borders import load_query_image
 from retriever.identity import Items, agree, files_as_items
 from retriever.images import ImageError
-from retriever.protocols import DualEncoder, EntityIndex
+from retriever.protocols import DualEncoder
 from training.copies import text_hash
 from training.negatives import ImageNegatives, Journal, NegativeEntry, write_negatives
 from training.questions import TrainingQuestion

@@ -18,8 +18,9 @@ from indexes.knowledge.knowledge_base import KnowledgeBase
 from indexes.store.index import Index, check_candidates
 from indexes.store.manifest import Candidates
 from indexes.store.search import GpuSearch
+from retriever.asking import Generator
 from retriever.maxsim import ScoreMode
-from retriever.protocols import DualEncoder, FusionEncoder, Generator, SectionEncoder, Summarizer, TextReranker
+from retriever.protocols import DualEncoder, FusionEncoder, SectionEncoder, Summarizer, TextReranker
 
 
 @dataclass(frozen=True, slots=True)

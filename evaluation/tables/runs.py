@@ -19,8 +19,9 @@ from evaluation.tables.indexes import Components, IndexKind, QuestionSet, TableI
 from evaluation.tables.variants import ArticleGenerator, FirstTokenRerank, RecordedRetriever, clip_itc, qformer_itc
 from indexes.store.index import Index
 from indexes.store.manifest import Candidates
+from retriever.asking import Generator, QueryRetriever
 from retriever.pipeline import Retriever
-from retriever.protocols import FusionEncoder, Generator, QueryRetriever, Step
+from retriever.protocols import FusionEncoder, Step
 from retriever.step1_search import EntitySearch
 from retriever.step2_rerank import FusionRerank
 from retriever.step3_sections import SectionRerank

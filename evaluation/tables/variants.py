@@ -13,9 +13,10 @@ from torch.nn import functional
 
 from evaluation.ablation import SectionChoice
 from evaluation.records import QueryRecord
+from retriever.asking import EntityIndex, Generator
 from retriever.codecs import EncodedTokens, unpack_tokens
 from retriever.fusion import fuse
-from retriever.protocols import EntityIndex, Finish, FusionEncoder, Generator
+from retriever.protocols import Finish, FusionEncoder
 from retriever.texts import blip_caption
 from retriever.token_codec import TokenCodec
 from retriever.types import Candidate, Generation, GenerationRequest, Query, RetrievalResult, ScoredSection

@@ -30,8 +30,7 @@ from indexes.store.recall import ExactSearch, HeldOutQueries
 from indexes.store.search import DEPTH, load_vectors, rescored
 from indexes.store.search_kinds import TARGET, blocks, write_key_vectors
 from retriever.files import write_whole
-from retriever.protocols import EngineError
-from retriever.types import FloatArray, IntArray
+from retriever.types import EngineError, FloatArray, IntArray
 
 logger = logging.getLogger(__name__)
 

@@ -184,16 +184,16 @@ def _download(url: str) -> bytes:
 
 
 def _as_dict(answer: Answer) -> dict[str, Any]:
+    from retriever.results import values_of
+    from retriever.types import AnswerFields, RetrievalFields
+
     return {
-        "answer": answer.answer,
-        "confidence": answer.confidence,
+        **values_of(AnswerFields, answer),
+        **values_of(RetrievalFields, answer),
         "grounded": answer.grounded,
         "span": answer.span,
         "truncated": answer.truncated,
         "abstained": answer.abstained,
-        "recognized": answer.recognized,
-        "crop": answer.crop,
-        "declined": answer.declined,
         "reason": answer.reason,
         "evidence": None if answer.evidence is None else asdict(answer.evidence),
         "candidates": [

@@ -31,7 +31,7 @@ from training.generator.config import GeneratorTrainingConfig
 if TYPE_CHECKING:
     from chat_models.prompts import Style
     from omgm.settings import Profile
-    from retriever.protocols import QueryRetriever
+    from retriever.asking import QueryRetriever
 
 logger = logging.getLogger(__name__)
 

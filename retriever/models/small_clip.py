@@ -282,17 +282,6 @@ class SmallCLIP(nn.Module):
         """The type of its weights."""
         return self.logit_scale.dtype
 
-    def resize_vocabulary(self, size: int) -> None:
-        """Resizes the token embeddings to `size`; new ids get random vectors, existing ones keep theirs."""
-        old = self.text_model.tokens
-        new = nn.Embedding(size, old.embedding_dim, padding_idx=old.padding_idx)
-        nn.init.normal_(new.weight, std=0.05)
-        kept = min(size, old.num_embeddings)
-        with torch.no_grad():
-            new.weight[:kept] = old.weight[:kept]
-        self.text_model.tokens = new
-        self.config.vocab_size = size
-
     def resize_images(self, size: int) -> None:
         """Makes the image tower read images of `size` x `size` pixels, interpolating the positions of cells.
 

@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from retriever.asking import EntityIndex
 from retriever.lexical import MARKS
-from retriever.protocols import EntityIndex
 from retriever.types import Entity
 from retriever.unspaced import UNSPACED
 

@@ -297,7 +297,7 @@ def test_nothing_but_reasoning_within_the_limit() -> None:
         asked = GenerationRequest("Who?", None, None, max_tokens=2)
         assert generated(server.url, "m", asked) == (empty, [empty])
         one, [same] = generated(server.url, "m", replace(asked, max_tokens=None))
-        assert one == same and one.abstained and one.cut and one.thoughts == "The image"
+        assert one == same and one.abstained and one.ending == "cut" and one.thoughts == "The image"
         assert one.reason is not None and "all of its 3 tokens on reasoning" in one.reason
 
 

@@ -12,10 +12,10 @@ from tests.docs.test_layers import LEVEL, imports
 from tests.paths import ROOT
 
 DOORS = {
-    "serving/app.py": 8_250,
+    "serving/app.py": 8_175,
     "training/reranker/train.py": 11_750,
-    "evaluation/run.py": 4_950,
-    "indexes/builder/build.py": 10_750,
+    "evaluation/run.py": 4_900,
+    "indexes/builder/build.py": 10_650,
     "omgm/api.py": 12_650,
 }
 """The most lines that a file may pull in, itself included. A bar only goes down.

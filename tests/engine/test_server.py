@@ -20,8 +20,7 @@ from indexes.store.keys import Keys
 from indexes.store.manifest import SearchRecord
 from indexes.store.recall import HeldOutQueries
 from indexes.store.search_milvus import Collection, key_ids, write_milvus
-from retriever.protocols import EngineError
-from retriever.types import FloatArray
+from retriever.types import EngineError, FloatArray
 from tests.engine.conftest import Engine
 from tests.fakes.vectors import clustered
 from tests.indexes.store.test_search_milvus import test_an_index_in_milvus as test_an_index_in_a_server  # noqa: F401

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from retriever.protocols import EntityIndex
+from retriever.asking import EntityIndex
 from retriever.types import Query, RetrievalResult
 
 

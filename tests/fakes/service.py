@@ -14,7 +14,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from retriever.protocols import Generator
+from retriever.asking import Generator
 from serving.app import create_app
 from serving.modes import Modes
 from serving.protocol import protocol_of

@@ -8,7 +8,8 @@ from typing import cast
 import pytest
 from PIL import Image
 
-from retriever.protocols import EntityIndex, FusionEncoder
+from retriever.asking import EntityIndex
+from retriever.protocols import FusionEncoder
 from retriever.step2_rerank import FusionRerank
 from retriever.types import Candidate, Query
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from retriever.evidence import answer_span
+from retriever.results import answer_span
 from retriever.types import Generation
 
 TEXT = "The tower (U.S. made) rises 1,018.5 m.\nGustave  Eiffel built it in 1889, not in 18."

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from retriever.protocols import EntityIndex
+from retriever.asking import EntityIndex
 from retriever.step1_search import EntitySearch
 from retriever.types import FloatArray, IntArray, Options, Query
 

@@ -15,9 +15,9 @@ from PIL import Image
 
 from retriever.image_cache import ImageCache
 from retriever.pipeline import Retriever
-from retriever.protocols import EngineError, Finish
+from retriever.protocols import Finish
 from retriever.streams import Turns
-from retriever.types import Candidate, Query, RetrievalResult
+from retriever.types import Candidate, EngineError, Query, RetrievalResult
 from serving.admission import Admission
 from serving.batcher import Batcher, Retrieve
 from serving.errors import ApiError, as_api_error

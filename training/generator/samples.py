@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 from indexes.growing import GrowingLines
 from indexes.progress import progress_bar
-from retriever.evidence import best_evidence
+from retriever.asking import QueryRetriever
 from retriever.files import write_lines
 from retriever.identity import Items, agree, files_as_items
 from retriever.images import load_image
-from retriever.protocols import QueryRetriever
+from retriever.results import best_evidence
 from retriever.types import Evidence, Query
 from training.questions import AskedQuestion
 

@@ -17,7 +17,7 @@ from PIL import Image
 from indexes.store.index import Index
 from indexes.store.manifest import FILES, read_manifest
 from indexes.store.search import StoredVectors
-from retriever.protocols import EntityIndex
+from retriever.asking import EntityIndex
 from tests.fakes.builds import build
 from tests.fakes.knowledge_base import build_small_index, write_kb
 from tests.fakes.models import FakeEncoder, FakeFusion

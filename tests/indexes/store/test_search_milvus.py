@@ -25,7 +25,7 @@ from indexes.store.manifest import (
 from indexes.store.recall import HeldOutQueries
 from indexes.store.search import DeviceSearch
 from indexes.store.search_milvus import Collection, key_ids, write_milvus
-from retriever.protocols import EngineError
+from retriever.types import EngineError
 from tests.fakes.live import World, article, data_of
 from tests.fakes.models import FakeEncoder, FakeFusion, FakeSummarizer
 from tests.fakes.plans import build_index
