@@ -54,10 +54,9 @@ def _plan(profile: Profile, kb: Path, images: Path | None, out: Path, **options:
         "fusion": parts.build_fusion,
         "columns": parts.build_columns,
     }
-    tokens = options.pop("tokens", True)
-    for name, load in models.items():
-        if options.get(name) is None:
-            options[name] = load(profile) if tokens or name == "encoder" else None
+    if not options.pop("tokens", True):
+        models, options = {"encoder": parts.build_encoder}, options | {"fusion": None, "columns": {}}
+    options |= {name: load(profile) for name, load in models.items() if options.get(name) is None}
     reading = {name: options.pop(name) for name in ("kb_format", "names", "max_bad") if name in options}
     knowledge = KnowledgeBase(kb=kb, images=images, **reading, **dict(profile.index))
     return BuildPlan(
@@ -88,7 +87,7 @@ def build(
         cluster: The address of a Ray cluster or "auto": its machines read the images and run the models.
         summarizer: Writes the summaries, instead of the profile's.
         **options: `kb_format`, `names` and `max_bad` of the knowledge base, and other attributes of `BuildPlan`.
-            Without `tokens`, the index has no tokens and no vectors of sections.
+            Without `tokens`, the index has neither tokens nor columns.
 
     Raises:
         ValueError: The input is invalid (see `indexes.builder.build`), or the cluster or extra `ray` is missing.
