@@ -57,7 +57,8 @@ def write_data(folder: Path, sizes: DataSizes) -> RerankerData:
         write_lines(folder / "kb.jsonl", _articles(sizes))
         replace_with(folder / "negatives.json", lambda partial: _write_negatives(partial, sizes))
     kb, images, index = folder / "kb.jsonl", folder / "images", folder / "index"
-    indexing.build(load_profile("embedded"), kb, index, images=images, kb_format="jsonl", tokens=False)
+    order = indexing.Build(kb=kb, out=index, images=images, kb_format="jsonl", tokens=False)
+    indexing.build(load_profile("embedded"), order)
     return RerankerData(
         index=open_articles(index),
         originals=original_images(index),

@@ -54,6 +54,23 @@ def read_members(path: Path) -> Iterator[tuple[str, Any]]:
         window.end("object")
 
 
+def read_parts(path: Path) -> Iterator[tuple[str, int, Any]]:
+    """Yields the members (key, number, value) of a file that is one JSON object, with the items of lists one by one.
+
+    Items are numbered from 1, and a member that is not a list has number 0; empty lists are left out.
+
+    Raises:
+        ValueError: As for `read_members`.
+    """
+    with _window(path) as window:
+        for key in window.members():
+            if window.peek() == "[":
+                yield from ((key, number, item) for number, item in window.items())
+            else:
+                yield key, 0, window.value()
+        window.end("object")
+
+
 def read_items(path: Path) -> Iterator[tuple[int, Any]]:
     """Yields the items of a file that is one JSON array, numbered from 1.
 

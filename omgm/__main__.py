@@ -11,11 +11,12 @@ import signal
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any, NoReturn
 
 from omgm import __version__
 from omgm.commands import GROUP, RENAMED, REPLACED_FLAGS, about, actions_of, commands, groups
-from omgm.entries import load
+from retriever.entry_points import named
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -125,7 +126,7 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
 
 def _fill(command: argparse.ArgumentParser, name: str) -> None:
     """Adds the arguments of a command, from its module."""
-    module = load(GROUP, name.replace(" ", "."))
+    module = named(GROUP, name.replace(" ", "."), {}, ModuleType)
     module.add_arguments(command)
     command.add_argument("--verbose", action="store_true", help="print log messages")
     command.set_defaults(run=module.run)

@@ -16,10 +16,10 @@ from PIL import Image
 from chat_models.background import BackgroundLoop
 from chat_models.chat import ChatClient
 from evaluation.datasets.question import Question, RowImages, SearchTask
-from evaluation.judge import VERDICT, judge_messages, read_verdict
 from evaluation.search.mmsearch import subset
 from evaluation.search.run import SingleStep, Verdict
 from evaluation.search.steps import StepTask, read_rerank, read_summarization
+from evaluation.search.verdicts import VERDICT, judge_messages, read_verdict
 from omgm.agent import Agent
 from retriever.images import load_image
 from search_agents.budget import Budget

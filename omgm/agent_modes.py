@@ -12,7 +12,7 @@ from omgm.settings import AgentSettings
 from retriever.trail_views import Watch
 from search_agents.corpus import Corpus
 from search_agents.model import ChatPlanner
-from search_agents.policies import policy_of
+from search_agents.policies import policy_kind, policy_of
 from search_agents.regions import boxes_of
 from search_agents.trail import AgentAnswer
 from serving.modes import ModeRequest, ModeRun
@@ -59,7 +59,8 @@ def agent_mode(name: str, context: ModeContext) -> AgentMode:
         ModeUnavailable: The settings require prompts that were not downloaded.
         ValueError: A model or a setting is missing.
     """
-    engine, model = context.share(_correlating if name == "vsa" and context.may_propose else _engine)
+    needs_regions = policy_kind(name).needs_regions and context.may_propose
+    engine, model = context.share(_correlating if needs_regions else _engine)
     return AgentMode(name, engine, model, context.profile.agents)
 
 

@@ -133,9 +133,9 @@ class OMGM:
         # found by its name: who only asks needs neither readers nor stages
         kind_of("omgm.builders", "files")(
             loaded,
-            Path(kb),
-            Path(out),
             progress=progress,
+            kb=Path(kb),
+            out=Path(out),
             images=None if images is None else Path(images),
             kb_format=kb_format,
             names=names,

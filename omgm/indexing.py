@@ -5,20 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from indexes.builder.build import build_index
 from indexes.builder.estimate import SAMPLE, Estimate, estimate_build
+from indexes.builder.given_vectors import GivenVectors
 from indexes.builder.plan import BuildPlan, IndexDesign
 from indexes.builder.report import encoder_warning, read_report
 from indexes.knowledge.article_source import KnowledgeArticles
+from indexes.knowledge.bad_entries import MAX_BAD
 from indexes.knowledge.knowledge_base import KnowledgeBase, guess_format
 from indexes.knowledge.selection import ONLY, SKIP
 from indexes.knowledge.sources import given_images
 from indexes.knowledge.understanding.fields import GUESSES
+from indexes.labeled_images import ImageTable, LabeledImage
 from indexes.labeled_values import Names
 from indexes.progress import bars
 from indexes.store.columns import ColumnModel, columns
@@ -47,76 +50,123 @@ def design_of(profile: Profile) -> IndexDesign:
     )
 
 
-def _plan(profile: Profile, kb: Path, images: Path | None, out: Path, **options: Any) -> BuildPlan:
-    """Returns the plan of a build with a profile's settings and models, unless `options` has others."""
-    models: dict[str, Callable[[Profile], Any]] = {
-        "encoder": parts.build_encoder,
-        "fusion": parts.build_fusion,
-        "columns": parts.build_columns,
-    }
-    if not options.pop("tokens", True):
-        models, options = {"encoder": parts.build_encoder}, options | {"fusion": None, "columns": {}}
-    options |= {name: load(profile) for name, load in models.items() if options.get(name) is None}
-    reading = {name: options.pop(name) for name in ("kb_format", "names", "max_bad") if name in options}
-    knowledge = KnowledgeBase(kb=kb, images=images, **reading, **dict(profile.index))
-    return BuildPlan(
-        articles=KnowledgeArticles(knowledge, options.pop("image_table", None)),
-        out=out,
-        design=design_of(profile),
-        **options,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Build:
+    """What a build is told besides its profile, on the command line or in Python.
 
-
-def build(
-    profile: Profile,
-    kb: Path,
-    out: Path,
-    *,
-    images: Path | None = None,
-    cluster: str | None = None,
-    summarizer: Summarizer | None = None,
-    **options: Any,
-) -> Index:
-    """Builds the index of a knowledge base with a profile's models, or with the given ones instead.
-
-    Args:
-        profile: The models and settings.
+    Attributes:
         kb: The knowledge base.
         out: The index's folder.
         images: The folder with its images; by default those in the knowledge base, or the folder that contains it.
+        kb_format: The name of a reader; by default, each file has its own.
+        names: The knowledge base's names of entity fields.
+        max_bad: Share of bad entries that are skipped, in 0..1.
+        labeled: Images that show an entity but are not in its article.
+        image_table: Says which image of an entity is its main image.
+        vectors: The vectors of summaries, if another system computed them.
+        name: The index's name; by default the knowledge base's file name.
+        overwrite: Whether to replace an index that was built from something else.
+        tokens: Whether steps 2 and 3 can use it; without, it has no tokens and no columns.
         cluster: The address of a Ray cluster or "auto": its machines read the images and run the models.
         summarizer: Writes the summaries, instead of the profile's.
-        **options: `kb_format`, `names` and `max_bad` of the knowledge base, and other attributes of `BuildPlan`.
-            Without `tokens`, the index has neither tokens nor columns.
+        encoder: Step 1's model, instead of the profile's.
+        fusion: Step 2's model, instead of the profile's.
+    """
+
+    kb: Path
+    out: Path
+    images: Path | None = None
+    kb_format: str | None = None
+    names: Names | None = None
+    max_bad: float = MAX_BAD
+    labeled: Sequence[LabeledImage] = ()
+    image_table: ImageTable | None = None
+    vectors: GivenVectors | None = None
+    name: str | None = None
+    overwrite: bool = False
+    tokens: bool = True
+    cluster: str | None = None
+    summarizer: Summarizer | None = None
+    encoder: DualEncoder | None = None
+    fusion: FusionEncoder | None = None
+
+    def completed(self) -> Build:
+        """Returns it with the format and the folder of images, and with absolute paths if other machines need them.
+
+        Raises:
+            ValueError: There is no such knowledge base or field, or images must be named.
+        """
+        if not self.kb.exists():
+            raise ValueError(f"kb: {self.kb} does not exist")
+        if unknown := sorted((self.names or {}).keys() - GUESSES.keys() - {ONLY, SKIP}):
+            raise ValueError(f"names: unknown field {unknown[0]!r}; fields are {', '.join(GUESSES)}")
+        kb_format = self.kb_format or guess_format(self.kb)
+        build = replace(self, kb_format=kb_format, images=given_images(self.images, self.kb, kb_format))
+        if self.cluster is None:
+            return build
+        # other machines have other working folders
+        images = None if build.images is None else build.images.resolve()
+        labeled = [image._replace(path=image.path.resolve()) for image in build.labeled]
+        return replace(build, kb=build.kb.resolve(), out=build.out.resolve(), images=images, labeled=labeled)
+
+    def plan(self, profile: Profile, summarizer: Summarizer) -> BuildPlan:
+        """Returns the plan of the build, with the models of a profile unless there are others."""
+        knowledge = KnowledgeBase(
+            kb=self.kb,
+            images=self.images,
+            kb_format=self.kb_format,
+            names=self.names,
+            max_bad=self.max_bad,
+            **dict(profile.index),
+        )
+        fusion = (self.fusion or parts.build_fusion(profile)) if self.tokens else None
+        return BuildPlan(
+            articles=KnowledgeArticles(knowledge, self.image_table),
+            out=self.out,
+            summarizer=summarizer,
+            encoder=self.encoder or parts.build_encoder(profile),
+            fusion=fusion,
+            columns=parts.build_columns(profile) if self.tokens else {},
+            design=design_of(profile),
+            labeled=self.labeled,
+            vectors=self.vectors,
+            name=self.name,
+            overwrite=self.overwrite,
+        )
+
+
+def build(profile: Profile, order: Build) -> Index:
+    """Builds the index of a knowledge base.
 
     Raises:
         ValueError: The input is invalid (see `indexes.builder.build`), or the cluster or extra `ray` is missing.
     """
-    options["kb_format"] = _checked_format(kb, options.get("kb_format"), options.get("names"))
-    images = given_images(images, kb, options["kb_format"])
-    if cluster is not None:  # other machines have other working folders
-        kb, images, out = kb.resolve(), None if images is None else images.resolve(), out.resolve()
-        options["labeled"] = [image._replace(path=image.path.resolve()) for image in options.get("labeled", ())]
-    made = nullcontext(summarizer) if summarizer is not None else parts.opened_summarizer(profile)
-    with made as summarizer:
-        plan = _plan(profile, kb, images, out, summarizer=summarizer, **options)
-        shared = [out, *sorted({image.path.parent for image in plan.labeled})]
-        if images is not None:
-            shared.append(images)
-        shared.append(kb)
-        with _workers(profile, cluster, shared) as workers:
+    order = order.completed()
+    given = order.summarizer
+    with nullcontext(given) if given is not None else parts.opened_summarizer(profile) as summarizer:
+        plan = order.plan(profile, summarizer)
+        folders = {image.path.parent for image in order.labeled}
+        shared = [order.out, *sorted(folders), *([] if order.images is None else [order.images]), order.kb]
+        with _workers(profile, order.cluster, shared) as workers:
             index = build_index(replace(plan, workers=workers))
-    note_originals(out, kb, images, options["kb_format"])
+    note_originals(order.out, order.kb, order.images, order.kb_format)
     if profile.recognition.fitted_to and profile.recognition.general and plan.fusion is not None:
-        calibrate_index(profile, out, index, plan.encoder, plan.fusion)
+        calibrate_index(profile, order.out, index, plan.encoder, plan.fusion)
     return index
 
 
-def build_with_progress(profile: Profile, kb: Path, out: Path, *, progress: bool, **options: Any) -> None:
-    """Builds as `build` does, with progress bars or without, and warns if the encoder does not suit the images."""
+def build_with_progress(profile: Profile, *, progress: bool, **options: Any) -> None:
+    """Builds as `build` does, with progress bars or without, and warns if the encoder does not suit the images.
+
+    Args:
+        profile: The profile.
+        progress: Whether to show progress bars.
+        **options: The attributes of `Build`, with which `OMGM.build` calls this by its name.
+    """
+    order = Build(**options)
     with bars(progress):
-        build(profile, kb, out, **options)
-    if warning := encoder_warning(read_report(out)):
+        build(profile, order)
+    if warning := encoder_warning(read_report(order.out)):
         logger.warning("%s", warning)
 
 
@@ -147,23 +197,13 @@ def _column_model(profile: Profile, name: str) -> ColumnModel:
     return parts.build_columns(profile, [name])[name]
 
 
-def estimate(profile: Profile, kb: Path, *, images: Path | None = None, **options: Any) -> Estimate:
-    """Estimates the cost of building an index by measuring a sample; see `build` for the arguments.
+def estimate(profile: Profile, order: Build) -> Estimate:
+    """Estimates the cost of building an index by measuring a sample.
 
     Raises:
         ValueError: The input is invalid; see `indexes.builder.estimate.estimate_build`.
     """
-    options["kb_format"] = _checked_format(kb, options.get("kb_format"), options.get("names"))
-    images = given_images(images, kb, options["kb_format"])
     chat = profile.summarizer.kind == "openai"
     sample = max(SAMPLE, 2 * profile.summarizer.concurrency if chat else 0)  # so that requests run concurrently
     with parts.opened_summarizer(profile) as summarizer:
-        return estimate_build(_plan(profile, kb, images, kb, summarizer=summarizer, **options), sample)
-
-
-def _checked_format(kb: Path, kb_format: str | None, names: Names | None) -> str:
-    if not kb.exists():
-        raise ValueError(f"kb: {kb} does not exist")
-    if unknown := sorted((names or {}).keys() - GUESSES.keys() - {ONLY, SKIP}):
-        raise ValueError(f"names: unknown field {unknown[0]!r}; fields are {', '.join(GUESSES)}")
-    return kb_format or guess_format(kb)
+        return estimate_build(order.completed().plan(profile, summarizer), sample)

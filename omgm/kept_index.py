@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -40,17 +41,7 @@ def index_beside(kb: Path) -> Path:
     return kb.with_name(f"{kb.name if kb.is_dir() else name_of(kb)}-index")
 
 
-def keep_index(
-    profile: Profile,
-    kb: Path,
-    index: Path,
-    images: Path | None = None,
-    *,
-    say: Callable[[str], object] = print,
-    overwrite: bool = False,
-    tokens: bool = True,
-    **reading: Any,
-) -> None:
+def keep_index(profile: Profile, order: indexing.Build, *, say: Callable[[str], object] = print) -> None:
     """Builds the index of a knowledge base unless it is up to date, and reports its contents.
 
     An index built by this function is rebuilt if the knowledge base has changed; any other is only replaced with
@@ -58,35 +49,29 @@ def keep_index(
 
     Args:
         profile: The models.
-        kb: The knowledge base.
-        index: The index's folder.
-        images: The images; by default those in the knowledge base, or the folder that contains it.
+        order: The knowledge base and the index.
         say: Prints lines about progress and results.
-        overwrite: Whether to replace whatever index the folder has.
-        tokens: Whether steps 2 and 3 can use it.
-        **reading: `kb_format`, `names` and `max_bad` of `omgm.indexing.build`.
 
     Raises:
         ValueError: The input is invalid, or the folder contains something else.
     """
-    format = reading.get("kb_format") or guess_format(kb)
-    images = images or images_beside(kb, format)
+    format = order.kb_format or guess_format(order.kb)
+    images = order.images or images_beside(order.kb, format)
     note = {
-        "kb": str(kb.resolve()),
+        "kb": str(order.kb.resolve()),
         "format": format,
         "images": None if images is None else str(images.resolve()),
-        "names": dict(reading.get("names") or {}),
-        "settings": profile.model_dump(mode="json", include=_SETTINGS, exclude=None if tokens else {"fusion"}),
-        "files": _state(kb, format),
+        "names": dict(order.names or {}),
+        "settings": profile.model_dump(mode="json", include=_SETTINGS, exclude=None if order.tokens else {"fusion"}),
+        "files": _state(order.kb, format),
     }
-    path = index / NOTE
+    path = order.out / NOTE
     known = json.loads(path.read_bytes()) if path.is_file() else None
-    if known == json.loads(json.dumps(note)) and (index / MANIFEST).is_file():
+    if known == json.loads(json.dumps(note)) and (order.out / MANIFEST).is_file():
         return
-    say(f"Building the index of {kb} in {index}")
-    overwrite = overwrite or known is not None
-    reading |= {"kb_format": format, "tokens": tokens}
-    built = indexing.build(profile, kb, index, images=images, overwrite=overwrite, **reading)
+    say(f"Building the index of {order.kb} in {order.out}")
+    overwrite = order.overwrite or known is not None
+    built = indexing.build(profile, replace(order, images=images, kb_format=format, overwrite=overwrite))
     write_whole(path, json.dumps(note).encode())
     for line in _found_lines(built):
         say(line)

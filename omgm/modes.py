@@ -1,9 +1,9 @@
 """Modes: ways to answer besides retrieval, found by the entry points `omgm.modes` of this package and of others.
 
-An entry point names a function `(name, context) -> Mode`, which is imported only when its mode is used:
+An entry point names a `ModeFamily`:
 
     [project.entry-points."omgm.modes"]
-    my-mode = "my_package.modes:my_mode"
+    mine = "my_package.modes:MINE"
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, runtime_checkable
 
-from omgm.entries import entries, load
+from retriever.entry_points import named, targets
 
 if TYPE_CHECKING:
     from omgm.settings import Profile
@@ -70,9 +70,28 @@ class ModeContext:
         return cast(T, self._shared[make])
 
 
+@dataclass(frozen=True, slots=True)
+class ModeFamily:
+    """Modes that are made alike.
+
+    Attributes:
+        names: Returns their names; imports nothing that a mode needs.
+        open: Makes one of them; raises as `open_mode`.
+    """
+
+    names: Callable[[], Sequence[str]]
+    open: Callable[[str, ModeContext], Mode]
+
+
+def _families() -> dict[str, ModeFamily]:
+    """Returns the family of each mode."""
+    families = [named(GROUP, name, {}, ModeFamily) for name in targets(GROUP)]
+    return {name: family for family in families for name in family.names()}
+
+
 def mode_names() -> Sequence[str]:
-    """Returns the names of all modes; imports none of them."""
-    return tuple(entries(GROUP))
+    """Returns the names of all modes."""
+    return tuple(_families())
 
 
 def open_mode(name: str, context: ModeContext) -> Mode:
@@ -82,8 +101,7 @@ def open_mode(name: str, context: ModeContext) -> Mode:
         ValueError: Its entry point is broken, or a setting is missing.
         ModeUnavailable: The mode needs something that is not here.
     """
-    mode: Mode = load(GROUP, name)(name, context)
-    return mode
+    return _families()[name].open(name, context)
 
 
 def modes_of(profile: Profile, encoder: DualEncoder) -> Modes | None:

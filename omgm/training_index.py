@@ -11,6 +11,7 @@ from typing import Any
 
 from indexes.builder.summary_cache import default_cache
 from indexes.knowledge.knowledge_base import name_of
+from omgm.indexing import Build
 from omgm.kept_index import keep_index
 from omgm.settings import Profile
 
@@ -26,7 +27,7 @@ def cached_index(profile: Profile, kb: Path, images: Path | None, *, tokens: boo
         kb: The knowledge base.
         images: Its images; by default those in the knowledge base, or the folder that contains it.
         tokens: Whether steps 2 and 3 can use it. Articles, images and step 1's keys need less time and space.
-        **reading: `kb_format`, `names` and `max_bad` of `omgm.indexing.build`.
+        **reading: `kb_format`, `names` and `max_bad` of `omgm.indexing.Build`.
 
     Raises:
         ValueError: The input is invalid.
@@ -39,5 +40,6 @@ def cached_index(profile: Profile, kb: Path, images: Path | None, *, tokens: boo
     with folder.with_name(f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         say = partial(print, file=sys.stderr, flush=True)
-        keep_index(local, kb, folder, images, say=say, overwrite=True, tokens=tokens, **reading)
+        order = Build(kb=kb, out=folder, images=images, overwrite=True, tokens=tokens, **reading)
+        keep_index(local, order, say=say)
     return folder

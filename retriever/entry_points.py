@@ -53,6 +53,18 @@ def names(group: str, ours: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*ours, *sorted(point.name for point in entry_points(group=group)))))
 
 
+def targets(group: str) -> dict[str, str]:
+    """Returns what the entry points of a group name, such as `package.module:NAME`, by their names; imports none.
+
+    Raises:
+        ValueError: There are none, although this project has some.
+    """
+    points = {point.name: point.value for point in entry_points(group=group)}
+    if not points:
+        raise ValueError(f"no installed package has entry points {group}, not even omgm; install omgm again")
+    return points
+
+
 def named(group: str, name: str, ours: Mapping[str, str], kind: type[T]) -> T:
     """Loads the one value of a group that has a name, that of another package first.
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 
-from omgm.entries import entries
+from retriever.entry_points import targets
 
 GROUP = "omgm.commands"
 GROUPS = {
@@ -42,7 +42,7 @@ FAMILIES = {
 def modules() -> Mapping[str, str]:
     """Returns the modules of all commands by name, such as "index add", in the order of the help."""
     order = [word for group in GROUPS.values() for name in group for word in _with_actions(name)]
-    named = {name.replace(".", " "): module for name, module in entries(GROUP).items()}
+    named = {name.replace(".", " "): module for name, module in sorted(targets(GROUP).items())}
     known = [name for name in order if name in named]
     return {name: named[name] for name in dict.fromkeys([*known, *named])}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,26 +78,25 @@ def run(args: argparse.Namespace) -> None:
     if labeled:  # without the held-out ones, which trainings validate on: as keys, they would find themselves
         share, seed = TrainingConfig().validation_share, seed_of(args, profile)
         labeled = [image for image in labeled if not is_held_out(image.image_id, share, seed)]
+    order = indexing.Build(
+        kb=kb,
+        out=args.out,
+        images=images,
+        labeled=labeled,
+        name=args.name,
+        overwrite=args.overwrite,
+        cluster=args.cluster,
+        **reading_of(args),
+    )
     if args.dry_run:
-        estimate = indexing.estimate(profile, kb, images=images, labeled=labeled, **reading_of(args))
+        estimate = indexing.estimate(profile, order)
         if args.json:
             print_json(asdict(estimate))
         else:
             print("\n".join(_estimate_lines(estimate)))
         return
     with parts.opened_summarizer(profile) as summarizer:
-        index = indexing.build(
-            profile,
-            kb,
-            args.out,
-            images=images,
-            labeled=labeled,
-            name=args.name,
-            overwrite=args.overwrite,
-            cluster=args.cluster,
-            summarizer=summarizer,
-            **reading_of(args),
-        )
+        index = indexing.build(profile, replace(order, summarizer=summarizer))
     report = read_report(index.folder)
     # Not in report.json, which is the same for identical indexes.
     asked = summarizer.counts if isinstance(summarizer, ChatSummarizer) else None

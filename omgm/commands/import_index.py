@@ -79,10 +79,9 @@ def run(args: argparse.Namespace) -> None:
     if args.image_table and images is not None:
         tables = [existing(path, "--image-table") for path in args.image_table]
         table = ImageTable(tables, FolderImages(images).find)
-    index = indexing.build(
-        profile,
-        kb,
-        args.out,
+    order = indexing.Build(
+        kb=kb,
+        out=args.out,
         images=images,
         name=args.name,
         overwrite=args.overwrite,
@@ -91,6 +90,7 @@ def run(args: argparse.Namespace) -> None:
         image_table=table,
         **{"max_bad": 0.0, **reading_of(args)},
     )
+    index = indexing.build(profile, order)
     if args.json:
         print_json(describe(index))
         return

@@ -72,10 +72,12 @@ def kept_index(args: argparse.Namespace, profile: Profile) -> Path:
         return Path(args.index)
     kb, images = existing(args.kb, "--kb"), images_of(args)
 
+    from omgm.indexing import Build
     from omgm.kept_index import index_beside, keep_index
 
     index = args.index or index_beside(kb)
-    keep_index(profile, kb, index, images, say=partial(print, flush=True), **reading_of(args))
+    order = Build(kb=kb, out=Path(index), images=images, **reading_of(args))
+    keep_index(profile, order, say=partial(print, flush=True))
     return Path(index)
 
 

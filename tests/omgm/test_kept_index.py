@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from indexes.store.index import Index
 from omgm import OMGM, indexing
 from omgm.__main__ import parser
 from omgm.commands.serve import kept_index
+from omgm.indexing import Build
 from omgm.kept_index import index_beside, keep_index
 from omgm.profile import load_profile
 from omgm.settings import Profile
@@ -23,10 +25,10 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     built: list[Path] = []
     build = indexing.build
 
-    def counted(profile: Profile, kb: Path, out: Path, **options: Any) -> Index:
-        built.append(out)
+    def counted(profile: Profile, order: Build) -> Index:
+        built.append(order.out)
         models: dict[str, Any] = {"encoder": FakeEncoder(), "fusion": FakeFusion(), "summarizer": FakeSummarizer()}
-        return build(profile, kb, out, **options | models)
+        return build(profile, replace(order, **models))
 
     monkeypatch.setattr(indexing, "build", counted)
     return built
@@ -46,7 +48,7 @@ def test_the_index_of_a_folder_is_built_beside_it_once(tmp_path: Path, builds: l
     profile, said = load_profile("embedded"), list[str]()
     index = index_beside(kb)
     assert index == tmp_path / "my.notes-index"
-    keep_index(profile, kb, index, say=said.append)
+    keep_index(profile, Build(kb=kb, out=index), say=said.append)
     assert said == [
         f"Building the index of {kb} in {index}",
         "3 entities, 3 sections, 2 with an image",
@@ -55,7 +57,7 @@ def test_the_index_of_a_folder_is_built_beside_it_once(tmp_path: Path, builds: l
         "2 main images of only one color, such as fox.png of fox: nothing to recognize",
         f"each with its reason: {index / 'report.json'} and image_problems.jsonl",
     ]
-    keep_index(profile, kb, index, say=said.append)
+    keep_index(profile, Build(kb=kb, out=index), say=said.append)
     assert len(said) == 6 and builds == [index]  # neither built nor hashed
 
 
@@ -65,7 +67,7 @@ def test_the_warning_of_a_build_is_told_once(
     found = SelfRetrieval(20, 0.5, 0.9, "the encoder confuses the images")
     monkeypatch.setattr("indexes.builder.build.measure_self_retrieval", lambda *arguments: found)
     kb, said = write_notes(tmp_path / "notes"), list[str]()
-    keep_index(load_profile("embedded"), kb, tmp_path / "index", say=said.append)
+    keep_index(load_profile("embedded"), Build(kb=kb, out=tmp_path / "index"), say=said.append)
     assert [line for line in [*said, *caplog.messages] if "confuses" in line] == [f"warning: {found.warning}"]
     OMGM.build(kb, tmp_path / "other", encoder=FakeEncoder(), fusion=FakeFusion()).close()  # which prints nothing
     assert found.warning in caplog.messages
@@ -75,7 +77,7 @@ def test_examples_are_different(tmp_path: Path) -> None:
     kb = write_notes(tmp_path / "notes")
     (kb / "hen.md").write_text("# The fox\nIn another language.\n![](hen.png)\n")
     said = list[str]()
-    keep_index(load_profile("embedded"), kb, tmp_path / "index", say=said.append)
+    keep_index(load_profile("embedded"), Build(kb=kb, out=tmp_path / "index"), say=said.append)
     assert "with an image: The fox, …" in said
 
 
@@ -83,7 +85,7 @@ def test_a_knowledge_base_without_images(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "fox.md").write_text("# The fox\nRed.\n")
     said = list[str]()
-    keep_index(load_profile("embedded"), tmp_path / "notes", tmp_path / "index", say=said.append)
+    keep_index(load_profile("embedded"), Build(kb=tmp_path / "notes", out=tmp_path / "index"), say=said.append)
     assert said[1:] == [
         "1 entity, 1 section, 0 with an image",
         "no entity has an image, so photographs are compared only with texts; set --images or --map image=NAME",
@@ -93,18 +95,18 @@ def test_a_knowledge_base_without_images(tmp_path: Path) -> None:
 def test_a_knowledge_base_that_changed_is_built_again(tmp_path: Path, builds: list[Path]) -> None:
     kb, profile = write_notes(tmp_path / "notes"), load_profile("embedded")
     index = index_beside(kb)
-    keep_index(profile, kb, index, say=str)
+    keep_index(profile, Build(kb=kb, out=index), say=str)
     (kb / "dog.md").write_text("# The dog\nBrown.\n")
-    keep_index(profile, kb, index, say=str)
+    keep_index(profile, Build(kb=kb, out=index), say=str)
     assert len(builds) == 2 and Index.open(index).row_of("dog") is not None
-    keep_index(profile, kb, index, say=str, names={"title": "name"})  # read in another way
+    keep_index(profile, Build(kb=kb, out=index, names={"title": "name"}), say=str)  # read in another way
     assert len(builds) == 3
     other = load_profile("embedded", {"fusion.tokens": "float16"})
-    keep_index(other, kb, index, say=str)
+    keep_index(other, Build(kb=kb, out=index), say=str)
     assert len(builds) == 4 and Index.open(index).manifest.inputs.tokens == "float16"
     other = load_profile("embedded", {"fusion.tokens": "float16", "search.kind": "sq8"})
     with pytest.raises(ValueError, match="'sq8' needs at least 1000 searchable entities"):
-        keep_index(other, kb, index, say=str)
+        keep_index(other, Build(kb=kb, out=index), say=str)
 
 
 def test_images_beside_a_file(tmp_path: Path) -> None:
@@ -114,16 +116,16 @@ def test_images_beside_a_file(tmp_path: Path) -> None:
     kb.write_text(json.dumps({"id": 1, "name": "Fox", "text": "Red.", "logo": "pics/fox.png"}) + "\n")
     index = index_beside(kb)
     assert index == tmp_path / "kb-index"
-    keep_index(load_profile("embedded"), kb, index, say=str)
+    keep_index(load_profile("embedded"), Build(kb=kb, out=index), say=str)
     assert Index.open(index).image_path(0) is not None
 
 
 def test_an_index_of_something_else_is_not_replaced(tmp_path: Path) -> None:
     first, second = write_notes(tmp_path / "a"), write_notes(tmp_path / "b")
     (second / "dog.md").write_text("# The dog\nBrown.\n")
-    indexing.build(load_profile("embedded"), first, tmp_path / "index")
+    indexing.build(load_profile("embedded"), Build(kb=first, out=tmp_path / "index"))
     with pytest.raises(ValueError, match="choose another folder"):
-        keep_index(load_profile("embedded"), second, tmp_path / "index", say=str)
+        keep_index(load_profile("embedded"), Build(kb=second, out=tmp_path / "index"), say=str)
 
 
 def test_serve_takes_an_index_or_a_knowledge_base(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

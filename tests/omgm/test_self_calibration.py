@@ -22,6 +22,7 @@ from indexes.store.index import Index
 from indexes.store.manifest import RECOGNITION
 from omgm import indexing
 from omgm.__main__ import main
+from omgm.indexing import Build
 from omgm.opening import open_retriever
 from omgm.own_recognition import images_in, outdated_recognition
 from omgm.parts import build_encoder, build_fusion
@@ -120,7 +121,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows.append({"id": str(number), "title": f"Design {number}", "image": f"{number}.png", "text": "A design."})
     (folder / "kb.jsonl").write_text("\n".join(map(json.dumps, rows)))
     profile = load_profile("embedded", PLAIN)
-    indexing.build(profile, folder / "kb.jsonl", folder / "index", images=folder / "images")
+    indexing.build(profile, Build(kb=folder / "kb.jsonl", out=folder / "index", images=folder / "images"))
     return folder / "index"
 
 
@@ -223,7 +224,7 @@ def test_an_index_of_a_few_declines_what_it_does_not_hold(tmp_path: Path) -> Non
         rows = [{"title": f"Design {one}", "image": f"{one}.png", "text": "A design."} for one in range(entities)]
         (tmp_path / "kb.jsonl").write_text("\n".join(map(json.dumps, rows)))
         out = tmp_path / f"index{entities}"
-        indexing.build(profile, tmp_path / "kb.jsonl", out, images=tmp_path)
+        indexing.build(profile, Build(kb=tmp_path / "kb.jsonl", out=out, images=tmp_path))
         shown = photographed_again(designs, 2)
         results = open_retriever(profile, out).retrieve([Query(image, "What is this?", "") for image in shown])
         recognized = [(one.recognized or 0) >= profile.recognition.threshold for one in results]

@@ -116,14 +116,28 @@ def _in_lines(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _streamed(file: Path, folder: Folder) -> Iterator[Entry]:
-    """Yields the rows of a large object; it is held in memory unless it is one of rows, of which the first two tell."""
-    first = dict(islice(json_streams.read_members(file), 2))
+    """Yields the rows of a large object: its members if the first two are alike, or else its longest list.
+
+    Holds the object in memory only if it is of texts or a data frame, or if the list is in another object.
+    """
+    first = {key: value for key, number, value in islice(json_streams.read_parts(file), 2) if number == 0}
     members = [value for value in first.values() if isinstance(value, Mapping)]
     are_alike = len(members) == len(first) == 2 and not common.are_columns(first)
     if are_alike and (members[0].keys() & members[1].keys() or not any(any(_lists(row)) for row in members)):
         yield from _of_members(json_streams.read_members(file), file)
-    else:
+        return
+    lengths = Counter(
+        key for key, number, item in json_streams.read_parts(file) if number and isinstance(item, Mapping)
+    )
+    longest = max(lengths, key=lengths.__getitem__, default="")
+    if not longest or "schema" in first or lengths[longest] < _SAMPLE:
         yield from _of_object(dict(json_streams.read_members(file)), file, folder)
+        return
+    for key, number, value in json_streams.read_parts(file):
+        if key == longest:
+            yield from _documents([(f"{file}: item {number}", value)])
+        else:
+            yield f"{file}: {key}", common.outside(common.words_within(value), _OTHERS if number else _REST)
 
 
 def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:

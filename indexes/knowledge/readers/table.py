@@ -26,6 +26,7 @@ _OTHER_SUFFIXES = (".txt", ".tab", ".dat")  # of tables and of texts
 _DELIMITERS = ",;\t|"
 _FEWEST = {"|": 1, ";": 1, ",": 2}
 """Separators of columns, each with its fewest per line of a table with another extension; prose has commas, too."""
+_DELIMITER_LINE = re.compile(r'"?sep=(.)"?\s*')  # a line above the header with which Excel names the delimiter
 _UNNAMED = re.compile(r"Unnamed: \d+(?:\.\d+)?")  # names that pandas gives to columns without one
 _MEMBER = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)+")  # the name of a column for a member of an object
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060]")
@@ -61,7 +62,7 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
             first = list(islice(lines, _ABOVE))
             above, delimiter = _above_header(first, file)
             for number, line in enumerate(first[:above], start=1):
-                if words := line.strip(_BLANK):
+                if (words := line.strip(_BLANK)) and not _DELIMITER_LINE.fullmatch(line):
                     yield f"{file}: line {number}", outside(words, "lines above a table's header")
             table = csv.reader(chain(first[above:], lines), delimiter=delimiter, strict=True)
             columns = _columns(next(table))
@@ -81,27 +82,26 @@ def _above_header(lines: Sequence[str], file: Path) -> tuple[int, str]:
 
     Those may be blank, or titles or comments, which are one value above lines of several.
     """
+    delimiter = ""
     for number, line in enumerate(lines):
-        names = [name.strip() for name in _split(line) if name.strip()]
-        if len(names) == 1 and not is_usual(names[0]) and _are_wider(lines[number + 1 :]):
+        names = [name.strip() for name in _split(line, delimiter) if name.strip()]
+        if match := _DELIMITER_LINE.fullmatch(line):
+            delimiter = match[1]
+        elif len(names) == 1 and not is_usual(names[0]) and _are_wider(lines[number + 1 :], delimiter):
             continue
-        if names:
-            return number, _delimiter(line)
+        elif names:
+            return number, delimiter or max(_DELIMITERS, key=line.count)
     raise ValueError(f"{file}: has no header; its first line must name the columns")
 
 
-def _are_wider(lines: Sequence[str]) -> bool:
+def _are_wider(lines: Sequence[str], delimiter: str) -> bool:
     """Returns whether the next lines have several values each, as many in all of them."""
-    widths = {len(_split(line)) for line in lines[:_BELOW] if line.strip(_BLANK)}
+    widths = {len(_split(line, delimiter)) for line in lines[:_BELOW] if line.strip(_BLANK)}
     return len(widths) == 1 and max(widths) > 1
 
 
-def _split(line: str) -> list[str]:
-    return next(csv.reader([line], delimiter=_delimiter(line)), [])
-
-
-def _delimiter(line: str) -> str:
-    return max(_DELIMITERS, key=line.count)
+def _split(line: str, delimiter: str) -> list[str]:
+    return next(csv.reader([line], delimiter=delimiter or max(_DELIMITERS, key=line.count)), [])
 
 
 def _columns(names: list[str]) -> list[str]:

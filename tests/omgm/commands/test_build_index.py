@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from indexes.labeled_images import LabeledImage
 from omgm import parts
 from omgm.__main__ import main
+from omgm.indexing import Build
 from omgm.parts import build_summarizer
+from omgm.settings import Profile
 from retriever.images import FORMATS
 from tests.fakes.chat_server import FakeChatServer
 from tests.fakes.images import write_image
@@ -205,8 +205,8 @@ def test_labeled_images_that_the_training_of_the_encoder_held_out_are_no_keys(
         (trained / part / "training.json").write_text(json.dumps({"settings": {"seed": seed}}))
     keys: list[set[str]] = []
 
-    def estimate(*args: Any, labeled: Sequence[LabeledImage], **reading: Any) -> None:
-        keys.append({image.image_id for image in labeled})
+    def estimate(profile: Profile, order: Build) -> None:
+        keys.append({image.image_id for image in order.labeled})
         raise ValueError("that is all")
 
     monkeypatch.setattr("omgm.indexing.estimate", estimate)

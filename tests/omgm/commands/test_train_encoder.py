@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from omgm import indexing
+from omgm import parts
 from omgm.__main__ import main
 from tests.fakes.models import FakeEncoder
 from training import train_encoder as module
@@ -22,7 +22,7 @@ Trained = list[tuple[EncoderData, TrainingConfig]]
 def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Arguments of a minimal training run."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(indexing.parts, "build_encoder", lambda profile: FakeEncoder())
+    monkeypatch.setattr(parts, "build_encoder", lambda profile: FakeEncoder())
     (tmp_path / "images").mkdir()
     (tmp_path / "kb.jsonl").write_text('{"id": "a", "display_name": "A", "text": "It."}')
     files = ["--kb", str(tmp_path / "kb.jsonl"), "--images", str(tmp_path / "images")]

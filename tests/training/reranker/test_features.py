@@ -12,7 +12,12 @@ import pytest
 import torch
 from PIL import Image
 
+from indexes.knowledge.sources import FolderImages
+from indexes.store.article_store import ArticleImages
+from indexes.store.index import open_articles
 from retriever.models.qformer import QFormerFusion
+from tests.fakes.builds import build
+from tests.fakes.knowledge_base import write_kb
 from training.processes import Processes
 from training.reranker import image_store
 from training.reranker.features import augment, compute_features
@@ -30,7 +35,10 @@ def images(tmp_path: Path) -> ImageTable:
     half.paste("yellow", (0, 0, 10, 20))
     half.save(tmp_path / "blue.png")
     names = [ImageName("query", str(tmp_path / "red.png")), *(ImageName("article", f"{c}.png") for c in COLORS[1:])]
-    return ImageTable(names, tmp_path, tmp_path / "kb.json", "evqa")
+    (tmp_path / "world").mkdir()
+    kb, _ = write_kb(tmp_path / "world")
+    index = build(kb, None, tmp_path / "index").folder
+    return ImageTable(names, ArticleImages(open_articles(index), FolderImages(tmp_path)))
 
 
 def compute(

@@ -54,6 +54,7 @@ def test_a_table_of_the_csv_module_is_read_as_it_was(
     [
         ("nr\tart\n7\tFuchs, rot\n", [{"nr": "7", "art": "Fuchs, rot"}]),
         ('"sep=;"\r\ntitle;text\nFox;a\n', [{"title": "Fox", "text": "a"}]),
+        ("sep=;\ntitle;text\nFox;a, b, c\n", [{"title": "Fox", "text": "a, b, c"}]),
         ('title,"Height\r\nin cm"\r\nFox,40\r\n', [{"title": "Fox", "Height in cm": "40"}]),
         ("title,Note,Note,,Note\nFox,red,,x,shy\n", [{"title": "Fox", "Note": "red", "Note (2)": "", "Column 4": "x",
                                                       "Note (3)": "shy"}]),
