@@ -13,7 +13,7 @@ from tests.paths import ROOT
 
 DOORS = {
     "serving/app.py": 8_250,
-    "training/reranker/train.py": 11_727,
+    "training/reranker/train.py": 11_726,
     "evaluation/run.py": 4_950,
     "indexes/builder/build.py": 10_750,
     "omgm/api.py": 12_650,
