@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 
 from indexes.image_source import ImageSource
 from indexes.knowledge.sources import open_images
 from retriever.files import read_object, write_whole
-
-logger = logging.getLogger(__name__)
 
 NOTE = "sources.json"
 """The file in an index's folder that names them; not part of the index, so equal builds elsewhere are equal."""
@@ -23,7 +20,7 @@ def note_originals(index: Path, kb: Path, images: Path | None, kb_format: str | 
 
 
 def original_images(index: Path, images: Path | None = None) -> ImageSource | None:
-    """Returns the images that an index was built from; `None` if they are not there any more, which is logged.
+    """Returns the images that an index was built from; `None` if they are not there any more, or unknown.
 
     Args:
         index: The index's folder.
@@ -39,10 +36,4 @@ def original_images(index: Path, images: Path | None = None) -> ImageSource | No
     kb, folder = Path(note.get("kb") or ""), None if note.get("images") is None else Path(note["images"])
     if note and kb.exists() and (folder is None or folder.exists()):
         return open_images(folder, kb, note.get("format"))
-    missing = f"{folder or kb} is not there any more" if note else "it does not say where its images are"
-    logger.warning(
-        "%s: %s; training on its thumbnails, JPEGs of at most 320 pixels per side: name the originals with --images",
-        index,
-        missing,
-    )
     return None

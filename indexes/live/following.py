@@ -203,7 +203,7 @@ class FollowingIndex(VersionedIndex):
         start, self._next_row = self._next_row, self._next_row + len(base)
         self._bases = [(s, one) for s, one in self._bases if one() is not None] + [(start, weakref.ref(base))]
         self.folder, self.manifest = base.folder, base.manifest
-        self.name, self.digest = base.name, base.digest
+        self.digest = base.digest
         if base.residency.free is not None:  # a GPU: what the old files take may be what the new tokens lack
             weakref.finalize(self._current.base, _settle_later, weakref.ref(self)).atexit = False
         return Version(base, start)

@@ -31,12 +31,11 @@ class ArticleStore:
 
     Args:
         folder: The files of a complete index.
-        name: The name of the knowledge base that the index was built from.
         digest: The SHA-256 of the articles.
     """
 
-    def __init__(self, folder: Path, name: str, digest: str) -> None:
-        self.folder, self.name, self.digest = folder, name, digest
+    def __init__(self, folder: Path, digest: str) -> None:
+        self.folder, self.digest = folder, digest
         self._articles = Articles(folder / "entities.jsonl")
         self._summaries = Lines(folder / "summaries.jsonl")
         self._ids: IntArray = load_array(folder / "entity_ids.npy")
@@ -99,9 +98,9 @@ class ArticleImages:
     def __init__(self, articles: ArticleStore, originals: ImageSource | None = None) -> None:
         self.articles, self.originals = articles, originals
 
-    def __reduce__(self) -> tuple[Callable[..., ArticleImages], tuple[Path, str, str, ImageSource | None]]:
+    def __reduce__(self) -> tuple[Callable[..., ArticleImages], tuple[Path, str, ImageSource | None]]:
         """Lets another process open the same files."""
-        return _reopened, (self.articles.folder, self.articles.name, self.articles.digest, self.originals)
+        return _reopened, (self.articles.folder, self.articles.digest, self.originals)
 
     def main(self, row: int) -> str | None:
         """Returns the name of the main image of the entity at `row`, or `None` if it has none."""
@@ -134,8 +133,8 @@ class ArticleImages:
         return self.originals.load(name)
 
 
-def _reopened(folder: Path, name: str, digest: str, originals: ImageSource | None) -> ArticleImages:
-    return ArticleImages(ArticleStore(folder, name, digest), originals)
+def _reopened(folder: Path, digest: str, originals: ImageSource | None) -> ArticleImages:
+    return ArticleImages(ArticleStore(folder, digest), originals)
 
 
 def load_array(path: Path) -> NDArray[Any]:

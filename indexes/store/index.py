@@ -83,7 +83,7 @@ class Index(ArticleStore):
         image_weight: float = IMAGE_WEIGHT,
         gpu_search: GpuSearch = "torch",
     ) -> None:
-        super().__init__(folder, manifest.name, manifest.files["entities.jsonl"].sha256)
+        super().__init__(folder, manifest.files["entities.jsonl"].sha256)
         self.manifest = manifest
         self.device, self.gpu_search = device, gpu_search
         self.image_weight = image_weight
@@ -200,6 +200,11 @@ class Index(ArticleStore):
     def _published(self) -> Index:
         """Returns the index whose files are published."""
         return self
+
+    @property
+    def name(self) -> str:
+        """The name of the knowledge base that the index was built from."""
+        return self.manifest.name
 
     @property
     def codec(self) -> TokenCodec | None:
@@ -319,7 +324,7 @@ def open_articles(folder: Path) -> ArticleStore:
     files = settled_files(folder)
     manifest = read_manifest(files)
     check_files(files, manifest, column_files(manifest), verify=False)
-    return ArticleStore(files, manifest.name, manifest.files["entities.jsonl"].sha256)
+    return ArticleStore(files, manifest.files["entities.jsonl"].sha256)
 
 
 def _check_fit(folder: Path, what: str, built_with: object, given: object, advice: str = f"{REBUILD},") -> None:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from omgm.commands.common import (
+    add_max_bad,
     add_overwrite,
     add_profile,
     add_questions,
@@ -26,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     add_training_index(parser)
+    add_max_bad(parser, listed="")
     add_questions(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the file to write")
     add_overwrite(parser)

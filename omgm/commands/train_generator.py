@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from omgm.commands.common import (
+    add_max_bad,
     add_overwrite,
     add_profile,
     add_questions,
@@ -60,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the command's arguments."""
     add_profile(parser)
     add_training_index(parser)
+    add_max_bad(parser, listed="")
     add_questions(parser)
     parser.add_argument(
         "--base", required=True, metavar="MODEL", help="the chat model: a folder, org/name or org/name@revision"

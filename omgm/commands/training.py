@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -14,6 +15,8 @@ from omgm.commands.numbers import positive
 if TYPE_CHECKING:
     from omgm.settings import Profile
     from training.record import Provenance
+
+logger = logging.getLogger(__name__)
 
 
 def add_training(parser: argparse.ArgumentParser, length: str) -> None:
@@ -75,7 +78,13 @@ def articles_of(args: argparse.Namespace, profile: Profile) -> dict[str, Any]:
     from omgm.originals import original_images
 
     index, images = training_index(args, profile), None if args.kb is not None else images_of(args)
-    return {"index": open_articles(index), "originals": original_images(index, images)}
+    if (originals := original_images(index, images)) is None:
+        logger.warning(
+            "%s: the images that it was built from are not where they were; training on its thumbnails, of at most 320 "
+            "pixels per side: name the images with --images",
+            index,
+        )
+    return {"index": open_articles(index), "originals": originals}
 
 
 def write_trained(args: argparse.Namespace, key: str, model: Path, **defaults: object) -> Path:

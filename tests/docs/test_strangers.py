@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from indexes.knowledge.reading import read_knowledge_base
+from indexes.store.index import Index
+from omgm import OMGM
 from omgm.__main__ import main
 from tests.fakes.inputs import planner
 from tests.fakes.packages import Install, installing
@@ -80,6 +82,56 @@ class Twice:
 
 TWICE = PolicyKind(lambda conditions: Twice(PROMPT))
 '''
+STEP = '''
+"""Prefers the section whose text is the shortest, whatever the question."""
+
+import numpy as np
+
+from omgm.kinds import SectionKind
+
+
+class Shortest:
+    def score(self, questions, passages):
+        return [np.array([1 / (1 + len(text)) for text in texts], np.float32) for texts in passages]
+
+
+SHORTEST = SectionKind(lambda profile: Shortest())
+'''
+GENERATOR = '''
+"""Answers with the title of the best entity, in capital letters."""
+
+from retriever.types import Generation
+
+
+class Shout:
+    name = "shout"
+
+    async def generate(self, requests):
+        return [Generation(request.evidence.entity_title.upper()) for request in requests]
+
+
+def shout(profile, apart):
+    return Shout()
+'''
+COLUMN = '''
+"""How many words each title has."""
+
+import numpy as np
+
+from indexes.store.columns import Column, Encoded
+
+
+class Counter:
+    dimension, fingerprint = 1, "counter-1"
+
+
+def encode(model, items):
+    counts = [np.array([[len(item.entity.title.split())]], np.int32) for item in items]
+    return [Encoded(count, np.zeros(1, np.int64)) for count in counts]
+
+
+WORDS = Column("words", "entities", np.int32, encode, ("words.npy", "words_of.npy"), lambda profile: Counter())
+'''
 
 
 @pytest.fixture
@@ -147,3 +199,42 @@ def test_a_policy(examples: Path, install: Install, tmp_path: Path, capsys: pyte
     assert (metrics["mode"], metrics["answer"]["accuracy"]) == ("twice", 1.0)
     assert metrics["trajectories"]["calls"] == {"text_search": 2}
     assert (answer["answer"], len(answer["rounds"])) == ("Tokyo", 3)
+
+
+def test_a_model_for_step_3(examples: Path, install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install("shortest", STEP, "omgm.steps", "shortest = shortest:SHORTEST")
+    settings = {"sections.kind": "shortest", "sections.beta": 0}
+    with OMGM.open(examples / "index", settings=settings) as omgm:
+        [result] = omgm.retrieve([(examples / "photo.jpg", "What is its capital?")])
+    lengths = [len(f"{section.title} {section.text}") for section in result.sections]
+    assert len(lengths) > 1 and lengths == sorted(lengths)
+    question = ("ask", "--index", examples / "index", examples / "photo.jpg", "What is its capital?")
+    assert printed(capsys, *question, *(f"--set={name}={value}" for name, value in settings.items()))["answer"]
+    assert main([*map(str, question), "--set=sections.kind=longest"]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "sections.kind" in error
+    assert "'longest' is unknown; known are bm25, hybrid, cross_encoder, flag, shortest" in error
+
+
+def test_a_generator(examples: Path, install: Install, capsys: pytest.CaptureFixture[str]) -> None:
+    install("shouts", GENERATOR, "omgm.generators", "shout = shouts:shout")
+    question = ("ask", "--index", examples / "index", examples / "photo.jpg", "What is its capital?")
+    answer = printed(capsys, *question, "--set=generator.kind=shout")
+    assert answer["answer"] == answer["evidence"]["entity_title"].upper() and answer["answer"].isupper()
+
+
+def test_a_column(install: Install, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    install("title_words", COLUMN, "omgm.columns", "words = title_words:WORDS")
+    (tmp_path / "kb").mkdir()
+    for name in ("Red fox", "Owl", "Great crested grebe"):
+        (tmp_path / f"kb/{name}.md").write_text(f"# {name}\n\nAn animal.\n")
+    printed(capsys, "build-index", "--kb", tmp_path / "kb", "--out", tmp_path / "index")
+    info = printed(capsys, "index", "info", "--index", tmp_path / "index")
+    assert info["counts"]["columns"]["words"] == 3
+    index = Index.open(tmp_path / "index", verify=True)
+    counts = {index.entity(row).title: index.column("words", row) for row in range(3)}
+    assert {title: encoded.values.tolist() for title, encoded in counts.items() if encoded} == {
+        "Red fox": [[2]],
+        "Owl": [[1]],
+        "Great crested grebe": [[3]],
+    }

@@ -11,6 +11,7 @@ import pytest
 
 from evaluation.datasets.dataset import datasets
 from indexes.knowledge.readers.registry import readers
+from indexes.store.columns import columns
 
 Install = Callable[[str, str, str, str], Path]
 """Installs the package of a name with the code of its only module, and a group and an entry of its entry points."""
@@ -43,3 +44,4 @@ def installing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instal
 def _forget() -> None:
     readers.cache_clear()
     datasets.cache_clear()
+    columns.cache_clear()

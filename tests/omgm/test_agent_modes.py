@@ -190,4 +190,4 @@ def test_modes_without_the_required_prompts_are_not_offered(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert names(None, **{"agents.prompts": "paper"}) == ["auto"]  # it has no paper
     assert "omgm download --prompts mmsearch" in caplog.text
-    assert names(None) == ["auto", "mmsearch", "mmsearch-plus", "omnisearch", "vsa"]
+    assert names(None) == ["auto", "mmsearch-plus", "omnisearch", "mmsearch", "vsa"]

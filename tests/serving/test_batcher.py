@@ -136,13 +136,17 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_batched_is_single() -> None:
     widths = Widths()
     queries = [query(f"q{i}", width=i + 1) for i in range(6)]
-    async with running(widths, max_batch=4) as batcher:
-        together = await asyncio.gather(*map(batcher.submit, queries))
+    async with held(widths, query("first"), max_batch=4) as (batcher, first):
+        tasks = [asyncio.create_task(batcher.submit(q)) for q in queries]
+        await until(lambda: batcher.waiting == 6)
+        widths.gate.set()
+        await first
+        together = await asyncio.gather(*tasks)
         alone = [await batcher.submit(q) for q in queries]
     assert together == alone
     assert [result.candidates[0].row for result in together] == [1, 2, 3, 4, 5, 6]
-    assert widths.batches[:2] == [["q0", "q1", "q2", "q3"], ["q4", "q5"]]
-    assert [len(batch) for batch in widths.batches[2:]] == [1] * 6
+    assert widths.batches[1:3] == [["q0", "q1", "q2", "q3"], ["q4", "q5"]]
+    assert [len(batch) for batch in widths.batches[3:]] == [1] * 6
 
 
 async def test_what_gathers_behind_a_batch_goes_together() -> None:

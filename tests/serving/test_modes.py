@@ -144,7 +144,7 @@ def test_steps_come_as_events(client: httpx.Client) -> None:
 
 def test_every_mode_answers(client: httpx.Client) -> None:
     modes = client.get("/info").json()["modes"]
-    assert modes == ["retrieve", "auto", "mmsearch", "mmsearch-plus", "omnisearch", "vsa"]
+    assert modes == ["retrieve", "auto", "mmsearch-plus", "omnisearch", "mmsearch", "vsa"]
     for mode in modes:
         found = ask(client, mode=mode)
         assert found.status_code == 200 and found.json()["mode"] == mode
@@ -209,7 +209,7 @@ def test_boxes_that_are_wrong(client: httpx.Client, boxes: Any, code: str, messa
 
 def test_what_does_not_go_together(client: httpx.Client) -> None:
     assert fault(ask(client, mode="magic")) == (422, "out_of_range", "mode")
-    assert "retrieve, auto, mmsearch, mmsearch-plus" in ask(client, mode="magic").json()["error"]["message"]
+    assert "retrieve, auto, mmsearch-plus" in ask(client, mode="magic").json()["error"]["message"]
     assert fault(ask(client, mode="auto", k=5)) == (422, "unsupported_parameter", "k")
     assert fault(ask(client, budget={"rounds": 1})) == (422, "unsupported_parameter", "budget")
     assert fault(ask(client, boxes=[[0, 0, 9, 9]])) == (422, "unsupported_parameter", "boxes")

@@ -44,9 +44,9 @@ _REFERENCES = frozenset({"id", "ids", "ref", "refs", "key", "keys", "parent", "h
 """Last words of the names of fields whose numbers are keys, not counts."""
 _NOTHING = ("", "0", "-1")
 _KEY, _MOST_KEYS = re.compile(r"[^\s,;|]{1,64}"), 100
-_SENTENCE = 60  # fewest characters of a text that a record has of its own
-_MOST, _SHARED = 0.8, 3
-"""Share of records of one kind that must be alike; most owners of a part, on average: more share a category."""
+_SENTENCE, _MOST, _SHARED = 60, 0.8, 3
+"""Fewest characters of a text that a record has of its own; share of records of one kind that must be alike; most
+owners of a part, on average: more share a category."""
 
 
 def related(entries: Iterable[Entry], names: Names) -> Iterator[Entry]:
