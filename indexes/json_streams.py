@@ -100,18 +100,6 @@ def read_values(path: Path) -> Iterator[tuple[int, Any]]:
                 window.take()
 
 
-def read_value(path: Path) -> Any:
-    """Returns the only JSON value in a file.
-
-    Raises:
-        ValueError: As for `read_members`, of a value.
-    """
-    with _window(path) as window:
-        value = window.value()
-        window.end("value")
-        return value
-
-
 def has_lines(path: Path) -> bool:
     """Returns whether a file has one JSON value per line, judged by its name, or because its first line is a value."""
     return any(suffix.lower() in (".jsonl", ".ndjson") for suffix in path.suffixes[-2:]) or all(first_line(path))

@@ -19,6 +19,7 @@ IntArray = NDArray[np.int64]
 
 Crop = tuple[float, float, float, float]
 """A part of an image: left, top, right and bottom edge as shares of its width and height."""
+_RECOGNIZED = "Probability that the image shows `entity`; null if the profile is not calibrated."
 _CROP = """\
 The part of the image in which `entity` was recognized: left, top, right and bottom edge as shares of its width
 and height; null for the whole image."""
@@ -156,10 +157,7 @@ class Candidate:
 class RetrievalFields:
     """What retrieval says of an image. A field added here is in the results of Python, HTTP, MCP and evaluations."""
 
-    recognized: Annotated[
-        float | None,
-        Field(description="Probability that the image shows `entity`; null if the profile is not calibrated."),
-    ] = None
+    recognized: Annotated[float | None, Field(description=_RECOGNIZED)] = None
     crop: Annotated[Crop | None, Field(description=_CROP)] = None
 
 
@@ -217,6 +215,8 @@ class GenerationRequest:
 
 Ending = Literal["complete", "cut", "refused", "filtered"]
 """How a model's reply ended: as it meant to, at its maximum length, in a refusal, or at the server's content filter."""
+_ANSWER = "Null if the evidence does not answer the question, or the generator failed."
+_DECLINED = "Whether the question was declined because the image was not recognized."
 _ENDING = """\
 How a chat model's reply ended: `complete`, `cut` at its maximum length, `refused` by the model, or `filtered` by
 its server. An agent's are in its trail."""
@@ -228,14 +228,10 @@ NOT_RECOGNIZED = "the image was not recognized; if the index has what it shows, 
 class AnswerFields:
     """An answer. A field added here is an answer's in Python, HTTP, MCP and the records of evaluations."""
 
-    answer: Annotated[
-        str | None, Field(description="Null if the evidence does not answer the question, or the generator failed.")
-    ]
+    answer: Annotated[str | None, Field(description=_ANSWER)]
     confidence: Annotated[float | None, Field(description="From 0 to 1, null if the generator reports none.")]
     _: KW_ONLY
-    declined: Annotated[
-        bool, Field(description="Whether the question was declined because the image was not recognized.")
-    ] = False
+    declined: Annotated[bool, Field(description=_DECLINED)] = False
     ending: Annotated[Ending, Field(description=_ENDING)] = "complete"
 
 
