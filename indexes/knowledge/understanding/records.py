@@ -42,8 +42,7 @@ _PARENTS = frozenset({"parentid", "parentobjectid", "parentidentifier", "parent"
 """Names of fields with the id of another record, as by `local_name`."""
 _REFERENCES = frozenset({"id", "ids", "ref", "refs", "key", "keys", "parent", "handle", "code", "thumbnail"})
 """Last words of the names of fields whose numbers are keys, not counts."""
-_NOTHING = ("", "0", "-1")
-_KEY, _MOST_KEYS = re.compile(r"[^\s,;|]{1,64}"), 100
+_NOTHING, _MOST_KEYS, _KEY = ("", "0", "-1"), 100, re.compile(r"[^\s,;|]{1,64}")
 _SENTENCE, _MOST, _SHARED = 60, 0.8, 3
 """Fewest characters of a text that a record has of its own; share of records of one kind that must be alike; most
 owners of a part, on average: more share a category."""
