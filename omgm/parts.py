@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Literal, TypeVar
 
 import torch
 from safetensors import SafetensorError
@@ -92,11 +92,6 @@ def build_summarizer(profile: Profile) -> Summarizer:
     return summarizer
 
 
-@runtime_checkable
-class _Closable(Protocol):
-    def close(self) -> None: ...
-
-
 @contextmanager
 def opened_summarizer(profile: Profile) -> Iterator[Summarizer]:
     """Yields the result of `build_summarizer` and closes its connections and cache at the end of the block."""
@@ -104,8 +99,8 @@ def opened_summarizer(profile: Profile) -> Iterator[Summarizer]:
     try:
         yield summarizer
     finally:
-        if isinstance(summarizer, _Closable):
-            summarizer.close()
+        if (close := getattr(summarizer, "close", None)) is not None:
+            close()
 
 
 def build_generator(profile: Profile, apart: bool = False) -> Generator:

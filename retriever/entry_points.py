@@ -9,10 +9,14 @@ A package names them in its `pyproject.toml`, and an installed one is found with
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+every = cache(entry_points)  # it takes tens of milliseconds, and nothing is installed into a running process
 
 
 def declared(group: str, kind: type[T], ours: Iterable[str] = ()) -> tuple[T, ...]:
@@ -27,7 +31,7 @@ def declared(group: str, kind: type[T], ours: Iterable[str] = ()) -> tuple[T, ..
         ValueError: An entry point cannot be imported, or names something else; the message says whose it is, and what
             to do.
     """
-    points = (*entry_points(group=group), *(EntryPoint(name, name, group) for name in ours))
+    points = (*every().select(group=group), *(EntryPoint(name, name, group) for name in ours))
     return tuple(_loaded(point, kind) for point in points)
 
 
@@ -50,7 +54,7 @@ def _loaded(point: EntryPoint, kind: type[T]) -> T:
 
 def names(group: str, ours: Iterable[str] = ()) -> tuple[str, ...]:
     """Returns the names in a group, this project's first; imports none of the values."""
-    return tuple(dict.fromkeys((*ours, *sorted(point.name for point in entry_points(group=group)))))
+    return tuple(dict.fromkeys((*ours, *sorted(point.name for point in every().select(group=group)))))
 
 
 def targets(group: str) -> dict[str, str]:
@@ -59,7 +63,7 @@ def targets(group: str) -> dict[str, str]:
     Raises:
         ValueError: There are none, although this project has some.
     """
-    points = {point.name: point.value for point in entry_points(group=group)}
+    points = {point.name: point.value for point in every().select(group=group)}
     if not points:
         raise ValueError(f"no installed package has entry points {group}, not even omgm; install omgm again")
     return points
@@ -77,7 +81,7 @@ def named(group: str, name: str, ours: Mapping[str, str], kind: type[T]) -> T:
     Raises:
         ValueError: No value has the name; or it cannot be imported, see `declared`.
     """
-    points = [*entry_points(group=group, name=name)]
+    points = [*every().select(group=group, name=name)]
     if not points and name not in ours:
         raise ValueError(f"{name!r} is unknown; known are {', '.join(names(group, ours))}")
     return _loaded(points[0] if points else EntryPoint(name, ours[name], group), kind)

@@ -12,6 +12,7 @@ import pytest
 from evaluation.datasets.dataset import datasets
 from indexes.knowledge.readers.registry import readers
 from indexes.store.columns import columns
+from retriever.entry_points import every
 
 Install = Callable[[str, str, str, str], Path]
 """Installs the package of a name with the code of its only module, and a group and an entry of its entry points."""
@@ -36,12 +37,14 @@ def installing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Instal
     try:
         yield install
     finally:
+        sys.path.remove(str(folder))
         for name in installed:
             sys.modules.pop(name, None)
         _forget()
 
 
 def _forget() -> None:
+    every.cache_clear()
     readers.cache_clear()
     datasets.cache_clear()
     columns.cache_clear()
