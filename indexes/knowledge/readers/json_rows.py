@@ -60,7 +60,7 @@ def _entries(file: Path, folder: Folder) -> Iterator[Entry]:
         is_value, following = json_streams.first_line(file)
         in_parts = not is_value and following[:1] in (b'"', b"}")  # values of several lines each
         parts = ((f"{file}: value {number}", row) for number, row in json_streams.read_values(file))
-        yield from _documents(parts if in_parts else _in_lines(file))
+        yield from _documents(common.of_lists(parts if in_parts else _in_lines(file)))
     elif json_streams.starts_with(file, "["):
         yield from _of_list(json_streams.read_items(file), file, folder)
     else:
@@ -94,11 +94,11 @@ def _value_of(file: Path, folder: Folder) -> Any:
 def _of_list(items: Iterable[tuple[int, Any]], file: Path, folder: Folder) -> Iterator[Entry]:
     items = iter(items)
     first = list(islice(items, 1))
-    if first and not isinstance(first[0][1], Mapping):
+    if first and not isinstance(first[0][1], Mapping | list):
         values = [item for _, item in chain(first, items)]
         yield common.no_rows(values, file, folder, "a list of values, not of objects")
     else:
-        yield from _documents((f"{file}: item {number}", item) for number, item in chain(first, items))
+        yield from _documents(common.of_lists((f"{file}: item {number}", item) for number, item in chain(first, items)))
 
 
 def _in_lines(file: Path) -> Iterator[tuple[str, Any]]:
@@ -148,7 +148,8 @@ def _of_object(value: Any, file: Path, folder: Folder) -> Iterator[Entry]:
     has_siblings = _has_siblings(value, file, folder)
     is_row = has_siblings and (_may_be_titled(value) or plain >= _FEWEST)
     if not is_row and (rows := common.rows_in(value)) is not None:
-        yield from ((f"{file}: row {number}", Document(values=row)) for number, row in enumerate(rows, start=1))
+        numbered = ((f"{file}: row {number}", row) for number, row in enumerate(rows, start=1))
+        yield from _documents(common.of_lists(numbered))
     elif not is_row and not _are_entries(value) and (lists := list(_lists(value))):
         longest = max(lists, key=lambda rows: (_are_titled(rows[2]), len(rows[2])))
         yield from ((f"{file}: item {number}", row) for number, row in enumerate(longest[2], start=1))

@@ -8,14 +8,14 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, tee
 from pathlib import Path
 from typing import Any, cast
 
 from indexes.decoding import encoding_in, encoding_of, not_utf8, opened, plain_name
 from indexes.knowledge.document import Document
 from indexes.knowledge.readers import Entry, Folder, Reader
-from indexes.knowledge.readers.rows import count_rows, is_titled, is_usual, outside
+from indexes.knowledge.readers.rows import is_usual, labeled, outside
 from retriever.wording import counted
 
 logger = logging.getLogger(__name__)
@@ -161,18 +161,10 @@ def _nested(rows: Iterator[tuple[str, Any]], columns: list[str]) -> Iterator[tup
 
 
 def _labeled(rows: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yields rows whose first column has no name: labels of rows, which are ids, or names if there is no title.
-
-    Labels that count rows are left out.
-    """
-    first = list(islice(rows, 2))
-    objects = [row for _, row in first if isinstance(row, dict)]
-    name = "" if count_rows([row[""] for row in objects]) else "id" if any(map(is_titled, objects)) else "name"
-    for where, row in chain(first, rows):
-        if isinstance(row, dict):
-            label = row.pop("")
-            row = {name: label, **row} if name and label else row
-        yield where, row
+    """Yields rows whose first column has no name: the labels of the rows of a data frame."""
+    places, rows = tee(rows)
+    pairs = ((row.pop("", None), row) if isinstance(row, dict) else (None, row) for _, row in rows)
+    yield from ((where, row) for (where, _), row in zip(places, labeled(pairs), strict=True))
 
 
 TABLE = Reader("csv", (*SUFFIXES, *_OTHER_SUFFIXES), _recognizes, _read, of_rows=True)

@@ -30,6 +30,7 @@ _ENTRIES = {"rss": "item", "RDF": "item", "feed": "entry", "OAI-PMH": "record", 
 _ROOT = re.compile(r"<(?![?!])(?:[\w.-]+:)?([\w.-]+)")
 _NO_ELEMENT = re.compile(r"<!--.*?(?:-->|\Z)|<!DOCTYPE[^\[>]*(?:\[.*?\]\s*)?>|\0|<\?.*?\?>", re.DOTALL)
 _OTHERS = "elements outside of the list"
+_MOST_WORDS = 1 << 16  # held in memory
 _BEGINNING = 4096  # bytes that show the root
 
 
@@ -69,6 +70,9 @@ def _read(file: Path, folder: Folder) -> Iterator[Entry]:
             yield f"{file}: <{_local(tag)}> {number}", Document(values=_fields(element))
         else:
             words += " ".join(element.itertext()).split()
+            if len(words) > _MOST_WORDS:
+                yield str(file), outside(" ".join(words), _OTHERS)
+                words = []
     if words:
         yield str(file), outside(" ".join(words), _OTHERS)
 
@@ -98,7 +102,7 @@ def _repeated(file: Path, root: str) -> tuple[int, str] | None:
 
 
 def _record(file: Path, folder: Folder, is_record: bool) -> Iterator[Entry]:
-    """Yields the first element with several children as a record; it may lack a title."""
+    """Yields the first element with several children, or each of these if they are alike; it may lack a title."""
     *_, (_, root, _) = _events(file, whole=0)
     record = root
     while len(record) == 1 and len(record[0]) and _is_plain(record):
@@ -107,6 +111,9 @@ def _record(file: Path, folder: Folder, is_record: bool) -> Iterator[Entry]:
     is_row = is_record or any(is_titled(one) for one in (values, *values.values()) if isinstance(one, Mapping))
     if not is_row or (not is_record and _local(root.tag) in _ENTRIES):
         yield no_rows(values, file, folder, "contains no list: no element with fields occurs more than once")
+    elif len({child.tag for child in record}) == 1 < len(record) and all(map(len, record)) and _is_plain(record):
+        for number, child in enumerate(record, start=1):
+            yield f"{file}: <{_local(child.tag)}> {number}", Document(values=_fields(child))
     else:
         yield str(file), Document(values=values, id=id_of(file, folder))
 

@@ -43,6 +43,11 @@ _IMAGE = (  # with its size behind the path, `![](fox.png =300x200)`, or with sp
     r"|[^<>()\n\"']*? (?:[^<>()\n\"']|\([^()\n]*\))*?(?:" + "|".join(map(re.escape, IMAGE_SUFFIXES)) + r"))"
     r"(?:\s+(?:\"[^\"\n]*\"|'[^'\n]*'|=[\dx%]*))?[ \t]*\)"
 )
+_TABLE = (
+    r"^(?P<head>(?P<lead>[ \t>]*)(?=[^\n]*\|)[^\n]*)\n"
+    r"(?P<rule>[ \t>]*\|?[ \t]*:?-+:?[ \t]*(?:[|+][ \t]*:?-+:?[ \t]*)*\|?[ \t]*)\n"
+    r"(?P<rows>(?:(?=[^\n]*\|)[^\n]+(?:\n|\Z))+)"
+)
 _ATTRIBUTE = r"[\w-]+=(?:\"[^\"{}\n]*\"|'[^'{}\n]*'|[^\s\"{}]+)"
 _REMOVED = re.compile(
     r"(?:^|(?<=\s))\^[\w-]+$"  # the id of a block at the end of a line, as in Obsidian
@@ -60,6 +65,7 @@ _MARKDOWN = re.compile(r"\]\(|\*\*\w|`")
 def plugin(md: MarkdownIt) -> None:
     """Replaces blocks by what they show: their titles and texts, an image, code; footnotes stand where they are."""
     rewrite(md, _IMAGE, ("](",), lambda match, env: f"{match['image']}<{match['path'].strip()}>)")
+    rewrite(md, _TABLE, ("|",), _whole_table)
     rewrite(md, _BLOCKS, (":::", "!!!", "???", '=== "', '===+ "', '===! "'), _titled)
     md.use(admon_plugin).use(deflist_plugin).use(attrs_plugin, spans=True).use(sub_plugin).use(superscript_plugin)
     md.use(footnote_plugin, move_to_end=False)
@@ -86,6 +92,24 @@ def plugin(md: MarkdownIt) -> None:
         md.add_render_rule(name, rule)
     for edge in ("footnote_reference_open", "footnote_reference_close"):
         md.add_render_rule(edge, lambda *_: "")
+
+
+def _whole_table(match: re.Match[str], env: EnvType) -> str:
+    """Returns a table as wide as its widest row, since cells beyond the header are lost, and an empty line below it.
+
+    Without the empty line, text that follows would be a row.
+    """
+    head, widest = match["head"].rstrip(), max(map(_width, [match["head"], *match["rows"].splitlines()]))
+    more = widest - _width(head)
+    if not more and "+" not in match["rule"]:
+        return f"{match[0]}\n"
+    head += ("" if head.endswith("|") else " |") + "  |" * more
+    return f"{head}\n{match['lead']}|{' --- |' * widest}\n{match['rows']}\n"
+
+
+def _width(row: str) -> int:
+    row = row.strip(" \t>").removeprefix("|")
+    return len(re.split(r"(?<!\\)\|", row if row.endswith("\\|") else row.removesuffix("|")))
 
 
 def _fence(md: MarkdownIt, info: str, content: str, env: EnvType) -> str:

@@ -102,7 +102,7 @@ def test_each_layout_of_a_data_frame(tmp_path: Path, orient: str, count: int) ->
 
 
 def test_lists_without_names_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"kb\.json: a list of values, not of objects"):
+    with pytest.raises(ValueError, match=r"item 1: a list of values without the names of their fields; write objects instead"):
         entries(JSON_ROWS, written(tmp_path / "kb.json", [["Fox", "img/fox.png"], ["Hen", None]]))
 
 
