@@ -45,7 +45,7 @@ class Dataset:
         task: Its name in the names of protocols, if another.
         stand_ins: Metrics that stand in for the published one, with the deviation from the protocol that each means. A
             report shows the sentence beside the metric.
-        lacking: Returns what deviates from the published metric since something is not installed, if anything is.
+        lacking: Names the deviation from the published metric if a package that it needs is not installed.
         learned: Returns the references that BEM, E-VQA's learned judge, compares an answer with.
         judges_empty: Whether an empty answer may be right, as in MMSearch's published code.
         unseen: Whether its main figure is the harmonic mean over unseen questions and unseen entities (InfoSeek).

@@ -68,7 +68,7 @@ class ArticleSource(Protocol):
         """
 
     def account(self) -> Mapping[str, Any]:
-        """Returns what the last complete reading kept and left out, for `report.json`."""
+        """Counts the words, images and entries that the last complete reading kept and left out, for `report.json`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -81,5 +81,5 @@ class KnowledgeArticles:
         self._account = {"skipped": entries} | ledger.to_json()
 
     def account(self) -> dict[str, Any]:
-        """Returns what the last reading kept, skipped and left out, for the report of a build."""
+        """Counts the words, images and entries that the last complete reading kept and left out, for `report.json`."""
         return self._account

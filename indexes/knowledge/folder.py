@@ -244,7 +244,7 @@ def inner_path(path: Path) -> Path:
 
 
 def advice_on(suffix: str, name: str = "FILE") -> str:
-    """Returns what files with an extension are, and how to convert one, "" for an extension that says nothing."""
+    """Describes the files with an extension, with the command that converts one; "" if the extension is not known."""
     text = _BY_SUFFIX.get(suffix.lower(), "")
     return text.format(name=f"{name}{suffix}", stem=name) if text else ""
 

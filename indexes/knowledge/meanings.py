@@ -159,7 +159,7 @@ def _own(document: Document, place: str, context: Context) -> Meaning | ValueErr
 
 
 def _why_no_thing(document: Document) -> str:
-    """Returns what a document is if it is no thing at all, "" for others."""
+    """Returns why a document is no entity, such as "pages that list others"; "" if it may be one."""
     if reason := _NO_PAGES.get(document.settings.get("kind", "")):
         return reason
     kinds = {getattr(part, "kind", "") for part in document.parts}
@@ -202,7 +202,7 @@ def _read(
 
 
 def _sources(reader: Reader, files: Sequence[Path]) -> Callable[[_Read], tuple[str, str]]:
-    """Returns what tells the source of an entry, and the part of it whose entries have the same fields.
+    """Returns a function that maps an entry to its source, and to the part of it whose entries have the same fields.
 
     These are a folder and a table in it, and for rows in files of their own the files of a folder, or of its siblings.
     """

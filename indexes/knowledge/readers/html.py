@@ -23,6 +23,7 @@ from indexes.knowledge.understanding.tables import table_lines
 
 _BULLETS = "•·*- \u2013\u00a0"
 _LONGEST_LABEL = 80
+_TIDDLYWIKI = "#storeArea, .tiddlywiki-tiddler-store"
 _MAY_BE_MARKED = re.compile(r"<(?:s[ctvu]|no|te|if|ob|au|vi|fig)|hidden|mermaid|thumb|gallery", re.IGNORECASE)
 
 
@@ -71,6 +72,8 @@ def document_of_page(html: str, path: str) -> Document:
         parts: list[Part] = [Block(code, (), "code that pages hide")] if code else []
         return Document(parts, settings={"kind": "no page"} if code else {}, is_page=True)
     tree = tree_of(html, True)
+    if tree.css_first(_TIDDLYWIKI) is not None:
+        raise ValueError("a whole TiddlyWiki in one page; save its tiddlers as JSON, or as pages of their own")
     title, base = tree.css_first("title"), tree.css_first("base[href]")
     document = Document(settings=_settings(tree), is_page=True)
     document.title = "" if title is None else " ".join(title.text().split())

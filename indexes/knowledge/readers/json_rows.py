@@ -26,6 +26,7 @@ _LARGE = 1 << 24
 """Bytes of a file from which it is read as a stream; in a compressed file, each counts as ten."""
 _SAMPLE = 50
 _DEEPEST = 3
+_SHORT = 60  # characters of a text that may be a name
 _FEWEST = 5  # plain members of an object that is a row without a usual title
 _NAME_WORDS = 4  # most words in a name; longer text is a description
 _OTHERS = "objects in other lists"
@@ -248,9 +249,15 @@ def _of_members(members: Iterable[tuple[str, Any]], file: Path) -> Iterator[Entr
 
 
 def _keyed(key: str, value: Row) -> Document:
-    """Returns the member of an object as a row, with its key as its id, and as its title if it lacks one."""
-    title = PurePosixPath(key).stem if looks_like_image(key) else key
-    return Document(values=value, id=key, title="" if common.is_titled(value) else title)
+    """Returns the member of an object as a row, with its key as its id, and as its title if it lacks one.
+
+    The name of an image is no title of a row with other short texts.
+    """
+    title = "" if common.is_titled(value) else key
+    if title and looks_like_image(key):
+        short = (text for text in value.values() if isinstance(text, str) and 0 < len(text) <= _SHORT)
+        title = "" if any(not looks_like_image(text) for text in short) else PurePosixPath(key).stem
+    return Document(values=value, id=key, title=title)
 
 
 def _documents(rows: Iterable[tuple[str, Any]]) -> Iterator[Entry]:

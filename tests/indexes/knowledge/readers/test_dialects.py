@@ -318,3 +318,11 @@ def test_mdx(tmp_path: Path) -> None:
 def test_what_a_component_shows(tmp_path: Path, tag: str, shown: str, code: str) -> None:
     (page,) = documents(tmp_path, **{"page.mdx": f"{tag}\n"}).values()
     assert (text_of(page), labeled(page).get("code of components", "")) == (shown, code)
+
+
+def test_all_cells_of_a_table_are_read_and_text_below_it_is_no_row(tmp_path: Path) -> None:
+    text = (
+        "| name | size |\n| --- | --- |\n| male | 70 cm | heavier in winter |\n| female | 65 cm |\nVixens raise cubs.\n"
+    )
+    document = documents(tmp_path, fox=text)["fox"]
+    assert text_of(document) == "name, size, \nmale, 70 cm, heavier in winter\nfemale, 65 cm, \nVixens raise cubs."

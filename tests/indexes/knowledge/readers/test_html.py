@@ -291,6 +291,8 @@ def test_what_is_no_page() -> None:
     assert script.settings == {"kind": "no page"} and list(kinds(script)) == ["code that pages hide"]
     assert document_of_page("", "a.html").parts == [] == page("<p> </p>").parts
     assert document_of_page("<html><frameset><frame src=a.html></frameset></html>", "a.html").parts == []
+    with pytest.raises(ValueError, match="a whole TiddlyWiki"):
+        page("<div id=storeArea></div>")
     xhtml = '<?xml version="1.0"?><html><head><title/><script src="a.js"/></head><body><a id="x"/>Red.</body></html>'
     assert lines(document_of_page(xhtml, "a.xhtml").parts) == ["Red."]
 

@@ -102,7 +102,7 @@ def test_each_layout_of_a_data_frame(tmp_path: Path, orient: str, count: int) ->
 
 
 def test_lists_without_names_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"item 1: a list of values without the names of their fields; write objects instead"):
+    with pytest.raises(ValueError, match="item 1: a list of values without the names of their fields; write"):
         entries(JSON_ROWS, written(tmp_path / "kb.json", [["Fox", "img/fox.png"], ["Hen", None]]))
 
 
@@ -144,3 +144,9 @@ def test_every_layout_holds_the_same_rows(
     path = tmp_path_factory.mktemp("frame") / "kb.json"
     path.write_bytes(json.dumps(laid_out(names, table, orient, range(len(table))), ensure_ascii=plain).encode(encoding))
     assert rows(JSON_ROWS, path) == [dict(zip(names, row, strict=True)) for row in table]
+
+
+def test_an_image_file_s_name_is_no_title_beside_a_label(tmp_path: Path) -> None:
+    path = written(tmp_path / "kb.json", {"a/1.jpg": {"label": "Fox"}, "a/hen.jpg": {"width": 3}})
+    documents = [document for _, document in entries(JSON_ROWS, path) if isinstance(document, Document)]
+    assert [(document.id, document.title) for document in documents] == [("a/1.jpg", ""), ("a/hen.jpg", "hen")]
