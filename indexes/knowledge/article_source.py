@@ -21,7 +21,7 @@ from retriever.types import Entity
 
 
 class KnowledgeArticles:
-    """Fulfils `indexes.builder.plan.ArticleSource`.
+    """Fulfills `indexes.builder.plan.ArticleSource`.
 
     Args:
         knowledge: The knowledge base.
