@@ -65,6 +65,11 @@ class ChatGenerator:
         """The model's name."""
         return self._client.model
 
+    @property
+    def concurrency(self) -> int:
+        """How many requests its client sends at the same time."""
+        return self._client.concurrency
+
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Returns one answer per request.
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from retriever.asking import Generator
+from retriever.asking import Generator, concurrency_of
 from retriever.recognition import is_declined
 from retriever.types import Generation, GenerationRequest
 
@@ -41,6 +41,11 @@ class GuardedGenerator:
     def name(self) -> str:
         """The name of the generator that answers."""
         return self.generator.name
+
+    @property
+    def concurrency(self) -> int:
+        """How many requests the generator that answers works on at the same time."""
+        return concurrency_of(self.generator)
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Returns one answer per request; declined requests do not reach the other generator."""

@@ -220,7 +220,8 @@ def retrieve_batches(connection: Connection, profile: Profile, folder: Path) -> 
         connection.send_bytes(str(error).encode())
         return
     freeze_objects()
-    connection.send_bytes(b"")
+    with suppress(OSError):  # the server has ended
+        connection.send_bytes(b"")
     following = _received(connection)
     for first in following:
         before = cache.counts.copy()

@@ -118,6 +118,20 @@ class Generator(Protocol):
         """Yields the answer piece by piece, then the `Generation` that `generate` would have returned."""
 
 
+@runtime_checkable
+class LimitedGenerator(Protocol):
+    """An optional extension of a generator that says how much it does at once."""
+
+    @property
+    def concurrency(self) -> int:
+        """How many requests it works on at the same time; further ones wait."""
+
+
+def concurrency_of(generator: Generator) -> int:
+    """Returns how many requests a generator works on at the same time; one that does not say, one after the other."""
+    return generator.concurrency if isinstance(generator, LimitedGenerator) else 1
+
+
 class Searcher(Protocol):
     """What agents search with: an index, the retrieval steps over it, and a generator."""
 

@@ -1,10 +1,9 @@
-"""Admission control: accepts or refuses requests by their expected wait, estimated from recent batches."""
+"""Admission control: accepts or refuses requests by their expected wait, estimated from what requests cost lately."""
 
 from __future__ import annotations
 
 import asyncio
 import math
-import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,7 +14,8 @@ from serving.settings import ServingSettings
 
 UPLOAD_GRACE_S = 1.0
 """Seconds that an upload holds a place in the queue. A slower upload must be admitted again once it is complete."""
-_REMEMBERED = 15  # number of recent batches and answers behind the estimates
+_REMEMBERED = 32  # number of recent batches, images and answers behind the estimates
+_MANY = 8  # of so many batches, the slowest does not count: the machine may have slept
 _BURST = 2
 """How many times as long as `max_wait_s` a request of a burst may wait."""
 
@@ -34,11 +34,15 @@ class Ticket:
 
 
 class Admission:
-    """Counts the requests on their way to the models and refuses those that would wait too long.
+    """Counts requests until they are answered, and refuses those that would wait too long.
 
-    The expected wait is the number of requests ahead times the median seconds per query over the last batches, so it
-    adapts to the batch size. Two full batches are always admitted: one to run, and one to keep the models busy after
-    it; three if two run at the same time. Until the first batch has been measured, no more than that is admitted.
+    A request passes two stages, retrieval and generation. The expected wait in each is the number of requests ahead
+    times the mean seconds per request of late, in which few expensive requests weigh as much as they cost; the slower
+    stage counts. A generator lets requests wait only if it works on as many as it can, so only then its cost is
+    measured. A request may wait for `max_wait_s`, and for the generator at least as long as an answer takes.
+
+    Two full batches are always admitted to the retrieval: one to run, and one to keep the models busy after it; three
+    if two run at the same time. Until the first batch has been measured, no more than that is admitted.
 
     In a burst, requests may wait twice `max_wait_s`: otherwise, if many requests came at the same moment, most would be
     refused, and soon after the models would be idle. A burst begins when less than half a batch is inside and nothing
@@ -50,10 +54,15 @@ class Admission:
         settings: Uses `max_batch`, `max_queue`, `max_wait_s` and `timeout_s`.
         clock: Returns the time in seconds.
         in_flight: How many batches can run at the same time.
+        answers: How many answers the generator can work on at the same time.
     """
 
     def __init__(
-        self, settings: ServingSettings, clock: Callable[[], float] = time.monotonic, in_flight: int = 1
+        self,
+        settings: ServingSettings,
+        clock: Callable[[], float] = time.monotonic,
+        in_flight: int = 1,
+        answers: int = 1,
     ) -> None:
         self._settings, self._clock = settings, clock
         self._uploading: dict[Ticket, None] = {}  # the oldest first
@@ -62,8 +71,9 @@ class Admission:
         self._always = (1 + in_flight) * settings.max_batch
         self._batches: deque[int] = deque()  # the sizes of the running batches; the oldest first
         self._since = 0.0  # when the oldest began to run, or the one before it ended
-        self._per_query, self._per_image, self._per_answer = _RecentMedian(), _RecentMedian(), _RecentMedian()
-        self._answering = 0
+        self._per_query, self._per_image, self._per_answer = _RecentMean(), _RecentMean(), _RecentMean()
+        self._answers, self._answering = answers, 0
+        self._spent = self._changed_at = 0.0  # seconds of all answers together, and when their number last changed
         self._burst_at = self._refused_at = -math.inf  # when a burst could last begin; the last refusal
 
     @property
@@ -82,6 +92,11 @@ class Admission:
         per_query = self.seconds_per_query()
         return max(0.0, self.inside * per_query - min(self._elapsed(), sum(self._batches) * per_query))
 
+    def wait_for_generator(self) -> float:
+        """Returns the estimated seconds that a request that arrives now will have waited when its answer begins."""
+        ahead = self.inside + self._answering + 1 - self._answers
+        return max(0, ahead) * self._per_answer.value if self._answering >= self._answers else 0.0
+
     def refusal(self) -> ApiError | None:
         """Returns the error for a request that arrives now, or `None` if it is admitted."""
         settings, inside = self._settings, self.inside
@@ -91,10 +106,10 @@ class Admission:
         unknown = self._per_query.value == 0  # no batch has ended yet, so there is no estimate
         if inside >= self._always and (unknown or wait > longest):
             return self._refused(wait - settings.max_wait_s, wait)
-        # With less than a batch of answers in progress, the estimate may be outdated.
-        answer = self._per_answer.value
-        if self._answering >= settings.max_batch and wait + answer > settings.timeout_s:
-            return self._refused(answer / self._answering, wait)
+        answer, wait = self._answers * self._per_answer.value, self.wait_for_generator()
+        bearable = min(answer, settings.timeout_s - answer)
+        if wait > max(longest, bearable):
+            return self._refused(wait - max(settings.max_wait_s, bearable), wait)
         return None
 
     def enter(self) -> Ticket:
@@ -152,7 +167,7 @@ class Admission:
             seconds: How long it took; if that is less, how long ago the one before it ended.
         """
         if self._batches:
-            self._per_query.append(seconds / self._batches.popleft())
+            self._per_query.append(seconds, self._batches.popleft())
         self._since = self._clock()
 
     def decoded(self, seconds: float) -> None:
@@ -161,30 +176,36 @@ class Admission:
 
     @contextmanager
     def answering(self) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-        """Counts an answer that the generator is writing and records how long it took.
+        """Counts an answer that the generator is writing, and measures it if the generator is full meanwhile.
 
-        Yields a context manager that pauses the clock while a client reads part of the answer. Otherwise slow clients
-        would make the generator look slow, and the service would refuse other requests.
+        By Little's law, the seconds per answer are those that one takes, divided by how many are in progress, whether
+        they wait or not. Yields a context manager that leaves out the time in which a client reads part of the answer.
+        Otherwise slow clients would make the generator look slow, and the service would refuse other requests.
         """
-        started, paused = self._clock(), 0.0
+        took, together = 0.0, 0.0  # seconds, and those of all answers meanwhile
+
+        def count(by: int) -> None:
+            nonlocal took, together
+            self._spent += self._answering * (self._clock() - self._changed_at)
+            self._changed_at = self._clock()
+            self._answering += by
+            took, together = took - by * self._changed_at, together - by * self._spent
 
         @contextmanager
         def pause() -> Iterator[None]:
-            nonlocal paused
-            since = self._clock()
-            self._answering -= 1
+            count(-1)
             try:
                 yield
             finally:
-                self._answering += 1
-                paused += self._clock() - since
+                count(+1)
 
-        self._answering += 1
+        count(+1)
         try:
             yield pause
         finally:
-            self._answering -= 1
-            self._per_answer.append(self._clock() - started - paused)
+            count(-1)
+            if took and together >= self._answers * took:
+                self._per_answer.append(took * took / together)
 
     def _elapsed(self) -> float:
         return self._clock() - self._since if self._batches else 0.0
@@ -215,13 +236,16 @@ class Admission:
         return ApiError(429, "queue_full", message, headers={"Retry-After": str(after)})
 
 
-class _RecentMedian:
-    """The median of the last values, 0 if there are none; computed when a value is added, not for every request."""
+class _RecentMean:
+    """The mean of recent values, 0 if there are none; computed when values are added, not for every request."""
 
     def __init__(self) -> None:
-        self._values: deque[float] = deque(maxlen=_REMEMBERED)
+        self._values: deque[tuple[float, int]] = deque(maxlen=_REMEMBERED)
         self.value = 0.0
 
-    def append(self, value: float) -> None:
-        self._values.append(value)
-        self.value = statistics.median(self._values)
+    def append(self, total: float, count: int = 1) -> None:
+        """Adds the total of so many values."""
+        self._values.append((total, count))
+        values = sorted(self._values, key=lambda part: part[0] / part[1])
+        kept = values[:-1] if len(values) >= _MANY else values
+        self.value = sum(part for part, _ in kept) / sum(number for _, number in kept)

@@ -15,7 +15,7 @@ from PIL import Image
 from chat_models.chat import ChatError
 from chat_models.retries import within
 from generators.stop import stopped, until_stop
-from retriever.asking import Generator, ParallelRetriever, PipelinedRetriever, QueryRetriever
+from retriever.asking import Generator, ParallelRetriever, PipelinedRetriever, QueryRetriever, concurrency_of
 from retriever.image_cache import ImageCache, set_content
 from retriever.results import Answer, Retrieval
 from retriever.types import Evidence, Generation, GenerationRequest, Query, RetrievalResult
@@ -62,7 +62,7 @@ class Service:
         self.settings = settings
         lanes = retriever.lanes if isinstance(retriever, ParallelRetriever) else ()
         in_flight = retriever.in_flight if isinstance(retriever, PipelinedRetriever) else 1
-        self.admission = Admission(settings, in_flight=max(in_flight, len(lanes)))
+        self.admission = Admission(settings, in_flight=max(in_flight, len(lanes)), answers=concurrency_of(generator))
         self._cache = cache
         self.traces = traces
         self.metrics = Metrics(self.admission, cache)

@@ -34,7 +34,7 @@ class ReaderProcess:
     stops it at the end.
     """
 
-    name = ExtractiveReader.name
+    name, concurrency = ExtractiveReader.name, BATCH
 
     def __init__(self) -> None:
         self._process: Process | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -15,10 +16,10 @@ from serving.settings import ServingSettings
 class Door:
     """An admission with its own clock."""
 
-    def __init__(self, in_flight: int = 1, **settings: Any) -> None:
+    def __init__(self, in_flight: int = 1, answers: int = 1, **settings: Any) -> None:
         self.now = 100.0
         chosen = {"max_batch": 2, "max_wait_s": 1.0, "timeout_s": 30.0, "decode_threads": 2, **settings}
-        self.admission = Admission(ServingSettings(**chosen), lambda: self.now, in_flight)
+        self.admission = Admission(ServingSettings(**chosen), lambda: self.now, in_flight, answers)
 
     def run_batch(self, size: int, seconds: float) -> None:
         self.admission.batch_started(size)
@@ -38,17 +39,19 @@ class Door:
         return error.status, error.code, error.headers["Retry-After"]
 
 
-def test_the_estimate_is_the_median_of_seconds_per_query() -> None:
+def test_the_estimate_is_the_mean_of_seconds_per_query() -> None:
     door = Door(max_batch=8)
     assert door.admission.seconds_per_query() == 0
     door.run_batch(1, 0.5)
     assert door.admission.seconds_per_query() == 0.5
     door.run_batch(8, 0.8)
     door.run_batch(4, 0.8)
-    assert door.admission.seconds_per_query() == pytest.approx(0.2)  # of 0.5, 0.1 and 0.2
-    door.run_batch(4, 400)  # an interrupted batch changes little
-    assert door.admission.seconds_per_query() == pytest.approx(0.35)  # between 0.2 and 0.5
-    for _ in range(15):
+    assert door.admission.seconds_per_query() == pytest.approx(2.1 / 13)  # few expensive ones count as what they cost
+    for _ in range(5):
+        door.run_batch(8, 0.8)
+    door.run_batch(4, 400)  # an interrupted batch counts no more than the slowest does
+    assert door.admission.seconds_per_query() == pytest.approx(6.1 / 53)
+    for _ in range(32):
         door.run_batch(8, 0.8)
     assert door.admission.seconds_per_query() == pytest.approx(0.1)  # older batches are forgotten
 
@@ -164,7 +167,7 @@ def test_the_wait_counts_two_batches_in_flight() -> None:
     door.admission.batch_ended(1.5)
     for ticket in tickets:
         door.admission.leave(ticket)
-    assert door.admission.seconds_per_query() == pytest.approx(0.4375)  # between 0.5 and 0.375
+    assert door.admission.seconds_per_query() == pytest.approx(0.4375)  # 3.5 s for eight
     assert door.admission.wait() == pytest.approx(4 * 0.4375)
     door.enter(3)
     assert door.admission.refusal() is None  # what runs does not fill the queue
@@ -252,14 +255,45 @@ def test_of_too_many_slow_uploads_the_oldest_end() -> None:
 
 
 def test_a_slow_generator_turns_away_what_it_cannot_answer_in_time() -> None:
-    door = Door(timeout_s=30.0, max_batch=2)
+    door = Door(timeout_s=30.0, max_batch=2, answers=2)
     with door.admission.answering(), door.admission.answering():
         door.now += 40.0
     assert door.admission.refusal() is None  # nothing is being answered, and the next answer may be faster
     with door.admission.answering():
         assert door.admission.refusal() is None
         with door.admission.answering():
-            assert door.refusal() == (429, "queue_full", "20")  # one of two answers every 20 s
+            assert door.refusal() == (429, "queue_full", "19")  # one of two answers every 20 s; 1 s may be waited
+
+
+def test_what_waits_for_the_generator_is_bounded_by_what_an_answer_takes() -> None:
+    """An answer is an eighth of a second's work of a generator that works on four at a time."""
+    door = Door(max_wait_s=0.2, max_batch=8, answers=4)
+    door.run_batch(8, 0.04)
+    with ExitStack() as writing:
+        for _ in range(4):
+            writing.enter_context(door.admission.answering())
+        door.now += 0.5
+    assert door.admission.wait_for_generator() == 0.0
+    with ExitStack() as writing:
+        for _ in range(4):
+            writing.enter_context(door.admission.answering())
+        door.enter(3)  # whose retrieval ends before
+        assert door.admission.wait_for_generator() == pytest.approx(0.5)
+        assert door.admission.refusal() is None
+        door.enter(1)
+        assert door.refusal() == (429, "queue_full", "1")
+
+
+def test_answers_that_end_together_share_their_time() -> None:
+    door = Door(answers=8)
+    with ExitStack() as writing:
+        for _ in range(24):  # three batches of a reader of eight, of 0.4 s each
+            writing.enter_context(door.admission.answering())
+        door.now += 1.2
+    with ExitStack() as writing:
+        for _ in range(8):
+            writing.enter_context(door.admission.answering())
+        assert door.admission.wait_for_generator() == pytest.approx(0.05)
 
 
 def test_a_client_that_reads_slowly_does_not_make_the_generator_slow() -> None:
