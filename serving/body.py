@@ -21,6 +21,8 @@ _MAX_EXCESS = 4  # an oversized body is still read up to this multiple of the li
 
 LINGER_BYTES, LINGER_S = 32 * 2**20, 2.0
 """Maximum bytes and seconds of a refused upload that are read and discarded."""
+DISCARDS = "omgm.discards"
+"""The ASGI extension of servers that read the rest of a body themselves if the application does not."""
 
 
 def content_type_of(request: Request) -> str:
@@ -103,15 +105,18 @@ async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) ->
     """Answers with an error before the body has been read.
 
     The rest of the body is then read and discarded, within limits: closing a connection with unread bytes resets it,
-    and the client may lose the response. Larger uploads are cut off.
+    and the client may lose the response. Larger uploads are cut off. `serving.protocol` does this itself, for less.
     """
+    discards = DISCARDS in scope.get("extensions", {})
     # A client that sent `Expect: 100-continue` may now omit its body, or send it anyway.
     if declared_length(scope) > LINGER_BYTES or "expect" in Headers(scope=scope):
         error.headers["Connection"] = "close"
     error.note(scope)
     (headers, text), left = error.raw(), LINGER_BYTES
     await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": text, "more_body": True})
+    await send({"type": "http.response.body", "body": text, "more_body": not discards})
+    if discards:
+        return
     with suppress(TimeoutError):
         async with asyncio.timeout(LINGER_S):
             while left > 0:

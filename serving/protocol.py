@@ -13,7 +13,8 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.utils import is_ssl
 
-from serving.body import LINGER_BYTES, LINGER_S, declared_length
+from serving.body import DISCARDS, LINGER_BYTES, LINGER_S, declared_length
+from serving.discard import WORTH_BYTES, Discard
 from serving.endings import ClosingTransport, end_with_connection
 from serving.errors import ApiError
 from serving.overload import Overload
@@ -67,7 +68,9 @@ class _LimitedProtocol(HttpToolsProtocol):
     _begun = False  # whether headers are being read
     _length = 0  # bytes since the headers began, or since the last piece of a body that is read
     _refused = False  # whether the incoming body belongs to a refused request
+    _rest = 0  # bytes of the incoming body that have not arrived yet; negative if unknown
     _left: int | None = None  # bytes that may still come once everything is discarded; `None` before
+    _discard: Discard | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Starts the time until the first headers begin.
@@ -101,18 +104,21 @@ class _LimitedProtocol(HttpToolsProtocol):
             return
         self._check_headers()
         self._unlimit()
+        scope = cast(MutableMapping[str, Any], self.scope)  # uvicorn has its own type
+        scope["extensions"] = {DISCARDS: {}}
+        self._rest = declared_length(scope)
         if self.overload is not None and self._idle():
-            scope = cast(MutableMapping[str, Any], self.scope)  # uvicorn has its own type
             scope["method"] = self.parser.get_method().decode("ascii")
             path = self.url.partition(b"?")[0].decode("latin-1")
             if refusal := self.overload.refuse_by_headers(scope, path):
-                self._refuse(refusal, declared_length(scope))
+                self._refuse(refusal)
         if not self._refused:
             self._pass_on()
         self._begun, self._length = False, 0
 
     def on_body(self, body: bytes) -> None:
         """Passes on a part of the body, or discards it if the request was refused."""
+        self._rest -= len(body)
         if not self._refused:
             self._length = 0
             super().on_body(body)
@@ -141,6 +147,8 @@ class _LimitedProtocol(HttpToolsProtocol):
             self._end(_too_long())
         if self._clock is None and self.cycle is not None and self.cycle.response_complete and not self._refused:
             self._limit(self.rest_s)
+        if self._idle() and self._left is None:  # nobody reads the rest of a body
+            self._skip(self._rest, self._skipped)
 
     def _parse(self, data: memoryview) -> None:
         """Feeds the parser as uvicorn does, but ignores upgrades, as RFC 9110 (section 7.8) permits.
@@ -156,8 +164,7 @@ class _LimitedProtocol(HttpToolsProtocol):
                     return
                 except httptools.HttpParserUpgrade as upgrade:
                     data, head = data[upgrade.args[0] :], self._head_without_upgrade()
-                self.parser = httptools.HttpRequestParser(self)
-                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+                self._renew_parser()
                 self.parser.feed_data(head)
         except httptools.HttpParserError as error:
             cause = error.__context__  # what a callback raised
@@ -165,6 +172,28 @@ class _LimitedProtocol(HttpToolsProtocol):
                 cause = ApiError(400, "malformed_http", "Invalid HTTP request received.")
                 self.logger.warning(cause.message)
             self._end(cause)
+
+    def _renew_parser(self) -> None:
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+
+    def _skip(self, count: int, done: Callable[[bool], None]) -> None:
+        """Discards the rest of a body if that is cheaper than reading it; the parser does not see it."""
+        if self._rest < WORTH_BYTES or self.scheme == "https" or self.transport.is_closing():
+            return
+        if source := self.transport.get_extra_info("socket"):
+            self.flow.pause_reading()
+            self._discard = Discard(self.loop, source, count, done)
+
+    def _skipped(self, complete: bool) -> None:
+        """Continues behind a body that has been discarded."""
+        if not complete:
+            self.transport.close()
+            return
+        self._rest = 0
+        self._renew_parser()
+        self.flow.resume_reading()
+        self.on_message_complete()
 
     def _check_headers(self) -> None:
         """Checks the length of the headers, and that they name one host, as RFC 9112 (section 3.2) requires.
@@ -201,6 +230,8 @@ class _LimitedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stops the clocks, and notifies the requests that are being answered."""
         self._unlimit()
+        if self._discard is not None:
+            self._discard.close()
         self.resume_writing()
         self._disconnect()
         super().connection_lost(exc)
@@ -230,7 +261,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    def _refuse(self, error: ApiError, length: int) -> None:
+    def _refuse(self, error: ApiError) -> None:
         """Answers instead of the application, and discards the body as it arrives, as `serving.body.refuse` does.
 
         Raises:
@@ -238,7 +269,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         """
         kept = self.parser.should_keep_alive() and self.parser.get_http_version() != "1.0"
         # A client that sent `Expect: 100-continue` may now omit its body, or send it anyway.
-        if not kept or self.expect_100_continue or length > LINGER_BYTES:
+        if not kept or self.expect_100_continue or self._rest > LINGER_BYTES:
             raise error
         self._refused = True
         self._write(error, close=False)
@@ -285,6 +316,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._limit(LINGER_S, self.transport.close)
         self.transport.write_eof()
         self.flow.resume_reading()
+        self._skip(min(self._rest, LINGER_BYTES), lambda _: self.transport.close())
 
     def _disconnect(self) -> None:
         """Notifies all requests that are being answered that the client has gone; uvicorn notifies only the last."""

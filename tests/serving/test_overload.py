@@ -10,13 +10,19 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any, Literal, cast
 
 import httpx
 import pytest
+import uvicorn
 
-from serving import admission
+from serving import admission, protocol
+from serving.discard import Discard
+from serving.overload import Overload
+from serving.protocol import protocol_of
 from serving.settings import ServingSettings
-from tests.fakes.connection import connected
+from tests.fakes.connection import LIVE, REFUSED, Busy, answer, connected
+from tests.fakes.listening import listening_as
 from tests.fakes.service import SMALL, body, full, post, served, wait_until
 
 
@@ -34,9 +40,13 @@ def connection(url: str, length: int, path: str = "/answer", close: bool = False
 def response_of(sock: socket.socket) -> tuple[str, bytes]:
     """Returns the lowercased head of a response, and its body."""
     with sock.makefile("rb") as file:
-        head = "".join(iter(lambda: file.readline().decode().lower().replace("\r\n", "\n"), "\n"))
-        found = re.search("^content-length: ([0-9]+)$", head, re.MULTILINE)
-        return head, file.read(int(found[1])) if found else b""
+        return next_response(file)
+
+
+def next_response(file: IO[bytes]) -> tuple[str, bytes]:
+    head = "".join(iter(lambda: file.readline().decode().lower().replace("\r\n", "\n"), "\n"))
+    length = re.search("^content-length: ([0-9]+)$", head, re.MULTILINE)
+    return head, file.read(int(length[1])) if length else b""
 
 
 def status_of(sock: socket.socket) -> int:
@@ -90,6 +100,63 @@ def test_a_refusal_is_not_lost_when_the_connection_closes(tmp_path: Path) -> Non
         assert status_of(sock) == 429
         sock.sendall(b" " * 3_000_000)
         assert sock.recv(65536) == b""  # closed, not reset
+
+
+@contextmanager
+def discarding(
+    loop: Literal["asyncio", "uvloop"], overload: Busy | None, monkeypatch: pytest.MonkeyPatch, upload_s: float = 60
+) -> Iterator[tuple[socket.socket, list[Discard]]]:
+    """Yields a connection to a server that reads no body, and what has discarded bytes of it."""
+    made: list[Discard] = []
+
+    def make(*args: Any) -> Discard:
+        made.append(Discard(*args))
+        return made[-1]
+
+    monkeypatch.setattr(protocol, "Discard", make)
+    http = protocol_of(ServingSettings(upload_timeout_s=upload_s), cast(Overload, overload))
+    config = uvicorn.Config(answer, port=0, http=http, loop=loop, lifespan="off", ws="none", log_level="error")
+    with listening_as(config) as url, connected(url) as sock:
+        yield sock, made
+
+
+LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+PHOTOGRAPH = REFUSED + b"Content-Length: 3000000\r\n"
+
+
+@LOOPS
+@pytest.mark.parametrize(("overload", "status"), [(Busy(), 429), (None, 200)])
+def test_a_body_that_nobody_reads_is_discarded_up_to_its_last_byte(
+    loop: Literal["asyncio", "uvloop"], overload: Busy | None, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Because the protocol refuses it, or the application answers before; the next request is answered."""
+    with discarding(loop, overload, monkeypatch) as (sock, made), sock.makefile("rb") as file:
+        for times in (1, 2):
+            sock.sendall(PHOTOGRAPH + b"\r\n" + bytes(3_000_000) + LIVE + b"\r\n")
+            assert [int(next_response(file)[0].split()[1]) for _ in range(2)] == [status, 200]
+            assert len(made) == times
+
+
+@LOOPS
+def test_a_discarded_body_ends_with_its_connection(
+    loop: Literal["asyncio", "uvloop"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with discarding(loop, Busy(), monkeypatch) as (sock, made):
+        sock.sendall(PHOTOGRAPH + b"Connection: close\r\n\r\n")
+        assert status_of(sock) == 429
+        sock.sendall(bytes(3_000_000))
+        assert sock.recv(1) == b""  # closed, not reset
+    with discarding(loop, Busy(), monkeypatch) as (sock, made):
+        sock.sendall(PHOTOGRAPH + b"\r\n" + bytes(1_000_000))
+        assert status_of(sock) == 429
+        wait_until(lambda: [item.closed for item in made] == [False])
+        sock.close()
+        wait_until(lambda: made[0].closed)
+    with discarding(loop, Busy(), monkeypatch, upload_s=0.2) as (sock, made):
+        sock.sendall(PHOTOGRAPH + b"\r\n")
+        assert status_of(sock) == 429
+        sock.sendall(bytes(1_000_000))
+        assert sock.recv(1) == b"" and made[0].closed
 
 
 def test_an_enormous_upload_is_cut_off(tmp_path: Path) -> None:
