@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope, Send
 
 from retriever.json_keys import unique_keys
 from serving.errors import ApiError
@@ -21,8 +19,6 @@ _MAX_EXCESS = 4  # an oversized body is still read up to this multiple of the li
 
 LINGER_BYTES, LINGER_S = 32 * 2**20, 2.0
 """Maximum bytes and seconds of a refused upload that are read and discarded."""
-DISCARDS = "omgm.discards"
-"""The ASGI extension of servers that read the rest of a body themselves if the application does not."""
 
 
 def content_type_of(request: Request) -> str:
@@ -101,27 +97,15 @@ def parse_json(text: bytes | str, name: str = "the body", param: str | None = No
         raise ApiError(400, "malformed_json", f"{name} is not valid JSON: {reason}", param=param) from error
 
 
-async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with an error before the body has been read.
+async def refuse(error: ApiError, scope: Scope, send: Send) -> None:
+    """Answers with an error before the body has been read; `serving.protocol` then discards it as it arrives.
 
-    The rest of the body is then read and discarded, within limits: closing a connection with unread bytes resets it,
-    and the client may lose the response. Larger uploads are cut off. `serving.protocol` does this itself, for less.
+    Larger uploads are cut off.
     """
-    discards = DISCARDS in scope.get("extensions", {})
     # A client that sent `Expect: 100-continue` may now omit its body, or send it anyway.
     if declared_length(scope) > LINGER_BYTES or "expect" in Headers(scope=scope):
         error.headers["Connection"] = "close"
     error.note(scope)
-    (headers, text), left = error.raw(), LINGER_BYTES
+    headers, text = error.raw()
     await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": text, "more_body": not discards})
-    if discards:
-        return
-    with suppress(TimeoutError):
-        async with asyncio.timeout(LINGER_S):
-            while left > 0:
-                message = await receive()
-                if not message.get("more_body"):  # the end of the body, or the client has disconnected
-                    break
-                left -= len(message["body"])
-    await send({"type": "http.response.body"})
+    await send({"type": "http.response.body", "body": text})

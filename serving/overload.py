@@ -68,7 +68,7 @@ class OverloadMiddleware:
             began = time.perf_counter()
             if refusal := self._overload.refusal(scope, scope["path"].removeprefix(scope.get("root_path", ""))):
                 try:
-                    await refuse(refusal, scope, receive, send)
+                    await refuse(refusal, scope, send)
                 finally:
                     self._overload.count(scope, refusal, began)
                 return

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.utils import is_ssl
 
-from serving.body import DISCARDS, LINGER_BYTES, LINGER_S, declared_length
+from serving.body import LINGER_BYTES, LINGER_S, declared_length
 from serving.discard import WORTH_BYTES, Discard
 from serving.endings import ClosingTransport, end_with_connection
 from serving.errors import ApiError
@@ -105,7 +105,6 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._check_headers()
         self._unlimit()
         scope = cast(MutableMapping[str, Any], self.scope)  # uvicorn has its own type
-        scope["extensions"] = {DISCARDS: {}}
         self._rest = declared_length(scope)
         if self.overload is not None and self._idle():
             scope["method"] = self.parser.get_method().decode("ascii")
