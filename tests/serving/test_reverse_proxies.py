@@ -221,7 +221,7 @@ def test_a_client_that_is_still_sending_can_read_the_refusal(tmp_path: Path, end
 
 
 def test_large_bodies_pass_and_slow_ones_do_not_reach_the_service(tmp_path: Path) -> None:
-    with shedding(tmp_path) as (world, url), httpx.Client(base_url=url, trust_env=False, timeout=20) as client:
+    with shedding(tmp_path) as (_, url), httpx.Client(base_url=url, trust_env=False, timeout=20) as client:
         assert ask(client, image_bytes("red") + b"\0" * 3_000_000).json()["answer"] == "1848"
         assert ask(client, image_bytes("red") + b"\0" * 45_000_000).status_code == 413
         with connected(url) as slow:
