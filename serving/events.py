@@ -57,7 +57,6 @@ class _KeptOpen(StreamingResponse):
             await super().stream_response(sending)
         finally:
             comments.cancel()
-            await asyncio.gather(comments, return_exceptions=True)
             if isinstance(self.body_iterator, AsyncGenerator):
                 await self.body_iterator.aclose()
 
