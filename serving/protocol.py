@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, ClassVar, cast
 
 import httptools
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.utils import is_ssl
@@ -16,12 +17,14 @@ from uvicorn.protocols.utils import is_ssl
 from serving.body import LINGER_BYTES, LINGER_S, declared_length
 from serving.discard import WORTH_BYTES, Discard
 from serving.endings import ClosingTransport, end_with_connection
-from serving.errors import ApiError
-from serving.overload import Overload
+from serving.errors import ApiError, late_upload
+from serving.overload import WORK, Overload
 from serving.settings import ServingSettings
 
 LONGEST_HEADERS = 64 * 1024
 """Maximum bytes of a request's line and headers, and of the framing between and after the chunks of a body."""
+FIRST_BYTES = 16 * 1024
+"""Bytes of a longer body that must have arrived before the application is asked, and so for a place in the queue."""
 KEEP_ALIVE_S = 75
 """Seconds that an idle connection is kept open: longer than many clients and proxies keep theirs (a minute), because a
 request that is sent while the connection closes is lost."""
@@ -71,6 +74,8 @@ class _LimitedProtocol(HttpToolsProtocol):
     _rest = 0  # bytes of the incoming body that have not arrived yet; negative if unknown
     _left: int | None = None  # bytes that may still come once everything is discarded; `None` before
     _discard: Discard | None = None
+    _takes_place = False  # whether the incoming request is one for the models
+    _held: tuple[RequestResponseCycle, ASGI3Application] | None = None  # a request of which too little has arrived
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Starts the time until the first headers begin.
@@ -106,11 +111,12 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._unlimit()
         scope = cast(MutableMapping[str, Any], self.scope)  # uvicorn has its own type
         self._rest = declared_length(scope)
-        if self.overload is not None and self._idle():
-            scope["method"] = self.parser.get_method().decode("ascii")
-            path = self.url.partition(b"?")[0].decode("latin-1")
-            if refusal := self.overload.refuse_by_headers(scope, path):
-                self._refuse(refusal)
+        scope["method"] = self.parser.get_method().decode("ascii")
+        path = self.url.partition(b"?")[0].decode("latin-1")
+        self._takes_place = scope["method"] == "POST" and path in WORK
+        decides = self.overload if self._takes_place and self._idle() else None
+        if decides is not None and (refusal := decides.refuse_by_headers(scope, path)):
+            self._refuse(refusal)
         if not self._refused:
             self._pass_on()
         self._begun, self._length = False, 0
@@ -121,6 +127,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         if not self._refused:
             self._length = 0
             super().on_body(body)
+            self._start_held()
 
     def on_message_complete(self) -> None:
         """Ends a request."""
@@ -129,6 +136,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._length = 0
         if not self._refused:
             super().on_message_complete()
+            self._start_held()
         else:
             self._unlimit()
             self.on_response_complete()  # starts the time until the next request
@@ -244,6 +252,21 @@ class _LimitedProtocol(HttpToolsProtocol):
     def _idle(self) -> bool:
         """Returns whether no earlier request of this connection is being answered."""
         return self.cycle is None or self.cycle.response_complete
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Starts the application, but waits for the body to arrive: a client that hardly sends must hold no place."""
+        if self._takes_place and cycle.more_body and not cycle.waiting_for_100_continue:
+            self._held = cycle, app
+            self._limit(self.rest_s, lambda: self._end(late_upload(self.rest_s)))
+            self._start_held()
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _start_held(self) -> None:
+        if self._held is not None and not (self._held[0].more_body and len(self._held[0].body) < FIRST_BYTES):
+            held, self._held = self._held, None
+            self._unlimit()
+            super()._start_asgi_task(*held)
 
     def _pass_on(self) -> None:
         """Hands the request to the application, which starts at the event loop's next turn."""
