@@ -2,7 +2,7 @@
 
 At ten times the capacity, nine of ten requests end here, on the same CPU that the models need for the tenth. Therefore
 a refusal passes through no other middleware, and is counted and logged here. `serving.protocol` refuses even before an
-ASGI request exists, at a sixth of the cost on a kept-alive connection; the middleware is for other servers and CORS.
+ASGI request exists, at half of the cost on a kept-alive connection; the middleware is for other servers and CORS.
 """
 
 from __future__ import annotations
