@@ -29,13 +29,13 @@ class View(BaseModel, frozen=True):
             >>> Size.of(2.5, unit="m")
             Size(real=2.5, unit='m')
         """
-        fields = {
-            name: getattr(source, name)
-            for source in reversed(sources)
-            for name in cls.model_fields
-            if hasattr(source, name)
-        }
-        return cls.model_validate(fields | own)
+        missing = object()
+        for name in cls.model_fields.keys() - own.keys():
+            for source in sources:
+                if (value := getattr(source, name, missing)) is not missing:
+                    own[name] = value
+                    break
+        return cls.model_validate(own)
 
 
 class RetrievalView(View, RetrievalFields):

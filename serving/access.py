@@ -6,12 +6,12 @@ import functools
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from ipaddress import IPv6Address, IPv6Network, ip_address
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from retriever.wording import counted
 from serving.body import refuse
@@ -52,6 +52,13 @@ class RateLimiter:
             self._buckets.popitem(last=False)
         return wait
 
+    def headers(self, caller: str) -> dict[str, str]:
+        """Returns what is left of a caller's quota, as the IETF's draft of the RateLimit headers has it."""
+        tokens, _ = self._buckets[caller]
+        refilled = math.ceil((self._full - tokens) / self._per_second)
+        policy = {"RateLimit-Policy": f'"minute";q={self._full:.0f};w=60'}
+        return policy | {"RateLimit": f'"minute";r={int(tokens)};t={refilled}'}
+
 
 def caller_of(host: str) -> str:
     """Returns the key of a client's bucket: its address, or for IPv6 its /64 network, which one host may own."""
@@ -81,7 +88,7 @@ def with_cors(app: ASGIApp, settings: ServingSettings) -> ASGIApp:
         allow_origins=settings.cors_origins,
         allow_methods=["GET", "POST", "PUT", "DELETE"],
         allow_headers=["*"],  # clients add their own, such as `traceparent`; none of them means more than the origin
-        expose_headers=["X-Request-Id", "Retry-After", "WWW-Authenticate", "Mcp-Session-Id", "Mcp-Protocol-Version"],
+        expose_headers=["*"],
     )
 
 
@@ -106,13 +113,14 @@ class AccessMiddleware:
         """Runs the application, or responds with the refusal."""
         if scope["type"] == "http" and scope["path"].removeprefix(scope.get("root_path", "")) not in _OPEN:
             try:
-                self._admit(scope)
+                send = _with_headers(send, self._admit(scope))
             except ApiError as error:
-                await refuse(error, scope, receive, send)
+                await refuse(error, scope, send)
                 return
         await self.app(scope, receive, send)
 
-    def _admit(self, scope: Scope) -> None:
+    def _admit(self, scope: Scope) -> dict[str, str]:
+        """Returns the headers of the response about the rate limit."""
         if self._names is not None and _is_loopback((scope.get("server") or ("",))[0]):
             name = _host_name(Headers(scope=scope).get("host", ""))
             if name not in self._names and _is_of_a_site(name):
@@ -120,13 +128,27 @@ class AccessMiddleware:
                 raise ApiError(421, "unknown_host", message)
         holder = self._keys.holder(scope["method"], Headers(scope=scope).get("authorization", ""))
         if self._limiter is None or scope["method"] in _FREE:
-            return
+            return {}
         client = scope.get("client")
-        wait = self._limiter.take(holder or caller_of(client[0] if client else ""))
+        caller = holder or caller_of(client[0] if client else "")
+        wait = self._limiter.take(caller)
+        headers = self._limiter.headers(caller)
         if wait:
             seconds = math.ceil(wait)
             message = f"more than {counted(self._per_minute, 'request')} per minute; try again in {seconds} s"
-            raise ApiError(429, "rate_limited", message, headers={"Retry-After": str(seconds)})
+            raise ApiError(429, "rate_limited", message, headers={"Retry-After": str(seconds), **headers})
+        return headers
+
+
+def _with_headers(send: Send, headers: Mapping[str, str]) -> Send:
+    """Returns `send`, made to add headers to a response."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message).update(headers)
+        await send(message)
+
+    return send_with_headers if headers else send
 
 
 @functools.lru_cache

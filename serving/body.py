@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator
-from contextlib import suppress
 from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope, Send
 
 from retriever.json_keys import unique_keys
 from serving.errors import ApiError
@@ -99,24 +97,15 @@ def parse_json(text: bytes | str, name: str = "the body", param: str | None = No
         raise ApiError(400, "malformed_json", f"{name} is not valid JSON: {reason}", param=param) from error
 
 
-async def refuse(error: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers with an error before the body has been read.
+async def refuse(error: ApiError, scope: Scope, send: Send) -> None:
+    """Answers with an error before the body has been read; `serving.protocol` then discards it as it arrives.
 
-    The rest of the body is then read and discarded, within limits: closing a connection with unread bytes resets it,
-    and the client may lose the response. Larger uploads are cut off.
+    Larger uploads are cut off.
     """
     # A client that sent `Expect: 100-continue` may now omit its body, or send it anyway.
     if declared_length(scope) > LINGER_BYTES or "expect" in Headers(scope=scope):
         error.headers["Connection"] = "close"
     error.note(scope)
-    (headers, text), left = error.raw(), LINGER_BYTES
+    headers, text = error.raw()
     await send({"type": "http.response.start", "status": error.status, "headers": headers})
-    await send({"type": "http.response.body", "body": text, "more_body": True})
-    with suppress(TimeoutError):
-        async with asyncio.timeout(LINGER_S):
-            while left > 0:
-                message = await receive()
-                if not message.get("more_body"):  # the end of the body, or the client has disconnected
-                    break
-                left -= len(message["body"])
-    await send({"type": "http.response.body"})
+    await send({"type": "http.response.body", "body": text})

@@ -128,6 +128,11 @@ def out_of_time(seconds: float) -> ApiError:
     return ApiError(504, "timeout", f"there was no answer within {seconds:g} s (serving.timeout_s)")
 
 
+def late_upload(seconds: float) -> ApiError:
+    """Returns the error for a request of which the body has not arrived in time."""
+    return ApiError(408, "upload_timeout", f"the upload took longer than {seconds:g} s (serving.upload_timeout_s)")
+
+
 def as_api_error(error: Exception, request_id: str) -> ApiError:
     """Returns `error` as clients may see it; the details of unexpected errors go only to the log."""
     if isinstance(error, ApiError):

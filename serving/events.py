@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
 from starlette.responses import StreamingResponse
+from starlette.types import Message, Send
 
 from serving.errors import ApiError
 from serving.modes import ModeRuns, PendingRun
@@ -20,7 +22,7 @@ SILENCE_S = 15.0
 _IN_DONE = {"timings_ms", "request_id", "evidence"}
 """Fields of `RetrieveOut` that the last event has too: evidence now has the answer's span. The first has the rest."""
 
-_ESCAPED = str.maketrans({mark: f"\\u{ord(mark):04x}" for mark in "\x85\u2028\u2029"})
+_ESCAPED = {mark: f"\\u{ord(mark):04x}" for mark in "\x85\u2028\u2029"}
 """Characters that some clients, such as httpx's `iter_lines`, treat as line breaks."""
 
 EVENTS: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
@@ -30,36 +32,40 @@ EVENTS: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"type": "
 def event_stream(events: AsyncIterator[str]) -> StreamingResponse:
     """Returns a response that sends events as they arrive."""
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_kept_open(events), media_type="text/event-stream", headers=headers)
+    return _KeptOpen(events, media_type="text/event-stream", headers=headers)
 
 
-async def _kept_open(events: AsyncIterator[str]) -> AsyncIterator[str]:
-    """Yields the events, and a comment whenever there has been none for a while: proxies close silent connections."""
-    coming: asyncio.Future[str | None] = asyncio.ensure_future(_next(events))
-    try:
-        while True:
-            await asyncio.wait({coming}, timeout=SILENCE_S)
-            if not coming.done():
-                yield ": waiting\n\n"
-                continue
-            if (one := coming.result()) is None:
-                return
-            yield one
-            coming = asyncio.ensure_future(_next(events))
-    finally:
-        coming.cancel()
-        await asyncio.gather(coming, return_exceptions=True)
-        if isinstance(events, AsyncGenerator):
-            await events.aclose()
+class _KeptOpen(StreamingResponse):
+    """Sends events, and a comment whenever there has been none for a while: proxies close silent connections."""
 
+    async def stream_response(self, send: Send) -> None:
+        sent = time.monotonic()
 
-async def _next(events: AsyncIterator[str]) -> str | None:
-    return await anext(events, None)
+        async def sending(message: Message) -> None:
+            nonlocal sent
+            sent = time.monotonic()
+            await send(message)
+
+        async def comment() -> None:
+            while True:
+                await asyncio.sleep(sent + SILENCE_S - time.monotonic())
+                if time.monotonic() >= sent + SILENCE_S:
+                    await sending({"type": "http.response.body", "body": b": waiting\n\n", "more_body": True})
+
+        comments = asyncio.create_task(comment())
+        try:
+            await super().stream_response(sending)
+        finally:
+            comments.cancel()
+            if isinstance(self.body_iterator, AsyncGenerator):
+                await self.body_iterator.aclose()
 
 
 def event(data: Mapping[str, Any], name: str = "") -> str:
     """Returns one event, whose data every client reads as a single line."""
-    content = json.dumps(data, ensure_ascii=False).translate(_ESCAPED)
+    content = json.dumps(data, ensure_ascii=False)
+    for mark, escaped in _ESCAPED.items():  # `translate` would look up every character
+        content = content.replace(mark, escaped)
     return (f"event: {name}\n" if name else "") + f"data: {content}\n\n"
 
 

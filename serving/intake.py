@@ -12,7 +12,7 @@ from fastapi import Request
 from starlette.requests import ClientDisconnect
 
 from serving.admission import Ticket
-from serving.errors import ApiError, out_of_time
+from serving.errors import ApiError, late_upload, out_of_time
 from serving.fields import CheckedRequest
 from serving.requests import image_bytes
 from serving.service import PendingAnswer, Service
@@ -105,9 +105,7 @@ async def _in_time(service: Service, upload: Awaitable[T], ticket: Ticket) -> T:
         async with asyncio.timeout(seconds) as ticket.limit:
             return await upload
     except TimeoutError as error:
-        raise ApiError(
-            408, "upload_timeout", f"the upload took longer than {seconds:g} s (serving.upload_timeout_s)"
-        ) from error
+        raise late_upload(seconds) from error
     except ClientDisconnect as error:
         raise _client_gone() from error
 

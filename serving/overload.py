@@ -2,7 +2,7 @@
 
 At ten times the capacity, nine of ten requests end here, on the same CPU that the models need for the tenth. Therefore
 a refusal passes through no other middleware, and is counted and logged here. `serving.protocol` refuses even before an
-ASGI request exists, at a sixth of the cost on a kept-alive connection; the middleware is for other servers and CORS.
+ASGI request exists, at half of the cost on a kept-alive connection; the middleware is for other servers and CORS.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class OverloadMiddleware:
             began = time.perf_counter()
             if refusal := self._overload.refusal(scope, scope["path"].removeprefix(scope.get("root_path", ""))):
                 try:
-                    await refuse(refusal, scope, receive, send)
+                    await refuse(refusal, scope, send)
                 finally:
                     self._overload.count(scope, refusal, began)
                 return

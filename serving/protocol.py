@@ -9,18 +9,22 @@ from functools import partial
 from typing import Any, ClassVar, cast
 
 import httptools
+from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.utils import is_ssl
 
 from serving.body import LINGER_BYTES, LINGER_S, declared_length
+from serving.discard import WORTH_BYTES, Discard
 from serving.endings import ClosingTransport, end_with_connection
-from serving.errors import ApiError
-from serving.overload import Overload
+from serving.errors import ApiError, late_upload
+from serving.overload import WORK, Overload
 from serving.settings import ServingSettings
 
 LONGEST_HEADERS = 64 * 1024
 """Maximum bytes of a request's line and headers, and of the framing between and after the chunks of a body."""
+FIRST_BYTES = 16 * 1024
+"""Bytes of a longer body that must have arrived before the application is asked, and so for a place in the queue."""
 KEEP_ALIVE_S = 75
 """Seconds that an idle connection is kept open: longer than many clients and proxies keep theirs (a minute), because a
 request that is sent while the connection closes is lost."""
@@ -67,7 +71,11 @@ class _LimitedProtocol(HttpToolsProtocol):
     _begun = False  # whether headers are being read
     _length = 0  # bytes since the headers began, or since the last piece of a body that is read
     _refused = False  # whether the incoming body belongs to a refused request
+    _rest = 0  # bytes of the incoming body that have not arrived yet; negative if unknown
     _left: int | None = None  # bytes that may still come once everything is discarded; `None` before
+    _discard: Discard | None = None
+    _takes_place = False  # whether the incoming request is one for the models
+    _held: tuple[RequestResponseCycle, ASGI3Application] | None = None  # a request of which too little has arrived
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Starts the time until the first headers begin.
@@ -101,21 +109,25 @@ class _LimitedProtocol(HttpToolsProtocol):
             return
         self._check_headers()
         self._unlimit()
-        if self.overload is not None and self._idle():
-            scope = cast(MutableMapping[str, Any], self.scope)  # uvicorn has its own type
-            scope["method"] = self.parser.get_method().decode("ascii")
-            path = self.url.partition(b"?")[0].decode("latin-1")
-            if refusal := self.overload.refuse_by_headers(scope, path):
-                self._refuse(refusal, declared_length(scope))
+        scope = cast(MutableMapping[str, Any], self.scope)  # uvicorn has its own type
+        self._rest = declared_length(scope)
+        scope["method"] = self.parser.get_method().decode("ascii")
+        path = self.url.partition(b"?")[0].decode("latin-1")
+        self._takes_place = scope["method"] == "POST" and path in WORK
+        decides = self.overload if self._takes_place and self._idle() else None
+        if decides is not None and (refusal := decides.refuse_by_headers(scope, path)):
+            self._refuse(refusal)
         if not self._refused:
             self._pass_on()
         self._begun, self._length = False, 0
 
     def on_body(self, body: bytes) -> None:
         """Passes on a part of the body, or discards it if the request was refused."""
+        self._rest -= len(body)
         if not self._refused:
             self._length = 0
             super().on_body(body)
+            self._start_held()
 
     def on_message_complete(self) -> None:
         """Ends a request."""
@@ -124,6 +136,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._length = 0
         if not self._refused:
             super().on_message_complete()
+            self._start_held()
         else:
             self._unlimit()
             self.on_response_complete()  # starts the time until the next request
@@ -141,6 +154,8 @@ class _LimitedProtocol(HttpToolsProtocol):
             self._end(_too_long())
         if self._clock is None and self.cycle is not None and self.cycle.response_complete and not self._refused:
             self._limit(self.rest_s)
+        if self._idle() and self._left is None:  # nobody reads the rest of a body
+            self._skip(self._rest, self._skipped)
 
     def _parse(self, data: memoryview) -> None:
         """Feeds the parser as uvicorn does, but ignores upgrades, as RFC 9110 (section 7.8) permits.
@@ -156,8 +171,7 @@ class _LimitedProtocol(HttpToolsProtocol):
                     return
                 except httptools.HttpParserUpgrade as upgrade:
                     data, head = data[upgrade.args[0] :], self._head_without_upgrade()
-                self.parser = httptools.HttpRequestParser(self)
-                self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+                self._renew_parser()
                 self.parser.feed_data(head)
         except httptools.HttpParserError as error:
             cause = error.__context__  # what a callback raised
@@ -165,6 +179,28 @@ class _LimitedProtocol(HttpToolsProtocol):
                 cause = ApiError(400, "malformed_http", "Invalid HTTP request received.")
                 self.logger.warning(cause.message)
             self._end(cause)
+
+    def _renew_parser(self) -> None:
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+
+    def _skip(self, count: int, done: Callable[[bool], None]) -> None:
+        """Discards the rest of a body if that is cheaper than reading it; the parser does not see it."""
+        if self._rest < WORTH_BYTES or self.scheme == "https" or self.transport.is_closing():
+            return
+        if source := self.transport.get_extra_info("socket"):
+            self.flow.pause_reading()
+            self._discard = Discard(self.loop, source, count, done)
+
+    def _skipped(self, complete: bool) -> None:
+        """Continues behind a body that has been discarded."""
+        if not complete:
+            self.transport.close()
+            return
+        self._rest = 0
+        self._renew_parser()
+        self.flow.resume_reading()
+        self.on_message_complete()
 
     def _check_headers(self) -> None:
         """Checks the length of the headers, and that they name one host, as RFC 9112 (section 3.2) requires.
@@ -201,6 +237,8 @@ class _LimitedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stops the clocks, and notifies the requests that are being answered."""
         self._unlimit()
+        if self._discard is not None:
+            self._discard.close()
         self.resume_writing()
         self._disconnect()
         super().connection_lost(exc)
@@ -214,6 +252,21 @@ class _LimitedProtocol(HttpToolsProtocol):
     def _idle(self) -> bool:
         """Returns whether no earlier request of this connection is being answered."""
         return self.cycle is None or self.cycle.response_complete
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Starts the application, but waits for the body to arrive: a client that hardly sends must hold no place."""
+        if self._takes_place and cycle.more_body and not cycle.waiting_for_100_continue:
+            self._held = cycle, app
+            self._limit(self.rest_s, lambda: self._end(late_upload(self.rest_s)))
+            self._start_held()
+        else:
+            super()._start_asgi_task(cycle, app)
+
+    def _start_held(self) -> None:
+        if self._held is not None and not (self._held[0].more_body and len(self._held[0].body) < FIRST_BYTES):
+            held, self._held = self._held, None
+            self._unlimit()
+            super()._start_asgi_task(*held)
 
     def _pass_on(self) -> None:
         """Hands the request to the application, which starts at the event loop's next turn."""
@@ -230,7 +283,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    def _refuse(self, error: ApiError, length: int) -> None:
+    def _refuse(self, error: ApiError) -> None:
         """Answers instead of the application, and discards the body as it arrives, as `serving.body.refuse` does.
 
         Raises:
@@ -238,7 +291,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         """
         kept = self.parser.should_keep_alive() and self.parser.get_http_version() != "1.0"
         # A client that sent `Expect: 100-continue` may now omit its body, or send it anyway.
-        if not kept or self.expect_100_continue or length > LINGER_BYTES:
+        if not kept or self.expect_100_continue or self._rest > LINGER_BYTES:
             raise error
         self._refused = True
         self._write(error, close=False)
@@ -285,6 +338,7 @@ class _LimitedProtocol(HttpToolsProtocol):
         self._limit(LINGER_S, self.transport.close)
         self.transport.write_eof()
         self.flow.resume_reading()
+        self._skip(min(self._rest, LINGER_BYTES), lambda _: self.transport.close())
 
     def _disconnect(self) -> None:
         """Notifies all requests that are being answered that the client has gone; uvicorn notifies only the last."""

@@ -168,8 +168,12 @@ def test_logs_hold_no_keys_and_no_images(client: httpx.Client, caplog: pytest.Lo
 def test_a_limit_for_each_key(tmp_path: Path) -> None:
     settings = LOCKED.model_copy(update={"requests_per_minute": 2})
     with served(tmp_path, settings) as world, httpx.Client(base_url=world.url, trust_env=False) as client:
-        assert [ask(client, bearer(READ)).status_code for _ in range(2)] == [200, 200]
+        for left, refilled in ((1, "30"), (0, "60")):  # seconds, as nearly none have passed
+            response = ask(client, bearer(READ))
+            assert response.status_code == 200 and response.headers["ratelimit-policy"] == '"minute";q=2;w=60'
+            assert response.headers["ratelimit"] == f'"minute";r={left};t={refilled}'
         response = ask(client, bearer(READ))
+        assert response.headers["ratelimit"].startswith('"minute";r=0;t=')
         assert fault(response) == (429, "rate_limited", None)
         assert response.headers["retry-after"] in ("29", "30")
         assert response.json()["error"]["type"] == "rate_limit_error"

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
+from starlette.types import Message
 
 from serving.events import event, event_stream
 
@@ -16,31 +17,52 @@ def test_an_event_has_one_line_of_data(mark: str) -> None:
     assert json.loads(sent.splitlines()[1].removeprefix("data: ")) == {"text": f"a{mark}é"} and "é" in sent
 
 
+async def stream(
+    events: AsyncIterator[str], sent: list[str], gone: asyncio.Event | None = None, reads: int = 100
+) -> None:
+    """Responds with events to a client that reads so many, and disconnects when `gone` is set; `sent` gets them."""
+
+    async def receive() -> Message:
+        await (gone or asyncio.Event()).wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            sent.append(message["body"].decode() if message["more_body"] else "end")
+            if len(sent) >= reads:
+                await asyncio.Event().wait()
+
+    await event_stream(events)({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
+
+
 async def test_a_stream_has_comments_while_the_model_thinks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serving.events.SILENCE_S", 0.02)
-    closed = list[str]()
+    ready, sent, closed = asyncio.Event(), list[str](), list[str]()
 
-    async def events(ready: asyncio.Event) -> AsyncIterator[str]:
+    async def events() -> AsyncIterator[str]:
         try:
             yield "data: 1\n\n"
             await ready.wait()
-            yield "data: 2\n\n"
+            for _ in range(5):  # these come soon enough
+                await asyncio.sleep(0.01)
+                yield "data: 2\n\n"
         finally:
             closed.append("closed")
 
-    ready, found = asyncio.Event(), list[str]()
-    async for one in event_stream(events(ready)).body_iterator:
-        found.append(str(one))
-        if found.count(": waiting\n\n") == 2:
-            ready.set()
-    found = found
-    assert found[0] == "data: 1\n\n" and found[-1] == "data: 2\n\n"
-    assert set(found[1:-1]) == {": waiting\n\n"} and len(found) >= 4
+    streaming = asyncio.ensure_future(stream(events(), sent))
+    while sent.count(": waiting\n\n") < 2:
+        await asyncio.sleep(0.001)
+    ready.set()
+    await streaming
+    comments = sent.count(": waiting\n\n")
+    assert sent == ["data: 1\n\n", *[": waiting\n\n"] * comments, *["data: 2\n\n"] * 5, "end"]
     assert closed == ["closed"]
 
 
-async def test_a_stream_that_nobody_reads_is_closed() -> None:
-    closed = list[str]()
+@pytest.mark.parametrize("reads", [1, 2])
+async def test_a_stream_that_nobody_reads_is_closed(reads: int) -> None:
+    """Whether it waits for its client to read the first event, or for the second event."""
+    closed, sent, gone = list[str](), list[str](), asyncio.Event()
 
     async def events() -> AsyncIterator[str]:
         try:
@@ -49,10 +71,9 @@ async def test_a_stream_that_nobody_reads_is_closed() -> None:
         finally:
             closed.append("closed")
 
-    body = event_stream(events()).body_iterator
-    assert await anext(aiter(body)) == "data: 1\n\n"
-    reading = asyncio.ensure_future(anext(aiter(body)))
-    await asyncio.sleep(0.01)
-    reading.cancel()
-    await asyncio.gather(reading, return_exceptions=True)
+    streaming = asyncio.ensure_future(stream(events(), sent, gone, reads))
+    while sent != ["data: 1\n\n"]:
+        await asyncio.sleep(0)
+    gone.set()
+    await streaming
     assert closed == ["closed"]

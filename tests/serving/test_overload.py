@@ -5,19 +5,28 @@ from __future__ import annotations
 import json
 import re
 import socket
+import statistics
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO, Any, Literal, cast
 
 import httpx
 import pytest
+import uvicorn
 
-from serving import admission
+from serving import admission, protocol
+from serving.discard import Discard
+from serving.overload import Overload
+from serving.protocol import FIRST_BYTES, protocol_of
 from serving.settings import ServingSettings
-from tests.fakes.connection import connected
-from tests.fakes.service import SMALL, body, full, post, served, wait_until
+from tests.fakes.asking import WHEN
+from tests.fakes.connection import LIVE, REFUSED, Busy, answer, connected
+from tests.fakes.images import data_uri, image_bytes
+from tests.fakes.listening import listening_as
+from tests.fakes.service import SMALL, World, body, full, post, served, wait_until
 
 
 @contextmanager
@@ -34,9 +43,13 @@ def connection(url: str, length: int, path: str = "/answer", close: bool = False
 def response_of(sock: socket.socket) -> tuple[str, bytes]:
     """Returns the lowercased head of a response, and its body."""
     with sock.makefile("rb") as file:
-        head = "".join(iter(lambda: file.readline().decode().lower().replace("\r\n", "\n"), "\n"))
-        found = re.search("^content-length: ([0-9]+)$", head, re.MULTILINE)
-        return head, file.read(int(found[1])) if found else b""
+        return next_response(file)
+
+
+def next_response(file: IO[bytes]) -> tuple[str, bytes]:
+    head = "".join(iter(lambda: file.readline().decode().lower().replace("\r\n", "\n"), "\n"))
+    length = re.search("^content-length: ([0-9]+)$", head, re.MULTILINE)
+    return head, file.read(int(length[1])) if length else b""
 
 
 def status_of(sock: socket.socket) -> int:
@@ -92,41 +105,150 @@ def test_a_refusal_is_not_lost_when_the_connection_closes(tmp_path: Path) -> Non
         assert sock.recv(65536) == b""  # closed, not reset
 
 
+@contextmanager
+def discarding(
+    loop: Literal["asyncio", "uvloop"], overload: Busy | None, monkeypatch: pytest.MonkeyPatch, upload_s: float = 60
+) -> Iterator[tuple[socket.socket, list[Discard]]]:
+    """Yields a connection to a server that reads no body, and what has discarded bytes of it."""
+    made: list[Discard] = []
+
+    def make(*args: Any) -> Discard:
+        made.append(Discard(*args))
+        return made[-1]
+
+    monkeypatch.setattr(protocol, "Discard", make)
+    http = protocol_of(ServingSettings(upload_timeout_s=upload_s), cast(Overload, overload))
+    config = uvicorn.Config(answer, port=0, http=http, loop=loop, lifespan="off", ws="none", log_level="error")
+    with listening_as(config) as url, connected(url) as sock:
+        yield sock, made
+
+
+LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+PHOTOGRAPH = REFUSED + b"Content-Length: 3000000\r\n"
+
+
+@LOOPS
+@pytest.mark.parametrize(("overload", "status"), [(Busy(), 429), (None, 200)])
+def test_a_body_that_nobody_reads_is_discarded_up_to_its_last_byte(
+    loop: Literal["asyncio", "uvloop"], overload: Busy | None, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Because the protocol refuses it, or the application answers before; the next request is answered."""
+    with discarding(loop, overload, monkeypatch) as (sock, made), sock.makefile("rb") as file:
+        for times in (1, 2):
+            sock.sendall(PHOTOGRAPH + b"\r\n" + bytes(3_000_000) + LIVE + b"\r\n")
+            assert [int(next_response(file)[0].split()[1]) for _ in range(2)] == [status, 200]
+            assert len(made) == times
+
+
+@LOOPS
+def test_a_discarded_body_ends_with_its_connection(
+    loop: Literal["asyncio", "uvloop"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with discarding(loop, Busy(), monkeypatch) as (sock, made):
+        sock.sendall(PHOTOGRAPH + b"Connection: close\r\n\r\n")
+        assert status_of(sock) == 429
+        sock.sendall(bytes(3_000_000))
+        assert sock.recv(1) == b""  # closed, not reset
+    with discarding(loop, Busy(), monkeypatch) as (sock, made):
+        sock.sendall(PHOTOGRAPH + b"\r\n" + bytes(1_000_000))
+        assert status_of(sock) == 429
+        wait_until(lambda: [item.closed for item in made] == [False])
+        sock.close()
+        wait_until(lambda: made[0].closed)
+    with discarding(loop, Busy(), monkeypatch, upload_s=0.2) as (sock, made):
+        sock.sendall(PHOTOGRAPH + b"\r\n")
+        assert status_of(sock) == 429
+        sock.sendall(bytes(1_000_000))
+        assert sock.recv(1) == b"" and made[0].closed
+
+
 def test_an_enormous_upload_is_cut_off(tmp_path: Path) -> None:
     with served(tmp_path, SMALL) as world, full(world), connection(world.url, 10**10) as sock:
         head, _ = response_of(sock)
         assert head.startswith("http/1.1 429 ") and "connection: close\n" in head
 
 
+def padded(question: str = WHEN) -> bytes:
+    """A request's body that the application begins to read before its end."""
+    return b" " * FIRST_BYTES + body(question)
+
+
+def inside(world: World) -> int:
+    """Returns how many requests hold a place."""
+    text = httpx.get(f"{world.url}/metrics", trust_env=False, verify=False).text
+    return int(text.partition("\nomgm_requests_inside ")[2].partition(".")[0])
+
+
+def test_an_upload_that_has_hardly_begun_holds_no_place(tmp_path: Path) -> None:
+    with served(tmp_path, SMALL) as world, connection(world.url, len(padded())) as slow:
+        slow.sendall(padded()[: FIRST_BYTES - 1])
+        assert post(world.url).status_code == 200 and inside(world) == 0
+        slow.sendall(padded()[FIRST_BYTES - 1 : FIRST_BYTES])
+        wait_until(lambda: inside(world) == 1)
+        slow.sendall(padded()[FIRST_BYTES:])
+        assert status_of(slow) == 200
+
+
 def test_a_slow_upload_holds_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "UPLOAD_GRACE_S", 0.1)
     settings = ServingSettings(max_batch=1, max_queue=2)  # so two slow uploads are not too many
-    with served(tmp_path, settings) as world, connection(world.url, len(body())) as slow:
+    with served(tmp_path, settings) as world, connection(world.url, len(padded())) as slow:
+        slow.sendall(padded()[:FIRST_BYTES])
         time.sleep(0.2)
-        with connection(world.url, len(body())) as other:
+        with connection(world.url, len(padded())) as other:
+            other.sendall(padded()[:FIRST_BYTES])
             time.sleep(0.2)
             assert post(world.url).status_code == 200
             for sock in (slow, other):
-                sock.sendall(body())
+                sock.sendall(padded()[FIRST_BYTES:])
                 assert status_of(sock) == 200
 
 
 def test_a_slow_upload_must_be_let_in_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "UPLOAD_GRACE_S", 0.1)
-    with served(tmp_path, SMALL) as world, connection(world.url, len(body("slow"))) as slow:
+    with served(tmp_path, SMALL) as world, connection(world.url, len(padded("slow"))) as slow:
+        slow.sendall(padded("slow")[:FIRST_BYTES])
         time.sleep(0.2)
         with full(world) as held:
-            slow.sendall(body("slow"))
+            slow.sendall(padded("slow")[FIRST_BYTES:])
             assert status_of(slow) == 429
             world.retriever.gate.set()
             assert [future.result().status_code for future in held] == [200, 200]
         assert ["slow"] not in world.retriever.batches
 
 
-def test_an_upload_that_takes_too_long(tmp_path: Path) -> None:
+@pytest.mark.parametrize("length", [1, FIRST_BYTES])
+def test_an_upload_that_takes_too_long(tmp_path: Path, length: int) -> None:
     settings = ServingSettings(upload_timeout_s=0.2)
-    with served(tmp_path, settings) as world, connection(world.url, 1000) as slow:
-        assert status_of(slow) == 408
+    with served(tmp_path, settings) as world, connection(world.url, 20_000) as slow:
+        slow.sendall(bytes(length))
+        head, text = response_of(slow)
+        assert head.startswith("http/1.1 408 ") and json.loads(text)["error"]["code"] == "upload_timeout"
+
+
+def test_slow_clients_cost_nothing(tmp_path: Path) -> None:
+    """Three hundred that send a byte at a time, and as many that read no answer and no stream, beside normal ones."""
+    streaming = json.dumps({"image": data_uri(image_bytes("red")), "question": WHEN, "stream": True}).encode()
+    with served(tmp_path, ServingSettings()) as world, ExitStack() as stack:
+        alone = [seconds_of(world.url) for _ in range(50)]
+        for number in range(300):
+            length = len(body())
+            sender = stack.enter_context(connection(world.url, length))
+            sender.sendall(b"{")
+            content = streaming if number % 2 else body()
+            reader = stack.enter_context(connection(world.url, len(content)))
+            reader.sendall(content)
+            sender.sendall(b" ")
+        wait_until(lambda: inside(world) == 0)
+        beside = [seconds_of(world.url) for _ in range(50)]
+    assert statistics.median(beside) < 2 * statistics.median(alone)
+
+
+def seconds_of(url: str) -> float:
+    """Returns how long a normal request takes."""
+    began = time.perf_counter()
+    assert post(url).status_code == 200
+    return time.perf_counter() - began
 
 
 def test_many_callers_are_either_answered_or_refused(tmp_path: Path) -> None:

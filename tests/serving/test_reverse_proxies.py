@@ -1,15 +1,19 @@
-"""The service behind a real nginx and a real Caddy, with the blocks that docs/serving.md shows."""
+"""The service behind a real nginx and a real Caddy, with the blocks of docs/serving.md and with docker/nginx.conf."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import shutil
 import socket
+import statistics
 import subprocess
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -18,9 +22,16 @@ import httpx
 import pytest
 
 from omgm.client import Client
+from retriever.asking import Generator
+from retriever.types import Generation, GenerationRequest
+from serving.schemas import AnswerOut, RetrieveOut
 from serving.settings import ServingSettings
+from tests.fakes.asking import WHEN, ask, fault
+from tests.fakes.connection import connected
 from tests.fakes.images import image_bytes
-from tests.fakes.service import served
+from tests.fakes.listening import free_port
+from tests.fakes.service import World, post, served, wait_until
+from tests.fakes.world import FakeGenerator
 from tests.paths import ROOT
 from tests.serving.test_entities import SECTIONS, served_world
 
@@ -47,16 +58,23 @@ def block(proxy: str) -> str:
 
 def nginx_command(folder: Path, port: int, locations: str) -> list[str]:
     """Writes the configuration of nginx with these locations; returns the command that starts it."""
-    paths = " ".join(
-        f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
+    events = "events { worker_connections 64; }"
+    return own_nginx(folder, f"{events}\nhttp {{\nserver {{ listen 127.0.0.1:{port};\n{locations}\n}} }}\n")
+
+
+def shedding_command(folder: Path, port: int, config: str) -> list[str]:
+    """Writes docker/nginx.conf for this port; returns the command that starts nginx."""
+    return own_nginx(folder, config.replace("listen 8080;", f"listen 127.0.0.1:{port};"))
+
+
+def own_nginx(folder: Path, config: str) -> list[str]:
+    """Writes a configuration; returns the command that starts nginx with all its files in a folder."""
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    paths = " ".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
+    (folder / "nginx.conf").write_text(config.replace("http {", f"http {{ access_log off; {paths}", 1))
     user = "user root;" if os.geteuid() == 0 else ""
-    (folder / "nginx.conf").write_text(
-        f"{user} daemon off; pid {folder}/pid; error_log {folder}/error.log; worker_processes 1;\n"
-        "events { worker_connections 64; }\n"
-        f"http {{ access_log off; {paths}\nserver {{ listen 127.0.0.1:{port};\n{locations}\n}} }}\n"
-    )
-    return [str(PROGRAMS["nginx"]), "-e", f"{folder}/error.log", "-c", f"{folder}/nginx.conf", "-p", str(folder)]
+    options = ["-g", f"{user} daemon off; pid {folder}/pid;", "-e", f"{folder}/error.log"]
+    return [str(PROGRAMS["nginx"]), *options, "-c", f"{folder}/nginx.conf", "-p", str(folder)]
 
 
 def caddy_command(folder: Path, port: int, site: str) -> list[str]:
@@ -66,6 +84,9 @@ def caddy_command(folder: Path, port: int, site: str) -> list[str]:
     return [str(PROGRAMS["caddy"]), "run", "--config", f"{folder}/Caddyfile", "--adapter", "caddyfile"]
 
 
+COMMANDS = {"nginx": nginx_command, "caddy": caddy_command, "shedding nginx": shedding_command}
+
+
 @contextmanager
 def behind(proxy: str, folder: Path, upstream: str, config: str) -> Iterator[str]:
     """Yields the address of a proxy with this configuration, of which the upstream is `upstream`."""
@@ -73,7 +94,7 @@ def behind(proxy: str, folder: Path, upstream: str, config: str) -> Iterator[str
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     config = config.replace("127.0.0.1:8000", upstream.removeprefix("http://"))
-    command = (nginx_command if proxy == "nginx" else caddy_command)(folder, port, config)
+    command = COMMANDS[proxy](folder, port, config)
     with (folder / "output").open("wb") as output:
         server = subprocess.Popen(command, stdout=output, stderr=output, env={"HOME": str(folder)})
     try:
@@ -135,3 +156,103 @@ def test_without_a_limit_of_its_own_nginx_refuses_photographs_with_a_page(tmp_pa
         data = {"question": "When was the treaty?", "options": json.dumps({})}
         response = httpx.post(f"{url}/omgm/answer", files=files, data=data, trust_env=False)
         assert response.status_code == 413 and "<title>413" in response.text
+
+
+PLACES = 6
+
+
+@contextmanager
+def shedding(folder: Path, generator: Generator | None = None, *, dead: bool = False) -> Iterator[tuple[World, str]]:
+    """Yields a service, and the address of an nginx that lets only `PLACES` questions in, or has a dead service."""
+    if PROGRAMS["nginx"] is None:
+        pytest.skip("nginx is not installed: apt-get install nginx")
+    config = (ROOT / "docker/nginx.conf").read_text()
+    assert config.count("limit_conn questions 24;") == 1
+    config = config.replace("questions 24;", f"questions {PLACES};")
+    with (
+        served(folder, ServingSettings(max_batch=PLACES), generator) as world,
+        behind("shedding nginx", folder / "nginx", f"127.0.0.1:{free_port()}" if dead else world.url, config) as url,
+    ):
+        yield world, url
+
+
+@contextmanager
+def all_places_taken(world: World, url: str) -> Iterator[None]:
+    """Keeps as many questions in the service as the proxy lets in; all of them are answered afterwards."""
+    world.retriever.gate.clear()
+    with ThreadPoolExecutor(PLACES) as pool:
+        held = [pool.submit(post, url) for _ in range(PLACES)]
+
+        def inside() -> int:
+            waiting = httpx.get(f"{world.url}/health/ready", trust_env=False).json()["waiting"]
+            return sum(map(len, world.retriever.batches)) + int(waiting)
+
+        try:
+            wait_until(lambda: inside() == PLACES)
+            yield
+        finally:
+            world.retriever.gate.set()
+        assert [call.result().status_code for call in held] == [200] * PLACES
+
+
+def test_ten_times_as_many_questions_as_there_are_places(tmp_path: Path) -> None:
+    """Nine of ten are refused at once, in the format of all errors; the service sees only the others."""
+    with shedding(tmp_path) as (world, url), httpx.Client(base_url=url, trust_env=False, timeout=20) as client:
+        photograph = image_bytes("red") + b"\0" * 300_000
+        with all_places_taken(world, url):
+            took = []
+            for _ in range(9 * PLACES):  # on one connection, which is kept
+                began = time.perf_counter()
+                response = ask(client, photograph)
+                took.append(time.perf_counter() - began)
+                assert fault(response) == (429, "queue_full", None) and response.headers["retry-after"] == "1"
+            assert statistics.median(took) < 0.02
+            assert client.get("/info").status_code == 200  # other routes are not limited
+        assert sum(map(len, world.retriever.batches)) == PLACES
+        assert ask(client, photograph).status_code == 200
+
+
+@pytest.mark.parametrize("ending", [b"", b"Connection: close\r\n"])
+def test_a_client_that_is_still_sending_can_read_the_refusal(tmp_path: Path, ending: bytes) -> None:
+    with shedding(tmp_path) as (world, url), all_places_taken(world, url), connected(url) as sock:
+        sock.sendall(b"POST /answer HTTP/1.1\r\nHost: a\r\n" + ending + b"Content-Length: 3000000\r\n\r\n")
+        sock.sendall(bytes(3_000_000))
+        assert sock.recv(4096).startswith(b"HTTP/1.1 429 ")
+
+
+def test_large_bodies_pass_and_slow_ones_do_not_reach_the_service(tmp_path: Path) -> None:
+    with shedding(tmp_path) as (_, url), httpx.Client(base_url=url, trust_env=False, timeout=20) as client:
+        assert ask(client, image_bytes("red") + b"\0" * 3_000_000).json()["answer"] == "1848"
+        assert ask(client, image_bytes("red") + b"\0" * 45_000_000).status_code == 413
+        with connected(url) as slow:
+            slow.sendall(b"POST /answer HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n" + bytes(50_000))
+            assert ask(client).status_code == 200
+            assert "\nomgm_requests_inside 0.0\n" in client.get("/metrics").text
+
+
+class WaitingGenerator(FakeGenerator):
+    """Begins its answer once it may."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+
+    async def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
+        assert await asyncio.to_thread(self.gate.wait, 20)
+        async for piece in super().stream(request):
+            yield piece
+
+
+def test_a_stream_is_not_held_back(tmp_path: Path) -> None:
+    generator = WaitingGenerator()
+    with shedding(tmp_path, generator) as (_, url), Client(url) as client:
+        pieces = client.stream(image_bytes("red"), WHEN)
+        assert isinstance(next(pieces), RetrieveOut)
+        generator.gate.set()
+        *text, last = pieces
+        assert "".join(map(str, text)) == "1848" and isinstance(last, AnswerOut)
+
+
+def test_a_dead_service(tmp_path: Path) -> None:
+    with shedding(tmp_path, dead=True) as (_, url), httpx.Client(base_url=url, trust_env=False, timeout=20) as client:
+        for response in (ask(client), client.get("/health/ready")):
+            assert fault(response) == (503, "not_ready", None) and response.headers["retry-after"] == "5"
