@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,16 @@ def device_name() -> str:
     import torch
 
     return torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
+
+
+def processor() -> str:
+    """Returns the processor's name, with the instructions for bfloat16 that it has, by Linux's /proc."""
+    file = Path("/proc/cpuinfo")
+    fields = dict(re.findall(r"^(model name|flags)\t+: (.*)$", file.read_text(), re.MULTILINE)) if file.exists() else {}
+    name = re.sub(r"\((?:R|TM)\)|\bProcessor\b|\bCPU\b|@.*", "", fields.get("model name", platform.machine()))
+    named = {"amx_bf16": "AMX", "avx512_bf16": "AVX512-BF16"}
+    extra = next((word for flag, word in named.items() if flag in fields.get("flags", "").split()), None)
+    return " ".join(name.split()) + (f" with {extra}" if extra else "")
 
 
 def version(package: str) -> str | None:

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import socket
 import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
 
 from omgm.commands.demo import omgm
 
 Address = tuple[str, int]
 
 
-@contextmanager
+Running = tuple[subprocess.Popen[bytes], Address]
+"""A server's process and address."""
+
+
 def service(
     profile: str, index: Path, settings: Sequence[str] = (), workers: int = 1
-) -> Iterator[tuple[subprocess.Popen[bytes], Address]]:
-    """Starts a service on a free port; yields its process and address once it accepts requests.
+) -> AbstractContextManager[Running]:
+    """Runs `omgm serve`; yields its process and address once it accepts requests.
 
     Args:
         profile: The name or file of its profile.
@@ -35,15 +34,20 @@ def service(
     Raises:
         OSError: It did not start; standard error says why.
     """
+    given = [part for value in settings for part in ("--set", value)]
+    return server(*omgm("serve", "--profile", profile, *given, "--index", index, "--workers", workers))
+
+
+@contextmanager
+def server(*command: str) -> Iterator[Running]:
+    """Runs a server that takes `--port` and prints a line once it accepts requests; see `service`."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    given = [part for value in settings for part in ("--set", value)]
-    command = omgm("serve", "--profile", profile, *given, "--index", index, "--port", port, "--workers", workers)
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    process = subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
-        if not process.stdout.readline():  # printed once all workers accept requests
+        if not process.stdout.readline():
             raise OSError("the service did not start; standard error says why")
         yield process, ("127.0.0.1", port)
     finally:
@@ -51,57 +55,21 @@ def service(
         process.wait(timeout=60)
 
 
-class Answerer:
-    """A process that runs `answer_lines`.
-
-    Raises:
-        OSError: It did not start; standard error says why.
-    """
-
-    def __init__(self, command: Sequence[str]) -> None:
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._questions, self._answers = self._process.stdin, self._process.stdout
-        if self._answers.readline() != "ready\n":
-            self.close()
-            raise OSError(f"{' '.join(command)} did not start; standard error says why")
-
-    def ask(self, question: Any) -> Any:
-        """Returns the answer to a question."""
-        self._questions.write(json.dumps(question) + "\n")
-        self._questions.flush()
-        return json.loads(self._answers.readline())
-
-    def close(self) -> None:
-        """Ends the process."""
-        self._process.communicate()
-
-
-def answer_lines(answer: Callable[[Any], Any]) -> None:
-    """Prints a line when ready, then answers each line of standard input with a line on standard output."""
-    print("ready", flush=True)
-    for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), flush=True)
-
-
 class Meter:
-    """Seconds and peak memory by stage: total resident, and without pages of mapped files."""
+    """Seconds and peak resident memory by stage, with pages of mapped files."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self.peak_mb: dict[str, float] = {}
-        self.peak_anon_mb: dict[str, float] = {}
 
     @contextmanager
     def stage(self, name: str) -> Generator[None]:
-        """Measures a block; blocks with the same name add up."""
+        """Measures a block."""
         forget_peak()
         started = time.perf_counter()
-        with anonymous_peak() as anonymous:
-            yield
-        self.seconds[name] = round(self.seconds.get(name, 0) + time.perf_counter() - started, 2)
-        self.peak_mb[name] = max(self.peak_mb.get(name, 0), peak_mb())
-        self.peak_anon_mb[name] = max(self.peak_anon_mb.get(name, 0), *anonymous)
+        yield
+        self.seconds[name] = round(time.perf_counter() - started, 2)
+        self.peak_mb[name] = peak_mb()
 
 
 def forget_peak() -> None:
@@ -117,31 +85,6 @@ def peak_mb() -> float:
     if status.exists():
         return round(int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024)
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-
-
-@contextmanager
-def anonymous_peak() -> Generator[list[float]]:
-    """Yields a list that holds the peak of `anonymous_mb` within the block, sampled by a thread every 10 ms."""
-    peak, done = [anonymous_mb()], threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.01):
-            peak[0] = max(peak[0], anonymous_mb())
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield peak
-    finally:
-        done.set()
-        thread.join()
-        peak[0] = max(peak[0], anonymous_mb())
-
-
-def anonymous_mb() -> float:
-    """Returns the resident memory not backed by a file, in MB; 0 where the system does not report it."""
-    status = Path("/proc/self/status")
-    return round(int(status.read_text().split("RssAnon:")[1].split()[0]) / 1024) if status.exists() else 0
 
 
 def folders_of(process: subprocess.Popen[bytes]) -> list[Path]:

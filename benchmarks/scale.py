@@ -14,10 +14,8 @@ checksums verified) and `search` (each kind of entity index over the same vector
 `scale.json` has, per number of entities:
 
 - `build_s`, `peak_rss_mb`: seconds and peak resident memory of both stages, including pages of mapped files
-- `peak_anon_mb`: without these pages, which the system can reclaim (sampled every 10 ms)
 - `index_bytes`: size of the index
-- `search`: per kind `build_s`, `peak_rss_mb`, `peak_anon_mb`, `beyond_index_mb` (of the latter, what is left without
-  FAISS's index), `bytes`, `faiss`, `parameters`, `rescored`, `recall@20_at_build`
+- `search`: per kind `build_s`, `peak_rss_mb`, `bytes`, `faiss`, `parameters`, `rescored`, `recall@20_at_build`
 - `search_ms_p50`, `recall@20_against_exact`: per kind, for single queries that were not used by the build
 - `update_ms_p50`: from a change to its acknowledgment, without a service; `found_ms_p50`: until a search finds it
 """
@@ -55,7 +53,7 @@ from indexes.live.index import LiveIndex
 from indexes.store.entity_index import open_search
 from indexes.store.index import Index
 from indexes.store.keys import Keys
-from indexes.store.manifest import SEARCH, SearchKind
+from indexes.store.manifest import SearchKind
 from indexes.store.recall import ExactSearch, HeldOutQueries, mixed_queries
 from indexes.store.search_kinds import write_search
 from retriever.types import Entity, FloatArray, Section
@@ -85,28 +83,11 @@ def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]
     return {
         "build_s": meter.seconds,
         "peak_rss_mb": meter.peak_mb,
-        "peak_anon_mb": meter.peak_anon_mb,
         "index_bytes": size_of(out),
         "kb_bytes": kb.stat().st_size,
         "sections": index.manifest.counts.sections,
         "entity_index": None if record is None else str(record),
     } | measure_updates(out, models)
-
-
-def drawn(seed: int) -> Image.Image:
-    """Returns an image of twelve colored rectangles."""
-    random = np.random.default_rng(seed)
-    pixels = np.full((240, 320, 3), random.integers(0, 256, 3), np.uint8)
-    for _ in range(12):
-        (top, left), (height, width) = random.integers(0, 200, 2), random.integers(30, 120, 2)
-        pixels[top : top + height, left : left + width] = random.integers(0, 256, 3)
-    return Image.fromarray(pixels)
-
-
-def article(number: int) -> dict[str, Any]:
-    """Returns an article of four sections."""
-    text = f"Design {number} has twelve rectangles. It was drawn in {1500 + number % 500} and is known for its colors. "
-    return {"title": f"Design {number}", "sections": [{"title": f"Part {i}", "text": text * 5} for i in range(4)]}
 
 
 def measure_updates(folder: Path, models: StandIn) -> dict[str, float | int]:
@@ -120,9 +101,9 @@ def measure_updates(folder: Path, models: StandIn) -> dict[str, float | int]:
     with closing(LiveIndex.open(folder, encoder=models, fusion=models, write=True)) as index:
         editor = Editor(index, lambda: models, models, models)
         for number in range(50):
-            sections = tuple(Section(**row, index=i) for i, row in enumerate(article(number)["sections"]))
+            sections = tuple(Section(f"Part {i}", f"Design {number} is new. " * 30, i) for i in range(4))
             entity = Entity(f"new-{number}", f"Design {number}", sections, f"{number}.png")
-            added = Article(entity, MainImage(entity.image), drawn(number))
+            added = Article(entity, MainImage(entity.image), Image.new("RGB", (320, 240), (number, 0, 0)))
             started = time.perf_counter()
             editor.put([added])
             times["update"].append((time.perf_counter() - started) * 1000)
@@ -165,8 +146,6 @@ def measure_search(entities: int, dimension: int, folder: Path, kinds: Sequence[
         found["search"][kind] = {
             "build_s": meter.seconds["build"],
             "peak_rss_mb": meter.peak_mb,
-            "peak_anon_mb": meter.peak_anon_mb,
-            "beyond_index_mb": round(meter.peak_anon_mb["build"] - (out / SEARCH).stat().st_size / 2**20),
             "bytes": size_of(out),
             "faiss": record.faiss,
             "parameters": record.parameters,
