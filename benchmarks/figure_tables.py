@@ -114,10 +114,9 @@ def training(results: Results) -> str:
 
 def first_use(results: Results) -> str:
     """Tabulates seconds and megabytes from a clone to the first answers."""
-    names = ("way", "seconds", "mb_to_load", "mb_on_disk")
-    return table(
-        "way | seconds | MB to download | MB on disk", ([row[name] for name in names] for row in results["ways"])
-    )
+    names = ("seconds", "mb_to_load", "mb_on_disk")
+    rows = ([row["way"], *(f"{row[name]:,}" for name in names)] for row in results["ways"])
+    return table("way | seconds | MB to download | MB on disk", rows)
 
 
 def goal(name: str) -> str:

@@ -154,7 +154,7 @@ BLOCKS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Measures, fills the pages, and returns the exit status."""
     parser = arguments(__doc__, out="")
-    parser.add_argument("--only", choices=PARTS, action="append", help="only this part; may be repeated")
+    parser.add_argument("--only", choices=list(PARTS), action="append", help="only this part; may be repeated")
     parser.add_argument("--atlas", type=Path, metavar="DIR", help="where Atlas is; without it, that part is left out")
     parser.add_argument("--recorded", action="store_true", help="measure nothing, take what was measured last")
     parser.add_argument("--stale", action="store_true", help="only list the blocks whose code has changed since")

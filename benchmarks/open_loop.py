@@ -13,7 +13,9 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from evaluation.metrics import percentile
@@ -93,6 +95,12 @@ class Client:
         if oldest and time.perf_counter() > oldest[1].began + TIMEOUT_S:
             self._end(oldest[0], "timed out")
 
+    def close(self) -> None:
+        """Drops what is on its way."""
+        for connection in self._open:
+            connection.close()
+        self._ready.close()
+
     def _write(self, connection: socket.socket, exchange: _Exchange) -> None:
         try:
             exchange.unsent = exchange.unsent[connection.send(exchange.unsent) :]
@@ -154,9 +162,9 @@ def exchange(address: tuple[str, int], request: bytes) -> int | str:
 
 def open_loop(address: tuple[str, int], requests: Iterator[bytes], times: Sequence[float]) -> list[Reply]:
     """Sends a request at each of `times`, in seconds from now; returns the outcomes in the order of their ends."""
-    client, replies, start = Client(address), list[Reply](), time.perf_counter()
+    replies, start = list[Reply](), time.perf_counter()
 
-    def send(due: float, request: bytes) -> None:
+    def send(client: Client, due: float, request: bytes) -> None:
         lag = time.perf_counter() - start - due
 
         def done(outcome: int | str) -> None:
@@ -165,13 +173,14 @@ def open_loop(address: tuple[str, int], requests: Iterator[bytes], times: Sequen
 
         client.send(request, done)
 
-    for due in times:
-        request = next(requests)
-        while (left := start + due - time.perf_counter()) > 0:
-            client.wait(left)
-        send(due, request)
-    while client:
-        client.wait(1.0)
+    with closing(Client(address)) as client:
+        for due in times:
+            request = next(requests)
+            while (left := start + due - time.perf_counter()) > 0:
+                client.wait(left)
+            send(client, due, request)
+        while client:
+            client.wait(1.0)
     return replies
 
 
@@ -183,26 +192,24 @@ def closed_loop(
     Raises:
         OSError: A request was not answered.
     """
-    client, took, start = Client(address), list[float](), time.perf_counter()
+    took, start = list[float](), time.perf_counter()
     free = [start] * callers  # when each idle caller sends again
 
-    def send(request: bytes, began: float) -> None:
-        def done(outcome: int | str) -> None:
-            now = time.perf_counter()
-            if outcome not in (200, 429):
-                raise OSError(f"a request ended with {outcome}")
-            if outcome == 200:
-                took.append(now - began)
-            free.append(now if outcome == 200 else now + RETRY_S)
+    def done(began: float, outcome: int | str) -> None:
+        now = time.perf_counter()
+        if outcome not in (200, 429):
+            raise OSError(f"a request ended with {outcome}")
+        if outcome == 200:
+            took.append(now - began)
+        free.append(now if outcome == 200 else now + RETRY_S)
 
-        client.send(request, done)
-
-    while (now := time.perf_counter()) < start + seconds or client:
-        if now < start + seconds and free and min(free) <= now:
-            free.remove(min(free))
-            send(next(requests), now)
-        else:
-            client.wait(max(min(free, default=now + 1.0) - now, 0.001))
+    with closing(Client(address)) as client:
+        while (now := time.perf_counter()) < start + seconds or client:
+            if now < start + seconds and free and min(free) <= now:
+                free.remove(min(free))
+                client.send(next(requests), partial(done, now))
+            else:
+                client.wait(max(min(free, default=now + 1.0) - now, 0.001))
     return len(took) / (time.perf_counter() - start), took
 
 

@@ -44,15 +44,14 @@ def server(*command: str) -> Iterator[Running]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    try:
-        if not process.stdout.readline():
-            raise OSError("the service did not start; standard error says why")
-        yield process, ("127.0.0.1", port)
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
+    with subprocess.Popen([*command, "--port", str(port)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            if not process.stdout.readline():
+                raise OSError("the service did not start; standard error says why")
+            yield process, ("127.0.0.1", port)
+        finally:
+            process.terminate()
 
 
 class Meter:
