@@ -2,12 +2,12 @@
 
     python -m benchmarks.scale --entities 10000 100000 --folder artifacts/bench-scale --out artifacts/scale.json
 
-The knowledge base is generated in E-VQA's shape: 2 to 7 sections per article (4.5 on average) of 100 to 380 made-up
-words, an image for every tenth article. The stand-in encoder is fast: it derives a vector from each entity's number.
-Vectors lie in clusters, and those in clusters of clusters, with far more variance in some directions than in others,
-like those of trained encoders (one cluster per 50 entities: species of a genus, churches of a town). In uniform noise
-of hundreds of dimensions, all neighbors would be almost equally far away: the best 20 would be a matter of chance, and
-approximate search could not work. A query is an entity's vector plus noise, at a cosine of about 0.9.
+The knowledge base is made up in E-VQA's shape (`made_up.py`), with an image for every tenth article. The stand-in
+encoder is fast: it derives a vector from each entity's number. Vectors lie in clusters, and those in clusters of
+clusters, with far more variance in some directions than in others, like those of trained encoders (one cluster per 50
+entities: species of a genus, churches of a town). In uniform noise of hundreds of dimensions, all neighbors would be
+almost equally far away: the best 20 would be a matter of chance, and approximate search could not work. A query is an
+entity's vector plus noise, at a cosine of about 0.9.
 
 For every number of entities, two parts run, each in its own process: `build` (`build_index`, then opening with all
 checksums verified) and `search` (each kind of entity index over the same vectors, without articles).
@@ -39,7 +39,7 @@ import torch
 from PIL import Image
 
 from benchmarks.frame import arguments, commit, write_report
-from benchmarks.made_up import ClusteredVectors, StandIn, write_knowledge_base
+from benchmarks.made_up import ClusteredVectors, StandIn, articles, write_images
 from benchmarks.processes import Meter
 from indexes.article_images import MainImage
 from indexes.builder.build import build_index
@@ -56,6 +56,7 @@ from indexes.store.keys import Keys
 from indexes.store.manifest import SearchKind
 from indexes.store.recall import ExactSearch, HeldOutQueries, mixed_queries
 from indexes.store.search_kinds import write_search
+from retriever.files import write_lines
 from retriever.types import Entity, FloatArray, Section
 
 KINDS: tuple[SearchKind, ...] = ("flat", "sq8", "hnsw", "ivf-pq")
@@ -69,12 +70,16 @@ def size_of(folder: Path) -> int:
 
 def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]:
     """Builds an index of a generated knowledge base and opens it with all checksums verified."""
-    kb, images = write_knowledge_base(folder, entities, (2, 7))
+    kb, images = folder / "kb.jsonl", folder / "images"
+    if not kb.exists():
+        names = [f"{number}.jpg" for number in range(0, entities, 10)]
+        write_images(images, names, 32, len(names))
+        write_lines(kb, articles(entities))
     meter, models, out = Meter(), StandIn(ClusteredVectors(entities, dimension)), folder / "index"
     shutil.rmtree(out, ignore_errors=True)
     models_of: dict[str, Any] = {"summarizer": models, "encoder": models, "fusion": models}
-    articles = KnowledgeArticles(KnowledgeBase(kb=kb, images=images))
-    plan = BuildPlan(articles=articles, out=out, batch_size=256, **models_of)
+    source = KnowledgeArticles(KnowledgeBase(kb=kb, images=images))
+    plan = BuildPlan(articles=source, out=out, batch_size=256, **models_of)
     with meter.stage("all"):
         index = build_index(plan)
     with meter.stage("verify"):

@@ -48,8 +48,8 @@ from training.reranker.samples import SampleSet
 EPOCH, IMAGES, ENTITIES = 191_000, 200_000, 200_000
 TOKENS = 8192
 FEW_TOKENS = 64
-SIZES = DataSizes(questions=2000, entities=3000, query_images=1000, side=1024, image_files=200)
-FEW = DataSizes(questions=24, entities=30, query_images=12, side=48, image_files=3)
+SIZES = DataSizes(questions=2000, entities=3000, query_images=1000, side=1024, drawn=200)
+FEW = DataSizes(questions=24, entities=30, query_images=12, side=48, drawn=3)
 PEAK_FLOPS = 989e12
 """bfloat16 on an H100 or H200 SXM, without sparsity."""
 
