@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.frame import table
 from benchmarks.load import GOALS, MOST
 from evaluation.metrics import CUTOFFS, percent
 from retriever.token_codec import TokenCodec
 
 Results = Mapping[str, Any]
-
-
-def table(header: str, rows: Iterable[Iterable[object]]) -> str:
-    """Returns a Markdown table; the header's names are separated by `|`."""
-    lines = [header, "|".join("---" for _ in header.split("|"))]
-    lines += ["|".join("" if cell is None else str(cell) for cell in row) for row in rows]
-    return "\n".join(f"| {' | '.join(cell.strip() for cell in line.split('|'))} |" for line in lines)
 
 
 def service(results: Results) -> str:
@@ -35,7 +29,7 @@ def service(results: Results) -> str:
         "single_added_ms": "of it beside decoding, retrieval and reading",
     }
     rows = [(f"{label} ({goal(name)})", load[name], plain.get(name)) for name, label in labels.items()]
-    return table("| service | plain FastAPI server", rows)
+    return table(("", "service", "plain FastAPI server"), rows)
 
 
 def overload(results: Results) -> str:
@@ -50,7 +44,7 @@ def overload(results: Results) -> str:
     for row in rows:
         answers, refusals, against = pair(row["latency_ms"]), pair(row["refusal_ms"]), row.get("p99_against_0.8")
         lines.append((row["factor"], row["share_of_capacity"], answers, against, refusals, row["client_cpu"]))
-    return table(f"load | {answered} | p50, p99, ms | {relative} | a refusal's p50, p99, ms | {client}", lines)
+    return table(("load", answered, "p50, p99, ms", relative, "a refusal's p50, p99, ms", client), lines)
 
 
 def search(results: Results) -> str:
@@ -61,7 +55,8 @@ def search(results: Results) -> str:
             settings = ", ".join(f"{name} {value}" for name, value in index["parameters"].items())
             measured = (run["search_ms_p50"][kind], run["recall@20_against_exact"][kind], f"{index['build_s']:.1f} s")
             rows.append((f"{int(entities):,}", f"`{kind}`", *measured, f"{index['bytes'] / 1e6:.1f} MB", settings))
-    return table("entities | kind | search p50, ms | recall@20 against float32 | build | on disk | settings", rows)
+    names = ("entities", "kind", "search p50, ms", "recall@20 against float32", "build", "on disk", "settings")
+    return table(names, rows)
 
 
 def builds(results: Results) -> str:
@@ -72,7 +67,8 @@ def builds(results: Results) -> str:
             sizes = (f"{int(entities):,}", f"{run['sections']:,}", f"{run['index_bytes'] / 1e6:.0f} MB")
             needed = (f"{run['build_s']['all']:.1f} s", f"{run['peak_rss_mb']['all']} MB")
             rows.append((*sizes, *needed, f"{run['update_ms_p50']}, {run['found_ms_p50']} ms"))
-    return table("articles | sections | index | time | peak of memory | an update: acknowledged, searchable", rows)
+    update = "an update: acknowledged, searchable"
+    return table(("articles", "sections", "index", "time", "peak of memory", update), rows)
 
 
 def codecs(results: Results) -> str:
@@ -85,8 +81,8 @@ def codecs(results: Results) -> str:
         large = TokenCodec.parse(row["codec"]).bytes_per_section((32, 768))
         lost = (f"{row[key]['loss']:.2f} (p {row[key]['p']:.2g})" for key in keys)
         rows.append((f"`{row['codec']}`", f"{large:,}", f"{row['bytes_per_section']:,}", *lost))
-    sizes = "bytes, 32 x 768 (BLIP-2) | bytes, 32 x 128 (embedded)"
-    return table(f"codec | {sizes} | Recall@1 (float16: {entities}) | section recall (float16: {sections})", rows)
+    names = ("codec", "bytes, 32 x 768 (BLIP-2)", "bytes, 32 x 128 (embedded)")
+    return table((*names, f"Recall@1 (float16: {entities})", f"section recall (float16: {sections})"), rows)
 
 
 def steps(results: Results) -> str:
@@ -98,25 +94,22 @@ def steps(results: Results) -> str:
     ]
     section, answer = metrics["step3"]["section_recall@1"], metrics["answer"]
     right = f", and {answer['accuracy']:.3f} of the answers are right" if answer["accuracy"] is not None else ""
-    header = " | ".join([f"{metrics['n_queries']:,} questions", *(f"Recall@{k}" for k in CUTOFFS)])
+    header = [f"{metrics['n_queries']:,} questions", *(f"Recall@{k}" for k in CUTOFFS)]
     return f"{table(header, rows)}\n\nThe right section is first for {section:.3f}{right}."
 
 
 def training(results: Results) -> str:
     """Tabulates the rate of step 2's training, and the time that the paper's samples would take."""
-    report = results["train"]
-    names = ("size", "precision", "device", "samples_per_s", "hours_191k", "hours_191k_preparation", "peak_rss_mb")
-    return table(
-        "sizes | precision | device | samples/s | hours for 191,000 samples | of it for preparation | memory, MB",
-        [[report[name] for name in names]],
-    )
+    keys = ("samples_per_s", "hours_191k", "hours_191k_preparation", "peak_rss_mb")
+    names = ("samples/s", "hours for 191,000 samples", "of it for preparation", "memory, MB")
+    return table(names, [[results["train"][key] for key in keys]])
 
 
 def first_use(results: Results) -> str:
     """Tabulates seconds and megabytes from a clone to the first answers."""
     names = ("seconds", "mb_to_load", "mb_on_disk")
     rows = ([row["way"], *(f"{row[name]:,}" for name in names)] for row in results["ways"])
-    return table("way | seconds | MB to download | MB on disk", rows)
+    return table(("way", "seconds", "MB to download", "MB on disk"), rows)
 
 
 def goal(name: str) -> str:

@@ -12,7 +12,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,9 +67,13 @@ def write_report(path: Path | None, report: Row) -> None:
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns rows with the keys of the first one as a Markdown table."""
     names = list(rows[0])
-    lines = [[name.replace("_", " ") for name in names], ["---"] * len(names)]
-    lines += [[str(row[name]) for name in names] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table([name.replace("_", " ") for name in names], ([row[name] for name in names] for row in rows))
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Returns a Markdown table; `None` is an empty cell."""
+    lines = [names, ["---"] * len(names), *rows]
+    return "\n".join(f"| {' | '.join('' if cell is None else str(cell) for cell in line)} |" for line in lines)
 
 
 def default_device() -> str:

@@ -26,7 +26,6 @@ import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -116,12 +115,12 @@ def load_json(url: str) -> Any:
 
 def put_load(running: Running, requests: Iterator[bytes], rate: float, seconds: float, seed: int) -> dict[str, Any]:
     """Puts open-loop load on a server; returns the figures, of which `share_of_capacity` is relative to `rate`."""
-    process, address = running
-    peak_memory(process, reset=True)
-    before = cpu_seconds(process)
+    pid, address = running[0].pid, running[1]
+    peak_memory(pid, reset=True)
+    before = cpu_seconds(pid)
     replies = open_loop(address, requests, arrival_times(rate, seconds, seed))
-    cores = cores_between(before, cpu_seconds(process))
-    return {**figures_of(replies, seconds), **cores, "peak_memory_mib": peak_memory(process)}
+    cores = cores_between(before, cpu_seconds(pid))
+    return {**figures_of(replies, seconds), **cores, "peak_memory_mib": peak_memory(pid)}
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
@@ -135,9 +134,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     if args.client_core is not None:
         os.sched_setaffinity(0, cores - {args.client_core})
     with ExitStack() as stack:
-        serve = partial(service, args.profile, args.index, workers=args.workers)
-        running = stack.enter_context(serve(settings))
-        _, unbatched = stack.enter_context(serve([*settings, "serving.max_batch=1", "serving.max_wait_s=60"]))
+        running = stack.enter_context(service(args.profile, args.index, settings, args.workers))
+        alone = [*settings, "serving.max_batch=1", "serving.max_wait_s=60"]
+        _, unbatched = stack.enter_context(service(args.profile, args.index, alone, args.workers))
         compared_with = stack.enter_context(server(*plain, "--index", str(args.index)))
         if args.client_core is not None:
             os.sched_setaffinity(0, {args.client_core})

@@ -154,12 +154,6 @@ def arrival_times(rate: float, seconds: float, seed: int) -> list[float]:
     return times
 
 
-def exchange(address: tuple[str, int], request: bytes) -> int | str:
-    """Sends one request; returns the status, or what happened instead."""
-    [reply] = open_loop(address, iter([request]), [0.0])
-    return reply.outcome
-
-
 def open_loop(address: tuple[str, int], requests: Iterator[bytes], times: Sequence[float]) -> list[Reply]:
     """Sends a request at each of `times`, in seconds from now; returns the outcomes in the order of their ends."""
     replies, start = list[Reply](), time.perf_counter()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import socket
 import subprocess
 import time
@@ -55,53 +54,38 @@ def server(*command: str) -> Iterator[Running]:
 
 
 class Meter:
-    """Seconds and peak resident memory by stage, with pages of mapped files."""
+    """Seconds and peak resident memory of this process by stage, with pages of mapped files."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
-        self.peak_mb: dict[str, float] = {}
+        self.peak_mb: dict[str, float | None] = {}
 
     @contextmanager
     def stage(self, name: str) -> Generator[None]:
         """Measures a block."""
-        forget_peak()
+        peak_memory(os.getpid(), reset=True)
         started = time.perf_counter()
         yield
         self.seconds[name] = round(time.perf_counter() - started, 2)
-        self.peak_mb[name] = peak_mb()
+        self.peak_mb[name] = peak_memory(os.getpid())
 
 
-def forget_peak() -> None:
-    """Resets this process's peak memory to its current value; no effect where the system does not support it."""
-    clear = Path("/proc/self/clear_refs")
-    if clear.exists():
-        clear.write_text("5")
-
-
-def peak_mb() -> float:
-    """Returns the peak resident memory in MB since `forget_peak`, or since the start if resetting is not supported."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        return round(int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024)
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-
-
-def folders_of(process: subprocess.Popen[bytes]) -> list[Path]:
+def folders_of(pid: int) -> list[Path]:
     """Returns the /proc folders of a process and its descendants, such as the reader's."""
-    folder = Path(f"/proc/{process.pid}")
+    folder = Path(f"/proc/{pid}")
     started = [path.read_text().split() for path in folder.glob("task/*/children")]
-    return [folder, *(Path(f"/proc/{pid}") for pids in started for pid in pids)]
+    return [folder, *(Path(f"/proc/{child}") for children in started for child in children)]
 
 
-def peak_memory(process: subprocess.Popen[bytes], reset: bool = False) -> float | None:
+def peak_memory(pid: int, reset: bool = False) -> float | None:
     """Returns the peak memory in MiB of a process and its descendants since the last reset.
 
     Shared pages count once per process. Returns `None` without Linux's /proc.
     """
-    if not Path(f"/proc/{process.pid}/status").is_file():
+    if not Path(f"/proc/{pid}/status").is_file():
         return None
     total = 0
-    for folder in folders_of(process):
+    for folder in folders_of(pid):
         if reset:
             (folder / "clear_refs").write_text("5")
         lines = (folder / "status").read_text().splitlines()
@@ -109,7 +93,7 @@ def peak_memory(process: subprocess.Popen[bytes], reset: bool = False) -> float 
     return round(total / 1024, 1)
 
 
-def cpu_seconds(process: subprocess.Popen[bytes]) -> dict[str, float] | None:
+def cpu_seconds(pid: int) -> dict[str, float] | None:
     """Returns the current time, and CPU times of this client, of a process with its descendants, and of all processes.
 
     Returns `None` without Linux's /proc.
@@ -117,7 +101,7 @@ def cpu_seconds(process: subprocess.Popen[bytes]) -> dict[str, float] | None:
     if not Path("/proc/stat").is_file():
         return None
     tick = os.sysconf("SC_CLK_TCK")
-    stats = [(folder / "stat").read_text().rpartition(")")[2].split() for folder in folders_of(process)]
+    stats = [(folder / "stat").read_text().rpartition(")")[2].split() for folder in folders_of(pid)]
     user, nice, system, _, _, *interrupts = Path("/proc/stat").read_text().splitlines()[0].split()[1:8]
     return {
         "wall": time.perf_counter(),

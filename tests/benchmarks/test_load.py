@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from benchmarks.load import Requests, goals_of
-from benchmarks.open_loop import Reply, arrival_times, closed_loop, exchange, figures_of, open_loop, request_bytes
+from benchmarks.open_loop import Reply, arrival_times, closed_loop, figures_of, open_loop, request_bytes
 from benchmarks.plain_server import plain_app
 from benchmarks.processes import cores_between, cpu_seconds, peak_memory, server
 from omgm import OMGM
@@ -22,6 +22,12 @@ from tests.fakes.images import image_bytes
 from tests.fakes.service import SMALL, full, served
 
 RED = request_bytes(image_bytes("red"), "When was the treaty?")
+
+
+def exchange(address: tuple[str, int], request: bytes) -> int | str:
+    """Sends one request; returns the status, or what happened instead."""
+    [reply] = open_loop(address, iter([request]), [0.0])
+    return reply.outcome
 
 
 def test_arrivals_are_fixed_beforehand() -> None:
@@ -157,10 +163,10 @@ def test_the_processor_time_of_a_process() -> None:
     code = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {busy!r}])"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline() == b"\n"
-        seconds = cpu_seconds(process)  # mostly used by its child process
+        seconds = cpu_seconds(process.pid)  # mostly used by its child process
         assert seconds is not None and 0.25 <= seconds["server"] <= 5 and seconds["all"] > seconds["server"]
         alone = int(Path(f"/proc/{process.pid}/status").read_text().partition("VmHWM:")[2].split()[0]) / 1024
-        memory = peak_memory(process)
+        memory = peak_memory(process.pid)
         assert memory is not None and memory > alone + 1
         process.communicate(b"\n")
 

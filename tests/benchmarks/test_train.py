@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from benchmarks import train
-from benchmarks.training_data import write_data
 from tests.oracles.published_loop import PublishedLoop
 
 
@@ -26,11 +25,11 @@ def test_the_report_has_the_promised_keys(tmp_path: Path) -> None:
 
 
 def test_the_first_loss_is_that_of_the_published_loop(tmp_path: Path) -> None:
-    data = write_data(tmp_path, train.FEW)
+    data = train.write_data(tmp_path, train.FEW)
     device = torch.device("cpu")
-    samples, texts, store, _ = train.prepared(train.build("tiny", device), data, tmp_path, device)
-    ours = train.Trainer(train.build("tiny", device), samples, texts, store, device, "float32", 2)
-    published = PublishedLoop(train.build("tiny", device), data, samples, device, "float32", 0, 2)
+    training_set = train.prepared(train.build("tiny", device), data, tmp_path, device)
+    ours = train.Trainer(train.build("tiny", device), training_set, device, "float32", 2)
+    published = PublishedLoop(train.build("tiny", device), data, training_set.samples, device, "float32", 0, 2)
     for loop in (ours, published):
         loop.model.eval()  # no dropout
     assert ours.step() == pytest.approx(published.step(), abs=0.01)  # features are kept in bfloat16
