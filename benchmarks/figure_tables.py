@@ -52,7 +52,8 @@ def search(results: Results) -> str:
     rows = []
     for entities, run in results["scale"]["runs"].items():
         for kind, index in run["search"].items():
-            settings = ", ".join(f"{name} {value}" for name, value in index["parameters"].items())
+            chosen = {**index["parameters"], "rescored": index["rescored"]}
+            settings = ", ".join(f"{name} {value}" for name, value in chosen.items() if value)
             measured = (run["search_ms_p50"][kind], run["recall@20_against_exact"][kind], f"{index['build_s']:.1f} s")
             rows.append((f"{int(entities):,}", f"`{kind}`", *measured, f"{index['bytes'] / 1e6:.1f} MB", settings))
     names = ("entities", "kind", "search p50, ms", "recall@20 against float32", "build", "on disk", "settings")
@@ -106,10 +107,10 @@ def training(results: Results) -> str:
 
 
 def first_use(results: Results) -> str:
-    """Tabulates seconds and megabytes from a clone to the first answers."""
-    names = ("seconds", "mb_to_load", "mb_on_disk")
-    rows = ([row["way"], *(f"{row[name]:,}" for name in names)] for row in results["ways"])
-    return table(("way", "seconds", "MB to download", "MB on disk"), rows)
+    """Says how long `make demo` takes in a fresh clone, and how much it loads and leaves."""
+    [way] = results["ways"]
+    sizes = f"{way['mb_to_load']:,} MB to download, {way['mb_on_disk']:,} MB on disk"
+    return f"From nothing to the first answers of `make demo`: {way['seconds']} seconds, {sizes}."
 
 
 def goal(name: str) -> str:

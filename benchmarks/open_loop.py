@@ -158,21 +158,16 @@ def open_loop(address: tuple[str, int], requests: Iterator[bytes], times: Sequen
     """Sends a request at each of `times`, in seconds from now; returns the outcomes in the order of their ends."""
     replies, start = list[Reply](), time.perf_counter()
 
-    def send(client: Client, due: float, request: bytes) -> None:
-        lag = time.perf_counter() - start - due
-
-        def done(outcome: int | str) -> None:
-            ended = time.perf_counter() - start
-            replies.append(Reply(outcome, ended, ended - due, lag))
-
-        client.send(request, done)
+    def done(due: float, lag: float, outcome: int | str) -> None:
+        ended = time.perf_counter() - start
+        replies.append(Reply(outcome, ended, ended - due, lag))
 
     with closing(Client(address)) as client:
         for due in times:
             request = next(requests)
             while (left := start + due - time.perf_counter()) > 0:
                 client.wait(left)
-            send(client, due, request)
+            client.send(request, partial(done, due, -left))
         while client:
             client.wait(1.0)
     return replies

@@ -183,12 +183,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(json.dumps(measure_search(entities, args.dimension, folder, args.kinds)))
         return
     report = json.loads(args.out.read_text()) if args.out.exists() else {"runs": {}}
-    report |= {
-        "encoder": f"stand-in: clustered vectors of length {args.dimension}, no model",
-        "commit": commit(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-    }
+    encoder = f"stand-in: clustered vectors of length {args.dimension}, no model"
+    report |= {"encoder": encoder, "commit": commit(), "cores": os.cpu_count(), "threads": torch.get_num_threads()}
     for entities in args.entities:
         folder = args.folder / str(entities)
         folder.mkdir(parents=True, exist_ok=True)

@@ -138,10 +138,17 @@ def build(size: str, device: torch.device, longest: int = 512) -> QFormerFusion:
 
 def prepared(fusion: QFormerFusion, data: RerankerData, folder: Path, device: torch.device) -> TrainingSet:
     """Prepares the training set as the trainer does, without validation."""
-    shares = {"validation_share": 0.0, "max_bad": 0.0}
-    processes, out = Processes(device=device), folder / "data"
     return make_training_set(
-        data, out, fusion, views=Views(1, 1), most_similar=False, seed=0, workers=None, processes=processes, **shares
+        data,
+        folder / "data",
+        fusion,
+        views=Views(1, 1),
+        most_similar=False,
+        validation_share=0.0,
+        seed=0,
+        max_bad=0.0,
+        workers=None,
+        processes=Processes(device=device),
     )
 
 
