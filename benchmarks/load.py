@@ -191,7 +191,7 @@ def _met(name: str, value: float) -> bool:
 def main(argv: list[str] | None = None) -> None:
     parser = arguments(__doc__)
     add_profile(parser)
-    parser.add_argument("--workers", type=int, default=1, help="processes of the service (%(default)s)")
+    parser.add_argument("--workers", type=int, help="processes that run the models (by default, serving.processes)")
     add_index(parser)
     add_questions(parser)
     parser.add_argument("--seconds", type=float, default=60.0, help="of each load (%(default)s)")

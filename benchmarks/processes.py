@@ -20,7 +20,7 @@ Running = tuple[subprocess.Popen[bytes], Address]
 
 
 def service(
-    profile: str, index: Path, settings: Sequence[str] = (), workers: int = 1
+    profile: str, index: Path, settings: Sequence[str] = (), workers: int | None = None
 ) -> AbstractContextManager[Running]:
     """Runs `omgm serve`; yields its process and address once it accepts requests.
 
@@ -28,13 +28,14 @@ def service(
         profile: The name or file of its profile.
         index: The index.
         settings: Overrides of the profile's settings, as `KEY=VALUE`.
-        workers: Number of worker processes.
+        workers: Number of processes that run the models, by default the profile's.
 
     Raises:
         OSError: It did not start; standard error says why.
     """
     given = [part for value in settings for part in ("--set", value)]
-    return server(*omgm("serve", "--profile", profile, *given, "--index", index, "--workers", workers))
+    several = ("--workers", workers) if workers else ()
+    return server(*omgm("serve", "--profile", profile, *given, "--index", index, *several))
 
 
 @contextmanager
@@ -71,10 +72,10 @@ class Meter:
 
 
 def folders_of(pid: int) -> list[Path]:
-    """Returns the /proc folders of a process and its descendants, such as the reader's."""
+    """Returns the /proc folders of a process and its descendants, such as those of models."""
     folder = Path(f"/proc/{pid}")
-    started = [path.read_text().split() for path in folder.glob("task/*/children")]
-    return [folder, *(Path(f"/proc/{child}") for children in started for child in children)]
+    children = [child for path in folder.glob("task/*/children") for child in path.read_text().split()]
+    return [folder, *(found for child in children for found in folders_of(int(child)))]
 
 
 def peak_memory(pid: int, reset: bool = False) -> float | None:
