@@ -13,8 +13,6 @@ from pathlib import Path
 from omgm.commands.demo import omgm
 
 Address = tuple[str, int]
-
-
 Running = tuple[subprocess.Popen[bytes], Address]
 """A server's process and address."""
 
