@@ -22,8 +22,7 @@ from evaluation.metrics import percentile
 
 TIMEOUT_S = 60.0
 CUT_OFF = "cut off"
-RETRY_S = 0.05
-"""A caller of `closed_loop` sends again this long after a refusal."""
+RETRY_S = 0.05  # after which a caller of `closed_loop` sends again
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import resource
 import statistics
 import tempfile
@@ -78,7 +77,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=8, help="in each round (%(default)s)")
     parser.add_argument("--folder", type=Path, help="folder of the data; by default a temporary one")
     args = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO)
     args.precision = args.precision or ("bfloat16" if args.device == "cuda" else "float32")
     with tempfile.TemporaryDirectory() as temporary:
         report = run(args, args.folder or Path(temporary))
@@ -114,7 +112,6 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "samples_per_s": round(rate, 2),
         "hours_191k": round((EPOCH / rate + preparation) / 3600, 2),
         "hours_191k_preparation": round(preparation / 3600, 2),
-        "max_tokens": fusion.max_text_tokens,
         "peak_rss_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
     if gpu:
