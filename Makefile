@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lock demo test test-hostile test-wheel test-ways test-archives test-gpu test-lavis test-engine lint build-index train-encoder train-sections mine-negatives train-reranker \
-	train-generator eval sweep calibrate serve gpu-day bench-gpu bench-load bench-scale bench-train weights
+	train-generator eval sweep calibrate serve figures gpu-day bench-gpu bench-load bench-scale bench-train weights
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -130,6 +130,9 @@ tables:  ## reproduce the paper's tables on QUERIES; a single one with table2 ..
 serve: index  ## serve INDEX at HOST and PORT
 	$(OMGM) serve --profile $(PROFILE) --index $(INDEX) --host $(HOST) --port $(PORT) $(ARGS)
 
+figures: .venv/base.stamp  ## measure for half an hour and renew the figures in README and docs (ARGS="--only load", ARGS=--stale)
+	@$(BIN)/python -m benchmarks.figures $(ARGS)
+
 bench-load: index  ## load the service at 0.5 to 10 times its capacity; writes artifacts/load.json (ARGS="--seconds 10")
 	$(BIN)/python -m benchmarks.load --profile $(PROFILE) --index $(INDEX) --dataset $(DATASET) --queries $(QUERIES) \
 		--query-images $(QUERY_IMAGES) --out artifacts/load.json $(ARGS)
@@ -144,7 +147,7 @@ gpu-day: $(call gpu_ready,dev)  ## test and measure all on a GPU, in parts of ni
 bench-gpu: $(call gpu_ready,base)  ## measure the paper's models at full size on one GPU, with random weights
 	$(GPU_PYTHON) -m benchmarks.gpu --out $(OUT) $(ARGS)
 
-bench-train: $(call gpu_ready,base)  ## time step 2's training against the published loop (ARGS="--size full --device cuda" on a GPU)
+bench-train: $(call gpu_ready,base)  ## time step 2's training (ARGS="--size full --device cuda" on a GPU)
 	$(GPU_PYTHON) -m benchmarks.train --out $(BENCH_OUT)/$@.json $(ARGS)
 
 bench-scale: .venv/base.stamp  ## build and search generated indexes with stand-in models (ARGS="--entities 10000 100000")

@@ -11,7 +11,8 @@ import importlib.metadata
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +67,13 @@ def write_report(path: Path | None, report: Row) -> None:
 def as_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns rows with the keys of the first one as a Markdown table."""
     names = list(rows[0])
-    lines = [[name.replace("_", " ") for name in names], ["---"] * len(names)]
-    lines += [[str(row[name]) for name in names] for row in rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return table([name.replace("_", " ") for name in names], ([row[name] for name in names] for row in rows))
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Returns a Markdown table; `None` is an empty cell."""
+    lines = [names, ["---"] * len(names), *rows]
+    return "\n".join(f"| {' | '.join('' if cell is None else str(cell) for cell in line)} |" for line in lines)
 
 
 def default_device() -> str:
@@ -83,6 +88,16 @@ def device_name() -> str:
     import torch
 
     return torch.cuda.get_device_name() if torch.cuda.is_available() else platform.processor() or platform.machine()
+
+
+def processor() -> str:
+    """Returns the processor's name, with the instructions for bfloat16 that it has, by Linux's /proc."""
+    file = Path("/proc/cpuinfo")
+    fields = dict(re.findall(r"^(model name|flags)\t+: (.*)$", file.read_text(), re.MULTILINE)) if file.exists() else {}
+    name = re.sub(r"\((?:R|TM)\)|\bProcessor\b|\bCPU\b|@.*", "", fields.get("model name", platform.machine()))
+    named = {"amx_bf16": "AMX", "avx512_bf16": "AVX512-BF16"}
+    extra = next((word for flag, word in named.items() if flag in fields.get("flags", "").split()), None)
+    return " ".join(name.split()) + (f" with {extra}" if extra else "")
 
 
 def version(package: str) -> str | None:

@@ -26,6 +26,7 @@ from transformers import (
     XLMRobertaForSequenceClassification,
 )
 
+from benchmarks.made_up import WORDS
 from indexes.store.search import DeviceSearch
 from retriever.models.cross_encoder import CrossEncoderReranker
 from retriever.models.encoder import ClipEncoder
@@ -36,13 +37,6 @@ from retriever.models.qformer_layers import QFormerConfig
 from retriever.models.text_tokenizer import TextTokenizer
 from retriever.types import Entity, FloatArray, IntArray, Query, Section, StoredTokens
 from training.tokenizer import train_tokenizer
-
-WORDS: list[str] = """
-the of and a in to was is for as by on with that it from at his an were are which this be has also had not first its or
-but their one after they been two who most new all into during other may city river species mountain church built
-century large small north south east west world war found used known about between under over state national flower
-leaf tree plant bird island lake temple bridge castle museum tower garden forest height year
-""".split()  # noqa: SIM905
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import math
 import random
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -13,57 +12,46 @@ import numpy as np
 import torch
 from PIL import Image
 
-from retriever.files import replace_with
 from retriever.types import Entity, FloatArray, IntArray
 
-_IMAGE_EVERY = 10
+WORDS: list[str] = """
+the of and a in to was is for as by on with that it from at his an were are which this be has also had not first its or
+but their one after they been two who most new all into during other may city river species mountain church built
+century large small north south east west world war found used known about between under over state national flower
+leaf tree plant bird island lake temple bridge castle museum tower garden forest height year
+""".split()  # noqa: SIM905
+"""Each is one token of `benchmarks.full_size.tokenizer`."""
+MEDIAN_WORDS, SIGMA = 156, 0.8
+"""Of a section, as in E-VQA: 120 English words in BERT's word pieces. The mean is 215; lengths are log-normal."""
 _PER_CLUSTER, _PER_GROUP = 50, 20
 
 
-def write_knowledge_base(folder: Path, entities: int, sections: tuple[int, int]) -> tuple[Path, Path]:
-    """Writes a knowledge base in E-VQA's format and its images unless they exist; returns the file and the folder.
-
-    The words are made up and always the same. An article has 2 to 4 image URLs, every tenth one a small image.
-    """
-    kb, images = folder / f"kb_{entities}.json", folder / "images"
-    images.mkdir(parents=True, exist_ok=True)
-    if kb.exists():
-        return kb, images
-    words = [hashlib.blake2b(str(n).encode(), digest_size=4).hexdigest()[: 3 + n % 6] for n in range(5000)]
-
-    def write(partial: Path) -> None:
-        with partial.open("w", encoding="utf-8") as file:
-            file.write("{")
-            for number, (url, entry) in enumerate(_entries(words, entities, sections)):
-                file.write(("" if number == 0 else ", ") + json.dumps(url) + ": " + json.dumps(entry))
-            file.write("}")
-
-    replace_with(kb, write)
-    for number in range(0, entities, _IMAGE_EVERY):
-        color = tuple(hashlib.blake2b(str(number).encode(), digest_size=3).digest())
-        Image.new("RGB", (32, 32), color).save(images / f"{number}_1.jpg")
-    return kb, images
-
-
-def _entries(words: Sequence[str], entities: int, sections: tuple[int, int]) -> Iterator[tuple[str, dict[str, Any]]]:
+def articles(entities: int) -> Iterator[dict[str, Any]]:
+    """Yields articles of 2 to 7 sections (4.5 on average) as JSON lines have them, always the same ones."""
     for number in range(entities):
         chance = random.Random(number)
-        title = f"Entity {number} {chance.choice(words)}"
-        url = f"https://en.wikipedia.org/wiki/{title.replace(' ', '_')}"
-        count = chance.randint(*sections)
-        images = [f"https://upload.example/{number}_{n}.jpg" for n in range(chance.randint(2, 4))]
-        yield (
-            url,
-            {
-                "title": title,
-                "section_titles": [title, *(f"Section {n}" for n in range(1, count))],
-                "section_texts": [" ".join(chance.choices(words, k=chance.randint(100, 380))) for _ in range(count)],
-                "image_urls": images,
-                "image_reference_descriptions": [f"Picture {n} of {title}" for n in range(len(images))],
-                "image_section_indices": [n % count for n in range(len(images))],
-                "url": url,
-            },
-        )
+        lengths = [int(chance.lognormvariate(math.log(MEDIAN_WORDS), SIGMA)) for _ in range(chance.randint(2, 7))]
+        texts = [" ".join(chance.choices(WORDS, k=max(5, length))) for length in lengths]
+        yield {
+            "id": f"e{number}",
+            "title": f"Entity {number} {chance.choice(WORDS)}",
+            "images": [{"url": f"{number}.jpg"}],
+            "sections": [{"title": f"Section {n}", "text": text} for n, text in enumerate(texts)],
+        }
+
+
+def write_images(folder: Path, names: Sequence[str], side: int, drawn: int) -> None:
+    """Writes JPEGs of noise over a gradient, of which only the first ones are drawn; all others are links to them."""
+    folder.mkdir(parents=True)
+    draw, width, height = np.random.default_rng(len(names)), side, side * 3 // 4
+    for number, name in enumerate(names):
+        if number >= drawn:  # a link takes no disk space, and is decoded as a separate file
+            (folder / name).hardlink_to(folder / names[number % drawn])
+            continue
+        ramp = np.linspace(0, 1, width)[None, :, None] * draw.uniform(-60, 60, 3)
+        noise = draw.normal(0, 12, (height // 8 + 1, width // 8 + 1, 3)).repeat(8, 0).repeat(8, 1)[:height, :width]
+        pixels = np.clip(draw.uniform(0, 200, 3) + ramp + noise, 0, 255).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / name, quality=88)
 
 
 class ClusteredVectors:

@@ -2,22 +2,20 @@
 
     python -m benchmarks.scale --entities 10000 100000 --folder artifacts/bench-scale --out artifacts/scale.json
 
-The knowledge base is generated in E-VQA's shape: 2 to 7 sections per article (4.5 on average) of 100 to 380 made-up
-words, an image for every tenth article. The stand-in encoder is fast: it derives a vector from each entity's number.
-Vectors lie in clusters, and those in clusters of clusters, with far more variance in some directions than in others,
-like those of trained encoders (one cluster per 50 entities: species of a genus, churches of a town). In uniform noise
-of hundreds of dimensions, all neighbors would be almost equally far away: the best 20 would be a matter of chance, and
-approximate search could not work. A query is an entity's vector plus noise, at a cosine of about 0.9.
+The knowledge base is made up in E-VQA's shape (`made_up.py`), with an image for every tenth article. The stand-in
+encoder is fast: it derives a vector from each entity's number. Vectors lie in clusters, and those in clusters of
+clusters, with far more variance in some directions than in others, like those of trained encoders (one cluster per 50
+entities: species of a genus, churches of a town). In uniform noise of hundreds of dimensions, all neighbors would be
+almost equally far away: the best 20 would be a matter of chance, and approximate search could not work. A query is an
+entity's vector plus noise, at a cosine of about 0.9.
 
 For every number of entities, two parts run, each in its own process: `build` (`build_index`, then opening with all
 checksums verified) and `search` (each kind of entity index over the same vectors, without articles).
 `scale.json` has, per number of entities:
 
 - `build_s`, `peak_rss_mb`: seconds and peak resident memory of both stages, including pages of mapped files
-- `peak_anon_mb`: without these pages, which the system can reclaim (sampled every 10 ms)
 - `index_bytes`: size of the index
-- `search`: per kind `build_s`, `peak_rss_mb`, `peak_anon_mb`, `beyond_index_mb` (of the latter, what is left without
-  FAISS's index), `bytes`, `faiss`, `parameters`, `rescored`, `recall@20_at_build`
+- `search`: per kind `build_s`, `peak_rss_mb`, `bytes`, `faiss`, `parameters`, `rescored`, `recall@20_at_build`
 - `search_ms_p50`, `recall@20_against_exact`: per kind, for single queries that were not used by the build
 - `update_ms_p50`: from a change to its acknowledgment, without a service; `found_ms_p50`: until a search finds it
 """
@@ -41,7 +39,7 @@ import torch
 from PIL import Image
 
 from benchmarks.frame import arguments, commit, write_report
-from benchmarks.made_up import ClusteredVectors, StandIn, write_knowledge_base
+from benchmarks.made_up import ClusteredVectors, StandIn, articles, write_images
 from benchmarks.processes import Meter
 from indexes.article_images import MainImage
 from indexes.builder.build import build_index
@@ -55,9 +53,10 @@ from indexes.live.index import LiveIndex
 from indexes.store.entity_index import open_search
 from indexes.store.index import Index
 from indexes.store.keys import Keys
-from indexes.store.manifest import SEARCH, SearchKind
+from indexes.store.manifest import SearchKind
 from indexes.store.recall import ExactSearch, HeldOutQueries, mixed_queries
 from indexes.store.search_kinds import write_search
+from retriever.files import write_lines
 from retriever.types import Entity, FloatArray, Section
 
 KINDS: tuple[SearchKind, ...] = ("flat", "sq8", "hnsw", "ivf-pq")
@@ -71,12 +70,16 @@ def size_of(folder: Path) -> int:
 
 def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]:
     """Builds an index of a generated knowledge base and opens it with all checksums verified."""
-    kb, images = write_knowledge_base(folder, entities, (2, 7))
+    kb, images = folder / "kb.jsonl", folder / "images"
+    if not kb.exists():
+        names = [f"{number}.jpg" for number in range(0, entities, 10)]
+        write_images(images, names, 32, len(names))
+        write_lines(kb, articles(entities))
     meter, models, out = Meter(), StandIn(ClusteredVectors(entities, dimension)), folder / "index"
     shutil.rmtree(out, ignore_errors=True)
     models_of: dict[str, Any] = {"summarizer": models, "encoder": models, "fusion": models}
-    articles = KnowledgeArticles(KnowledgeBase(kb=kb, images=images))
-    plan = BuildPlan(articles=articles, out=out, batch_size=256, **models_of)
+    source = KnowledgeArticles(KnowledgeBase(kb=kb, images=images))
+    plan = BuildPlan(articles=source, out=out, batch_size=256, **models_of)
     with meter.stage("all"):
         index = build_index(plan)
     with meter.stage("verify"):
@@ -85,7 +88,6 @@ def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]
     return {
         "build_s": meter.seconds,
         "peak_rss_mb": meter.peak_mb,
-        "peak_anon_mb": meter.peak_anon_mb,
         "index_bytes": size_of(out),
         "kb_bytes": kb.stat().st_size,
         "sections": index.manifest.counts.sections,
@@ -93,45 +95,29 @@ def measure_build(entities: int, dimension: int, folder: Path) -> dict[str, Any]
     } | measure_updates(out, models)
 
 
-def drawn(seed: int) -> Image.Image:
-    """Returns an image of twelve colored rectangles."""
-    random = np.random.default_rng(seed)
-    pixels = np.full((240, 320, 3), random.integers(0, 256, 3), np.uint8)
-    for _ in range(12):
-        (top, left), (height, width) = random.integers(0, 200, 2), random.integers(30, 120, 2)
-        pixels[top : top + height, left : left + width] = random.integers(0, 256, 3)
-    return Image.fromarray(pixels)
-
-
-def article(number: int) -> dict[str, Any]:
-    """Returns an article of four sections."""
-    text = f"Design {number} has twelve rectangles. It was drawn in {1500 + number % 500} and is known for its colors. "
-    return {"title": f"Design {number}", "sections": [{"title": f"Part {i}", "text": text * 5} for i in range(4)]}
-
-
 def measure_updates(folder: Path, models: StandIn) -> dict[str, float | int]:
     """Adds articles with images to an index one by one, and searches for each one's summary at once.
 
     Returns:
-        Percentiles in ms of the change alone (`update`) and of change and query together (`found`), and the number of
+        Medians in ms of the change alone (`update`) and of change and query together (`found`), and the number of
         articles that were `not_found`.
     """
     times, lost = dict[str, list[float]](update=[], found=[]), 0
     with closing(LiveIndex.open(folder, encoder=models, fusion=models, write=True)) as index:
         editor = Editor(index, lambda: models, models, models)
         for number in range(50):
-            sections = tuple(Section(**row, index=i) for i, row in enumerate(article(number)["sections"]))
+            sections = tuple(Section(f"Part {i}", f"Design {number} is new. " * 30, i) for i in range(4))
             entity = Entity(f"new-{number}", f"Design {number}", sections, f"{number}.png")
-            added = Article(entity, MainImage(entity.image), drawn(number))
+            added = Article(entity, MainImage(entity.image), Image.new("RGB", (320, 240), (number, 0, 0)))
             started = time.perf_counter()
             editor.put([added])
             times["update"].append((time.perf_counter() - started) * 1000)
             rows = index.search(models.encode_texts([f"Design {number}"]), 20)[1]
             lost += index.row_of(f"new-{number}") not in rows[0]
             times["found"].append((time.perf_counter() - started) * 1000)
-    names = [(what, percent) for what in times for percent in (50, 95)]
-    report = {f"{what}_ms_p{p}": round(float(np.percentile(times[what], p)), 1) for what, p in names}
-    return report | {"not_found": lost}
+    return {f"{what}_ms_p50": round(statistics.median(values), 1) for what, values in times.items()} | {
+        "not_found": lost
+    }
 
 
 def measure_search(entities: int, dimension: int, folder: Path, kinds: Sequence[SearchKind]) -> dict[str, Any]:
@@ -165,14 +151,11 @@ def measure_search(entities: int, dimension: int, folder: Path, kinds: Sequence[
         found["search"][kind] = {
             "build_s": meter.seconds["build"],
             "peak_rss_mb": meter.peak_mb,
-            "peak_anon_mb": meter.peak_anon_mb,
-            "beyond_index_mb": round(meter.peak_anon_mb["build"] - (out / SEARCH).stat().st_size / 2**20),
             "bytes": size_of(out),
             "faiss": record.faiss,
             "parameters": record.parameters,
             "rescored": record.rescored,
             "recall@20_at_build": record.recall,
-            "search_ms_p95": round(float(np.quantile(times, 0.95)), 3),
         }
         found["search_ms_p50"][kind] = round(statistics.median(times), 3)
         found["recall@20_against_exact"][kind] = None if recall is None else round(recall, 4)
@@ -200,12 +183,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             print(json.dumps(measure_search(entities, args.dimension, folder, args.kinds)))
         return
     report = json.loads(args.out.read_text()) if args.out.exists() else {"runs": {}}
-    report |= {
-        "encoder": f"stand-in: clustered vectors of length {args.dimension}, no model",
-        "commit": commit(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-    }
+    encoder = f"stand-in: clustered vectors of length {args.dimension}, no model"
+    report |= {"encoder": encoder, "commit": commit(), "cores": os.cpu_count(), "threads": torch.get_num_threads()}
     for entities in args.entities:
         folder = args.folder / str(entities)
         folder.mkdir(parents=True, exist_ok=True)

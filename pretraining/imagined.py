@@ -1,6 +1,6 @@
 """Writes a data set of imagined entities beside the real countries, where images decide and knowledge does not help.
 
-    python -m pretraining.imagined --out DIR [--flags 300] [--designs 300] [--stickers 0] [--seed 1]
+    python -m pretraining.imagined --out DIR [--flags 300] [--designs 300] [--stickers 0] [--questions 4] [--seed 1]
 
 Settings of the embedded profile that are not trained are chosen on such a data set.
 """
@@ -155,9 +155,11 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--flags", type=int, default=300, help="imagined countries with a flag (%(default)s)")
     parser.add_argument("--designs", type=int, default=300, help="imagined countries with a design (%(default)s)")
     parser.add_argument("--stickers", type=int, default=0, help="of these, how many have no ground (%(default)s)")
+    parser.add_argument("--questions", type=int, default=4, help="about each country (%(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(argv)
-    write_world(args.out, args.flags, args.designs, seed=args.seed, stickers=args.stickers)
+    more = {"questions_each": args.questions, "seed": args.seed, "stickers": args.stickers}
+    write_world(args.out, args.flags, args.designs, **more)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ def test_a_build_is_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     scale.main(["--entities", "60", "--dimension", "32", *paths, "--here", "--parts", "build"])
     found = json.loads(capsys.readouterr().out)
     assert found["build_s"].keys() == found["peak_rss_mb"].keys() == {"all", "verify"}
-    assert found["build_s"]["all"] > 0 < found["peak_anon_mb"]["all"] <= found["peak_rss_mb"]["all"]
+    assert found["build_s"]["all"] > 0 < found["peak_rss_mb"]["all"]
     index = tmp_path / "index"  # with the changes in `live/` that were made afterwards
     assert found["index_bytes"] == scale.size_of(index) - scale.size_of(index / "live") > found["kb_bytes"] / 2
     assert 2 <= found["sections"] / 60 <= 7 and found["entity_index"].startswith("flat")

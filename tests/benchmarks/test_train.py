@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from benchmarks import train
-from benchmarks.published_loop import PublishedLoop
-from benchmarks.training_data import write_data
+from tests.oracles.published_loop import PublishedLoop
 
 
 def test_the_report_has_the_promised_keys(tmp_path: Path) -> None:
@@ -19,19 +18,18 @@ def test_the_report_has_the_promised_keys(tmp_path: Path) -> None:
     train.main([*options, *map(str, files)])
     report = json.loads((tmp_path / "report.json").read_text())
     *earlier, last = (json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines())
-    assert [line.get("loop") for line in earlier] == [None, "ours", "published"]
+    assert [line.get("samples_per_s", 0) > 0 for line in earlier] == [False, True]
     assert last | {"machine": report["machine"]} == report | {"benchmark": "train"}
-    assert {"samples_per_s", "reference_samples_per_s", "ratio", "hours_191k"} < report.keys()
-    assert report["samples_per_s"] > 0 and report["reference_samples_per_s"] > 0
+    assert report["samples_per_s"] > 0
     assert report["hours_191k"] > report["hours_191k_preparation"] > 0
 
 
-def test_both_loops_have_the_same_loss_at_the_start(tmp_path: Path) -> None:
-    data = write_data(tmp_path, train.FEW)
+def test_the_first_loss_is_that_of_the_published_loop(tmp_path: Path) -> None:
+    data = train.write_data(tmp_path, train.FEW)
     device = torch.device("cpu")
-    samples, texts, store, _ = train.prepared(train.build("tiny", device), data, tmp_path, device)
-    ours = train.Trainer(train.build("tiny", device), samples, texts, store, device, "float32", 2)
-    published = PublishedLoop(train.build("tiny", device), data, samples, device, "float32", 0, 2)
+    training_set = train.prepared(train.build("tiny", device), data, tmp_path, device)
+    ours = train.Trainer(train.build("tiny", device), training_set, device, "float32", 2)
+    published = PublishedLoop(train.build("tiny", device), data, training_set.samples, device, "float32", 0, 2)
     for loop in (ours, published):
         loop.model.eval()  # no dropout
     assert ours.step() == pytest.approx(published.step(), abs=0.01)  # features are kept in bfloat16

@@ -164,7 +164,7 @@ def resident_mib(process: subprocess.Popen[bytes]) -> float | None:
     """Returns the resident memory of a process and its descendants in MiB; `None` without Linux's /proc."""
     if not Path(f"/proc/{process.pid}/status").is_file():
         return None
-    lines = [line for folder in folders_of(process) for line in (folder / "status").read_text().splitlines()]
+    lines = [line for folder in folders_of(process.pid) for line in (folder / "status").read_text().splitlines()]
     return round(sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024, 1)
 
 

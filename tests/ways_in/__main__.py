@@ -1,4 +1,4 @@
-"""Tries the README's four ways in from nothing: `python -m tests.ways_in [clone wheel docker notebook]`.
+"""Tries the README's four ways in from nothing: `python -m tests.ways_in [clone wheel docker notebook] [--out FILE]`.
 
 Each starts in an empty folder, from what is committed, without pip's cache or ours. Printed are seconds; CPU seconds,
 which are about the same on a busy machine; megabytes to download, which are packages, by pip's log, and for `clone`
@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.ways_in.debian import Image, build
 from tests.ways_in.pip_log import loaded
@@ -124,8 +125,8 @@ def free_port() -> int:
 WAYS: dict[str, Callable[[Way], None]] = {"clone": clone, "wheel": wheel, "docker": docker, "notebook": notebook}
 
 
-def tried(name: str, work: Path) -> bool:
-    """Tries a way in, prints its row, and removes what it installed; returns whether it led to an answer."""
+def tried(name: str, work: Path) -> dict[str, Any]:
+    """Tries a way in, prints its row, and removes what it installed; returns the row."""
     folder, caches = work / name, work / "caches" / name
     folder.mkdir()
     caches.mkdir(parents=True)
@@ -149,7 +150,8 @@ def tried(name: str, work: Path) -> bool:
     print(f"{name:10} {seconds:8.0f} {computed:8.0f} {downloaded:12.0f} {disk:9} {status:>7}", flush=True)
     shutil.rmtree(folder)
     shutil.rmtree(caches)
-    return status == "0"
+    row = {"seconds": round(seconds), "mb_to_load": round(downloaded), "mb_on_disk": disk}
+    return {"way": name, **row, "answered": status == "0"}
 
 
 def cpu_seconds() -> float:
@@ -162,6 +164,7 @@ def main() -> int:
     """Tries the ways in; returns 0 if each led to an answer."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ways", nargs="*", metavar="WAY", help=f"one of {', '.join(WAYS)}; by default all")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="also write JSON")
     args = parser.parse_args()
     if unknown := set(args.ways) - set(WAYS):
         parser.error(f"{', '.join(sorted(unknown))} is no way in: {', '.join(WAYS)} are")
@@ -173,7 +176,10 @@ def main() -> int:
     commit = subprocess.run(described, capture_output=True, text=True, check=True).stdout.strip()
     print(f"commit {commit}, logs in {work}")
     print(f"{'way':10} {'seconds':>8} {'CPU s':>8} {'MB to load':>12} {'MB kept':>9} {'status':>7}", flush=True)
-    return 0 if all([tried(name, work) for name in args.ways or WAYS]) else 1
+    rows = [tried(name, work) for name in args.ways or WAYS]
+    if args.out:
+        args.out.write_text(json.dumps(rows), encoding="utf-8")
+    return 0 if all(row["answered"] for row in rows) else 1
 
 
 if __name__ == "__main__":

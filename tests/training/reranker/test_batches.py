@@ -162,7 +162,7 @@ def test_equal_texts_share_as_few_passes_as_fit() -> None:
 
 
 def test_a_step_of_the_recipe_takes_three_passes() -> None:
-    """136 pairs with sections of a median of 156 tokens, as `benchmarks.training_data` generates them."""
+    """136 pairs with sections of a median of 156 tokens, as `benchmarks.made_up` generates them."""
     rng = np.random.default_rng(0)
     lengths = [44] * 8 + [32 + min(512, int(length)) for length in rng.lognormal(np.log(156), 0.8, 128)]
     groups = least_padding(lengths, 32_768)

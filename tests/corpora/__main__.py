@@ -1,7 +1,7 @@
 """Compares how two states of the code read public folders and files: the words and images of each entity.
 
-    python -m benchmarks.corpora snapshot --corpora DIR --out before.jsonl [--only hugo]
-    python -m benchmarks.corpora compare before.jsonl after.jsonl [--only hugo] [--examples 3]
+    python -m tests.corpora snapshot --corpora DIR --out before.jsonl [--only hugo]
+    python -m tests.corpora compare before.jsonl after.jsonl [--only hugo] [--examples 3]
 
 `corpora.toml` lists the repositories. Check out each one's `folders` (all of it, if it names none) at `commit` as
 `DIR/NAME`; those that are not there are left out. Each of its `paths` is read as `omgm kb inspect` reads it, without
@@ -31,7 +31,7 @@ from indexes.knowledge.sections import FACTS
 from indexes.knowledge.sources import images_beside, open_images
 from retriever.types import Entity
 
-LIST = Path(__file__).with_suffix(".toml")
+LIST = Path(__file__).with_name("corpora.toml")
 LOST = 0.005  # largest share of an entity's words that may be lost
 MOST = 20_000  # entities of a corpus that are compared
 SECONDS = 600  # after which a corpus is given up
