@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from retriever.asking import Generator, concurrency_of
+from retriever.asking import Generator
 from retriever.recognition import is_declined
 from retriever.types import Generation, GenerationRequest
 
@@ -45,7 +45,7 @@ class GuardedGenerator:
     @property
     def concurrency(self) -> int:
         """How many requests the generator that answers works on at the same time."""
-        return concurrency_of(self.generator)
+        return getattr(self.generator, "concurrency", 1)
 
     async def generate(self, requests: Sequence[GenerationRequest]) -> list[Generation]:
         """Returns one answer per request; declined requests do not reach the other generator."""

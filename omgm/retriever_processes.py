@@ -47,7 +47,7 @@ _COUNTING = threading.Lock()  # several processes count together
 
 
 class RetrieverProcess:
-    """One process with all models and the index (implements `retriever.asking.Lane`).
+    """One process with all models and the index (implements `serving.lanes.Lane`).
 
     It follows the changes that the server makes to the index. If it ends, the requests of its batch get 503, and
     `revive` starts another one.
@@ -158,7 +158,7 @@ class RetrieverProcess:
 
 
 class RetrieverProcesses:
-    """A retriever in several processes (implements `retriever.asking.ParallelRetriever`).
+    """A retriever in several processes (implements `serving.lanes.ParallelRetriever`).
 
     Args:
         profile: The profile.
@@ -208,8 +208,8 @@ def retrieve_batches(connection: Connection, profile: Profile, folder: Path) -> 
         signal.signal(number, signal.SIG_IGN)
     logging.basicConfig(level=logging.ERROR)  # the server has logged the warnings of the same index and models
     from omgm.opening import open_retriever
-    from omgm.served_app import warm_up
     from omgm.server import freeze_objects
+    from omgm.warm_up import warm_up
     from retriever.image_cache import ImageCache
 
     cache = ImageCache(profile.serving.cache_mib * 2**20)

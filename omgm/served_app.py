@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from indexes.live.editor import Editor
     from indexes.store.index import Index
     from omgm.settings import Profile
-    from retriever.asking import QueryRetriever
     from retriever.image_cache import ImageCache
     from retriever.pipeline import Retriever
     from retriever.protocols import DualEncoder, FusionEncoder
@@ -77,6 +75,7 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
     from omgm.modes import modes_of
     from omgm.parts import build_encoder, build_generator, placement
     from omgm.retriever_processes import RetrieverProcesses
+    from omgm.warm_up import warm_up
     from retriever.image_cache import ImageCache
     from serving.app import create_app
     from serving.logs import log_json
@@ -103,23 +102,6 @@ def build_app(profile: Profile, index: Path, *, read_only: bool) -> tuple[FastAP
             processes.wait(retriever.index)
         failing.pop_all()
     return create_app(processes or retriever, generator, *parts), editor
-
-
-def warm_up(retriever: QueryRetriever, most: int) -> None:
-    """Runs batches of each padded size up to `most`, so that no request pays for what the first of a size initializes.
-
-    On a GPU, these are the kernels to load and the CUDA graphs to capture.
-    """
-    from PIL import Image
-
-    from retriever.models.graphs import warm_up_sizes
-    from retriever.types import Query
-
-    started, query = time.perf_counter(), Query(Image.new("RGB", (64, 64)), "warm up")
-    for size in warm_up_sizes(most):
-        retriever.retrieve([query] * size)
-    if most > 1:
-        logger.info("warmed up batches of up to %d queries in %.1f s", most, time.perf_counter() - started)
 
 
 def open_service(

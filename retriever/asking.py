@@ -82,28 +82,6 @@ class PipelinedRetriever(Protocol):
         """Returns one result per query, in order; calls `free` as soon as another batch may begin."""
 
 
-class Lane(Protocol):
-    """Retrieves for one batch at a time, beside others."""
-
-    def retrieve(self, queries: Sequence[Query]) -> list[RetrievalResult]:
-        """Returns one result per query, in order."""
-
-    def revive(self) -> None:
-        """Makes this lane usable again, if the last batch has broken it; may take seconds."""
-
-    def close(self) -> None:
-        """Frees what the lane holds; it is not used any more."""
-
-
-@runtime_checkable
-class ParallelRetriever(Protocol):
-    """An optional extension of a retriever that works on several batches side by side, in lanes."""
-
-    @property
-    def lanes(self) -> Sequence[Lane]:
-        """The lanes."""
-
-
 class Generator(Protocol):
     """Answers a question from its image and evidence."""
 
@@ -116,20 +94,6 @@ class Generator(Protocol):
 
     def stream(self, request: GenerationRequest) -> AsyncIterator[str | Generation]:
         """Yields the answer piece by piece, then the `Generation` that `generate` would have returned."""
-
-
-@runtime_checkable
-class LimitedGenerator(Protocol):
-    """An optional extension of a generator that says how much it does at once."""
-
-    @property
-    def concurrency(self) -> int:
-        """How many requests it works on at the same time; further ones wait."""
-
-
-def concurrency_of(generator: Generator) -> int:
-    """Returns how many requests a generator works on at the same time; one that does not say, one after the other."""
-    return generator.concurrency if isinstance(generator, LimitedGenerator) else 1
 
 
 class Searcher(Protocol):

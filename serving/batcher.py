@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from retriever.asking import Lane
 from retriever.types import EngineError, Query, RetrievalResult
 from retriever.wording import counted
 from serving.admission import Admission
 from serving.errors import ApiError, out_of_time
+from serving.lanes import Lane
 from serving.metrics import Metrics
 from serving.settings import ServingSettings
 

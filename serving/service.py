@@ -15,7 +15,7 @@ from PIL import Image
 from chat_models.chat import ChatError
 from chat_models.retries import within
 from generators.stop import stopped, until_stop
-from retriever.asking import Generator, ParallelRetriever, PipelinedRetriever, QueryRetriever, concurrency_of
+from retriever.asking import Generator, PipelinedRetriever, QueryRetriever
 from retriever.image_cache import ImageCache, set_content
 from retriever.results import Answer, Retrieval
 from retriever.types import Evidence, Generation, GenerationRequest, Query, RetrievalResult
@@ -25,6 +25,7 @@ from serving.errors import ApiError, as_api_error
 from serving.fields import CheckedRequest
 from serving.images import decode_image
 from serving.index_view import IndexView
+from serving.lanes import ParallelRetriever
 from serving.metrics import Metrics
 from serving.requests import image_bytes
 from serving.schemas import AnswerOut, ErrorDetail, EvidenceOut, OnGeneratorError, RetrieveOut
@@ -62,7 +63,8 @@ class Service:
         self.settings = settings
         lanes = retriever.lanes if isinstance(retriever, ParallelRetriever) else ()
         in_flight = retriever.in_flight if isinstance(retriever, PipelinedRetriever) else 1
-        self.admission = Admission(settings, in_flight=max(in_flight, len(lanes)), answers=concurrency_of(generator))
+        answers = getattr(generator, "concurrency", 1)  # one that does not say answers one after the other
+        self.admission = Admission(settings, in_flight=max(in_flight, len(lanes)), answers=answers)
         self._cache = cache
         self.traces = traces
         self.metrics = Metrics(self.admission, cache)

@@ -27,11 +27,11 @@ from omgm.opening import open_retriever
 from omgm.profile import load_profile
 from omgm.retriever_messages import ChangedMeanwhileError, read_queries, read_results, write_queries, write_results
 from omgm.retriever_processes import RetrieverProcesses
-from retriever.asking import ParallelRetriever
 from retriever.image_cache import content_of, set_content
 from retriever.images import ALPHA
 from retriever.types import Candidate, Options, Query, RetrievalResult, ScoredSection
 from serving.errors import ApiError
+from serving.lanes import ParallelRetriever
 from tests.fakes.listening import free_port
 from tests.fakes.service import wait_until
 from tests.fakes.world import LANDS, FakeIndex

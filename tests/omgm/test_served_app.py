@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from omgm.served_app import warm_up
+from omgm.warm_up import warm_up
 from retriever.types import Query, RetrievalResult
 
 
