@@ -1,0 +1,133 @@
+"""BERT on a CPU, for inference: texts of any lengths in one pass, with fewer operations than `Bert`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from retriever.models.bert import Bert
+from retriever.models.precision import Int8Linear, onednn_computes
+
+STEP = 16
+"""Texts are padded to multiples of it: for lengths in between, PyTorch's attention takes up to twice as long."""
+TOKENS = 4096
+"""Maximum number of tokens that go through the model at once."""
+
+
+class FusedBert:
+    """Computes what a `Bert` does, with its weights at construction.
+
+    The tokens of all texts are rows of one matrix, so that a pass reads every weight once. Texts attend side by side if
+    their padded lengths are equal. Query, key and value are one product.
+
+    Args:
+        model: The model, on a CPU. Its embeddings are shared, its linear layers copied.
+        dtype: bfloat16, float32, or int8, which computes products by `Int8Linear`; by default the model's.
+    """
+
+    def __init__(self, model: Bert, dtype: torch.dtype | None = None) -> None:
+        embeddings: Any = model.embeddings
+        layers: Any = model.encoder["layer"]
+        names = ("word_embeddings", "position_embeddings", "token_type_embeddings")
+        self._tables = [embeddings[name].weight.detach() for name in names]
+        self.dimension: int = model.config.hidden_size
+        precision = dtype or self._tables[0].dtype
+        self._dtype = torch.float32 if precision == torch.int8 else precision
+        self._norm = _norm(embeddings["LayerNorm"], self._tables[0].dtype)
+        self._layers = [_Layer(layer, model.config.num_attention_heads, precision, self._dtype) for layer in layers]
+
+    @torch.inference_mode()
+    def __call__(self, texts: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None = None) -> list[Tensor]:
+        """Returns the last layer's output for the tokens of each text, [T, D].
+
+        Args:
+            texts: Token ids, at least one per text.
+            types: The type of each token; `None` if all are of type 0.
+        """
+        order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
+        outputs = [torch.empty(0)] * len(texts)
+        while order:
+            most = max(TOKENS // len(texts[order[-1]]), 1)
+            order, group = order[:-most], order[-most:]
+            rows = self._pass([texts[i] for i in group], None if types is None else [types[i] for i in group])
+            for number, row in zip(group, rows, strict=True):
+                outputs[number] = row
+        return outputs
+
+    @torch.inference_mode()
+    def vectors(self, texts: Sequence[Sequence[int]]) -> Tensor:
+        """Returns the mean of the last layer's output for each text, L2-normalized, float32 [N, D]."""
+        means = [rows.float().mean(0) for rows in self(texts)]
+        return functional.normalize(torch.stack(means), dim=1) if means else torch.empty(0, self.dimension)
+
+    def _pass(self, texts: Sequence[Sequence[int]], types: Sequence[Sequence[int]] | None) -> list[Tensor]:
+        """Computes texts in order of their lengths."""
+        lengths = np.array([len(text) for text in texts])
+        widths = -(-lengths // STEP) * STEP
+        starts = widths.cumsum() - widths
+        places = np.arange(widths.sum()) - starts.repeat(widths)
+        kept = places < lengths.repeat(widths)
+        inputs = np.zeros((3, len(places)), np.int64)  # of each token: id, position, type
+        inputs[0, kept], inputs[1, kept] = np.concatenate(texts), places[kept]
+        if types is not None:
+            inputs[2, kept] = np.concatenate(types)
+        embedded = [functional.embedding(*pair) for pair in zip(torch.from_numpy(inputs), self._tables, strict=True)]
+        hidden = functional.layer_norm(embedded[0] + embedded[2] + embedded[1], *self._norm).to(self._dtype)
+        mask = torch.zeros(len(places), dtype=self._dtype).masked_fill_(torch.from_numpy(~kept), -torch.inf)
+        blocks = [(len(list(same)), 1, 1, width) for width, same in groupby(widths.tolist())]
+        parts = mask.split([count * width for count, *_, width in blocks])
+        masks = [part.view(shape) for part, shape in zip(parts, blocks, strict=True)]
+        for layer in self._layers:
+            hidden = layer(hidden, masks)
+        return [hidden[start : start + length] for start, length in zip(starts, lengths, strict=True)]
+
+
+class _Layer:
+    def __init__(self, layer: Any, heads: int, precision: torch.dtype, dtype: torch.dtype) -> None:
+        attention, output = layer["attention"], layer["output"]
+        self._heads = heads
+        self._projected = _product([attention["self"][name] for name in ("query", "key", "value")], precision)
+        self._attended = _product([attention["output"]["dense"]], precision)
+        self._widened = _product([layer["intermediate"]["dense"]], precision, gelu=True)
+        self._narrowed = _product([output["dense"]], precision)
+        self._norms = [_norm(part["LayerNorm"], dtype) for part in (attention["output"], output)]
+
+    def __call__(self, hidden: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        """Returns the layer's output [N, D]; each mask [texts, 1, 1, T] belongs to the next `texts * T` rows."""
+        projected = self._projected(hidden).split([mask.numel() for mask in masks])
+        seen = torch.cat([self._attention(rows, mask) for rows, mask in zip(projected, masks, strict=True)])
+        hidden = functional.layer_norm(self._attended(seen).add_(hidden), *self._norms[0])
+        return functional.layer_norm(self._narrowed(self._widened(hidden)).add_(hidden), *self._norms[1])
+
+    def _attention(self, rows: Tensor, mask: Tensor) -> Tensor:
+        query, key, value = rows.view(len(mask), mask.shape[-1], 3, self._heads, -1).permute(2, 0, 3, 1, 4)
+        found = functional.scaled_dot_product_attention(query, key, value, mask)
+        return found.transpose(1, 2).reshape(len(rows), -1)
+
+
+def _product(layers: Sequence[nn.Linear], precision: torch.dtype, gelu: bool = False) -> Callable[[Tensor], Tensor]:
+    """Returns linear layers with the same input as one product, with the activation that follows."""
+    weight = torch.cat([layer.weight.detach() for layer in layers])
+    bias = torch.cat([layer.bias.detach() for layer in layers])
+    product: Callable[[Tensor], Tensor]
+    if precision == torch.int8:
+        product = Int8Linear(weight, bias)
+    elif precision == torch.bfloat16 and onednn_computes("cpu", precision):
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight.to(precision), None)
+        how = (packed, bias.to(precision), "gelu" if gelu else "none", [], "none")  # the last: not by tanh
+        return lambda x: torch.ops.mkldnn._linear_pointwise(x, *how)  # type: ignore[no-any-return]
+    else:
+        product = partial(functional.linear, weight=weight.to(precision), bias=bias.to(precision))
+    return (lambda x: functional.gelu(product(x))) if gelu else product
+
+
+def _norm(norm: nn.LayerNorm, dtype: torch.dtype) -> tuple[tuple[int, ...], Tensor, Tensor, float]:
+    weight, bias = (part.detach().to(dtype, copy=True) for part in (norm.weight, norm.bias))
+    return norm.normalized_shape, weight, bias, norm.eps
