@@ -55,22 +55,34 @@ def windows(tokenizer: Tokenizer, question: str, title: str, text: str, length: 
         text: The section.
         length: Maximum number of tokens in a window.
     """
-    classify, separate = tokenizer.encode("").ids  # [CLS] and [SEP]
-    whole = [part.encode("utf-8", "replace").decode() for part in (question, f"{title}:", text)]  # no lone surrogates
-    asked, titled, read = tokenizer.encode_batch(whole, add_special_tokens=False)
-    head = [classify, *asked.ids[:QUESTION], separate]
+    classify, separate = ends_of(tokenizer)
+    ids, places = _tokens(tokenizer, text)
+    head = [classify, *_tokens(tokenizer, question)[0][:QUESTION], separate]
     types = [0] * len(head)
-    head += titled.ids[-TITLE:]
-    size, starts = _cut(len(read.ids), length - len(head) - 1, OVERLAP)
+    head += _tokens(tokenizer, f"{title}:")[0][-TITLE:]
+    size, starts = _cut(len(ids), length - len(head) - 1, OVERLAP)
     return [
         Window(
-            [*head, *read.ids[start : start + size], separate],
-            types + [1] * (len(head) - len(types) + len(read.ids[start : start + size]) + 1),
+            [*head, *ids[start : start + size], separate],
+            types + [1] * (len(head) - len(types) + len(ids[start : start + size]) + 1),
             len(head),
-            read.offsets[start : start + size],
+            places[start : start + size],
         )
         for start in starts
     ]
+
+
+@lru_cache(maxsize=4096)
+def _tokens(tokenizer: Tokenizer, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    """Returns the ids of a text's tokens, and where each starts and ends."""
+    encoded = tokenizer.encode(text.encode("utf-8", "replace").decode(), add_special_tokens=False)  # no lone surrogates
+    return encoded.ids, encoded.offsets
+
+
+@lru_cache(maxsize=2)
+def ends_of(tokenizer: Tokenizer) -> list[int]:
+    """Returns the ids of [CLS] and [SEP], which begin and end a text."""
+    return tokenizer.encode("").ids
 
 
 def _cut(count: int, room: int, overlap: int) -> tuple[int, Sequence[int]]:
@@ -133,9 +145,9 @@ class SpanModel:
 
     def likeness(self, question: str, lines: Sequence[str]) -> FloatArray:
         """Returns the cosines of a question's meaning with those of lines, float32 [lines]."""
-        classify, separate = self.tokenizer.encode("").ids
-        encoded = self.tokenizer.encode_batch([question, *lines], add_special_tokens=False)
-        vectors = self._meanings.vectors([[classify, *one.ids[:LINE], separate] for one in encoded]).numpy()
+        classify, separate = ends_of(self.tokenizer)
+        ids = [_tokens(self.tokenizer, text)[0][:LINE] for text in (question, *lines)]
+        vectors = self._meanings.vectors([[classify, *line, separate] for line in ids]).numpy()
         return np.asarray(vectors[1:] @ vectors[0])
 
     def confidence(self, signs: Sequence[float]) -> float:

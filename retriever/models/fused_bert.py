@@ -36,11 +36,12 @@ class FusedBert:
         embeddings: Any = model.embeddings
         layers: Any = model.encoder["layer"]
         names = ("word_embeddings", "position_embeddings", "token_type_embeddings")
-        self._tables = [embeddings[name].weight.detach() for name in names]
-        self.dimension: int = model.config.hidden_size
-        precision = dtype or self._tables[0].dtype
+        self._words, positions, kinds = (embeddings[name].weight.detach() for name in names)
+        self._places = (positions[:, None].float() + kinds).flatten(0, 1)  # of each position as each type
+        self._kinds, self.dimension = len(kinds), model.config.hidden_size
+        precision = dtype or self._words.dtype
         self._dtype = torch.float32 if precision == torch.int8 else precision
-        self._norm = _norm(embeddings["LayerNorm"], self._tables[0].dtype)
+        self._norm = _norm(embeddings["LayerNorm"], torch.float32)
         self._layers = [_Layer(layer, model.config.num_attention_heads, precision, self._dtype) for layer in layers]
 
     @torch.inference_mode()
@@ -74,12 +75,13 @@ class FusedBert:
         starts = widths.cumsum() - widths
         places = np.arange(widths.sum()) - starts.repeat(widths)
         kept = places < lengths.repeat(widths)
-        inputs = np.zeros((3, len(places)), np.int64)  # of each token: id, position, type
-        inputs[0, kept], inputs[1, kept] = np.concatenate(texts), places[kept]
+        inputs = np.zeros((2, len(places)), np.int64)  # rows of both tables
+        inputs[0, kept], inputs[1, kept] = np.concatenate(texts), places[kept] * self._kinds
         if types is not None:
-            inputs[2, kept] = np.concatenate(types)
-        embedded = [functional.embedding(*pair) for pair in zip(torch.from_numpy(inputs), self._tables, strict=True)]
-        hidden = functional.layer_norm(embedded[0] + embedded[2] + embedded[1], *self._norm).to(self._dtype)
+            inputs[1, kept] += np.concatenate(types)
+        words, at = torch.from_numpy(inputs)
+        embedded = functional.embedding(words, self._words) + functional.embedding(at, self._places)
+        hidden = torch.layer_norm(embedded, *self._norm).to(self._dtype)
         mask = torch.zeros(len(places), dtype=self._dtype).masked_fill_(torch.from_numpy(~kept), -torch.inf)
         blocks = [(len(list(same)), 1, 1, width) for width, same in groupby(widths.tolist())]
         parts = mask.split([count * width for count, *_, width in blocks])
@@ -101,30 +103,33 @@ class _Layer:
 
     def __call__(self, hidden: Tensor, masks: Sequence[Tensor]) -> Tensor:
         """Returns the layer's output [N, D]; each mask [texts, 1, 1, T] belongs to the next `texts * T` rows."""
-        projected = self._projected(hidden).split([mask.numel() for mask in masks])
-        seen = torch.cat([self._attention(rows, mask) for rows, mask in zip(projected, masks, strict=True)])
-        hidden = functional.layer_norm(self._attended(seen).add_(hidden), *self._norms[0])
-        return functional.layer_norm(self._narrowed(self._widened(hidden)).add_(hidden), *self._norms[1])
+        parts = self._projected(hidden).split_with_sizes([mask.numel() for mask in masks])
+        seen = [self._attention(rows, mask) for rows, mask in zip(parts, masks, strict=True)]
+        hidden = self._attended(seen[0] if len(seen) == 1 else torch.cat(seen)).add_(hidden)
+        hidden = torch.layer_norm(hidden, *self._norms[0])
+        return torch.layer_norm(self._narrowed(self._widened(hidden)).add_(hidden), *self._norms[1])
 
     def _attention(self, rows: Tensor, mask: Tensor) -> Tensor:
-        query, key, value = rows.view(len(mask), mask.shape[-1], 3, self._heads, -1).permute(2, 0, 3, 1, 4)
+        parts = rows.view(mask.shape[0], mask.shape[3], 3, self._heads, -1).permute(2, 0, 3, 1, 4)
+        query, key, value = parts.unbind()
         found = functional.scaled_dot_product_attention(query, key, value, mask)
-        return found.transpose(1, 2).reshape(len(rows), -1)
+        return found.transpose(1, 2).reshape(rows.shape[0], -1)
 
 
 def _product(layers: Sequence[nn.Linear], precision: torch.dtype, gelu: bool = False) -> Callable[[Tensor], Tensor]:
     """Returns linear layers with the same input as one product, with the activation that follows."""
     weight = torch.cat([layer.weight.detach() for layer in layers])
     bias = torch.cat([layer.bias.detach() for layer in layers])
-    product: Callable[[Tensor], Tensor]
-    if precision == torch.int8:
-        product = Int8Linear(weight, bias)
-    elif precision == torch.bfloat16 and onednn_computes("cpu", precision):
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight.to(precision), None)
-        how = (packed, bias.to(precision), "gelu" if gelu else "none", [], "none")  # the last: not by tanh
-        return lambda x: torch.ops.mkldnn._linear_pointwise(x, *how)  # type: ignore[no-any-return]
-    else:
-        product = partial(functional.linear, weight=weight.to(precision), bias=bias.to(precision))
+    if precision == torch.bfloat16 and onednn_computes("cpu", precision):
+        weight = torch.ops.mkldnn._reorder_linear_weight(weight.to(precision), None)
+        fused, bias = torch.ops.mkldnn._linear_pointwise.default, bias.to(precision)
+        activation = "gelu" if gelu else "none"
+        return lambda x: fused(x, weight, bias, activation, [], "none")  # the last: no approximation
+    product: Callable[[Tensor], Tensor] = (
+        Int8Linear(weight, bias)
+        if precision == torch.int8
+        else partial(functional.linear, weight=weight.to(precision), bias=bias.to(precision))
+    )
     return (lambda x: functional.gelu(product(x))) if gelu else product
 
 

@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,7 +53,8 @@ class SectionEncoder:
         self.dimension: int = model.config.hidden_size
         self._fused = cache(FusedBert)
         self.fingerprint = _fingerprint(fingerprint)
-        self._first, self._last = (tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]"))
+        ends: list[Any] = [tokenizer.token_to_id(token) for token in ("[CLS]", "[SEP]")]
+        self._first, self._last = ends
 
     @classmethod
     def load(cls, model: str | Path, device: str = "cpu", dtype: torch.dtype = torch.float32) -> SectionEncoder:
